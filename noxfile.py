@@ -50,9 +50,10 @@ def demo(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Every test, with every package installed."""
-    session.install(*editable(PACKAGES), *nox.project.dependency_groups(
-        nox.project.load_toml(ROOT / "pyproject.toml"), "test"
-    ))
+    session.install(
+        *editable(PACKAGES),
+        *nox.project.dependency_groups(nox.project.load_toml(ROOT / "pyproject.toml"), "test"),
+    )
     session.run("pytest", *(session.posargs or ["packages", "tests-integration"]))
 
 

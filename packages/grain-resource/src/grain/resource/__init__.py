@@ -1,0 +1,41 @@
+"""Resources: the language in which tasks ask, workers offer, and the scheduler allocates.
+
+    from grain.resource import Cores, Memory, WTime
+    request = Cores(4) & Memory(8) & WTime(T="2:00:00")
+
+Layout, from the ground up:
+
+``errors``         what can go wrong; *not now* apart from *never*
+``_base``          ``Resource``: the interface of a kind, and fitting by kind
+``_composite``     ``A & B``, and ``ZERO``
+``_identities``    ``Cores`` and ``GPUs``: asked for by number, allocated by identity
+``_amounts``       ``Memory``, ``Capacity``: plain quantities; ``Node``
+``_token``         ``Token``
+``_walltime``      ``WTime``, and the limits of a group from its first runs
+``_supply``        ``Supply``: the account of one worker: what it has, what is free
+``_kinds``         registering custom kinds; resources to and from plain data
+"""
+
+from grain.resource._amounts import ONE_INSTANCE as ONE_INSTANCE
+from grain.resource._amounts import Capacity as Capacity
+from grain.resource._amounts import Memory as Memory
+from grain.resource._amounts import Node as Node
+from grain.resource._base import Resource as Resource
+from grain.resource._composite import ZERO as ZERO
+from grain.resource._identities import Cores as Cores
+from grain.resource._identities import GPUs as GPUs
+from grain.resource._kinds import Opaque as Opaque
+from grain.resource._kinds import from_data as from_data
+from grain.resource._kinds import resource_kind as resource_kind
+from grain.resource._kinds import to_data as to_data
+from grain.resource._supply import Fit as Fit
+from grain.resource._supply import Supply as Supply
+from grain.resource._token import Token as Token
+from grain.resource._walltime import Limits as Limits
+from grain.resource._walltime import RunTimes as RunTimes
+from grain.resource._walltime import WTime as WTime
+from grain.resource.errors import DuplicateKind as DuplicateKind
+from grain.resource.errors import Infeasible as Infeasible
+from grain.resource.errors import Insufficient as Insufficient
+from grain.resource.errors import ResourceError as ResourceError
+from grain.resource.errors import UnknownKind as UnknownKind

@@ -1,0 +1,255 @@
+"""`Resource`: the interface of one kind of resource, and how kinds fit together.
+
+A resource object plays one of three roles, and the same class serves all of them:
+
+- a *request*, which a task carries (``Cores(3)``: any three cores);
+- a *supply*, which a worker owns and which changes as parts of it are handed out;
+- an *allocation*, which a run holds (``Cores([1, 3, 4])``: these cores).
+
+Requests and allocations are values: they are never changed once made, and an allocation can be
+used as a request. Only supplies change, and only through `Resource.alloc` and `Resource.dealloc`.
+
+Who fits whom is decided kind by kind. A request for memory alone fits a supply of memory and
+cores; what the request does not mention is left alone. Two class attributes make the exceptions:
+``_unlimited_if_absent`` (a worker without a time limit meets every time limit) and
+``_implied`` (on a worker that takes at most so many tasks, each task counts as one).
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from grain.resource.errors import Infeasible, Insufficient
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Mapping
+
+    from typing_extensions import Self
+
+
+class Resource:
+    """One kind of resource; subclass it to add another (docs/resources.md is the guide).
+
+    A subclass implements ``_request``, ``_alloc``, ``_dealloc``, ``_repr`` and ``_stat``, which
+    only ever see their own kind, and is registered by `grain.resource.resource_kind` or by an
+    entry point. Users call ``&``, `request`, `alloc`, `dealloc` and `stat`.
+    """
+
+    __slots__ = ()
+
+    # The name of the kind, in messages and on the wire; set by registration.
+    _kind: ClassVar[str] = ""
+    # The attributes that an allocation of several kinds passes on from this one.
+    _exports: ClassVar[tuple[str, ...] | None] = None
+    _unlimited_if_absent: ClassVar[bool] = False
+    _implied: ClassVar[Resource | None] = None
+
+    # ---- the interface of a kind
+
+    def _request(self, res: Self) -> bool:
+        """Whether this supply can hand out ``res`` now; must agree with ``_alloc``."""
+        raise NotImplementedError
+
+    def _alloc(self, res: Self) -> Self:
+        """Take ``res`` out of this supply and return what was taken; called if `_request`."""
+        raise NotImplementedError
+
+    def _dealloc(self, res: Self) -> None:
+        """Give back to this supply what ``_alloc`` returned."""
+        raise NotImplementedError
+
+    def _repr(self) -> str:
+        """How this resource shows itself, alone and joined to others by `` & ``."""
+        raise NotImplementedError
+
+    def _stat(self) -> tuple[int, int]:
+        """``(p, q)``: p/q is the share of this supply that is free."""
+        raise NotImplementedError
+
+    # ---- optional parts of the interface
+
+    def _data(self) -> Any:
+        """Plain data (numbers, strings, lists, dicts) from which `_from_data` makes an equal one.
+
+        By default the public attributes, which are then the arguments of the class.
+        """
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+    @classmethod
+    def _from_data(cls, data: Any) -> Self:
+        """Make a resource from what `_data` returned, or from a configuration file's entry."""
+        return cls(**data) if isinstance(data, dict) else cls(data)
+
+    def _level(self) -> Hashable:
+        """Two supplies of equal level answer every `_request` alike.
+
+        The scheduler looks for room once per level instead of once per worker. The default is
+        right for every kind; a coarser level (for cores: how many, not which) is faster.
+        """
+        return freeze(self._data())
+
+    def _slack(self, res: Self) -> float:
+        """How loosely ``res`` fits this supply, from 0 (nothing remains) to 1; for tightest fit."""
+        return 0.0
+
+    def _supplied(self) -> Self:
+        """This resource as a supply of its own, as a worker joins with it."""
+        return copy.deepcopy(self)
+
+    def _ask(self) -> str:
+        """How this resource reads as a request, in messages."""
+        return self._repr()
+
+    # ---- what users call
+
+    def parts(self) -> Mapping[str, Resource]:
+        """This resource by kind; several kinds if it was made by ``&``, none for ``ZERO``."""
+        return {self._kind: self}
+
+    def request(self, res: Resource) -> bool:
+        """Whether this supply can hand out all of ``res`` now."""
+        return not any(own is None or not own._request(want) for own, want in self._plan(res))
+
+    def alloc(self, res: Resource) -> Resource:
+        """Take ``res`` out of this supply.
+
+        Returns:
+            What was taken, with identities where the kind has them.
+
+        Raises:
+            Infeasible: a kind that ``res`` names is not supplied here at all.
+            Insufficient: there is not enough now. In both cases nothing was changed. Whether
+                there ever could be enough is known to `grain.resource.Supply`.
+        """
+        if type(self) is type(res) and self._implied is None and self._kind:
+            # One kind on both sides, most often cores: this is the scheduler's hot path.
+            if not self._request(res):
+                raise Insufficient(f"{self!r} cannot give {res._ask()} now")
+            return self._alloc(res)
+        plan = self._plan(res)
+        for own, want in plan:
+            if own is None:
+                raise Infeasible(f"{self!r} has no {want._kind or want!r}, asked for {want._ask()}")
+            if not own._request(want):
+                raise Insufficient(f"{own!r} cannot give {want._ask()} now")
+        taken: dict[str, Resource] = {}
+        try:
+            for own, want in plan:
+                assert own is not None
+                taken[want._kind] = own._alloc(want)
+        except BaseException:
+            for kind, got in taken.items():
+                self.parts()[kind]._dealloc(got)
+            raise
+        return joined(taken)
+
+    def dealloc(self, res: Resource) -> None:
+        """Give back an allocation of this supply, whole.
+
+        Raises:
+            ValueError: ``res`` is no allocation of this supply, or was given back already.
+        """
+        if type(self) is type(res) and self._kind:
+            self._dealloc(res)
+            return
+        own = self.parts()
+        for kind, part in res.parts().items():
+            if kind in own:
+                own[kind]._dealloc(part)
+            elif not part._unlimited_if_absent:
+                raise ValueError(f"{part!r} was not allocated from {self!r}")
+
+    def stat(self) -> dict[str, tuple[int, int]]:
+        """By kind, ``(p, q)``: the share p/q of it that is free."""
+        return {kind: part._stat() for kind, part in self.parts().items()}
+
+    def get(self, kind: type[Resource]) -> Resource | None:
+        """The part of one kind, as in ``res.get(Cores)``, or None."""
+        return self.parts().get(kind._kind)
+
+    def ask(self) -> str:
+        """How this resource reads as a request, in messages."""
+        return " & ".join(part._ask() for part in self.parts().values()) or "Ø"
+
+    def _plan(self, res: Resource) -> list[tuple[Resource | None, Resource]]:
+        """Which part of this supply has to meet which part of the request."""
+        own, want = self.parts(), res.parts()
+        plan: list[tuple[Resource | None, Resource]] = []
+        for kind, part in want.items():
+            mine = own.get(kind)
+            if mine is not None or not part._unlimited_if_absent:
+                plan.append((mine, part))
+        for kind, part in own.items():
+            if part._implied is not None and kind not in want:
+                plan.append((part, part._implied))
+        return plan
+
+    def __and__(self, other: Resource) -> Resource:
+        """Both resources together; they must be of different kinds.
+
+        Raises:
+            ValueError: a kind appears on both sides.
+        """
+        if not isinstance(other, Resource):
+            return NotImplemented
+        return join((self, other))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Resource):
+            return NotImplemented
+        mine, theirs = self.parts(), other.parts()
+        return mine.keys() == theirs.keys() and all(
+            type(part) is type(theirs[kind]) and part._data() == theirs[kind]._data()
+            for kind, part in mine.items()
+        )
+
+    def __hash__(self) -> int:
+        # A supply's hash changes with it: requests and allocations, being values, go into sets.
+        return hash(frozenset((k, freeze(part._data())) for k, part in self.parts().items()))
+
+    def __repr__(self) -> str:
+        return " & ".join(part._repr() for part in self.parts().values()) or "Ø"
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached only for what the class lacks. It tells type checkers that an allocation may
+        # have any kind's attributes, and users of GVAR.res what they forgot to ask for.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise AttributeError(f"{self!r} has no attribute {name!r}: no such resource was asked for")
+
+
+def freeze(data: Any) -> Hashable:
+    """Plain data as something hashable, equal for equal data."""
+    if isinstance(data, dict):
+        return frozenset((key, freeze(value)) for key, value in data.items())
+    if isinstance(data, list | tuple):
+        return tuple(freeze(value) for value in data)
+    return data  # type: ignore[no-any-return]
+
+
+def join(resources: Iterable[Resource]) -> Resource:
+    """All of the resources together, ``ZERO`` if there are none.
+
+    Raises:
+        ValueError: two of them are of one kind.
+    """
+    parts: dict[str, Resource] = {}
+    for resource in resources:
+        for kind, part in resource.parts().items():
+            if kind in parts:
+                raise ValueError(
+                    f"cannot combine {parts[kind].ask()} with {part.ask()}: "
+                    f"both are of the kind {kind}; state one of them"
+                )
+            parts[kind] = part
+    return joined(parts)
+
+
+def joined(parts: dict[str, Resource]) -> Resource:
+    """Parts by kind as one resource: ``ZERO`` for none, the part itself for one."""
+    from grain.resource._composite import ZERO, Composite
+
+    if len(parts) > 1:
+        return Composite(parts)
+    return next(iter(parts.values())) if parts else ZERO

@@ -1,0 +1,105 @@
+"""The account of one worker's resources: what it has in all, and what of it is free."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+from grain.resource.errors import Infeasible, Insufficient
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from grain.resource._base import Resource
+
+
+class Fit(enum.Enum):
+    """How a supply answers a request."""
+
+    NOW = "now"
+    NOT_NOW = "not now"  # enough is there, but part of it is in use
+    NEVER = "never"  # not enough is there even when nothing is in use
+
+
+class Supply:
+    """What one worker has, and what of it is free.
+
+    Args:
+        total: what the worker has. It is copied; time limits in it begin to count down.
+
+    Attributes:
+        total: what the worker has; not to be changed.
+        free: what of it is not handed out.
+    """
+
+    __slots__ = ("free", "total")
+
+    def __init__(self, total: Resource) -> None:
+        self.total = total._supplied()
+        # Copied from the copy, so that both count down to the same end.
+        self.free = self.total._supplied()
+
+    def fit(self, request: Resource) -> Fit:
+        """Whether the request can be met now, later, or never."""
+        if self.free.request(request):
+            return Fit.NOW
+        return Fit.NOT_NOW if self.total.request(request) else Fit.NEVER
+
+    def alloc(self, request: Resource) -> Resource:
+        """Take the request out of what is free.
+
+        Returns:
+            The allocation, to be given back whole.
+
+        Raises:
+            Insufficient: not now.
+            Infeasible: never.
+        """
+        try:
+            return self.free.alloc(request)
+        except Insufficient:
+            if self.total.request(request):
+                raise
+            raise Infeasible(self.why_never(request)) from None
+
+    def dealloc(self, allocation: Resource) -> None:
+        """Give back an allocation.
+
+        Raises:
+            ValueError: it is none of this supply's, or was given back before.
+        """
+        self.free.dealloc(allocation)
+
+    def level(self) -> Hashable:
+        """Supplies of equal level answer every request alike, but for time limits."""
+        return tuple((kind, part._level()) for kind, part in self.free.parts().items())
+
+    def slack(self, request: Resource) -> float:
+        """How loosely the request fits what is free; the least is the tightest fit.
+
+        What the request does not ask for counts as wholly left over, so that a task without GPUs
+        prefers a worker without them.
+        """
+        want = request.parts()
+        return sum(
+            part._slack(want[kind]) if kind in want else min(part._stat()[0], 1)
+            for kind, part in self.free.parts().items()
+        )
+
+    def idle(self) -> bool:
+        """Whether nothing is handed out."""
+        return self.free == self.total
+
+    def why_never(self, request: Resource) -> str:
+        """A sentence for a request that gets the answer *never*."""
+        have = self.total.parts()
+        for kind, part in request.parts().items():
+            own = have.get(kind)
+            if own is None and not part._unlimited_if_absent:
+                return f"it has no {kind} at all"
+            if own is not None and not own._request(part):
+                return f"it has {own!r}, asked for {part.ask()}"
+        return "its parts together cannot meet it"
+
+    def __repr__(self) -> str:
+        return f"<Supply of {self.total!r}, free {self.free!r}>"
