@@ -47,7 +47,7 @@ class Zero(Composite):
     def __reduce__(self) -> str:  # type: ignore[override]
         return "ZERO"
 
-    def _supplied(self) -> Composite:
+    def _supplied(self) -> Zero:
         return self
 
 

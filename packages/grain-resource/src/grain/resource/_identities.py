@@ -132,7 +132,7 @@ class GPUs(Identities):
 
 
 def _mask_of(kind: str, noun: str, given: Any) -> int:
-    if isinstance(given, bool) or isinstance(given, str | bytes):
+    if isinstance(given, (bool, str, bytes)):
         raise TypeError(f"{kind} takes a number of {noun}s or a list of ids, not {given!r}")
     try:
         n = operator.index(given)

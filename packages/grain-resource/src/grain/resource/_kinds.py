@@ -108,7 +108,7 @@ class Opaque(Resource):
     def parts(self) -> Mapping[str, Resource]:
         return {self.kind: self}
 
-    def _request(self, res: Self) -> bool:
+    def _request(self, res: Self) -> bool:  # noqa: ARG002 - an interface
         return False
 
     def _repr(self) -> str:
