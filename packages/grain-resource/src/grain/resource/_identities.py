@@ -77,6 +77,15 @@ class Identities(Resource):
     def _level(self) -> int:
         return self._mask.bit_count()
 
+    # As Resource's, only faster: requests are looked up at every submission.
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._mask == other._mask
+
+    def __hash__(self) -> int:
+        return hash((self._kind, self._mask))
+
     def _slack(self, res: Self) -> float:
         free = self._mask.bit_count()
         return (free - res._mask.bit_count()) / free if free else 0.0

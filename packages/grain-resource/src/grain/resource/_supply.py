@@ -32,12 +32,16 @@ class Supply:
         free: what of it is not handed out.
     """
 
-    __slots__ = ("free", "total")
+    __slots__ = ("_implied", "_kinds", "_own", "free", "total")
 
     def __init__(self, total: Resource) -> None:
         self.total = total._supplied()
         # Copied from the copy, so that both count down to the same end.
         self.free = self.total._supplied()
+        # The parts of `free`, which change but are never replaced.
+        self._own = dict(self.free.parts())
+        self._kinds = tuple(self._own)
+        self._implied = any(part._implied is not None for part in self._own.values())
 
     def fit(self, request: Resource) -> Fit:
         """Whether the request can be met now, later, or never."""
@@ -55,6 +59,10 @@ class Supply:
             Insufficient: not now.
             Infeasible: never.
         """
+        # A scheduler's hot path: most requests are for one kind, and they fit.
+        own = self._own.get(request._kind)
+        if own is not None and not self._implied and own._request(request):
+            return own._alloc(request)
         try:
             return self.free.alloc(request)
         except Insufficient:
@@ -68,11 +76,15 @@ class Supply:
         Raises:
             ValueError: it is none of this supply's, or was given back before.
         """
-        self.free.dealloc(allocation)
+        own = self._own.get(allocation._kind)
+        if own is not None:
+            own._dealloc(allocation)
+        else:
+            self.free.dealloc(allocation)
 
     def level(self) -> Hashable:
         """Supplies of equal level answer every request alike, but for time limits."""
-        return tuple((kind, part._level()) for kind, part in self.free.parts().items())
+        return (self._kinds, *[part._level() for part in self._own.values()])
 
     def slack(self, request: Resource) -> float:
         """How loosely the request fits what is free; the least is the tightest fit.

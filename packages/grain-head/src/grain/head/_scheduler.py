@@ -1,0 +1,465 @@
+"""The scheduler: which task runs where and when. Plain state, no I/O, no clock.
+
+Events come in through the ``on_...`` methods, decisions go out of `Scheduler.dispatch`; time is
+an argument, in seconds of any clock that does not go back. The policy:
+
+1.  Tasks that ask for the same, at the same priority, form one queue, first come first served.
+    Queues are served by the rank of their oldest task: priority, then age.
+2.  A queue whose oldest task finds no room is passed over: younger tasks of other queues may use
+    what it cannot. It is promised room before that can starve it (`grain.head._promise`).
+3.  Among the workers with room, the tightest fit wins, and among equal ones the one with the
+    least time left that suffices (`grain.head._levels`).
+4.  After every `dispatch`, no task waits that could start.
+
+Cost: a task's submission, start and end each cost the same however many tasks wait, as long as
+distinct requests are few; the number of workers enters by its logarithm.
+
+Invariants, which `check_scheduler` in grain.head.testing asserts after every step of the tests:
+
+- a worker's supply plus the leases on it is what it has in all;
+- a waiting task is in exactly one queue, in the order of submission;
+- a queue's bit is set in ``_active`` while it has a waiting task; ``_order`` is sorted.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from typing import TYPE_CHECKING
+
+from grain.head._levels import LevelIndex, Shape, Worker
+from grain.head._promise import best_promise
+from grain.head._tasks import Start, Task, TaskQueue, limits_of
+from grain.resource import ZERO, RunTimes, Supply
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable
+
+    from grain.head._promise import Promise
+    from grain.resource import Resource
+
+# So many queues without tasks are kept, as their requests usually come back.
+_IDLE_QUEUES = 256
+# So many workers are looked at to find the best promise: it is a bound on cost, not on fairness.
+_PROMISE_SAMPLE = 64
+
+
+class Scheduler:
+    """Decides which task runs where and when.
+
+    Args:
+        max_overtakes: how often, for each worker, the oldest task of a queue may be overtaken
+            before room is kept for it, where run times are not known.
+    """
+
+    def __init__(self, *, max_overtakes: int = 64) -> None:
+        self.max_overtakes = max_overtakes
+        self.run_times = RunTimes()
+        self.tasks: dict[int, Task] = {}
+        self.workers: dict[int, Worker] = {}
+        self.queues: dict[tuple[int, Resource], TaskQueue] = {}
+        self._levels = LevelIndex()
+        self._shapes: dict[Hashable, Shape] = {}
+        # Queues with waiting tasks by rank: (-priority, age of the oldest task, queue).
+        self._order: list[tuple[int, int, TaskQueue]] = []
+        self._by_bit: dict[int, TaskQueue] = {}
+        self._free_bits: list[int] = []
+        # Bit masks of queues: with waiting tasks; with waiting tasks that may find room.
+        self._active = 0
+        self._open = 0
+        # Workers whose level is out of date.
+        self._unsettled: dict[int, Worker] = {}
+        self._seq = 0
+        self._attempts = 0
+        # Leases with a known end: while there are none, no promise can have a start time.
+        self._bounded = 0
+        self._waiting = 0
+        # By the identity of the request object that a queue holds: most submissions bring the
+        # same object again, and comparing requests costs more than all else here.
+        self._by_identity: dict[int, TaskQueue] = {}
+
+    # ---- workers
+
+    def on_worker_joined(self, worker: int, name: str, total: Resource, now: float) -> None:
+        """A worker offers its resources.
+
+        Raises:
+            ValueError: a worker of this id is here already.
+        """
+        if worker in self.workers:
+            raise ValueError(f"worker {worker} joined already")
+        new = self.workers[worker] = Worker(worker, name, total, now)
+        key = new.supply.level()
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = self._shapes[key] = Shape(key, Supply(new.supply.total))
+            for queue in self._by_bit.values():
+                self._try_shape(queue, shape)
+        shape.workers += 1
+        new.shape = shape
+        self._unsettled[worker] = new
+
+    def on_worker_draining(self, worker: int) -> None:
+        """A worker takes no more tasks; those that run there go on."""
+        known = self.workers[worker]
+        known.draining = True
+        self._unsettled.pop(worker, None)
+        self._levels.drop(known)
+        self._break_promise(known.promise)
+
+    def on_worker_left(self, worker: int) -> list[int]:
+        """A worker is gone with all its runs; their tasks wait again, at the front.
+
+        Returns:
+            The ids of those tasks, the oldest first.
+        """
+        gone = self.workers.pop(worker)
+        self._unsettled.pop(worker, None)
+        self._levels.drop(gone)
+        self._break_promise(gone.promise)
+        assert gone.shape is not None
+        gone.shape.workers -= 1
+        if not gone.shape.workers:
+            del self._shapes[gone.shape.key]
+        again = sorted(gone.tasks.values(), key=lambda task: task.seq, reverse=True)
+        for task in again:
+            self._release(task)
+            self._requeue(task)
+        return [task.id for task in reversed(again)]
+
+    # ---- tasks
+
+    def on_submitted(self, task: int, request: Resource, priority: int = 0) -> TaskQueue:
+        """A task wants to run once with the resources of its request.
+
+        Args:
+            task: an id that no waiting or running task has.
+            request: what it needs.
+            priority: larger goes first.
+
+        Returns:
+            The queue it waits in. `why_never` tells whether a queue can be served at all.
+        """
+        queue = self._by_identity.get(id(request))
+        if queue is None or queue.priority != priority:
+            queue = self.queues.get((priority, request)) or self._new_queue(request, priority)
+        self._seq += 1
+        new = self.tasks[task] = Task(task, queue, self._seq)
+        queue.tasks.append(new)
+        self._waiting += 1
+        if not self._active & queue.bit:
+            self._activate(queue, new)
+        return queue
+
+    def on_finished(self, task: int, now: float) -> None:
+        """A run has ended, and everything it held is free again."""
+        known = self.tasks.pop(task)
+        worker = known.worker
+        assert worker is not None
+        worker.supply.dealloc(known.held)
+        del worker.tasks[task]
+        self._release(known)
+        if worker.promise is not None:
+            worker.promise.finished(task)
+        if not worker.draining:
+            self._unsettled[worker.id] = worker
+        wtime = known.queue.wtime
+        if (
+            wtime is not None
+            and wtime.group is not None
+            and self.run_times.record(wtime.group, now - known.started)
+        ):
+            self._new_estimate(wtime.group)
+
+    def on_cancelled(self, task: int) -> Task | None:
+        """A task is not wanted any more.
+
+        Returns:
+            The task if it runs: its worker is to end it, and it holds its resources until
+            `on_finished`. None if it waited, or was not known; then it is gone.
+        """
+        known = self.tasks.get(task)
+        if known is None:
+            return None
+        if known.worker is not None:
+            return known
+        del self.tasks[task]
+        known.cancelled = True
+        self._waiting -= 1
+        queue = known.queue
+        if queue.rank is not None and queue.rank[1] == known.seq:
+            self._rerank(queue)
+        elif len(queue.tasks) > 64 and queue.tasks[-1].cancelled:
+            while queue.tasks and queue.tasks[-1].cancelled:
+                queue.tasks.pop()
+        return None
+
+    # ---- decisions
+
+    def dispatch(self, now: float) -> list[Start]:
+        """Start every task that can start, the oldest first."""
+        starts: list[Start] = []
+        while True:
+            if len(self._unsettled) == 1 and not self._open:
+                # The usual case in a long queue: one run ended, and whoever waits found no room
+                # elsewhere. What starts is decided without a look at the other workers.
+                self._refill(self._unsettled.popitem()[1], starts, now)
+            else:
+                for worker in self._unsettled.values():
+                    self._settle(worker)
+                self._unsettled.clear()
+            if self._open:
+                self._serve_first(starts, now)
+            elif not self._unsettled:
+                return starts
+
+    def _refill(self, worker: Worker, starts: list[Start], now: float) -> None:
+        """Start on one worker what fits there, the oldest first."""
+        queues = self._by_bit.values()
+        while True:
+            level = self._levels.of(worker, queues)
+            room = level.mask & self._active
+            chosen = self._first(room, worker, now) if room else None
+            if chosen is None:
+                self._levels.place(worker, level, queues)
+                return
+            starts.append(self._start(chosen, worker, now))
+            if self._unsettled:
+                # A promise was kept or broken: more than this worker is concerned.
+                self._unsettled[worker.id] = worker
+                return
+
+    def _first(self, room: int, worker: Worker, now: float) -> TaskQueue | None:
+        """The first of the queues in the mask ``room`` that may start its oldest task here."""
+        if self._bounded:
+            self._protect(room, now)
+        for _, _, queue in self._order:
+            if (
+                room & queue.bit
+                and (not queue.need or worker.end - now >= queue.need)
+                and (worker.promise is None or self._permitted(queue, worker, now))
+            ):
+                return queue
+        return None
+
+    def _serve_first(self, starts: list[Start], now: float) -> None:
+        """Start the oldest task of the first queue that may find room, on the tightest fit."""
+        for _, _, queue in self._order:  # noqa: B007 - found by breaking out
+            if self._open & queue.bit:
+                break
+        if self._bounded:
+            self._protect(queue.bit, now)
+        worker = self._find(queue, now)
+        if worker is None:
+            self._open &= ~queue.bit
+            return
+        starts.append(self._start(queue, worker, now))
+        self._levels.place(
+            worker, self._levels.of(worker, self._by_bit.values()), self._by_bit.values()
+        )
+
+    def why_never(self, request: Resource, now: float) -> str | None:
+        """Why no worker that is here could ever run such a task; None if one could."""
+        probe = TaskQueue(request, 0, 0, self.run_times)
+        reasons = []
+        for worker in self.workers.values():
+            left = worker.end - now
+            if not worker.supply.total.request(probe.space):
+                reasons.append(f"{worker.name}: {worker.supply.why_never(probe.space)}")
+            elif left < probe.need:
+                reasons.append(f"{worker.name}: {left:.0f} s are left, {probe.need:.0f} s needed")
+            elif worker.draining:
+                reasons.append(f"{worker.name}: it takes no more tasks")
+            else:
+                return None
+        return "; ".join(reasons) or "no worker is here"
+
+    def served(self, queue: TaskQueue) -> bool:
+        """Whether any worker that is here could run this queue's tasks, time limits aside."""
+        return any(shape.mask & queue.bit for shape in self._shapes.values())
+
+    def queue_of(self, request: Resource, priority: int = 0) -> TaskQueue | None:
+        """The queue of a request, if any task asked for it lately."""
+        return self.queues.get((priority, request))
+
+    @property
+    def waiting(self) -> int:
+        """How many tasks wait."""
+        return self._waiting
+
+    @property
+    def running(self) -> int:
+        """How many tasks run."""
+        return len(self.tasks) - self._waiting
+
+    # ---- queues and their ranks
+
+    def _new_queue(self, request: Resource, priority: int) -> TaskQueue:
+        if len(self.queues) - self._active.bit_count() > _IDLE_QUEUES:
+            self._retire_queues()
+        bit = self._free_bits.pop() if self._free_bits else 1 << len(self._by_bit)
+        queue = TaskQueue(request, priority, bit, self.run_times)
+        self.queues[priority, request] = self._by_bit[bit] = queue
+        self._by_identity.setdefault(id(request), queue)
+        for shape in self._shapes.values():
+            self._try_shape(queue, shape)
+        self._levels.admit(queue)
+        return queue
+
+    def _retire_queues(self) -> None:
+        for key, queue in list(self.queues.items()):
+            if not queue.running and not self._active & queue.bit:
+                del self.queues[key], self._by_bit[queue.bit]
+                self._free_bits.append(queue.bit)
+                if self._by_identity.get(id(queue.request)) is queue:
+                    del self._by_identity[id(queue.request)]
+                self._levels.retire(queue)
+                for shape in self._shapes.values():
+                    shape.mask &= ~queue.bit
+
+    def _try_shape(self, queue: TaskQueue, shape: Shape) -> None:
+        if shape.sample.total.request(queue.space):
+            shape.mask |= queue.bit
+
+    def _activate(self, queue: TaskQueue, head: Task) -> None:
+        queue.rank = (-queue.priority, head.seq)
+        insort(self._order, (-queue.priority, head.seq, queue))
+        self._active |= queue.bit
+        self._open |= queue.bit
+
+    def _rerank(self, queue: TaskQueue) -> None:
+        """The oldest task of a queue is another now, or none waits any more."""
+        if queue.rank is not None:
+            del self._order[bisect_left(self._order, queue.rank)]
+        if queue.promise is not None:
+            self._break_promise(queue.promise)
+        queue.overtaken = 0
+        queue.protected = False
+        head = queue.head()
+        if head is None:
+            queue.rank = None
+            self._active &= ~queue.bit
+            self._open &= ~queue.bit
+        else:
+            self._activate(queue, head)
+
+    def _requeue(self, task: Task) -> None:
+        """A task waits again, at the place of its age."""
+        queue = task.queue
+        if queue.tasks and queue.tasks[0].seq < task.seq:
+            queue.tasks.append(task)
+            queue.tasks = type(queue.tasks)(sorted(queue.tasks, key=lambda other: other.seq))
+        else:
+            queue.tasks.appendleft(task)
+        self._waiting += 1
+        if queue.rank is None or queue.rank[1] != queue.tasks[0].seq:
+            self._rerank(queue)
+
+    def _new_estimate(self, group: str) -> None:
+        for queue in self.queues.values():
+            if queue.wtime is not None and queue.wtime.group == group:
+                queue.limits = limits_of(queue.wtime, self.run_times)
+
+    # ---- room
+
+    def _settle(self, worker: Worker) -> None:
+        """Look up what a worker has free now; queues that this is room for may be served."""
+        level = self._levels.of(worker, self._by_bit.values())
+        self._levels.place(worker, level, self._by_bit.values())
+        self._open |= level.mask & self._active
+
+    def _find(self, queue: TaskQueue, now: float) -> Worker | None:
+        """The worker on which the head of a queue starts now, if there is one."""
+        for level in self._levels.fitting(queue):
+            for worker in level.candidates(queue, now):
+                if self._permitted(queue, worker, now):
+                    return worker
+        return None
+
+    def _permitted(self, queue: TaskQueue, worker: Worker, now: float) -> bool:
+        promise = worker.promise
+        if promise is None or promise.queue is queue:
+            return True
+        assert queue.rank is not None
+        assert promise.queue.rank is not None
+        return queue.rank < promise.queue.rank or promise.allows(queue, now)
+
+    def _start(self, queue: TaskQueue, worker: Worker, now: float) -> Start:
+        task = queue.tasks.popleft()
+        if self._order[0][2] is not queue:
+            self._overtake(queue, worker, now)
+        self._attempts += 1
+        limit = queue.limits.hard
+        task.worker = worker
+        task.attempt = self._attempts
+        task.held = worker.supply.alloc(queue.space)
+        task.started = now
+        if limit != math.inf:
+            task.until = now + limit
+            self._bounded += 1
+        worker.tasks[task.id] = task
+        queue.running += 1
+        self._waiting -= 1
+        if worker.promise is not None and worker.promise.queue is not queue:
+            worker.promise.started(task.id, queue, now)
+        self._rerank(queue)
+        wtime = queue.wtime
+        allocation = task.held if wtime is None else task.held & wtime.resolved(self.run_times)
+        return Start(worker.id, task.id, task.attempt, allocation, limit)
+
+    def _release(self, task: Task) -> None:
+        """A task does not run any more."""
+        if task.until != math.inf:
+            self._bounded -= 1
+            task.until = math.inf
+        task.worker = None
+        task.held = ZERO
+        task.queue.running -= 1
+
+    # ---- promises
+
+    def _protect(self, takers: int, now: float) -> None:
+        """Before tasks are overtaken by these queues: promise a start where it is known."""
+        for _, _, queue in self._order:
+            if queue.bit & takers:
+                return
+            if queue.promise is None and not queue.protected:
+                queue.protected = True
+                self._promise(queue, now, known_only=True)
+
+    def _overtake(self, taker: TaskQueue, worker: Worker, now: float) -> None:
+        """A task is started on a worker that could have served the older ones of other queues."""
+        assert worker.shape is not None
+        mask = worker.shape.mask
+        for _, _, queue in self._order:
+            if queue is taker:
+                return
+            if mask & queue.bit and queue.promise is None:
+                queue.overtaken += 1
+                if queue.overtaken >= self.max_overtakes * len(self.workers):
+                    self._promise(queue, now)
+
+    def _promise(self, queue: TaskQueue, now: float, *, known_only: bool = False) -> None:
+        def eligible() -> Iterable[Worker]:
+            found = 0
+            for worker in self.workers.values():
+                assert worker.shape is not None
+                free = worker.promise is None and not worker.draining
+                if free and worker.shape.mask & queue.bit:
+                    yield worker
+                    found += 1
+                    if found == _PROMISE_SAMPLE:
+                        return
+
+        promise = best_promise(queue, eligible(), now)
+        if promise is not None and not (known_only and promise.start == math.inf):
+            queue.promise = promise.worker.promise = promise
+
+    def _break_promise(self, promise: Promise | None) -> None:
+        """The promised task started, is gone, or its worker is: the worker is everybody's again."""
+        if promise is None:
+            return
+        promise.queue.promise = promise.worker.promise = None
+        promise.queue.protected = False
+        if promise.worker.id in self.workers and not promise.worker.draining:
+            self._unsettled[promise.worker.id] = promise.worker
