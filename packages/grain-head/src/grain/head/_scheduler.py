@@ -121,6 +121,8 @@ class Scheduler:
         gone.shape.workers -= 1
         if not gone.shape.workers:
             del self._shapes[gone.shape.key]
+            for queue in self._by_bit.values():
+                queue.served -= bool(gone.shape.mask & queue.bit)
         again = sorted(gone.tasks.values(), key=lambda task: task.seq, reverse=True)
         for task in again:
             self._release(task)
@@ -129,27 +131,32 @@ class Scheduler:
 
     # ---- tasks
 
-    def on_submitted(self, task: int, request: Resource, priority: int = 0) -> TaskQueue:
-        """A task wants to run once with the resources of its request.
+    def queue(self, request: Resource, priority: int = 0) -> TaskQueue:
+        """The queue for a request, made if there is none: what `on_submitted` takes.
+
+        Args:
+            request: what the tasks need.
+            priority: larger goes first.
+        """
+        queue = self._by_identity.get(id(request))
+        if queue is not None and queue.priority == priority:
+            return queue
+        return self.queues.get((priority, request)) or self._new_queue(request, priority)
+
+    def on_submitted(self, task: int, queue: TaskQueue) -> None:
+        """A task wants to run once.
 
         Args:
             task: an id that no waiting or running task has.
-            request: what it needs.
-            priority: larger goes first.
-
-        Returns:
-            The queue it waits in. `why_never` tells whether a queue can be served at all.
+            queue: the queue of its request. `TaskQueue.served` and `why_never` tell whether it
+                can be served at all.
         """
-        queue = self._by_identity.get(id(request))
-        if queue is None or queue.priority != priority:
-            queue = self.queues.get((priority, request)) or self._new_queue(request, priority)
         self._seq += 1
         new = self.tasks[task] = Task(task, queue, self._seq)
         queue.tasks.append(new)
         self._waiting += 1
         if not self._active & queue.bit:
             self._activate(queue, new)
-        return queue
 
     def on_finished(self, task: int, now: float) -> None:
         """A run has ended, and everything it held is free again."""
@@ -244,7 +251,7 @@ class Scheduler:
 
     def _serve_first(self, starts: list[Start], now: float) -> None:
         """Start the oldest task of the first queue that may find room, on the tightest fit."""
-        for _, _, queue in self._order:  # noqa: B007 - found by breaking out
+        for _, _, queue in self._order:
             if self._open & queue.bit:
                 break
         if self._bounded:
@@ -273,14 +280,6 @@ class Scheduler:
             else:
                 return None
         return "; ".join(reasons) or "no worker is here"
-
-    def served(self, queue: TaskQueue) -> bool:
-        """Whether any worker that is here could run this queue's tasks, time limits aside."""
-        return any(shape.mask & queue.bit for shape in self._shapes.values())
-
-    def queue_of(self, request: Resource, priority: int = 0) -> TaskQueue | None:
-        """The queue of a request, if any task asked for it lately."""
-        return self.queues.get((priority, request))
 
     @property
     def waiting(self) -> int:
@@ -320,6 +319,7 @@ class Scheduler:
     def _try_shape(self, queue: TaskQueue, shape: Shape) -> None:
         if shape.sample.total.request(queue.space):
             shape.mask |= queue.bit
+            queue.served += 1
 
     def _activate(self, queue: TaskQueue, head: Task) -> None:
         queue.rank = (-queue.priority, head.seq)

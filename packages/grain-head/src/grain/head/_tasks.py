@@ -75,6 +75,7 @@ class TaskQueue:
         "rank",
         "request",
         "running",
+        "served",
         "space",
         "tasks",
         "wtime",
@@ -90,6 +91,8 @@ class TaskQueue:
         self.limits = limits_of(wtime, run_times)
         self.tasks: deque[Task] = deque()
         self.running = 0
+        # How many shapes of workers could run such a task if they were empty, time limits aside.
+        self.served = 0
         # Levels at which this request fits, the tightest first: (slack, number, level).
         self.heap: list[tuple[float, int, Level]] = []
         # Where this queue stands in the order of service while a task waits: priority, then age.

@@ -1,0 +1,330 @@
+"""`GrainExecutor`: a scheduler with its local worker, for one mission."""
+
+from __future__ import annotations
+
+import math
+import socket
+import sys
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import outcome
+import trio
+
+from grain.edge.channel import memory_channels
+from grain.head._explain import Explanation, explain
+from grain.head._scheduler import Scheduler
+from grain.head.collapse import collapsed
+from grain.head.errors import Cancelled, ExecutorClosed
+from grain.head.events import (
+    Event,
+    NeverStarts,
+    Statistics,
+    WorkerCleaning,
+    WorkerJoined,
+    WorkerLeft,
+)
+from grain.resource import ZERO, Infeasible, Resource
+from grain.worker import Call, Runner
+from grain.worker.messages import Cancel, Ended, Run
+
+if sys.version_info < (3, 11):
+    from exceptiongroup import BaseExceptionGroup
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from grain.edge.channel import Batch, Channel
+    from grain.head._tasks import TaskQueue
+
+    Outcome = outcome.Value[Any] | outcome.Error
+    Deliver = Callable[[Outcome], object]
+
+_LOCAL = 0  # the local worker's id
+
+
+class Result(NamedTuple):
+    """One entry of the result queue."""
+
+    id: int
+    outcome: Outcome
+
+
+class Job:
+    """What the executor keeps of a task until it is resolved."""
+
+    __slots__ = ("call", "cancelled", "deliver")
+
+    def __init__(self, call: Call, deliver: Deliver | None) -> None:
+        self.call = call
+        self.deliver = deliver
+        self.cancelled = False
+
+
+class GrainExecutor:
+    """Schedules and dispatches jobs to workers; here to the local one.
+
+    Jobs go into one queue with `submit`, and come out of one queue, `results`::
+
+        async with GrainExecutor(Cores(2)) as executor:
+            ids = [executor.submit(Cores(1), tasklet, i) for i in range(4)]
+            executor.close()
+            async for id, outcome in executor.results:
+                print(id, outcome.unwrap())
+
+    Leaving the ``async with`` block waits until every job has ended. Leaving it by an exception,
+    cancellation or Ctrl-C cancels the jobs, and returns when nothing of them is left.
+
+    Args:
+        local: the resources of the local worker.
+        name: the local worker's name; by default the host's.
+        expect_workers: whether other workers may join. If not, a request that the local worker
+            can never meet is an error at once; if so, it is reported once and waits.
+        on_event: called, in order, with each `grain.head.events.Event`.
+        max_overtakes: see `grain.head.Scheduler`.
+    """
+
+    def __init__(
+        self,
+        local: Resource = ZERO,
+        *,
+        name: str | None = None,
+        expect_workers: bool = False,
+        on_event: Callable[[Event], object] | None = None,
+        max_overtakes: int = 64,
+    ) -> None:
+        if not isinstance(local, Resource):
+            raise TypeError(f"local={local!r}: give the resources of the local worker, as Cores(2)")
+        self.local = local
+        self.name = f"{name or socket.gethostname()}(local)"
+        self._expect_workers = expect_workers
+        self._on_event = on_event or (lambda _: None)
+        self._scheduler = Scheduler(max_overtakes=max_overtakes)
+        self._jobs: dict[int, Job] = {}
+        self._last_id = 0
+        self._outbox: list[tuple[Run | Cancel, object]] = []
+        self._counts = {"done": 0, "failed": 0, "cancelled": 0}
+        self._reported: set[int] = set()
+        self._open = False
+        self._wake = trio.Event()
+        self._idle = trio.Event()
+        self._put_result, self._results = trio.open_memory_channel[Result](math.inf)
+        self._life: AbstractAsyncContextManager[None] | None = None
+
+    # ---- the queue of jobs
+
+    def submit(
+        self, res: Resource, fn: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any
+    ) -> int:
+        """Queue a job; returns at once.
+
+        Args:
+            res: the resources it needs.
+            fn: an async function, called with the other arguments.
+
+        Returns:
+            The job's id, which its entry in `results` has.
+
+        Raises:
+            ExecutorClosed: the executor is not running, or was closed.
+            grain.resource.Infeasible: no worker can ever meet the request, and none can join.
+        """
+        return self.submit_call(res, Call(fn, args, kwargs))
+
+    def submit_call(
+        self, res: Resource, call: Call, deliver: Deliver | None = None, *, priority: int = 0
+    ) -> int:
+        """Queue a job whose outcome is handed to a function instead of the result queue.
+
+        Args:
+            res: the resources it needs.
+            call: what to run.
+            deliver: called with the job's outcome, once, in the executor's own trio task: it must
+                return soon and raise nothing. The outcome of a job that was cancelled is the
+                exception `grain.head.errors.Cancelled`. If None, `results` has it.
+            priority: larger goes first.
+
+        Returns:
+            The job's id.
+
+        Raises:
+            ExecutorClosed, grain.resource.Infeasible: as `submit`.
+        """
+        if not self._open:
+            raise ExecutorClosed(
+                "this executor takes no jobs: use it inside its `async with` block, before close()"
+            )
+        queue = self._scheduler.queue(res, priority)
+        if not queue.served or queue.need:
+            self._check_served(queue)
+        self._last_id = job = self._last_id + 1
+        self._scheduler.on_submitted(job, queue)
+        self._jobs[job] = Job(call, deliver)
+        self._wake.set()
+        return job
+
+    def cancel(self, job: int) -> None:
+        """Cancel a job; one that has ended or is unknown is left alone.
+
+        Its outcome is `grain.head.errors.Cancelled`: at once if it waited, and if it runs, when
+        it has ended with all its processes.
+        """
+        known = self._jobs.get(job)
+        if known is None or known.cancelled:
+            return
+        known.cancelled = True
+        running = self._scheduler.on_cancelled(job)
+        if running is None:
+            self._resolve(job, None)
+        else:
+            self._outbox.append((Cancel(job, running.attempt), None))
+        self._wake.set()
+
+    def close(self) -> None:
+        """Take no more jobs; `results` ends when those there are have ended."""
+        self._open = False
+        if not self._jobs:
+            self._put_result.close()
+
+    @property
+    def results(self) -> trio.MemoryReceiveChannel[Result]:
+        """The result queue: ``(id, outcome)`` of each job as it ends.
+
+        It holds what nobody took yet, without a bound; `statistics` tells how much that is.
+        """
+        return self._results
+
+    # ---- questions
+
+    def statistics(self) -> Statistics:
+        """How things stand."""
+        return Statistics(
+            queued=self._scheduler.waiting,
+            running=self._scheduler.running,
+            results_waiting=self._results.statistics().current_buffer_used,
+            **self._counts,
+        )
+
+    def why(self, job: int) -> Explanation:
+        """Why a job is not running."""
+        return explain(self._scheduler, job, trio.current_time())
+
+    # ---- life
+
+    async def __aenter__(self) -> Self:
+        if self._life is not None:
+            raise ExecutorClosed("an executor is used once; make another one")
+        self._life = self._living()
+        await self._life.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        assert self._life is not None
+        return await self._life.__aexit__(kind, error, traceback)
+
+    @asynccontextmanager
+    async def _living(self) -> AsyncGenerator[None]:
+        ours, theirs = memory_channels()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._serve_local, theirs)
+                nursery.start_soon(self._receive, ours)
+                nursery.start_soon(self._dispatch, ours)
+                self._scheduler.on_worker_joined(
+                    _LOCAL, self.name, self.local, trio.current_time()
+                )
+                self._on_event(WorkerJoined(self.name, self.local))
+                self._open = True
+                try:
+                    yield
+                    await self._until_idle()
+                finally:
+                    self._open = False
+                    self._put_result.close()
+                    nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            # From here on it is the user's exception: without the nursery's wrapping.
+            error = collapsed(group)
+            if error is group:
+                raise
+            raise error from error.__cause__
+
+    async def _until_idle(self) -> None:
+        while self._jobs:
+            self._idle = trio.Event()
+            await self._idle.wait()
+
+    async def _serve_local(self, channel: Channel) -> None:
+        try:
+            await Runner(self.name, channel).serve()
+        finally:
+            self._on_event(WorkerLeft(self.name))
+
+    async def _dispatch(self, channel: Channel) -> None:
+        """Whenever something changed: decide what starts, and tell the worker."""
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake = trio.Event()
+                for start in self._scheduler.dispatch(trio.current_time()):
+                    limit = None if start.limit == math.inf else start.limit
+                    run = Run(start.task, start.attempt, start.allocation, limit)
+                    self._outbox.append((run, self._jobs[start.task].call))
+                batch, self._outbox = self._outbox, []
+                await channel.send(batch)
+        finally:
+            self._on_event(WorkerCleaning(self.name))
+
+    async def _receive(self, channel: Channel) -> None:
+        while True:
+            self._take(await channel.receive())
+
+    def _take(self, batch: Batch) -> None:
+        now = trio.current_time()
+        for message, payload in batch:
+            assert isinstance(message, Ended)
+            self._scheduler.on_finished(message.task, now)
+            self._resolve(message.task, payload)
+        self._wake.set()
+
+    def _resolve(self, id: int, ended: Outcome | None) -> None:  # noqa: A002 - its name
+        """A job's outcome is known; None if it was cancelled."""
+        job = self._jobs.pop(id)
+        if ended is None or job.cancelled:
+            self._counts["cancelled"] += 1
+            ended = outcome.Error(Cancelled(f"job {id} was cancelled"))
+        else:
+            self._counts["failed" if isinstance(ended, outcome.Error) else "done"] += 1
+        if job.deliver is not None:
+            job.deliver(ended)
+        else:
+            self._put_result.send_nowait(Result(id, ended))
+        if not self._jobs:
+            self._idle.set()
+            if not self._open:
+                self._put_result.close()
+
+    def _check_served(self, queue: TaskQueue) -> None:
+        """Report a request that no worker could ever meet."""
+        if queue.bit in self._reported:
+            return
+        why = self._scheduler.why_never(queue.request, trio.current_time())
+        if why is None:
+            return
+        if not self._expect_workers:
+            raise Infeasible(
+                f"a task that asks for {queue.request.ask()} can never run here ({why}), and no "
+                "other worker can join: ask for less, or give the local worker more, as in "
+                "run(..., local=Cores(4))"
+            )
+        self._reported.add(queue.bit)
+        self._on_event(NeverStarts(queue.request, why))

@@ -1,0 +1,65 @@
+"""What happens in an executor, as typed events; showing them is for whoever listens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from grain.resource import Resource
+
+
+@dataclass(frozen=True)
+class Event:
+    """Base of all events."""
+
+
+@dataclass(frozen=True)
+class WorkerJoined(Event):
+    """A worker offers its resources."""
+
+    name: str
+    total: Resource
+
+
+@dataclass(frozen=True)
+class WorkerCleaning(Event):
+    """A worker is to leave, and ends what is left on it."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class WorkerLeft(Event):
+    """A worker is gone, and nothing of its runs is left behind."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class NeverStarts(Event):
+    """No worker that is here could ever run a task that asks for this; it waits for another."""
+
+    request: Resource
+    why: str
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """How things stand in an executor.
+
+    Attributes:
+        queued: tasks that wait for room.
+        running: tasks that run.
+        done: tasks that ended with a value.
+        failed: tasks that ended with an exception.
+        cancelled: tasks that were cancelled.
+        results_waiting: results that nobody took from the result queue yet.
+    """
+
+    queued: int
+    running: int
+    done: int
+    failed: int
+    cancelled: int
+    results_waiting: int

@@ -1,0 +1,97 @@
+"""The runner: executes the runs that a head asks for, and tells it how they ended.
+
+It is the same code at the end of an in-memory channel in the mission's process (the local worker)
+and in a process of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import outcome
+import trio
+
+from grain.resource import Resource, from_data
+from grain.worker.job import Call, name_of, run_job
+from grain.worker.messages import Cancel, Ended, Run
+
+if TYPE_CHECKING:
+    from grain.edge.channel import Channel
+    from grain.edge.messages import Message
+    from grain.worker.job import Outcome
+
+
+class Runner:
+    """Executes runs.
+
+    Args:
+        name: the worker's name, which tasklets see as ``GVAR.instance``.
+        channel: the channel to the head. The runner does not close it.
+    """
+
+    def __init__(self, name: str, channel: Channel) -> None:
+        self.name = name
+        self._channel = channel
+        self._scopes: dict[int, tuple[int, trio.CancelScope]] = {}
+        self._outbox: list[tuple[Message, object]] = []
+        self._wake = trio.Event()
+
+    async def serve(self) -> None:
+        """Take runs from the channel until its other end is closed, then until they have ended.
+
+        Cancelling it cancels the runs, and it returns when nothing of them is left.
+        """
+        async with trio.open_nursery() as sender:
+            sender.start_soon(self._send)
+            async with trio.open_nursery() as runs:
+                while True:
+                    try:
+                        batch = await self._channel.receive()
+                    except trio.EndOfChannel:
+                        break
+                    for message, payload in batch:
+                        if type(message) is Run:
+                            self._start(message, payload, runs)
+                        elif type(message) is Cancel:
+                            self._cancel(message)
+            await self._flush()
+            sender.cancel_scope.cancel()
+
+    def _start(self, message: Run, call: Call, runs: trio.Nursery) -> None:
+        if message.task in self._scopes:
+            return  # delivered twice
+        scope = trio.CancelScope()
+        self._scopes[message.task] = (message.attempt, scope)
+        runs.start_soon(self._run, message, call, scope, name=call.fn)
+
+    def _cancel(self, message: Cancel) -> None:
+        attempt, scope = self._scopes.get(message.task, (0, None))
+        if scope is not None and attempt == message.attempt:
+            scope.cancel()
+
+    async def _run(self, message: Run, call: Call, scope: trio.CancelScope) -> None:
+        res = message.res if isinstance(message.res, Resource) else from_data(message.res)
+        limit = math.inf if message.limit is None else message.limit
+        ended = await run_job(call, res, self.name, limit, scope)
+        del self._scopes[message.task]
+        self._tell(message, ended)
+
+    def _tell(self, message: Run, ended: Outcome | None) -> None:
+        status = "cancelled" if ended is None else "done"
+        self._outbox.append((Ended(message.task, message.attempt, status), ended))
+        self._wake.set()
+
+    async def _send(self) -> None:
+        while True:
+            await self._wake.wait()
+            await self._flush()
+
+    async def _flush(self) -> None:
+        """Send what has ended meanwhile, all in one batch."""
+        self._wake = trio.Event()
+        batch, self._outbox = self._outbox, []
+        if batch:
+            await self._channel.send(batch)
+
+

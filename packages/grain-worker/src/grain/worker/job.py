@@ -1,0 +1,109 @@
+"""The one way to run a task: set GVAR, apply the time limit, capture the outcome."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
+
+import outcome
+import trio
+
+from grain import GVAR
+from grain.resource import Resource
+from grain.worker.errors import TaskletAborted
+
+if sys.version_info < (3, 11):
+    from exceptiongroup import BaseExceptionGroup
+
+
+class Call(NamedTuple):
+    """A tasklet with its arguments, as it travels within one process."""
+
+    fn: Callable[..., Awaitable[Any]]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+
+Outcome = outcome.Value[Any] | outcome.Error
+
+# These end more than the task: an interrupt from the keyboard, and the worker's own shutdown.
+_PASS = (KeyboardInterrupt, trio.Cancelled)
+
+
+async def run_job(
+    call: Call, res: Resource, instance: str, limit: float, scope: trio.CancelScope
+) -> Outcome | None:
+    """Run a task in the current trio task, whose context variables it sets.
+
+    Args:
+        call: what to run.
+        res: what it may use; it sees it as ``GVAR.res``.
+        instance: the worker's name; it sees it as ``GVAR.instance``.
+        limit: the hard time limit in seconds; inf for none.
+        scope: a fresh cancel scope, by which the run is cancelled from outside.
+
+    Returns:
+        The value or the exception of the tasklet, `trio.TooSlowError` if it exceeded its limit;
+        None if it was cancelled. In every case the tasklet has ended.
+
+    Raises:
+        KeyboardInterrupt: it was delivered in the tasklet, but is meant for the whole process.
+        trio.Cancelled: a scope around this call was cancelled.
+    """
+    GVAR.res = res
+    GVAR.instance = instance
+    timer = None
+    result: Outcome | None = None
+    with scope:
+        if limit == math.inf:
+            result = await _capture(call)
+        else:
+            with trio.move_on_after(limit) as timer:
+                result = await _capture(call)
+    if scope.cancelled_caught or (result is None and scope.cancel_called):
+        return None
+    if timer is not None and timer.cancel_called and not isinstance(result, outcome.Value):
+        slow = trio.TooSlowError(f"{name_of(call.fn)} exceeded its hard time limit of {limit:g} s")
+        # What it raised when it was stopped is of interest, but not why it failed.
+        slow.__cause__ = result.error if result is not None else None
+        return outcome.Error(slow)
+    return result
+
+
+async def _capture(call: Call) -> Outcome:
+    fn, args, kwargs = call
+    try:
+        awaitable = fn(*args, **kwargs)
+        if not hasattr(awaitable, "__await__"):
+            return outcome.Error(not_async(fn))
+        return outcome.Value(await awaitable)
+    except Exception as error:
+        return outcome.Error(error)
+    except _PASS:
+        raise
+    except BaseException as error:
+        if isinstance(error, BaseExceptionGroup) and error.subgroup(_PASS) is not None:
+            raise
+        aborted = TaskletAborted(
+            f"{name_of(fn)} raised {error!r}, which would end the process that it runs in; "
+            "a tasklet reports failure by an Exception"
+        )
+        aborted.__cause__ = error
+        return outcome.Error(aborted)
+
+
+def not_async(fn: object) -> TypeError:
+    """The error for a function that returns instead of being awaited."""
+    return TypeError(
+        f"{name_of(fn)} is not an async function: a tasklet is defined with `async def`. "
+        "Put a CPU-bound Python function behind one, or call an external program from it"
+    )
+
+
+def name_of(fn: object) -> str:
+    """What to call a function in a message."""
+    while hasattr(fn, "func"):  # functools.partial
+        fn = fn.func
+    return str(getattr(fn, "__qualname__", None) or repr(fn))
