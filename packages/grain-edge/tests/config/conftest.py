@@ -1,0 +1,45 @@
+"""What the tests of the configuration share: loading a text, in an environment of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+from grain.config import Config, ConfigError, load
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+HOME = {"HOME": "/home/me"}
+
+
+class Load(Protocol):
+    def __call__(self, text: str, env: Mapping[str, str] = HOME) -> Config: ...
+
+
+class Refused(Protocol):
+    def __call__(self, text: str, env: Mapping[str, str] = HOME) -> str: ...
+
+
+@pytest.fixture
+def loaded(tmp_path: Path) -> Load:
+    """Load the text of a ./grain.toml."""
+
+    def loaded(text: str, env: Mapping[str, str] = HOME) -> Config:
+        (tmp_path / "grain.toml").write_text(text, encoding="utf-8")
+        return load(env=env, cwd=tmp_path)
+
+    return loaded
+
+
+@pytest.fixture
+def refused(loaded: Load) -> Refused:
+    """Load a text that is wrong, for the message."""
+
+    def refused(text: str, env: Mapping[str, str] = HOME) -> str:
+        with pytest.raises(ConfigError) as info:
+            loaded(text, env)
+        return str(info.value)
+
+    return refused

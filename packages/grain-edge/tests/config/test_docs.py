@@ -1,0 +1,115 @@
+"""The reference names every key with its default; the samples and the page are true."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from grain.config import Config, ConfigError, load
+from grain.config._check import known_keys
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+DOCS = Path(__file__).parents[4] / "docs"
+ENV = {"HOME": "/home/me", "USER": "me"}
+with_docs = pytest.mark.skipif(
+    not (DOCS / "grain.reference.toml").exists(), reason="docs/ is not part of a source package"
+)
+
+
+def uncommented() -> str:
+    text = (DOCS / "grain.reference.toml").read_text(encoding="utf-8")
+    return re.sub(r"^#(?=\w)", "", text, flags=re.MULTILINE)
+
+
+def paths(table: dict[str, Any], above: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
+    found = {(*above, key) for key in table}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            found |= paths(value, (*above, key))
+    return found
+
+
+def without_source(config: Config) -> Config:
+    return msgspec.structs.replace(config, source=None)
+
+
+@with_docs
+def test_reference_names_every_key() -> None:
+    """No key is missing, none is made up; what [x.script] takes stands in [script] alone."""
+    expected = {key for key in known_keys() if not (key[0] != "script" and "script" in key[:-1])}
+
+    assert paths(tomllib.loads(uncommented())) == expected
+
+
+@with_docs
+def test_reference_shows_the_defaults(tmp_path: Path) -> None:
+    """Its commented lines say what holds without them, value by value."""
+    (tmp_path / "x.toml").write_text(uncommented(), encoding="utf-8")
+
+    shown = load(tmp_path / "x.toml", env=ENV)
+
+    assert without_source(shown) == load(False, env=ENV)
+
+
+@with_docs
+def test_reference_as_it_is_changes_nothing() -> None:
+    """Somebody who copies the whole file gets the defaults."""
+    copied = load(DOCS / "grain.reference.toml", env=ENV)
+
+    assert without_source(copied) == load(False, env=ENV)
+
+
+@with_docs
+@pytest.mark.parametrize("system", ["slurm", "pbs"])
+def test_samples(system: str) -> None:
+    """The samples load and fill in what a batch system asks for."""
+    config = load(DOCS / "examples" / f"grain.{system}.toml", env=ENV)
+
+    script = config.worker.script
+    assert config.system == system
+    assert script.queue
+    assert script.setup
+    assert script.cleanup
+    assert None not in (script.walltime, script.cores, script.memory)
+
+
+@with_docs
+def test_page_shows_a_real_message(tmp_path: Path) -> None:
+    """The example of a message on the page is what one gets."""
+    (tmp_path / "grain.toml").write_text("[script]\nwalltme = 1\nmemory = '60GB'\n")
+
+    with pytest.raises(ConfigError) as info:
+        load(env=ENV, cwd=tmp_path)
+
+    assert f"\n{info.value}\n" in (DOCS / "config.md").read_text(encoding="utf-8")
+
+
+def test_import_is_light() -> None:
+    """Importing it, and the defaults, load neither TOML reader nor trio nor difflib."""
+    code = (
+        "import sys; from grain.config import load; load(False);"
+        "print(sorted({'tomllib', 'tomli', 'trio', 'difflib', 'grain.edge'} & set(sys.modules)))"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[]\n"
+
+
+def test_layout_comment_names_every_file() -> None:
+    """The layout in __init__.py lists the files that there are."""
+    import grain.config
+
+    folder = Path(grain.config.__file__).parent
+    listed = set(re.findall(r"^#   (\w+\.py)", (folder / "__init__.py").read_text(), re.MULTILINE))
+
+    assert listed == {file.name for file in folder.glob("*.py")} - {"__init__.py"}

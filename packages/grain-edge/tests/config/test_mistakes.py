@@ -1,0 +1,370 @@
+"""What is wrong in a file, and the words for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from grain.config.errors import ConfigError, Mistake
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Refused = Callable[..., str]
+
+SPAN = "a span of time: '[d-]hh:mm:ss', a number with units as '30m', or seconds as a whole number"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "[script]\nwalltime = 24:00:00\n",
+            (
+                "grain.toml:2:14: not valid TOML: "
+                "Expected newline or end of document after a statement, in 'walltime = 24:00:00'"
+            ),
+        ),
+        ("a = [1,", "grain.toml:1:8: not valid TOML: Invalid value, in 'a = [1,'"),
+        (
+            "[script]\n[script]\n",
+            "grain.toml:2:8: not valid TOML: Cannot declare ('script',) twice, in '[script]'",
+        ),
+        (
+            "\r\nsystem = slurm\r\n",
+            "grain.toml:2:10: not valid TOML: Invalid value, in 'system = slurm'",
+        ),
+        ("a = " + "[" * 5000, "grain.toml: not valid TOML: nested too deeply"),
+    ],
+)
+def test_not_toml(refused: Refused, text: str, expected: str) -> None:
+    """Errors of syntax name line and column and show the line."""
+    assert refused(text) == expected
+
+
+def test_number_of_thousands_of_digits(refused: Refused) -> None:
+    """Python's own limit on digits is told as a mistake of the file."""
+    assert refused("a = " + "9" * 5000).startswith("grain.toml: not valid TOML: Exceeds the limit")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "adress = 'x'",
+            (
+                "adress: found an unknown key, expected at the top of the file one of address, "
+                "contextmod, custom_system, head, script, system, worker; did you mean address?"
+            ),
+        ),
+        (
+            "[script]\nwalltme = 1",
+            (
+                "script.walltme: found an unknown key, expected in [script] one of cores, "
+                "extra_args, memory, queue, setup_cleanup, shebang, walltime; "
+                "did you mean script.walltime?"
+            ),
+        ),
+        (
+            "walltime = 1",
+            (
+                "walltime: found an unknown key, expected at the top of the file one of address, "
+                "contextmod, custom_system, head, script, system, worker; "
+                "did you mean script.walltime?"
+            ),
+        ),
+        (
+            "[gnaw]\nmax_conn = 1",
+            (
+                "gnaw: found an unknown key, expected at the top of the file one of address, "
+                "contextmod, custom_system, head, script, system, worker; did you mean head.gnaw?"
+            ),
+        ),
+        (
+            "[worker.held_back]\ncolour = 1",
+            (
+                "worker.held_back.colour: found an unknown key, expected in [worker.held_back] "
+                "one of memory, walltime"
+            ),
+        ),
+        (
+            "source = 'x'",
+            (
+                "source: found an unknown key, expected at the top of the file one of address, "
+                "contextmod, custom_system, head, script, system, worker"
+            ),
+        ),
+        (
+            '"a\\u001bb" = 1',
+            (
+                "'a\\x1bb': found an unknown key, expected at the top of the file one of address, "
+                "contextmod, custom_system, head, script, system, worker"
+            ),
+        ),
+    ],
+)
+def test_unknown_key(refused: Refused, text: str, expected: str) -> None:
+    """An unknown key is told with what its table takes, and the nearest known key if any."""
+    assert refused(text) == f"grain.toml: {expected}"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "system = 'lsf'",
+            (
+                "system: found the string 'lsf', "
+                "expected one of 'local', 'slurm', 'pbs', 'custom' or '' (local)"
+            ),
+        ),
+        (
+            "system = 'SLURM'",
+            (
+                "system: found the string 'SLURM', expected one of 'local', 'slurm', 'pbs', "
+                "'custom' or '' (local) (did you mean 'slurm'?)"
+            ),
+        ),
+        (
+            "address = ''",
+            "address: found the string '', expected an address such as 'edge:///shared/me/edge'",
+        ),
+        ("contextmod = 1", "contextmod: found the number 1, expected the path of a Python file"),
+        ("script = 'x'", "script: found the string 'x', expected a table, [script]"),
+        ("[[script]]\ncores = 1", "script: found an array, expected a table, [script]"),
+        ("[head]\ngnaw = []", "head.gnaw: found an empty array, expected a table, [head.gnaw]"),
+        (
+            "[head]\nname = 'my mission'",
+            "head.name: found the string 'my mission', expected a name without spaces and slashes",
+        ),
+        (
+            "[worker]\nname = 'a/b'",
+            "worker.name: found the string 'a/b', expected a name without spaces and slashes",
+        ),
+        (
+            '[head]\ncmd = "a\\u0000"',
+            "head.cmd: found the string 'a\\x00', expected a string",
+        ),
+        (
+            "[worker]\nname = ''",
+            "worker.name: found the string '', expected a name without spaces and slashes",
+        ),
+        (
+            "[worker]\nlog_file = 'w{{HHMM}}.log'",
+            (
+                "worker.log_file: found the string 'w{{HHMM}}.log', expected the path of a file "
+                "({{HHMM}} is no placeholder; there is only {{HHMMSS}})"
+            ),
+        ),
+        (
+            "[head.gnaw]\nenabled = 'yes'",
+            "head.gnaw.enabled: found the string 'yes', expected true or false",
+        ),
+        (
+            "[head.gnaw]\nenabled = 1",
+            "head.gnaw.enabled: found the number 1, expected true or false",
+        ),
+        (
+            "[head.gnaw]\nmax_conn = 0",
+            "head.gnaw.max_conn: found the number 0, expected a whole number from 1 to 1000000",
+        ),
+        (
+            "[head.gnaw]\nswarm = -1",
+            "head.gnaw.swarm: found the number -1, expected a whole number from 0 to 1000000",
+        ),
+        (
+            f"[head.gnaw]\nswarm = 1{'0' * 3000}",
+            (
+                "head.gnaw.swarm: found a number of more than 40 digits, "
+                "expected a whole number from 0 to 1000000"
+            ),
+        ),
+        (
+            "[head.gnaw]\nidle_quit = ''",
+            f"head.gnaw.idle_quit: found the string '', expected {SPAN}",
+        ),
+        (
+            "[script]\ncores = true",
+            (
+                "script.cores: found the boolean true, "
+                "expected a whole number from 1 to 1000000, or 0 for unset"
+            ),
+        ),
+        (
+            "[script]\ncores = 1.5",
+            (
+                "script.cores: found the number 1.5, "
+                "expected a whole number from 1 to 1000000, or 0 for unset"
+            ),
+        ),
+        (
+            "[script]\nmemory = '60GB'",
+            (
+                "script.memory: found the string '60GB', expected a number of GB, or 0 for unset "
+                "(without quotes and without a unit)"
+            ),
+        ),
+        (
+            "[script]\nmemory = nan",
+            "script.memory: found the number nan, expected a number of GB, or 0 for unset",
+        ),
+        (
+            "[script]\nmemory = inf",
+            "script.memory: found the number inf, expected a number of GB, or 0 for unset",
+        ),
+        (
+            "[script]\nwalltime = '30'",
+            (
+                f"script.walltime: found the string '30', expected {SPAN}; or '' for unset "
+                "(for seconds, write the number without quotes; for minutes, add an m)"
+            ),
+        ),
+        (
+            "[script]\nwalltime = '30:00'",
+            (
+                f"script.walltime: found the string '30:00', expected {SPAN}; or '' for unset "
+                "(hours, minutes and seconds are all needed)"
+            ),
+        ),
+        (
+            "[script]\nwalltime = 12:00:00",
+            (
+                f"script.walltime: found the date or time 12:00:00, expected {SPAN}; "
+                "or '' for unset (put it in quotes)"
+            ),
+        ),
+        (
+            "[script]\nwalltime = -5",
+            f"script.walltime: found the number -5, expected {SPAN}; or '' for unset",
+        ),
+        (
+            "[script]\nwalltime = '3651-00:00:00'",
+            (
+                f"script.walltime: found the string '3651-00:00:00', expected {SPAN}; "
+                "or '' for unset (at most 3650 days)"
+            ),
+        ),
+        (
+            "[script]\nshebang = '/bin/sh'",
+            "script.shebang: found the string '/bin/sh', expected a line that begins with '#!'",
+        ),
+        (
+            '[script]\nqueue = "a\\nrm -r x"',
+            (
+                "script.queue: found the string 'a\\nrm -r x', expected a string "
+                "(it must be one line without control characters)"
+            ),
+        ),
+        (
+            "[script]\nextra_args = '--exclusive'",
+            (
+                "script.extra_args: found the string '--exclusive', "
+                "expected an array of strings of one line each (in brackets)"
+            ),
+        ),
+        (
+            "[script]\nextra_args = [1]",
+            "script.extra_args: found an array, expected an array of strings of one line each",
+        ),
+        (
+            "[script]\nsetup_cleanup = 1",
+            (
+                "script.setup_cleanup: found the number 1, "
+                "expected shell commands, as lines of one string or as an array"
+            ),
+        ),
+        (
+            "[worker]\nres = 'gpu'",
+            (
+                "worker.res: found the string 'gpu', expected a table of kinds of resource, "
+                "each with its data, such as Token = { token = 'gpu' }"
+            ),
+        ),
+        (
+            "[custom_system]\ntemplate = {}",
+            "custom_system.template: found an empty table, expected a string",
+        ),
+    ],
+)
+def test_wrong_value(refused: Refused, text: str, expected: str) -> None:
+    """A wrong value is told with its key, what was found and what was expected."""
+    assert refused(text) == f"grain.toml: {expected}"
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("'a b' = 1", "'a b' cannot be the name of a resource"),
+        ("X = [1979-05-27]", "dates and times are not understood here; write a string"),
+        ("X = { since = 07:32:00 }", "dates and times are not understood here; write a string"),
+        ("X = inf", "inf is no amount"),
+        ("X = 9223372036854775808", "a number is too large"),
+    ],
+)
+def test_resources_that_no_worker_could_be_told(refused: Refused, text: str, hint: str) -> None:
+    """What cannot be written in JSON, on a worker's command line, is refused."""
+    assert refused(f"[worker.res]\n{text}") == (
+        "grain.toml: worker.res: found a table, expected a table of kinds of resource, "
+        f"each with its data, such as Token = {{ token = 'gpu' }} ({hint})"
+    )
+
+
+def test_custom_system_needs_its_table(refused: Refused) -> None:
+    """What a custom system lacks is named, key by key; what it has is not."""
+    assert refused("system = 'custom'\n[custom_system]\nsubmit_cmd = 'bsub'") == (
+        "grain.toml: 2 mistakes\n"
+        "  custom_system.directory: found nothing, expected the path of a directory, "
+        "as system = 'custom' needs it\n"
+        "  custom_system.template: found nothing, expected a string, "
+        "as system = 'custom' needs it"
+    )
+
+
+def test_custom_table_without_custom_system(loaded: Callable[[str], object]) -> None:
+    """A half-filled [custom_system] is nobody's business while another system is chosen."""
+    loaded("[custom_system]\nsubmit_cmd = 'bsub'")
+
+
+def test_nothing_left_for_tasks(refused: Refused) -> None:
+    """A worker cannot hold back all that its job has."""
+    assert refused("[script]\nwalltime = 60\n[worker.script]\nmemory = 0.5") == (
+        "grain.toml: 2 mistakes\n"
+        "  worker.held_back.walltime: found 00:01:00, expected less than the job's walltime, "
+        "00:01:00, or no time is left for tasks\n"
+        "  worker.held_back.memory: found 0.5 GB, expected less than the job's memory, "
+        "0.5 GB, or no memory is left for tasks"
+    )
+
+
+def test_all_mistakes_at_once(refused: Refused) -> None:
+    """Several mistakes are one message, a line for each, in the file's order."""
+    assert refused("[script]\ncores = '4'\n[head.gnaw]\nenabled = 0\n[worker]\nname = 1\n") == (
+        "grain.toml: 3 mistakes\n"
+        "  script.cores: found the string '4', "
+        "expected a whole number from 1 to 1000000, or 0 for unset\n"
+        "  head.gnaw.enabled: found the number 0, expected true or false\n"
+        "  worker.name: found the number 1, expected a name without spaces and slashes"
+    )
+
+
+def test_no_more_mistakes_than_anybody_reads(refused: Refused) -> None:
+    """A file that is something else altogether is given up after twenty mistakes."""
+    message = refused("\n".join(f"key{n} = {n}" for n in range(50_000)))
+
+    assert message.startswith("grain.toml: the first 20 mistakes\n")
+    assert message.count("\n") == 20
+
+
+def test_long_values_are_cut(refused: Refused) -> None:
+    """A message shows the beginning of a long value and a long key."""
+    assert refused(f"system = '{'x' * 1000}'").startswith(
+        f"grain.toml: system: found the string '{'x' * 60}' and 940 more, expected"
+    )
+    assert refused(f"{'k' * 1000} = 1").startswith(f"grain.toml: '{'k' * 60}': found an unknown")
+
+
+def test_mistakes_are_values() -> None:
+    """Who wants to print in another way finds file, keys and texts apart."""
+    error = ConfigError("f", (Mistake("a", "x"), Mistake("", "y")))
+
+    assert str(error) == "f: 2 mistakes\n  a: x\n  y"
