@@ -6,8 +6,7 @@
 Layout, from the ground up:
 
 ``errors``         what can go wrong; *not now* apart from *never*
-``_base``          ``Resource``: the interface of a kind, and fitting by kind
-``_composite``     ``A & B``, and ``ZERO``
+``_base``          ``Resource``: the interface of a kind, fitting by kind, ``A & B``, ``ZERO``
 ``_identities``    ``Cores`` and ``GPUs``: asked for by number, allocated by identity
 ``_amounts``       ``Memory``, ``Capacity``: plain quantities; ``Node``
 ``_token``         ``Token``
@@ -20,8 +19,8 @@ from grain.resource._amounts import ONE_INSTANCE as ONE_INSTANCE
 from grain.resource._amounts import Capacity as Capacity
 from grain.resource._amounts import Memory as Memory
 from grain.resource._amounts import Node as Node
+from grain.resource._base import ZERO as ZERO
 from grain.resource._base import Resource as Resource
-from grain.resource._composite import ZERO as ZERO
 from grain.resource._identities import Cores as Cores
 from grain.resource._identities import GPUs as GPUs
 from grain.resource._kinds import Opaque as Opaque

@@ -78,9 +78,11 @@ class Memory(Amount):
             amount = float(M)
         except (TypeError, ValueError):
             amount = math.nan
+        except OverflowError:
+            amount = math.inf
         if isinstance(M, str | bytes | bool) or (amount != amount and not isinstance(M, float)):
             raise TypeError(f"Memory({M!r}): give the memory in GB as a number, as in Memory(8)")
-        if not 0 <= amount < math.inf:
+        if not 0 <= amount * _KB_PER_GB < math.inf:
             raise ValueError(f"Memory({M!r}): memory in GB cannot be negative, infinite or NaN")
         units = round(amount * _KB_PER_GB)
         self._units = self._owned = units or (1 if amount else 0)

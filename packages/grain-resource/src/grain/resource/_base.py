@@ -1,4 +1,4 @@
-"""`Resource`: the interface of one kind of resource, and how kinds fit together.
+"""`Resource`: the interface of one kind, how kinds fit together, and several kinds as one resource.
 
 A resource object plays one of three roles, and the same class serves all of them:
 
@@ -105,12 +105,19 @@ class Resource:
     # ---- what users call
 
     def parts(self) -> Mapping[str, Resource]:
-        """This resource by kind; several kinds if it was made by ``&``, none for ``ZERO``."""
+        """This resource by kind; several kinds if it was made by ``&``, none for ``ZERO``.
+
+        Raises:
+            TypeError: the class is not registered, so it has no kind.
+        """
+        if not self._kind:
+            name = type(self).__name__
+            raise TypeError(f'{name} has no kind yet: decorate it with @resource_kind("{name}")')
         return {self._kind: self}
 
     def request(self, res: Resource) -> bool:
         """Whether this supply can hand out all of ``res`` now."""
-        return not any(own is None or not own._request(want) for own, want in self._plan(res))
+        return self._plan(res) is not None
 
     def alloc(self, res: Resource) -> Resource:
         """Take ``res`` out of this supply.
@@ -129,19 +136,15 @@ class Resource:
                 raise Insufficient(f"{self!r} cannot give {res._ask()} now")
             return self._alloc(res)
         plan = self._plan(res)
-        for own, want in plan:
-            if own is None:
-                raise Infeasible(f"{self!r} has no {want._kind or want!r}, asked for {want._ask()}")
-            if not own._request(want):
-                raise Insufficient(f"{own!r} cannot give {want._ask()} now")
+        if plan is None:
+            raise self._refusal(res)
         taken: dict[str, Resource] = {}
         try:
-            for own, want in plan:
-                assert own is not None
-                taken[want._kind] = own._alloc(want)
+            for kind, own, want in plan:
+                taken[kind] = own._alloc(want)
         except BaseException:
-            for kind, got in taken.items():
-                self.parts()[kind]._dealloc(got)
+            for (_, own, _), got in zip(plan, taken.values(), strict=False):
+                own._dealloc(got)
             raise
         return joined(taken)
 
@@ -171,20 +174,40 @@ class Resource:
 
     def ask(self) -> str:
         """How this resource reads as a request, in messages."""
-        return " & ".join(part._ask() for part in self.parts().values()) or "Ø"
+        return self._ask()
 
-    def _plan(self, res: Resource) -> list[tuple[Resource | None, Resource]]:
-        """Which part of this supply has to meet which part of the request."""
-        own, want = self.parts(), res.parts()
-        plan: list[tuple[Resource | None, Resource]] = []
-        for kind, part in want.items():
-            mine = own.get(kind)
-            if mine is not None or not part._unlimited_if_absent:
-                plan.append((mine, part))
-        for kind, part in own.items():
-            if part._implied is not None and kind not in want:
-                plan.append((part, part._implied))
+    def _plan(self, res: Resource) -> list[tuple[str, Resource, Resource]] | None:
+        """Which part of this supply meets which part of the request; None if one cannot now."""
+        have, wanted = self.parts(), res.parts()
+        plan = []
+        for kind, want in wanted.items():
+            own = have.get(kind)
+            if own is not None:
+                if not own._request(want):
+                    return None
+                plan.append((kind, own, want))
+            elif not want._unlimited_if_absent:
+                return None
+        if len(plan) < len(have):
+            for kind, own in have.items():
+                implied = own._implied
+                if implied is not None and kind not in wanted:
+                    if not own._request(implied):
+                        return None
+                    plan.append((kind, own, implied))
         return plan
+
+    def _refusal(self, res: Resource) -> Infeasible | Insufficient:
+        """Why there is no plan; worked out only now, as most refusals are never shown."""
+        have, wanted = self.parts(), res.parts()
+        for kind, want in wanted.items():
+            if kind not in have and not want._unlimited_if_absent:
+                return Infeasible(f"{self!r} has no {kind}, asked for {want._ask()}")
+        for kind, own in have.items():
+            asked = wanted.get(kind, own._implied)
+            if asked is not None and not own._request(asked):
+                return Insufficient(f"{own!r} cannot give {asked._ask()} now")
+        return Insufficient(f"{self!r} cannot give {res.ask()} now")
 
     def __and__(self, other: Resource) -> Resource:
         """Both resources together; they must be of different kinds.
@@ -201,7 +224,8 @@ class Resource:
             return NotImplemented
         mine, theirs = self.parts(), other.parts()
         return mine.keys() == theirs.keys() and all(
-            type(part) is type(theirs[kind]) and part._data() == theirs[kind]._data()
+            part is theirs[kind]  # a countdown differs even from itself a moment later
+            or (type(part) is type(theirs[kind]) and part._data() == theirs[kind]._data())
             for kind, part in mine.items()
         )
 
@@ -210,7 +234,7 @@ class Resource:
         return hash(frozenset((k, freeze(part._data())) for k, part in self.parts().items()))
 
     def __repr__(self) -> str:
-        return " & ".join(part._repr() for part in self.parts().values()) or "Ø"
+        return self._repr()
 
     def __getattr__(self, name: str) -> Any:
         # Reached only for what the class lacks. It tells type checkers that an allocation may
@@ -218,6 +242,60 @@ class Resource:
         if name.startswith("_"):
             raise AttributeError(name)
         raise AttributeError(f"{self!r} has no attribute {name!r}: no such resource was asked for")
+
+
+class Composite(Resource):
+    """What ``&`` makes: parts of different kinds, which are never composites themselves.
+
+    It has the attributes of its parts. The order of the parts shows in the representation only.
+    """
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: dict[str, Resource]) -> None:
+        self._parts = parts
+
+    def parts(self) -> Mapping[str, Resource]:
+        return self._parts
+
+    def _repr(self) -> str:
+        return " & ".join(part._repr() for part in self._parts.values()) or "Ø"
+
+    def _ask(self) -> str:
+        return " & ".join(part._ask() for part in self._parts.values()) or "Ø"
+
+    def _supplied(self) -> Composite:
+        return Composite({kind: part._supplied() for kind, part in self._parts.items()})
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_"):
+            for part in self._parts.values():
+                exports = part._exports
+                if (hasattr(part, name)) if exports is None else (name in exports):
+                    return getattr(part, name)
+        return super().__getattr__(name)
+
+    def __reduce__(self) -> tuple[type[Composite], tuple[dict[str, Resource]]]:
+        return (Composite, (self._parts,))
+
+
+class Zero(Composite):
+    """The type of ``ZERO``, which is the only one of it: copies and pickles are ``ZERO`` again."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> str:  # type: ignore[override]
+        return "ZERO"
+
+    def _supplied(self) -> Zero:
+        return self
+
+
+# Pickled by its public name, as GVAR is.
+Zero.__module__ = "grain.resource"
+
+# "No resource is required to run the tasklet", "the worker is holding no resource"; shown as Ø.
+ZERO: Resource = Zero({})
 
 
 def freeze(data: Any) -> Hashable:
@@ -249,8 +327,6 @@ def join(resources: Iterable[Resource]) -> Resource:
 
 def joined(parts: dict[str, Resource]) -> Resource:
     """Parts by kind as one resource: ``ZERO`` for none, the part itself for one."""
-    from grain.resource._composite import ZERO, Composite
-
     if len(parts) > 1:
         return Composite(parts)
     return next(iter(parts.values())) if parts else ZERO

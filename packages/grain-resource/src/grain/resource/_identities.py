@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+# Ids are bits of one integer: a larger one, from a typing error or from a peer, would take
+# memory in proportion. No node comes near it.
+_MOST = 1 << 20
+
+
 class Identities(Resource):
     """Numbered things, one bit each in ``_mask``, so that taking and giving back are exact.
 
@@ -106,7 +111,8 @@ class Cores(Identities):
         N: how many.
 
     Raises:
-        ValueError: N is negative, or the ids are negative or not distinct.
+        ValueError: N is negative, the ids are negative or not distinct, or they go beyond a
+            million.
         TypeError: N is not an integer.
     """
 
@@ -150,6 +156,8 @@ def _mask_of(kind: str, noun: str, given: Any) -> int:
     else:
         if n < 0:
             raise ValueError(f"{kind}({n}): a number of {noun}s cannot be negative")
+        if n > _MOST:
+            raise ValueError(f"{kind}({n}): more than {_MOST} {noun}s on one worker")
         return (1 << n) - 1
     try:
         ids = [operator.index(i) for i in given]
@@ -162,6 +170,8 @@ def _mask_of(kind: str, noun: str, given: Any) -> int:
     for i in ids:
         if i < 0:
             raise ValueError(f"{kind}({given!r}): the {noun} id {i} is negative")
+        if i >= _MOST:
+            raise ValueError(f"{kind}({given!r}): the {noun} id {i} is not below {_MOST}")
         if mask >> i & 1:
             raise ValueError(f"{kind}({given!r}): the {noun} id {i} appears twice")
         mask |= 1 << i

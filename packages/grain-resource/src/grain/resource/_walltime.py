@@ -68,7 +68,9 @@ class WTime(Resource):
             raise ValueError('WTime needs a limit T, as in WTime(T="2:00:00"), or a group')
         if group is not None and (not isinstance(group, str) or not group):
             raise ValueError(f"WTime(group={group!r}): a group is a name, a non-empty str")
-        self._hard = None if T is None else parse_seconds("T", T)
+        # A worker whose time is over still tells so: only its countdown may stand at zero.
+        over = countdown and T == 0
+        self._hard = None if T is None else 0 if over else parse_seconds("T", T)
         self._soft = self._hard if softT is None else parse_seconds("softT", softT)
         if self._hard is not None and self._soft is not None and self._soft > self._hard:
             raise ValueError(
@@ -145,6 +147,14 @@ class WTime(Resource):
         if self.countdown:
             data["countdown"] = True
         return data
+
+    @classmethod
+    def _from_data(cls, data: Any) -> Self:
+        """From the arguments but for the clock, or from the hard limit alone."""
+        given = data if isinstance(data, dict) else {"T": data}
+        if "clock" in given:
+            raise ValueError("a clock is no data")
+        return cls(**given)
 
     def _level(self) -> Hashable:
         # The answer of a countdown changes without an event: the scheduler looks at the time
