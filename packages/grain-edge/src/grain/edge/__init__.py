@@ -1,0 +1,1 @@
+"""How the parts of Grain find each other and talk."""

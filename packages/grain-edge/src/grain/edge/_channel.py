@@ -1,0 +1,55 @@
+"""What a channel is, whatever lies below it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import trio
+from grain.edge.messages import Message, Payload
+
+Batch = Sequence[tuple[Message, Payload]]
+"""Messages with their payloads, in the order in which they were sent."""
+
+
+class Channel(trio.abc.AsyncResource):
+    """Messages to and from one peer.
+
+    One task may receive at a time; any number may send. Used as an async context manager, it is
+    closed at the end: with a goodbye after normal execution, at once after an exception.
+    """
+
+    @abstractmethod
+    async def send(self, batch: Batch) -> None:
+        """Send some messages.
+
+        Returns when they are on their way or wait in a bounded outbox, not when they have
+        arrived. A payload must not be changed afterwards: it is not copied. Cancellation while
+        waiting for room means that none of the batch is sent.
+
+        Raises:
+            LocalProtocolError: a message or payload that cannot travel; nothing was sent.
+            ChannelBroken: the connection is lost; whatever was sent may or may not have arrived.
+            trio.ClosedResourceError: this side has closed the channel.
+        """
+
+    @abstractmethod
+    async def receive(self) -> Batch:
+        """Wait for messages; at least one. Cancellation loses nothing.
+
+        Raises:
+            trio.EndOfChannel: the peer closed it on purpose.
+            ChannelBroken: the connection is lost.
+            RemoteProtocolError: the peer broke a rule; the channel is closed.
+            trio.BusyResourceError: another task is receiving.
+            trio.ClosedResourceError: this side has closed the channel.
+        """
+
+    @abstractmethod
+    def silent_for(self) -> float:
+        """Seconds since the peer was last heard, heartbeats included; 0 for one in memory."""
+
+    @property
+    @abstractmethod
+    def suspect_after(self) -> float:
+        """Seconds of silence after which a caller had better not rely on the peer."""

@@ -1,0 +1,316 @@
+"""Bytes to frames and back, without I/O.
+
+Theory of operation. A frame is 8 bytes of header and a body:
+
+    length  u32   bytes of the body
+    kind    u8    GREETING, BATCH, OPEN or CHUNK
+    lane    u8    which of the lanes of `grain.edge.messages`
+    zero    u16   reserved; anything else is refused
+
+1. Before the greeting is over, only GREETING is allowed, with 4 KiB at most; after it, never.
+2. BATCH holds several messages of one lane with their small payloads.
+3. OPEN holds one message and the size of its large payload; CHUNKs of the same lane follow until
+   that many bytes have come. Only then is the message delivered. No BATCH or OPEN of that lane
+   comes in between, so a lane keeps its order; frames of other lanes do.
+4. A sender takes URGENT first, then the other lanes in turn, one frame each. So whatever is
+   waiting, an urgent message waits for one chunk at most.
+
+Large payloads are never joined to anything: sent as views, and received into a buffer of their
+own. That buffer's memory is touched only as far as bytes have come, so a size that a peer merely
+announces costs nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from typing import TYPE_CHECKING
+
+from grain.edge.errors import LocalProtocolError, RemoteProtocolError
+from grain.edge.messages import (
+    LANES,
+    MAX_GREETING,
+    MAX_MESSAGE,
+    URGENT,
+    Codec,
+    Message,
+    Payload,
+    check_payload,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    Buffer = bytes | bytearray | memoryview
+
+GREETING, BATCH, OPEN, CHUNK = 1, 2, 3, 4
+
+INLINE = 32 * 1024
+"""Payloads up to this many bytes travel inside a BATCH; copying them is cheaper than a frame."""
+
+MAX_CHUNK = 4 * 1024 * 1024
+"""The most bytes that a peer may put into one CHUNK."""
+
+HEADER = struct.Struct("!IBBH")
+_LIMITS = {
+    GREETING: MAX_GREETING,
+    # The writer stops adding at 64 KiB, so one largest message may still follow.
+    BATCH: MAX_MESSAGE + 128 * 1024,
+    OPEN: MAX_MESSAGE + 64,
+    CHUNK: MAX_CHUNK,
+}
+_BATCH_BYTES = 64 * 1024
+_BATCH_MESSAGES = 4096
+
+
+def greeting_frame(body: bytes) -> bytes:
+    """One whole frame of the greeting."""
+    if len(body) > MAX_GREETING:
+        raise LocalProtocolError(f"greeting of {len(body)} bytes; {MAX_GREETING} at most")
+    return HEADER.pack(len(body), GREETING, 0, 0) + body
+
+
+class Outbox:
+    """What waits to be sent, in lanes.
+
+    Args:
+        codec: the message types of this channel.
+        chunk: bytes of a large payload in one frame.
+    """
+
+    def __init__(self, codec: Codec, chunk: int) -> None:
+        self._codec = codec
+        self._chunk = min(chunk, MAX_CHUNK)
+        # An entry: the encoded message, and the rest of its large payload if it has one.
+        self._lanes: list[deque[tuple[bytes, memoryview | None]]] = [deque() for _ in range(LANES)]
+        self._rest: list[memoryview | None] = [None] * LANES
+        self._turn = 0
+        self.pending = 0
+        """Bytes that wait."""
+
+    def push(self, batch: Iterable[tuple[Message, Payload]]) -> None:
+        """Add a batch; all of it or, where something is wrong with one message, nothing.
+
+        Raises:
+            LocalProtocolError: a message that is not of this channel, or too large, or whose
+                payload is not bytes-like or too large for its type.
+        """
+        ready = [(message.lane, *self._encoded(message, payload)) for message, payload in batch]
+        for lane, encoded, rest in ready:
+            self._lanes[lane].append((encoded, rest))
+            self.pending += len(encoded) + (len(rest) if rest is not None else 0)
+
+    def _encoded(self, message: Message, payload: Payload) -> tuple[bytes, memoryview | None]:
+        if payload is None:
+            return self._codec.encode(message, None), None
+        try:
+            view = memoryview(payload).cast("B")
+        except TypeError as e:
+            raise LocalProtocolError(
+                f"the payload of {type(message).__name__} must be bytes-like and contiguous to "
+                f"travel over a wire, not {type(payload).__name__}"
+            ) from e
+        check_payload(message, len(view), LocalProtocolError)
+        if len(view) <= INLINE:
+            return self._codec.encode(message, view), None
+        return self._codec.encode(message, len(view)), view
+
+    def pull(self) -> list[Buffer]:
+        """The next buffers to write, one after the other; empty if nothing waits.
+
+        At most one frame of each lane besides everything urgent, so that whoever comes meanwhile
+        is asked again soon.
+        """
+        small: list[bytes] = []
+        while self._lanes[URGENT] or self._rest[URGENT] is not None:
+            view = self._frame(URGENT, small)
+            if view is not None:
+                return [b"".join(small), view]
+        for step in range(1, LANES):
+            lane = 1 + (self._turn + step) % (LANES - 1)
+            if self._lanes[lane] or self._rest[lane] is not None:
+                view = self._frame(lane, small)
+                if view is not None:
+                    self._turn = lane - 1
+                    return [b"".join(small), view]
+        return [b"".join(small)] if small else []
+
+    def _frame(self, lane: int, small: list[bytes]) -> memoryview | None:
+        """Append one lane's next frame to `small`; of a chunk the header only, then its view."""
+        rest = self._rest[lane]
+        if rest is None and self._lanes[lane][0][1] is not None:
+            encoded, rest = self._lanes[lane].popleft()
+            self.pending -= len(encoded)
+            small += (HEADER.pack(len(encoded), OPEN, lane, 0), encoded)
+        if rest is not None:
+            piece, rest = rest[: self._chunk], rest[self._chunk :]
+            self._rest[lane] = rest if len(rest) else None
+            self.pending -= len(piece)
+            small.append(HEADER.pack(len(piece), CHUNK, lane, 0))
+            return piece
+        size, parts, queue = 5, [b""], self._lanes[lane]
+        while (
+            queue and queue[0][1] is None and size < _BATCH_BYTES and len(parts) < _BATCH_MESSAGES
+        ):
+            encoded, _ = queue.popleft()
+            parts.append(encoded)
+            size += len(encoded)
+        self.pending -= size - 5
+        # An array of 32-bit length, so that the messages, encoded before, need no second pass.
+        parts[0] = HEADER.pack(size, BATCH, lane, 0) + struct.pack("!BI", 0xDD, len(parts) - 1)
+        small += parts
+        return None
+
+
+class Inbox:
+    """Frames out of whatever pieces the stream delivers.
+
+    Args:
+        codec: the message types of this channel.
+    """
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self._partial = bytearray()
+        self._open: list[tuple[Message, bytearray, int] | None] = [None] * LANES
+        self._sink: memoryview | None = None
+        self._sink_lane = 0
+        self.greeting: bytes | None = None
+        """The last greeting's body, until somebody takes it."""
+        self.greeted = False
+        """Set by the shell when the greeting is over; greetings are refused from then on."""
+
+    @property
+    def clean(self) -> bool:
+        """Nothing is half received: the stream may end here."""
+        return not self._partial and self._sink is None and not any(self._open)
+
+    def feed(self, data: Buffer) -> list[tuple[Message, Payload]]:
+        """The messages that these bytes complete, in order.
+
+        Raises:
+            RemoteProtocolError: what came breaks a rule; the channel must be closed.
+        """
+        out: list[tuple[Message, Payload]] = []
+        view = memoryview(data)
+        while len(view):
+            if self._sink is not None:
+                view = self._fill(view, out)
+            elif self._partial:
+                view = self._complete(view, out)
+            elif len(view) < HEADER.size:
+                self._partial += view
+                break
+            else:
+                view = self._whole(view, out)
+        return out
+
+    def _fill(self, view: memoryview, out: list[tuple[Message, Payload]]) -> memoryview:
+        """Bytes of a chunk go straight to the payload that they belong to."""
+        sink = self._sink
+        assert sink is not None
+        n = min(len(sink), len(view))
+        sink[:n] = view[:n]
+        self._sink = sink[n:] if n < len(sink) else None
+        if self._sink is None:
+            self._end_of_chunk(out)
+        return view[n:]
+
+    def _complete(self, view: memoryview, out: list[tuple[Message, Payload]]) -> memoryview:
+        """A frame that came in pieces."""
+        need = HEADER.size
+        if len(self._partial) >= HEADER.size:
+            need += HEADER.unpack_from(self._partial)[0]
+        take = need - len(self._partial)
+        self._partial += view[:take]
+        view = view[take:]
+        if len(self._partial) == HEADER.size:
+            length, kind, lane, zero = HEADER.unpack(self._partial)
+            self._check(length, kind, lane, zero)
+            if kind == CHUNK:
+                self._partial = bytearray()
+                self._begin_chunk(length, lane)
+                return view
+            if length:
+                return view
+        elif len(self._partial) < need:
+            return view
+        frame, self._partial = self._partial, bytearray()
+        _, kind, lane, _ = HEADER.unpack_from(frame)
+        self._body(kind, lane, memoryview(frame)[HEADER.size :], out)
+        return view
+
+    def _whole(self, view: memoryview, out: list[tuple[Message, Payload]]) -> memoryview:
+        """The common case: the header is at hand, and mostly the body."""
+        length, kind, lane, zero = HEADER.unpack_from(view)
+        self._check(length, kind, lane, zero)
+        if kind == CHUNK:
+            self._begin_chunk(length, lane)
+            return view[HEADER.size :]
+        end = HEADER.size + length
+        if len(view) < end:
+            self._partial += view
+            return view[:0]
+        self._body(kind, lane, view[HEADER.size : end], out)
+        return view[end:]
+
+    def _check(self, length: int, kind: int, lane: int, zero: int) -> None:
+        if kind not in _LIMITS or zero or lane >= LANES:
+            raise RemoteProtocolError(f"the peer sent a frame of unknown kind {kind}, lane {lane}")
+        if length > _LIMITS[kind]:
+            raise RemoteProtocolError(
+                f"the peer sent a frame of kind {kind} with {length} bytes; {_LIMITS[kind]} at most"
+            )
+        if (kind == GREETING) is self.greeted:
+            state = "over" if self.greeted else "not over"
+            raise RemoteProtocolError(f"the peer sent a frame of kind {kind}, greeting {state}")
+
+    def _body(
+        self, kind: int, lane: int, body: memoryview, out: list[tuple[Message, Payload]]
+    ) -> None:
+        if kind == GREETING:
+            if self.greeting is not None:
+                raise RemoteProtocolError("the peer did not wait for an answer to its greeting")
+            self.greeting = bytes(body)
+            return
+        if self._open[lane] is not None:
+            raise RemoteProtocolError(f"the peer left a payload of lane {lane} unfinished")
+        if kind == BATCH:
+            pairs = self._codec.decode_batch(body)
+            _check_lanes([message for message, _ in pairs], lane)
+            out += pairs
+            return
+        message, size = self._codec.decode_opened(body)
+        _check_lanes([message], lane)
+        if size <= INLINE:
+            raise RemoteProtocolError(f"the peer announced a large payload of {size} bytes")
+        self._open[lane] = (message, bytearray(size), 0)
+
+    def _begin_chunk(self, length: int, lane: int) -> None:
+        opened = self._open[lane]
+        if opened is None:
+            raise RemoteProtocolError(f"the peer sent a piece of no payload in lane {lane}")
+        message, buffer, have = opened
+        if not 0 < length <= len(buffer) - have:
+            raise RemoteProtocolError(
+                f"the peer sent {length} bytes of a payload that lacks {len(buffer) - have}"
+            )
+        self._sink = memoryview(buffer)[have : have + length]
+        self._sink_lane = lane
+        self._open[lane] = (message, buffer, have + length)
+
+    def _end_of_chunk(self, out: list[tuple[Message, Payload]]) -> None:
+        opened = self._open[self._sink_lane]
+        assert opened is not None
+        message, buffer, have = opened
+        if have == len(buffer):
+            self._open[self._sink_lane] = None
+            out.append((message, buffer))
+
+
+def _check_lanes(messages: Sequence[Message], lane: int) -> None:
+    for message in messages:
+        if message.lane != lane:
+            raise RemoteProtocolError(
+                f"the peer sent {type(message).__name__} in lane {lane}, not {message.lane}"
+            )

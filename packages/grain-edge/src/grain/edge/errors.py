@@ -1,0 +1,158 @@
+"""What can go wrong between two processes of Grain, each with what to do about it.
+
+Everything here is an `EdgeError`. The families tell whose business it is:
+
+- `AddressError`: the address is not one; change the configuration.
+- `MeetingError`: the Edge file, its directory or the filesystem below is not fit for use. Each
+  kind is a class of its own; its sentence names the path and the remedy.
+- `DialError`: nobody could be reached; `tried` tells every attempt and its outcome.
+- `ChannelError`: an open channel failed. `RemoteProtocolError` blames the peer,
+  `LocalProtocolError` the caller, `ChannelBroken` the path between.
+
+A channel that the peer ended on purpose raises `trio.EndOfChannel`, and one that was closed on
+this side `trio.ClosedResourceError`, as trio's own channels do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+if TYPE_CHECKING:
+    from grain.edge._report import Attempt
+
+
+class EdgeError(Exception):
+    """Anything that `grain.edge` raises for reasons outside the program."""
+
+
+class AddressError(EdgeError, ValueError):
+    """An address that is not `edge://`, `tcp://` or `unix://` in a form that Grain knows."""
+
+
+class MeetingError(EdgeError):
+    """The Edge file or what it lies on cannot be used as it is."""
+
+
+class MeetingTaken(MeetingError):
+    """A living head serves this meeting already.
+
+    Attributes:
+        host: name of the host that it runs on.
+        pid: its process id there.
+        epoch: number of its leadership.
+    """
+
+    def __init__(self, path: str, host: str, pid: int, epoch: int, why: str) -> None:
+        super().__init__(
+            f"{path}: process {pid} on {host} serves this meeting (epoch {epoch}; {why}). "
+            f"Join it, end it there (kill {pid}), or choose another address."
+        )
+        self.host = host
+        self.pid = pid
+        self.epoch = epoch
+
+
+class Superseded(MeetingError):
+    """A head with a higher epoch has taken the meeting over; this one must stop serving.
+
+    Attributes:
+        epoch: the higher epoch.
+    """
+
+    def __init__(self, path: str, mine: int, epoch: int) -> None:
+        super().__init__(
+            f"{path}: epoch {mine} steps down, as epoch {epoch} was claimed. "
+            "Nothing to do if you started another one; its peers move by themselves."
+        )
+        self.epoch = epoch
+
+
+class NoEdgeFile(MeetingError):
+    """There is no Edge file (yet): no head has ever served at this address."""
+
+
+class StaleEdgeFile(MeetingError):
+    """The Edge file names a head that has ended or does not answer."""
+
+
+class TornEdgeFile(MeetingError):
+    """The Edge file is incomplete, or its checksum is wrong, and stays so."""
+
+
+class NotAnEdgeFile(MeetingError):
+    """The path holds something else than an Edge file."""
+
+
+class OtherVersion(MeetingError):
+    """The Edge file was written by an incompatible version of Grain."""
+
+
+class ForeignFile(MeetingError):
+    """A file or directory belongs to another user."""
+
+
+class ExposedFile(MeetingError):
+    """A file or directory that must be private lets other users in."""
+
+
+class LinkedFile(MeetingError):
+    """A symbolic link, hard link or special file where a plain one must be."""
+
+
+class FilesystemFull(MeetingError):
+    """No space or quota is left."""
+
+
+class FilesystemReadOnly(MeetingError):
+    """The filesystem or the directory does not let us write."""
+
+
+class FilesystemHung(MeetingError):
+    """The filesystem did not answer in time."""
+
+
+class FilesystemFailed(MeetingError):
+    """The filesystem refused for another reason; the operating system's words are in the text."""
+
+
+class DialError(EdgeError):
+    """No head could be reached.
+
+    Attributes:
+        tried: every attempt in order, with its outcome.
+    """
+
+    def __init__(self, text: str, tried: tuple[Attempt, ...]) -> None:
+        lines = [text, *(f"  {attempt}" for attempt in tried)]
+        super().__init__("\n".join(lines))
+        self.tried = tried
+
+
+class NotAuthenticated(EdgeError):
+    """The peer could not prove that it belongs to this meeting (or to this user)."""
+
+
+class ChannelError(EdgeError):
+    """An open channel failed."""
+
+
+class ChannelBroken(ChannelError, trio.BrokenResourceError):
+    """The connection was lost: reset, ended without a goodbye, or silent for too long."""
+
+
+class LocalProtocolError(ChannelError):
+    """The caller asked for something that the protocol does not allow; nothing was sent."""
+
+
+class RemoteProtocolError(ChannelError):
+    """The peer sent something that the protocol does not allow; only its channel is closed."""
+
+
+class Refused(ChannelError):
+    """The peer answered the greeting with a refusal; its reason is the text."""
+
+
+class VersionMismatch(Refused):
+    """Both ends speak, but not the same protocol; the text names both versions."""

@@ -1,0 +1,247 @@
+"""Messages: one frozen, validated type each, and the codec that turns them into bytes.
+
+A message is a subclass of `Message`. On the wire it is a MessagePack array whose first element is
+the class's name; unknown names, extra or missing fields and wrong types are refused by the
+decoder and never reach the program. To add messages, define them in this module, below the
+greeting, and list them in `MESSAGES`.
+
+Two class variables say how a message travels:
+
+- `lane`: messages of one lane arrive in the order in which they were sent; a message of another
+  lane may overtake them. `URGENT` overtakes everything. `BULK` is for large payloads that nothing
+  sent later depends on, so that `ORDINARY` messages need not wait for them.
+- `max_payload`: the most bytes that may travel beside it; 0 means that it has no payload.
+
+The greeting (`Hello`, `Welcome`, `Refusal`, `Join`) begins with the protocol number and the
+package version in every version of Grain, so that two that do not understand each other can at
+least say so: these two fields stay first for ever.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any, ClassVar
+
+import msgspec
+from grain.edge.errors import LocalProtocolError, RemoteProtocolError, VersionMismatch
+
+PROTOCOL = 1
+"""Number of the protocol; raised with every change that an older peer would not understand."""
+
+URGENT, ORDINARY, BULK = 0, 1, 2
+LANES = 4
+"""How many lanes there are; the fourth is free for later use."""
+
+MAX_MESSAGE = 1024 * 1024
+"""The most bytes of one message without its payload."""
+
+MAX_GREETING = 4096
+"""The most bytes of a greeting: a peer that is not welcomed yet may not make us store more."""
+
+Payload = Any
+"""What travels beside a message: bytes-like over a wire, any object in memory, or None."""
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=True):
+    """Base of all messages."""
+
+    lane: ClassVar[int] = ORDINARY
+    max_payload: ClassVar[int] = 0
+
+
+class Hello(Message, frozen=True):
+    """The dialler introduces itself; first in every connection.
+
+    Attributes:
+        protocol: number of the protocol that it speaks.
+        package: version of the package, for people to read.
+        role: what it is: "worker", "mission", "cli", "probe".
+        name: what people call it.
+        host: name of its host.
+        pid: its process id there.
+        lineage: which meeting it believes to join; empty where no Edge file is used.
+        epoch: which leadership it believes to join; 0 where no Edge file is used.
+    """
+
+    protocol: int
+    package: str
+    role: str
+    name: str
+    host: str
+    pid: int
+    lineage: str = ""
+    epoch: int = 0
+
+
+class Welcome(Message, frozen=True):
+    """The head takes the dialler in.
+
+    Attributes:
+        protocol: number of the protocol that it speaks.
+        package: version of the package, for people to read.
+        host: name of its host.
+        pid: its process id there.
+        lineage: its meeting.
+        epoch: its leadership.
+    """
+
+    protocol: int
+    package: str
+    host: str
+    pid: int
+    lineage: str = ""
+    epoch: int = 0
+
+
+class Refusal(Message, frozen=True):
+    """The head does not take the dialler in, and says why in words.
+
+    Attributes:
+        protocol: number of the protocol that it speaks.
+        package: version of the package, for people to read.
+        reason: a sentence for people.
+    """
+
+    protocol: int
+    package: str
+    reason: str
+
+
+class Join(Message, frozen=True):
+    """The dialler has chosen this connection, out of those that it tried at the same time."""
+
+    protocol: int
+    package: str
+
+
+class Ping(Message, frozen=True):
+    """Sign of life on a channel that has nothing else to say; never reaches the program."""
+
+    lane: ClassVar[int] = URGENT
+
+
+class Bye(Message, frozen=True):
+    """Last message of a channel that is closed on purpose; never reaches the program."""
+
+    lane: ClassVar[int] = ORDINARY
+
+
+GREETING: tuple[type[Message], ...] = (Hello, Welcome, Refusal, Join)
+MESSAGES: tuple[type[Message], ...] = (Ping, Bye)
+"""What every channel understands after the greeting; the messages of head and worker go here."""
+
+
+class Codec:
+    """Encodes and decodes a fixed set of message types.
+
+    Args:
+        types: message classes; `Ping` and `Bye` are always among them.
+    """
+
+    def __init__(self, *types: type[Message]) -> None:
+        self.types: tuple[type[Message], ...] = tuple(dict.fromkeys((*MESSAGES, *types)))
+        union = functools.reduce(operator.or_, self.types)
+        self._encoder = msgspec.msgpack.Encoder()
+        self._batch: msgspec.msgpack.Decoder[list[tuple[Message, bytes | None]]]
+        self._batch = msgspec.msgpack.Decoder(list[tuple[union, bytes | None]])  # type: ignore[valid-type]
+        self._opened: msgspec.msgpack.Decoder[tuple[Message, int]]
+        self._opened = msgspec.msgpack.Decoder(tuple[union, int])  # type: ignore[valid-type]
+
+    def encode(self, message: Message, beside: Payload) -> bytes:
+        """One message with its small payload, or with the size of a large one.
+
+        Raises:
+            LocalProtocolError: not one of the codec's types, or larger than `MAX_MESSAGE`.
+        """
+        if type(message) not in self.types:
+            raise LocalProtocolError(f"{type(message).__name__} is no message of this channel")
+        encoded = self._encoder.encode((message, beside))
+        if len(encoded) > MAX_MESSAGE:
+            raise LocalProtocolError(
+                f"{type(message).__name__} of {len(encoded)} bytes; a message has {MAX_MESSAGE} "
+                "at most, put large data into the payload"
+            )
+        return encoded
+
+    def decode_batch(self, body: bytes | bytearray | memoryview) -> list[tuple[Message, Payload]]:
+        """The messages of one frame.
+
+        Raises:
+            RemoteProtocolError: unknown type, unknown or missing field, wrong type of a field, a
+                payload where none may be or one that is too large.
+        """
+        try:
+            pairs = self._batch.decode(body)
+        except (msgspec.MsgspecError, ValueError) as e:
+            raise RemoteProtocolError(f"the peer sent a message that is not valid: {e}") from e
+        for message, payload in pairs:
+            if payload is not None:
+                check_payload(message, len(payload), RemoteProtocolError)
+        return pairs
+
+    def decode_opened(self, body: bytes | bytearray | memoryview) -> tuple[Message, int]:
+        """A message whose payload follows in chunks, and the size of that in bytes.
+
+        Raises:
+            RemoteProtocolError: as `decode_batch`.
+        """
+        try:
+            message, size = self._opened.decode(body)
+        except (msgspec.MsgspecError, ValueError) as e:
+            raise RemoteProtocolError(f"the peer sent a message that is not valid: {e}") from e
+        check_payload(message, size, RemoteProtocolError)
+        return message, size
+
+
+CORE = Codec()
+"""What channels speak unless told otherwise."""
+
+
+def check_payload(
+    message: Message, size: int, blame: type[LocalProtocolError | RemoteProtocolError]
+) -> None:
+    """Refuse a payload larger than the message's type allows.
+
+    Raises:
+        blame: negative or too large.
+    """
+    if not 0 <= size <= type(message).max_payload:
+        raise blame(
+            f"{type(message).__name__} with a payload of {size} bytes; "
+            f"it has {type(message).max_payload} at most"
+        )
+
+
+def encode_greeting(message: Message) -> bytes:
+    """The body of a greeting's frame."""
+    return msgspec.msgpack.encode(message)
+
+
+def decode_greeting(body: bytes | bytearray | memoryview) -> Message:
+    """A greeting from its frame's body.
+
+    Raises:
+        VersionMismatch: the peer speaks another protocol; names both.
+        RemoteProtocolError: not a greeting, or one with wrong fields.
+    """
+    try:
+        loose = msgspec.msgpack.decode(body, type=list[Any], strict=True)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as e:
+        raise RemoteProtocolError(f"the peer's greeting is not one: {e}") from e
+    match loose:
+        case [str(), int(protocol), str(package), *_] if protocol != PROTOCOL:
+            from grain.edge._version import package_version
+
+            raise VersionMismatch(
+                f"the peer speaks protocol {protocol} (Grain {package[:32]!r}), this side protocol "
+                f"{PROTOCOL} (Grain {package_version()!r}): install the same version on both"
+            )
+    try:
+        return _greeting.decode(body)
+    except (msgspec.MsgspecError, ValueError) as e:
+        raise RemoteProtocolError(f"the peer's greeting is not valid: {e}") from e
+
+
+_greeting: msgspec.msgpack.Decoder[Message]
+_greeting = msgspec.msgpack.Decoder(functools.reduce(operator.or_, GREETING))

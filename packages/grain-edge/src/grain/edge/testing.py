@@ -1,0 +1,212 @@
+"""In-memory connections with scripted faults, for the tests of every package.
+
+    link = Link()
+    link.there.delay = 0.2              # seconds; with trio's mock clock no real time passes
+    link.back.cut_after = 1000          # both directions break after 1000 bytes of this one
+    async with link.channels() as (a, b):
+        await a.send(batch)
+
+`there` is the direction from a to b, `back` the other. `memory_channels` (without faults, nothing
+encoded) is in `grain.edge.channel`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, ClassVar
+
+import trio
+from grain.edge._framed import FramedChannel, Pace
+from grain.edge.messages import BULK, URGENT, Codec, Message
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+_CAPACITY = 1024 * 1024
+
+
+class Note(Message, frozen=True):
+    """An ordinary message to test with; may have a payload of 1 GiB."""
+
+    max_payload: ClassVar[int] = 1 << 30
+    text: str = ""
+    number: int = 0
+
+
+class Alarm(Message, frozen=True):
+    """An urgent message to test with."""
+
+    lane: ClassVar[int] = URGENT
+    text: str = ""
+
+
+class Cargo(Message, frozen=True):
+    """A message of the lane for large payloads, to test with; 1 MiB at most."""
+
+    lane: ClassVar[int] = BULK
+    max_payload: ClassVar[int] = 1 << 20
+    text: str = ""
+
+
+CODEC = Codec(Note, Alarm, Cargo)
+"""Understands the messages above."""
+
+
+class Direction:
+    """One direction of a link; its attributes may be changed at any time.
+
+    Attributes:
+        delay: seconds from sending to arrival, for what is sent from now on.
+        piece: the most bytes that one read delivers, or None.
+        cut_after: after this many bytes in all the link breaks in both directions, or None.
+        carried: bytes sent so far.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self.delay = 0.0
+        self.piece: int | None = None
+        self.cut_after: int | None = None
+        self.carried = 0
+        self._link = link
+        self._queue: deque[tuple[float, bytes]] = deque()
+        self._size = 0
+        self._held = False
+        self._ended = False
+        self._changed = trio.Event()
+
+    def hold(self) -> None:
+        """Deliver nothing until `release`, as when a cable is pulled; nothing is lost."""
+        self._held = True
+
+    def release(self) -> None:
+        """Deliver again, first what was held back."""
+        self._held = False
+        self.tell()
+
+    def tell(self) -> None:
+        """Wake whoever waits."""
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def put(self, data: bytes) -> None:
+        """What the sending end does; waits while 1 MiB is under way.
+
+        Raises:
+            trio.BrokenResourceError: the link is cut.
+        """
+        while self._size >= _CAPACITY and not self._link.broken:
+            await self._changed.wait()
+        if self._link.broken:
+            raise trio.BrokenResourceError("the link was cut")
+        if self.cut_after is not None:
+            data = data[: max(0, self.cut_after - self.carried)]
+        if data:
+            self._queue.append((trio.current_time() + self.delay, data))
+        self._size += len(data)
+        self.carried += len(data)
+        if self.cut_after is not None and self.carried >= self.cut_after:
+            self._link.cut()
+        self.tell()
+        await trio.lowlevel.checkpoint()
+
+    async def get(self, max_bytes: int | None, reader: LinkStream) -> bytes:
+        """What the receiving end does; empty at the end.
+
+        Raises:
+            trio.BrokenResourceError: the link is cut, and what came before was read.
+            trio.ClosedResourceError: the receiving end was closed.
+        """
+        await trio.lowlevel.checkpoint()
+        while (
+            reader.closed
+            or self._held
+            or not self._queue
+            or self._queue[0][0] > trio.current_time()
+        ):
+            if reader.closed:
+                raise trio.ClosedResourceError
+            if not self._held and not self._queue:
+                if self._link.broken:
+                    raise trio.BrokenResourceError("the link was cut")
+                if self._ended:
+                    return b""
+            changed = self._changed
+            due = trio.current_time() + 3600.0
+            if self._queue and not self._held:
+                due = self._queue[0][0]
+            with trio.move_on_at(due):
+                await changed.wait()
+        at, data = self._queue.popleft()
+        most = min(n for n in (self.piece, max_bytes, len(data)) if n is not None)
+        if most < len(data):
+            self._queue.appendleft((at, data[most:]))
+        self._size -= most
+        self.tell()
+        return data[:most]
+
+    def end(self) -> None:
+        """What closing the sending end does."""
+        self._ended = True
+        self.tell()
+
+
+class LinkStream(trio.abc.Stream):
+    """One end of a link, as a trio stream."""
+
+    def __init__(self, outgoing: Direction, incoming: Direction) -> None:
+        self._outgoing = outgoing
+        self._incoming = incoming
+        self.closed = False
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Send; see `Direction.put`."""
+        if self.closed:
+            raise trio.ClosedResourceError
+        await self._outgoing.put(bytes(data))
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """Do not wait: this is allowed, if not helpful."""
+        await trio.lowlevel.checkpoint()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """Receive; see `Direction.get`."""
+        return await self._incoming.get(max_bytes, self)
+
+    async def aclose(self) -> None:
+        """Close this end; the other one reads what is under way and then the end."""
+        self.closed = True
+        self._outgoing.end()
+        self._incoming.tell()
+        await trio.lowlevel.checkpoint()
+
+
+class Link:
+    """Two connected streams, `a` and `b`, whose directions take orders.
+
+    Attributes:
+        there: the direction from a to b.
+        back: the direction from b to a.
+        broken: whether it was cut.
+    """
+
+    def __init__(self) -> None:
+        self.broken = False
+        self.there = Direction(self)
+        self.back = Direction(self)
+        self.a = LinkStream(self.there, self.back)
+        self.b = LinkStream(self.back, self.there)
+
+    def cut(self) -> None:
+        """Break both directions: what is under way arrives, then both ends see a reset."""
+        self.broken = True
+        self.there.release()
+        self.back.release()
+
+    @asynccontextmanager
+    async def channels(
+        self, codec: Codec = CODEC, pace: Pace | None = None
+    ) -> AsyncIterator[tuple[FramedChannel, FramedChannel]]:
+        """Both ends as channels; closed, with goodbyes, at the end."""
+        async with FramedChannel(self.b, codec, pace) as b, FramedChannel(self.a, codec, pace) as a:
+            yield a, b

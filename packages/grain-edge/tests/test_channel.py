@@ -1,0 +1,261 @@
+"""Channels over in-memory streams, with faults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from grain.edge.channel import Channel, FramedChannel, Pace, memory_channels
+from grain.edge.errors import ChannelBroken, LocalProtocolError, RemoteProtocolError
+from grain.edge.testing import CODEC, Alarm, Cargo, Link, Note
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+
+async def collect(channel: Channel, count: int) -> list[Any]:
+    got: list[Any] = []
+    while len(got) < count:
+        got += await channel.receive()
+    return [(m, None if p is None else bytes(p)) for m, p in got]
+
+
+async def test_both_ways() -> None:
+    """Messages and payloads, small and large, in both directions at once."""
+    there = [(Note("x", n), bytes(n)) for n in range(0, 200_000, 37_777)]
+    back = [(Note("y", n), None) for n in range(1000)]
+    async with Link().channels() as (a, b), trio.open_nursery() as nursery:
+        nursery.start_soon(a.send, there)
+        nursery.start_soon(b.send, back)
+
+        assert await collect(b, len(there)) == there
+        assert await collect(a, len(back)) == back
+
+
+async def test_pieces_of_one_byte() -> None:
+    """The stream may deliver as it likes."""
+    link = Link()
+    link.there.piece = 1
+    async with link.channels() as (a, b):
+        await a.send([(Note("slow", 3), b"payload")])
+
+        assert await collect(b, 1) == [(Note("slow", 3), b"payload")]
+
+
+async def test_alarm_overtakes_a_large_payload() -> None:
+    """While 64 MiB wait behind a full pipe, an urgent message sent later arrives first."""
+    async with Link().channels() as (a, b), trio.open_nursery() as nursery:
+        nursery.start_soon(a.send, [(Note("huge"), bytes(1 << 26))])
+        await wait_all_tasks_blocked()
+        nursery.start_soon(a.send, [(Alarm("fire"), None)])
+        got = await collect(b, 2)
+
+        assert isinstance(got[0][0], Alarm)
+
+
+async def test_small_batches_are_one_write() -> None:
+    """What several senders give while a write is under way goes out together."""
+    link = Link()
+    writes = 0
+    put = link.there.put
+
+    async def counting(data: bytes) -> None:
+        nonlocal writes
+        writes += 1
+        await put(data)
+
+    link.there.put = counting  # type: ignore[method-assign]
+    async with link.channels() as (a, b):
+        async with trio.open_nursery() as nursery:
+            for n in range(100):
+                nursery.start_soon(a.send, [(Note("x", n), None)])
+        assert len(await collect(b, 100)) == 100
+
+        assert writes <= 3
+
+
+async def test_goodbye_is_the_end_of_the_channel() -> None:
+    """Closed on purpose: what was sent before arrives, in every lane, then the end."""
+    link = Link()
+    async with FramedChannel(link.b, CODEC) as b:
+        async with FramedChannel(link.a, CODEC) as a:
+            await a.send([(Cargo("c"), bytes(1 << 20)), (Note("n"), bytes(1 << 19))])
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(a.aclose)
+                assert len(await collect(b, 2)) == 2
+        with pytest.raises(trio.EndOfChannel):
+            await b.receive()
+        with pytest.raises(trio.ClosedResourceError):
+            await a.send([(Note(), None)])
+
+
+@pytest.mark.parametrize("after", [0, 5, 100, 300_000])
+async def test_cut_breaks_both_ends(after: int) -> None:
+    """A lost connection is told to receivers and senders, and is no clean end."""
+    link = Link()
+    link.there.cut_after = after
+    async with link.channels() as (a, b):
+        await a.send([(Note("x"), bytes(400_000))])
+        with pytest.raises(ChannelBroken):
+            await b.receive()
+        with pytest.raises(ChannelBroken):
+            await a.receive()
+        with pytest.raises(ChannelBroken):
+            while True:
+                await a.send([(Note("y"), None)])
+
+
+async def test_end_without_goodbye_is_broken() -> None:
+    """A killed process is not mistaken for one that left."""
+    link = Link()
+    async with FramedChannel(link.b, CODEC) as b:
+        await link.a.aclose()
+        with pytest.raises(ChannelBroken, match="without a goodbye"):
+            await b.receive()
+
+
+async def test_broken_rule_closes_this_channel() -> None:
+    """The error says what the peer did, now and at the next attempt; the stream is closed."""
+    link = Link()
+    async with FramedChannel(link.b, CODEC) as b:
+        await link.a.send_all(b"GET / HTTP/1.1\r\n\r\n")
+        for _ in range(2):
+            with pytest.raises(RemoteProtocolError, match="the peer sent a frame of unknown kind"):
+                await b.receive()
+        with pytest.raises(ChannelBroken):
+            await b.send([(Note(), None)])
+
+        assert await link.a.receive_some() == b""
+
+
+async def test_heartbeats_keep_an_idle_channel(autojump_clock: MockClock) -> None:
+    """An hour of silence from the programs is no silence on the wire."""
+    async with Link().channels() as (a, b):
+        with trio.move_on_after(3600):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(a.receive)
+                nursery.start_soon(b.receive)
+
+        assert a.silent_for() <= 10
+        assert b.silent_for() <= 10
+
+
+async def test_silence_breaks_after_the_pace(autojump_clock: MockClock) -> None:
+    """Where nothing is heard for 60 s the connection counts as lost, on that side."""
+    link = Link()
+    async with link.channels() as (a, b), trio.open_nursery() as nursery:
+        link.there.hold()
+        nursery.start_soon(a.send, [(Note("x"), None)])
+        start = trio.current_time()
+        with pytest.raises(ChannelBroken, match="silent for [67]0 s"):
+            await b.receive()
+
+        assert 60 <= trio.current_time() - start <= 80
+        assert b.silent_for() > b.suspect_after
+
+
+async def test_a_cut_of_20_seconds_is_survived(autojump_clock: MockClock) -> None:
+    """Both directions dead for 20 s: late, suspected by a caller who asks, but not lost."""
+    link = Link()
+    async with link.channels() as (a, b), trio.open_nursery() as nursery:
+        await trio.sleep(15)
+        link.there.hold()
+        link.back.hold()
+        nursery.start_soon(a.send, [(Note("through"), None)])
+        with trio.move_on_after(20):
+            await b.receive()
+        link.there.release()
+        link.back.release()
+
+        assert await collect(b, 1) == [(Note("through"), None)]
+
+
+async def test_who_does_not_receive_does_not_blame_the_peer(autojump_clock: MockClock) -> None:
+    """A program that is busy for ten minutes finds the channel as it left it."""
+    async with Link().channels() as (a, b):
+        await trio.sleep(600)
+        await a.send([(Note("x"), None)])
+
+        assert await collect(b, 1) == [(Note("x"), None)]
+
+
+async def test_cancelled_receive_loses_nothing(autojump_clock: MockClock) -> None:
+    """Even amid a frame."""
+    link = Link()
+    link.there.piece = 7
+    link.there.delay = 1.0
+    async with link.channels() as (a, b):
+        await a.send([(Note("x", n), b"abc") for n in range(50)])
+        got: list[Any] = []
+        while len(got) < 50:
+            with trio.move_on_after(0.001):
+                got += await b.receive()
+            await trio.sleep(0.3)
+
+        assert [m.number for m, _ in got] == list(range(50))
+
+
+async def test_cancelled_send_tears_no_frame(autojump_clock: MockClock) -> None:
+    """A sender that gives up while the pipe is full leaves the channel whole."""
+    async with Link().channels() as (a, b), trio.open_nursery() as nursery:
+        await a.send([(Note("big"), bytes(1 << 23))])
+        with trio.move_on_after(1) as scope:
+            await a.send([(Note("never"), None)])
+        nursery.start_soon(a.send, [(Note("after"), None)])
+        got = await collect(b, 2)
+
+        assert scope.cancelled_caught
+        assert [m.text for m, _ in got] == ["big", "after"]
+
+
+async def test_wrong_message_is_the_senders_error() -> None:
+    """And the channel goes on."""
+    async with Link().channels() as (a, b):
+        with pytest.raises(LocalProtocolError):
+            await a.send([(Alarm("x"), b"payload")])
+        await a.send([(Alarm("x"), None)])
+
+        assert await collect(b, 1) == [(Alarm("x"), None)]
+
+
+async def test_exceptions_pass_unwrapped() -> None:
+    """The body's exception leaves the channel's block as it is, not within a group."""
+    with pytest.raises(KeyError):
+        async with Link().channels():
+            raise KeyError("x")
+
+
+async def test_two_receivers_are_refused() -> None:
+    """A mistake in the program is told."""
+    async with Link().channels() as (_, b), trio.open_nursery() as nursery:
+        nursery.start_soon(b.receive)
+        await wait_all_tasks_blocked()
+        with pytest.raises(trio.BusyResourceError):
+            await b.receive()
+        nursery.cancel_scope.cancel()
+
+
+async def test_memory_passes_the_very_objects() -> None:
+    """Any object may be a payload, and it is not copied."""
+    a, b = memory_channels()
+    payload = object()
+    batch = [(Note("x"), payload)]
+    async with a, b:
+        await a.send(batch)
+        got = await b.receive()
+
+        assert got is batch
+        await a.aclose()
+        with pytest.raises(trio.EndOfChannel):
+            await b.receive()
+        with pytest.raises(ChannelBroken):
+            await b.send(batch)
+
+
+async def test_pace_is_a_parameter(autojump_clock: MockClock) -> None:
+    """Tests of other packages may have shorter lives."""
+    link = Link()
+    pace = Pace(heartbeat=1, lost=3)
+    async with link.channels(CODEC, pace) as (_, b):
+        link.there.hold()
+        with pytest.raises(ChannelBroken, match="silent for [34] s"):
+            await b.receive()
