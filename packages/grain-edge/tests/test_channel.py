@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
 from grain.edge.channel import Channel, FramedChannel, Pace, memory_channels
 from grain.edge.errors import ChannelBroken, LocalProtocolError, RemoteProtocolError
 from grain.edge.testing import CODEC, Alarm, Cargo, Link, Note
-from trio.testing import MockClock, wait_all_tasks_blocked
 
 
 async def collect(channel: Channel, count: int) -> list[Any]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from grain.edge._frames import BATCH, CHUNK, HEADER, INLINE, OPEN, Inbox, Outbox, greeting_frame
 from grain.edge.errors import LocalProtocolError, RemoteProtocolError, VersionMismatch
 from grain.edge.messages import (
@@ -18,8 +21,6 @@ from grain.edge.messages import (
     encode_greeting,
 )
 from grain.edge.testing import CODEC, Alarm, Cargo, Note
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 SMALL = st.one_of(st.none(), st.binary(max_size=40))
 LARGE = st.integers(INLINE - 2, INLINE + 5000).map(lambda n: bytes(range(256)) * (n // 256 + 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
+
 from grain.config import Config, ConfigError, load
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from grain.config import Config, ConfigError, load
 from grain.config._check import known_keys
 

@@ -7,6 +7,7 @@ import pickle
 from typing import TYPE_CHECKING
 
 import pytest
+
 from grain.config import ConfigError, load
 from grain.config.errors import Mistake
 

@@ -6,10 +6,11 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from grain.config import Config, split_defer
-from grain.config._expand import Unfit, check_defer, entries
 from hypothesis import given
 from hypothesis import strategies as st
+
+from grain.config import Config, split_defer
+from grain.config._expand import Unfit, check_defer, entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable

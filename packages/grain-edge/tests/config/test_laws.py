@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
 from grain.config import ConfigError, load
 from grain.config._check import check, known_keys
 from grain.config._kinds import Around
 from grain.config._suggest import nearest
-from hypothesis import given
-from hypothesis import strategies as st
 
 if TYPE_CHECKING:
     import pytest

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+
 from grain.config.errors import ConfigError, Mistake
 
 if TYPE_CHECKING:

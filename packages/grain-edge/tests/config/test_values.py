@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from grain.config import Config, format_walltime, load, parse_walltime, stamp
 from grain.config._expand import Unfit, expand_place
 from grain.config._walltime import LONGEST
 from grain.resource import WTime
-from hypothesis import given
-from hypothesis import strategies as st
 
 if TYPE_CHECKING:
     from collections.abc import Callable

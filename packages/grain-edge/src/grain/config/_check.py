@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
 
 import msgspec
+
 from grain.config._expand import Unfit
 from grain.config._kinds import Around, Kind, found
 from grain.config._schema import Config, Script, Table

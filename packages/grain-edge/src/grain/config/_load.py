@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 
 import msgspec
+
 from grain.config._check import check
 from grain.config._kinds import Around
 from grain.config.errors import ConfigError, Mistake

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
+
 from grain.config import _kinds as kind
 from grain.config._expand import split_defer
 

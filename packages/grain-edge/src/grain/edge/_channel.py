@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 import trio
+
 from grain.edge.messages import Message, Payload
 
 Batch = Sequence[tuple[Message, Payload]]
@@ -31,6 +32,16 @@ class Channel(trio.abc.AsyncResource):
             LocalProtocolError: a message or payload that cannot travel; nothing was sent.
             ChannelBroken: the connection is lost; whatever was sent may or may not have arrived.
             trio.ClosedResourceError: this side has closed the channel.
+        """
+
+    @abstractmethod
+    def post(self, batch: Batch) -> None:
+        """Send some messages without waiting for room, whatever waits in the outbox already.
+
+        For senders that something else bounds, as the runs on a worker bound its reports.
+
+        Raises:
+            LocalProtocolError, ChannelBroken, trio.ClosedResourceError: as `send`.
         """
 
     @abstractmethod

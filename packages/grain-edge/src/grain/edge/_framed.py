@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import trio
+
 from grain.edge._channel import Batch, Channel
 from grain.edge._frames import Inbox, Outbox
 from grain.edge.errors import ChannelBroken, ChannelError, RemoteProtocolError
@@ -129,6 +130,11 @@ class FramedChannel(Channel):
         while self._outbox.pending > _HIGH_WATER:
             await self._room.wait()
             self._check_open()
+        self.post(batch)
+
+    def post(self, batch: Batch) -> None:
+        """See `Channel.post`."""
+        self._check_open()
         self._outbox.push(batch)
         # No pass through the scheduler here: the next wait lets the writer run, one that never
         # waits fills the outbox, and a round trip is a tenth shorter.

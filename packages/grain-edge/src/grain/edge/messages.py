@@ -24,6 +24,7 @@ import operator
 from typing import Any, ClassVar
 
 import msgspec
+
 from grain.edge.errors import LocalProtocolError, RemoteProtocolError, VersionMismatch
 
 PROTOCOL = 1

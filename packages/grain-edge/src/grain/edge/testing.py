@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, ClassVar
 
 import trio
+
 from grain.edge._framed import FramedChannel, Pace
 from grain.edge.messages import BULK, URGENT, Codec, Message
 

@@ -236,20 +236,18 @@ class GrainExecutor:
         ours, theirs = memory_channels()
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._serve_local, theirs)
+                nursery.start_soon(Runner(self.name, theirs).serve)
                 nursery.start_soon(self._receive, ours)
-                nursery.start_soon(self._dispatch, ours)
-                self._scheduler.on_worker_joined(
-                    _LOCAL, self.name, self.local, trio.current_time()
-                )
+                nursery.start_soon(self._serve_submissions, ours)
+                self._scheduler.on_worker_joined(_LOCAL, self.name, self.local, trio.current_time())
                 self._on_event(WorkerJoined(self.name, self.local))
                 self._open = True
                 try:
                     yield
-                    await self._until_idle()
+                    await self.join()
                 finally:
                     self._open = False
-                    self._put_result.close()
+                    self._on_event(WorkerCleaning(self.name))
                     nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             # From here on it is the user's exception: without the nursery's wrapping.
@@ -257,36 +255,39 @@ class GrainExecutor:
             if error is group:
                 raise
             raise error from error.__cause__
+        finally:
+            for job in list(self._jobs):
+                self._resolve(job, None)
+            self._put_result.close()
+            self._on_event(WorkerLeft(self.name))
 
-    async def _until_idle(self) -> None:
+    async def join(self) -> None:
+        """Wait until no job is left; more may be submitted meanwhile and afterwards."""
         while self._jobs:
             self._idle = trio.Event()
             await self._idle.wait()
 
-    async def _serve_local(self, channel: Channel) -> None:
-        try:
-            await Runner(self.name, channel).serve()
-        finally:
-            self._on_event(WorkerLeft(self.name))
-
-    async def _dispatch(self, channel: Channel) -> None:
-        """Whenever something changed: decide what starts, and tell the worker."""
-        try:
-            while True:
-                await self._wake.wait()
-                self._wake = trio.Event()
-                for start in self._scheduler.dispatch(trio.current_time()):
-                    limit = None if start.limit == math.inf else start.limit
-                    run = Run(start.task, start.attempt, start.allocation, limit)
-                    self._outbox.append((run, self._jobs[start.task].call))
-                batch, self._outbox = self._outbox, []
-                await channel.send(batch)
-        finally:
-            self._on_event(WorkerCleaning(self.name))
+    async def _serve_submissions(self, channel: Channel) -> None:
+        """Whenever jobs were submitted or cancelled: decide what starts."""
+        while True:
+            await self._wake.wait()
+            self._wake = trio.Event()
+            self._dispatch(channel)
 
     async def _receive(self, channel: Channel) -> None:
         while True:
             self._take(await channel.receive())
+            self._dispatch(channel)
+
+    def _dispatch(self, channel: Channel) -> None:
+        """Tell the worker what starts; what it runs bounds how much it is told."""
+        for start in self._scheduler.dispatch(trio.current_time()):
+            limit = None if start.limit == math.inf else start.limit
+            run = Run(start.task, start.attempt, start.allocation, limit)
+            self._outbox.append((run, self._jobs[start.task].call))
+        if self._outbox:
+            batch, self._outbox = self._outbox, []
+            channel.post(batch)
 
     def _take(self, batch: Batch) -> None:
         now = trio.current_time()
@@ -294,7 +295,6 @@ class GrainExecutor:
             assert isinstance(message, Ended)
             self._scheduler.on_finished(message.task, now)
             self._resolve(message.task, payload)
-        self._wake.set()
 
     def _resolve(self, id: int, ended: Outcome | None) -> None:  # noqa: A002 - its name
         """A job's outcome is known; None if it was cancelled."""

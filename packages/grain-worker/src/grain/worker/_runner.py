@@ -7,19 +7,17 @@ and in a process of its own.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import outcome
 import trio
 
 from grain.resource import Resource, from_data
-from grain.worker.job import Call, name_of, run_job
+from grain.worker.job import Call, run_job
 from grain.worker.messages import Cancel, Ended, Run
 
 if TYPE_CHECKING:
     from grain.edge.channel import Channel
-    from grain.edge.messages import Message
-    from grain.worker.job import Outcome
 
 
 class Runner:
@@ -34,29 +32,23 @@ class Runner:
         self.name = name
         self._channel = channel
         self._scopes: dict[int, tuple[int, trio.CancelScope]] = {}
-        self._outbox: list[tuple[Message, object]] = []
-        self._wake = trio.Event()
 
     async def serve(self) -> None:
         """Take runs from the channel until its other end is closed, then until they have ended.
 
         Cancelling it cancels the runs, and it returns when nothing of them is left.
         """
-        async with trio.open_nursery() as sender:
-            sender.start_soon(self._send)
-            async with trio.open_nursery() as runs:
-                while True:
-                    try:
-                        batch = await self._channel.receive()
-                    except trio.EndOfChannel:
-                        break
-                    for message, payload in batch:
-                        if type(message) is Run:
-                            self._start(message, payload, runs)
-                        elif type(message) is Cancel:
-                            self._cancel(message)
-            await self._flush()
-            sender.cancel_scope.cancel()
+        async with trio.open_nursery() as runs:
+            while True:
+                try:
+                    batch = await self._channel.receive()
+                except trio.EndOfChannel:
+                    return
+                for message, payload in batch:
+                    if type(message) is Run:
+                        self._start(message, payload, runs)
+                    elif type(message) is Cancel:
+                        self._cancel(message)
 
     def _start(self, message: Run, call: Call, runs: trio.Nursery) -> None:
         if message.task in self._scopes:
@@ -75,23 +67,6 @@ class Runner:
         limit = math.inf if message.limit is None else message.limit
         ended = await run_job(call, res, self.name, limit, scope)
         del self._scopes[message.task]
-        self._tell(message, ended)
-
-    def _tell(self, message: Run, ended: Outcome | None) -> None:
         status = "cancelled" if ended is None else "done"
-        self._outbox.append((Ended(message.task, message.attempt, status), ended))
-        self._wake.set()
-
-    async def _send(self) -> None:
-        while True:
-            await self._wake.wait()
-            await self._flush()
-
-    async def _flush(self) -> None:
-        """Send what has ended meanwhile, all in one batch."""
-        self._wake = trio.Event()
-        batch, self._outbox = self._outbox, []
-        if batch:
-            await self._channel.send(batch)
-
-
+        with suppress(trio.BrokenResourceError):  # the head has left: nobody wants to know
+            self._channel.post([(Ended(message.task, message.attempt, status), ended)])

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import outcome
 import trio
 
 from grain import GVAR
-from grain.resource import Resource
 from grain.worker.errors import TaskletAborted
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from grain.resource import Resource
 
 
 class Call(NamedTuple):
@@ -58,10 +61,10 @@ async def run_job(
     result: Outcome | None = None
     with scope:
         if limit == math.inf:
-            result = await _capture(call)
+            result = await capture(call)
         else:
             with trio.move_on_after(limit) as timer:
-                result = await _capture(call)
+                result = await capture(call)
     if scope.cancelled_caught or (result is None and scope.cancel_called):
         return None
     if timer is not None and timer.cancel_called and not isinstance(result, outcome.Value):
@@ -72,7 +75,12 @@ async def run_job(
     return result
 
 
-async def _capture(call: Call) -> Outcome:
+async def capture(call: Call) -> Outcome:
+    """Call an async function and capture what becomes of it.
+
+    Raises:
+        KeyboardInterrupt, trio.Cancelled: they concern more than this call.
+    """
     fn, args, kwargs = call
     try:
         awaitable = fn(*args, **kwargs)

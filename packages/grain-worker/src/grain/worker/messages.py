@@ -36,7 +36,7 @@ class Cancel(Message, frozen=True):
 
 
 class Ended(Message, frozen=True):
-    """Worker to head: a run has ended, and nothing of it is left behind. The payload is its outcome.
+    """Worker to head: a run has ended, nothing of it is left. The payload is its outcome.
 
     Attributes:
         task: which task.

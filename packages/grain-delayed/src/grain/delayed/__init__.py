@@ -1,0 +1,19 @@
+"""Dask-like delayed objects for parallel external computing.
+
+    from grain.delayed import delayed, run
+
+Layout: ``_function`` turns async functions into delayed ones; their calls are tasks of a
+``_mission``; ``_value`` is the delayed object that a call returns, and ``_graph`` the operations
+recorded on it; ``_run`` makes a mission a program, ``_report`` tells of it on standard error.
+"""
+
+from grain.delayed._function import DelayedFn as DelayedFn
+from grain.delayed._function import delayed as delayed
+from grain.delayed._mission import Mission as Mission
+from grain.delayed._mission import mission as mission
+from grain.delayed._run import run as run
+from grain.delayed._value import Delayed as Delayed
+from grain.delayed._value import delayedval as delayedval
+from grain.delayed._value import each as each
+from grain.delayed.errors import DelayedError as DelayedError
+from grain.delayed.errors import NotInMission as NotInMission

@@ -1,0 +1,204 @@
+"""`delayed` and `DelayedFn`: async functions whose calls become tasks."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from grain.delayed._mission import current_mission
+from grain.delayed._value import Delayed
+from grain.resource import ZERO, Resource
+from grain.worker.job import Call, name_of, not_async
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+CacheKey = Callable[..., str | bytes]
+
+
+class DelayedFn(Generic[P, T]):
+    """An async function whose call submits it and returns a `Delayed` at once.
+
+    Bind resources to it with ``@``: ``(fn @ Cores(4))(x)`` runs on a worker with four cores for
+    it (a leaf); ``fn(x)``, without resources, runs in the mission's own process (a branch), where
+    it may call delayed functions itself. Binding makes another `DelayedFn` and leaves this one as
+    it is.
+
+    Do not construct this directly, use the `delayed` decorator.
+    """
+
+    __slots__ = ("__weakref__", "cache_hfn", "copy_on_setitem", "fn", "nout", "res")
+
+    def __init__(
+        self,
+        fn: Callable[P, Awaitable[T]],
+        nout: int | None,
+        copy_on_setitem: bool,
+        cache_hfn: CacheKey | None,
+        res: Resource = ZERO,
+    ) -> None:
+        self.fn = fn
+        self.nout = nout
+        self.copy_on_setitem = copy_on_setitem
+        self.cache_hfn = cache_hfn
+        self.res = res
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Delayed[T]:
+        """Submit a call.
+
+        Raises:
+            NotInMission: no mission runs here.
+            TypeError: an argument is a delayed object, or holds one.
+            grain.resource.Infeasible: no worker can ever meet the request, and none can join.
+        """
+        mission = current_mission(self.fn)
+        for arg in args:
+            if type(arg) not in _PLAIN:
+                _check(arg, self.fn)
+        for arg in kwargs.values():
+            _check(arg, self.fn)
+        call = Call(self.fn, args, kwargs)
+        if self.res is ZERO:
+            source = mission.branch(call)
+        else:
+            key = None if self.cache_hfn is None else _key(self.cache_hfn, call)
+            source = mission.leaf(self.res, call, key)
+        return Delayed(source, self.nout, self.copy_on_setitem)
+
+    def __matmul__(self, res: Resource) -> DelayedFn[P, T]:
+        """This function with resources bound to it, beside those it has already.
+
+        Raises:
+            TypeError: not a resource.
+            ValueError: a resource of this kind is bound already.
+        """
+        if not isinstance(res, Resource):
+            raise TypeError(
+                f"cannot bind {res!r} to {name_of(self.fn)}: after @ comes a resource, as in "
+                "fn @ Cores(4) or fn @ (Cores(4) & Memory(8))"
+            )
+        if self.res is not ZERO:
+            res = self.res & res
+        return DelayedFn(self.fn, self.nout, self.copy_on_setitem, self.cache_hfn, res)
+
+    def __get__(self, instance: object, owner: type | None = None) -> DelayedFn[..., T]:
+        """As a method: bound to the instance."""
+        if instance is None:
+            return self
+        # The instance is the first of P, which has no name to say so by.
+        method: Callable[..., Awaitable[T]]
+        method = functools.partial(self.fn, instance)  # type: ignore[arg-type]
+        return DelayedFn(method, self.nout, self.copy_on_setitem, self.cache_hfn, self.res)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # To a worker it travels as the plain function: no frontend is needed there.
+        return (functools.partial, (self.fn,))
+
+    def __repr__(self) -> str:
+        bound = "" if self.res is ZERO else f" @ ({self.res.ask()})"
+        return f"<DelayedFn {name_of(self.fn)}{bound}>"
+
+    @property
+    def __wrapped__(self) -> Callable[P, Awaitable[T]]:
+        return self.fn
+
+    @property
+    def __name__(self) -> str:
+        return getattr(self.fn, "__name__", name_of(self.fn))
+
+
+@overload
+def delayed(
+    fn: Callable[P, Awaitable[T]],
+    nout: int | None = None,
+    copy_on_setitem: bool = True,
+    cache_hfn: CacheKey | None = None,
+) -> DelayedFn[P, T]: ...
+
+
+@overload
+def delayed(
+    fn: None = None,
+    nout: int | None = None,
+    copy_on_setitem: bool = True,
+    cache_hfn: CacheKey | None = None,
+) -> Callable[[Callable[P, Awaitable[T]]], DelayedFn[P, T]]: ...
+
+
+def delayed(
+    fn: Callable[P, Awaitable[T]] | None = None,
+    nout: int | None = None,
+    copy_on_setitem: bool = True,
+    cache_hfn: CacheKey | None = None,
+) -> DelayedFn[P, T] | Callable[[Callable[P, Awaitable[T]]], DelayedFn[P, T]]:
+    """Wrap an async function into a delayed function: a decorator, with arguments or without.
+
+    Args:
+        fn: the async function.
+        nout: how many items its result has; needed for iterating and unpacking the result.
+        copy_on_setitem: whether assigning an item of the result (``r[0] = 1``) works on a copy.
+            The default is safe: values taken out before, as by ``a, b = r``, are not affected.
+            Turn it off for speed with large results.
+        cache_hfn: a function of the call's arguments that returns a str or bytes: within a
+            mission, leaves with the same one share one task instead of running again. One that
+            failed is run again.
+
+    Raises:
+        TypeError: not an async function, or an option of the wrong type.
+    """
+    if nout is not None and (not isinstance(nout, int) or isinstance(nout, bool) or nout < 0):
+        raise TypeError(f"nout={nout!r}: the number of items is an int, not negative")
+    if cache_hfn is not None and not callable(cache_hfn):
+        raise TypeError(f"cache_hfn={cache_hfn!r}: give a function of the call's arguments")
+
+    def wrap(fn: Callable[P, Awaitable[T]]) -> DelayedFn[P, T]:
+        if isinstance(fn, DelayedFn):
+            raise TypeError(f"{name_of(fn.fn)} is a delayed function already")
+        if not _is_async(fn):
+            raise not_async(fn)
+        return DelayedFn(fn, nout, copy_on_setitem, cache_hfn)
+
+    return wrap if fn is None else wrap(fn)
+
+
+def _is_async(fn: Any) -> bool:
+    """Whether a call of it can be awaited, as far as can be told before."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    if not callable(fn) or inspect.isclass(fn):
+        return False
+    if not inspect.isroutine(fn):
+        fn = type(fn).__call__
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(inspect.unwrap(fn))
+
+
+_PLAIN = frozenset({int, float, str, bytes, bool, type(None)})
+_CONTAINERS = (list, tuple, set, frozenset)
+
+
+def _check(arg: object, fn: object, depth: int = 2) -> None:
+    """Refuse delayed objects among the arguments, also in a container or two."""
+    if isinstance(arg, Delayed):
+        raise TypeError(
+            f"a delayed object was passed to {name_of(fn)}: await it first and pass the value, as "
+            "in `r1 = await f(); r2 = await g(r1)`"
+        )
+    if not depth:
+        return
+    if isinstance(arg, dict):
+        arg = [*arg, *arg.values()]
+    if isinstance(arg, _CONTAINERS):
+        for item in arg:
+            if type(item) not in _PLAIN:
+                _check(item, fn, depth - 1)
+
+
+def _key(cache_hfn: CacheKey, call: Call) -> str | bytes:
+    key = cache_hfn(*call.args, **call.kwargs)
+    if not isinstance(key, str | bytes):
+        raise TypeError(
+            f"cache_hfn of {name_of(call.fn)} returned {key!r}; it returns str or bytes"
+        )
+    return key

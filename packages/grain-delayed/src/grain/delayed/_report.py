@@ -1,0 +1,134 @@
+"""What a mission tells on standard error: log lines, and one line of progress on a terminal.
+
+Everything here is a rendering of the executor's events and statistics. Standard output belongs to
+the user's program.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import trio
+
+from grain.head.events import Event, NeverStarts, Statistics, WorkerCleaning, WorkerLeft
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+# Seconds between two looks at the statistics, on a terminal and for a log.
+_LIVE, _LOG = 0.2, 30.0
+
+
+class Reporter:
+    """Tells of one mission.
+
+    Args:
+        progress: whether progress is shown. None and True are the same: as one line on a
+            terminal, else as a log line now and then. False leaves only what happens once.
+    """
+
+    def __init__(self, progress: bool | None = None) -> None:
+        self._progress = progress is not False
+        self._began = time.monotonic()
+
+    def config(self, disabled: bool, source: str | None) -> None:
+        """Where the configuration comes from."""
+        if disabled:
+            self.say("Config file is disabled, using default settings.")
+        elif source is None:
+            self.say("No config file found, using default settings.")
+        else:
+            self.say(f"Using config file {source}.")
+
+    def event(self, event: Event) -> None:
+        """Tell of what concerns the user."""
+        match event:
+            case WorkerCleaning(name):
+                self.say(f"worker {name} starts cleaning up")
+            case WorkerLeft(name):
+                self.say(f"worker {name} clear")
+            case NeverStarts(request, why):
+                self.say(
+                    f"warning: no worker that is here can ever run a task that asks for "
+                    f"{request.ask()} ({why}); it waits for another worker"
+                )
+
+    def end(self) -> None:
+        """The mission is over."""
+        self.say(f"Time elapsed for all jobs: {time.monotonic() - self._began:.3f}s")
+
+    def say(self, line: str) -> None:
+        """One line; the progress line, if there is one, stays below it."""
+        print(line, file=sys.stderr, flush=True)
+
+    @asynccontextmanager
+    async def watching(self, statistics: Callable[[], Statistics]) -> AsyncGenerator[None]:
+        """Show progress meanwhile."""
+        if not self._progress:
+            yield
+            return
+        show = self._show_live if sys.stderr.isatty() else self._show_log
+        async with trio.open_nursery() as nursery:
+            await nursery.start(show, statistics)
+            try:
+                yield
+            finally:
+                nursery.cancel_scope.cancel()
+
+    async def _show_log(
+        self, statistics: Callable[[], Statistics], task_status: trio.TaskStatus[None]
+    ) -> None:
+        task_status.started()
+        while True:
+            await trio.sleep(_LOG)
+            self.say(progress_line(statistics(), time.monotonic() - self._began))
+
+    async def _show_live(
+        self, statistics: Callable[[], Statistics], task_status: trio.TaskStatus[None]
+    ) -> None:
+        # Imported where it is used: it takes a tenth of a second.
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+
+        def line() -> Text:
+            told = progress_line(statistics(), time.monotonic() - self._began)
+            return Text(told, no_wrap=True, overflow="ellipsis", style="dim")
+
+        # What the user's program prints goes above the line, but not where it was sent elsewhere.
+        with Live(
+            get_renderable=line,
+            console=Console(stderr=True),
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=sys.stdout.isatty(),
+        ) as live:
+            task_status.started()
+            while True:
+                live.refresh()
+                await trio.sleep(_LIVE)
+
+
+def progress_line(now: Statistics, elapsed: float) -> str:
+    """One line: done, running, queued, failed, elapsed, estimate."""
+    ended = now.done + now.failed
+    left = now.running + now.queued
+    line = (
+        f"{now.done} done, {now.running} running, {now.queued} queued, {now.failed} failed, "
+        f"{span(elapsed)} elapsed"
+    )
+    if ended and left:
+        line += f", about {span(elapsed / ended * left)} left"
+    return line
+
+
+def span(seconds: float) -> str:
+    """Seconds as people say them."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, s = divmod(round(seconds), 60)
+    hours, m = divmod(minutes, 60)
+    return f"{hours} h {m} min" if hours else f"{m} min {s} s"

@@ -1,0 +1,119 @@
+"""`run`: a mission as a whole program."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+import trio
+
+from grain.delayed._mission import mission
+from grain.worker.job import not_async
+
+if TYPE_CHECKING:
+    from grain.resource import Resource
+
+T = TypeVar("T")
+Subtask = Callable[[], Awaitable[T]]
+
+
+@overload
+def run(
+    subtasks: Subtask[T],
+    local: Resource | None = None,
+    *,
+    config_file: str | Literal[False] | None = None,
+    name: str | None = None,
+    prioritized: bool = False,
+    progress: bool | None = None,
+) -> T: ...
+
+
+@overload
+def run(
+    subtasks: Iterable[Subtask[T]],
+    local: Resource | None = None,
+    *,
+    config_file: str | Literal[False] | None = None,
+    name: str | None = None,
+    prioritized: bool = False,
+    progress: bool | None = None,
+) -> list[T]: ...
+
+
+def run(
+    subtasks: Subtask[Any] | Iterable[Subtask[Any]],
+    local: Resource | None = None,
+    *,
+    config_file: str | Literal[False] | None = None,
+    name: str | None = None,
+    prioritized: bool = False,
+    progress: bool | None = None,
+) -> Any:
+    """The main entry point: run your root async function(s), which start everything else.
+
+    Returns when they and all tasks that they started have ended. If one raises, and on Ctrl-C,
+    everything is cancelled first, and no process of a task is left behind. Inside of a trio
+    program, use `mission` instead.
+
+    Args:
+        subtasks: an async function without arguments (bind them with `functools.partial`), or an
+            iterable of such functions, which run concurrently.
+        local: the resources of the local worker, as ``Cores(2)``; without it there is none.
+        config_file: as for `mission`; so are name, prioritized and progress.
+
+    Returns:
+        What the function returned, or a list of what the functions returned.
+
+    Raises:
+        Exception: as `mission`: what a function raised, or what a task raised that nobody awaited.
+        TypeError: subtasks is no async function, and no iterable of them.
+    """
+    single = callable(subtasks)
+    functions: list[Subtask[Any]] = [subtasks] if callable(subtasks) else _listed(subtasks)
+    options: dict[str, Any] = {
+        "config_file": config_file,
+        "name": name,
+        "prioritized": prioritized,
+        "progress": progress,
+    }
+
+    async def main() -> list[Any]:
+        results: list[Any] = [None] * len(functions)
+
+        async def root(i: int, function: Subtask[Any]) -> None:
+            awaitable = function()
+            if not hasattr(awaitable, "__await__"):
+                raise not_async(function)
+            results[i] = await awaitable
+
+        async with mission(local, **options):
+            if single:
+                await root(0, functions[0])
+            else:
+                async with trio.open_nursery() as nursery:
+                    for i, function in enumerate(functions):
+                        nursery.start_soon(root, i, function, name=function)
+        return results
+
+    results = trio.run(main)
+    return results[0] if single else results
+
+
+def _listed(subtasks: Any) -> list[Subtask[Any]]:
+    hint = (
+        "give run() an async function, not its call: run(main), or with arguments "
+        "run(functools.partial(main, 1)); or a list of async functions"
+    )
+    if hasattr(subtasks, "__await__"):
+        if hasattr(subtasks, "close"):
+            subtasks.close()  # or Python warns that it was never awaited
+        raise TypeError(hint)
+    try:
+        functions = list(subtasks)
+    except TypeError:
+        raise TypeError(f"{subtasks!r} cannot be run: {hint}") from None
+    for function in functions:
+        if not callable(function):
+            raise TypeError(f"{function!r} cannot be run: {hint}")
+    return functions

@@ -1,0 +1,9 @@
+"""Errors of the delayed frontend."""
+
+
+class DelayedError(Exception):
+    """Base of the errors of this package."""
+
+
+class NotInMission(DelayedError, RuntimeError):
+    """A delayed function was called, or a delayed object awaited, where no mission runs."""
