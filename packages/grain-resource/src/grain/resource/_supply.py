@@ -57,7 +57,7 @@ class Supply:
         """
         try:
             return self.free.alloc(request)
-        except Insufficient:
+        except (Insufficient, Infeasible):
             if self.total.request(request):
                 raise
             raise Infeasible(self.why_never(request)) from None
