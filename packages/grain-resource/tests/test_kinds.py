@@ -132,7 +132,7 @@ class TestDecorator:
     def test_built_in_kinds_are_taken(self) -> None:
         """No class takes the place of a built-in kind."""
         with pytest.raises(
-            DuplicateKind, match="registered already, by grain.resource._identities"
+            DuplicateKind, match=r"registered already, by grain\.resource\._identities"
         ):
 
             @resource_kind("Cores")
@@ -263,7 +263,7 @@ class TestUnknown:
 
         assert Fit.NEVER is Supply(Cores(2) & bananas).fit(Opaque("Bananas", 1))
         assert Fit.NOW is Supply(Cores(2) & bananas).fit(Cores(1))
-        with pytest.raises(Infeasible, match=r"it has no Bananas at all"):
+        with pytest.raises(Infeasible, match="it has no Bananas at all"):
             Supply(Node(2, 4)).alloc(bananas)
         assert bananas.stat() == {"Bananas": (0, 1)}
 
