@@ -274,6 +274,7 @@ def test_and(order: list[int], i: int, j: int, data: st.DataObject) -> None:
     groups = [parts[:i], parts[i:j], parts[j:]]
     a, b, c = (_joined(group) for group in groups)
 
+    assert {k: v for part in parts for k, v in part.parts().items()} == (a & b & c).parts()
     assert a & b == b & a
     assert (a & b) & c == a & (b & c)
     assert hash((a & b) & c) == hash(c & (b & a))
