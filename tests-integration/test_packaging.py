@@ -72,7 +72,7 @@ def run(checkout: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_versions_are_equal() -> None:
     """The packages move in lockstep."""
-    assert len({project(directory)["version"] for directory in PROJECTS}) == 1
+    assert 1 == len({project(directory)["version"] for directory in PROJECTS})
 
 
 @pytest.mark.parametrize("directory", PROJECTS, ids=["grain-scheduler", *NAMES])
@@ -85,12 +85,12 @@ def test_pins_are_exact(directory: Path) -> None:
 
 def test_metapackage_has_all() -> None:
     """grain-scheduler installs every package."""
-    assert sorted(pins(ROOT)) == NAMES
+    assert NAMES == sorted(pins(ROOT))
 
 
 def test_resource_requires_nothing() -> None:
     """grain-resource installs alone."""
-    assert project(ROOT / "packages" / "grain-resource")["dependencies"] == []
+    assert [] == project(ROOT / "packages" / "grain-resource")["dependencies"]
 
 
 def test_python_versions_are_equal() -> None:
@@ -113,7 +113,7 @@ def test_layout(package: Path) -> None:
     assert any(package.glob("tests/test_*.py")), "no tests"
     subpackages = [d for d in (package / "src/grain").iterdir() if d.is_dir() and d.name[0] != "_"]
     assert subpackages
-    assert [d.name for d in subpackages if not (d / "py.typed").is_file()] == []
+    assert [] == [d.name for d in subpackages if not (d / "py.typed").is_file()]
 
 
 def test_one_owner_of_the_top_level() -> None:
@@ -130,7 +130,7 @@ class TestLayers:
 
     def test_finds_nothing(self) -> None:
         """The sources keep to the arrows."""
-        assert tool("check_layers").problems() == []
+        assert [] == tool("check_layers").problems()
 
     @pytest.mark.parametrize(
         ("planted", "told"),
@@ -155,7 +155,7 @@ class TestLayers:
         line = planted.count("\n") + 1
 
         assert f"packages/grain-edge/src/grain/edge/planted.py:{line}: {told}\n" == done.stdout
-        assert done.returncode == 1
+        assert 1 == done.returncode
 
     def test_downward_imports_pass(self, checkout: Path) -> None:
         """Imports along the arrows, of public names, are no problem."""
@@ -163,7 +163,7 @@ class TestLayers:
         (checkout / "packages/grain-delayed/src/grain/delayed/planted.py").write_text(planted)
         done = run(checkout, "tools/check_layers.py")
 
-        assert (done.stdout, done.returncode) == ("imports keep to the arrows\n", 0)
+        assert ("imports keep to the arrows\n", 0) == (done.stdout, done.returncode)
 
 
 class TestBump:
@@ -177,10 +177,10 @@ class TestBump:
         old = project(ROOT)["version"]
         done = run(checkout, "tools/bump.py", "7.8.9rc1")
 
-        assert (done.stderr, done.returncode) == ("", 0)
+        assert ("", 0) == (done.stderr, done.returncode)
         for directory in PROJECTS:
             copy = checkout / directory.relative_to(ROOT)
-            assert project(copy)["version"] == "7.8.9rc1"
+            assert "7.8.9rc1" == project(copy)["version"]
             assert dict.fromkeys(pins(directory), "==7.8.9rc1") == pins(copy)
             after = (copy / "pyproject.toml").read_text()
             changed = [
@@ -199,7 +199,7 @@ class TestBump:
         before = project(checkout)
         done = run(checkout, "tools/bump.py", *words)
 
-        assert done.returncode == 1
+        assert 1 == done.returncode
         assert done.stderr.startswith("usage: python tools/bump.py VERSION")
         assert before == project(checkout)
 
@@ -216,7 +216,7 @@ class TestWheels:
 
     def test_finds_nothing(self) -> None:
         """Disjoint, typed wheels have no problem."""
-        assert self.problems(a={"grain/a/__init__.py", "grain/a/py.typed"}) == []
+        assert [] == self.problems(a={"grain/a/__init__.py", "grain/a/py.typed"})
 
     def test_two_owners(self) -> None:
         """A path in two wheels names both."""
@@ -226,25 +226,25 @@ class TestWheels:
 
     def test_untyped(self) -> None:
         """A subpackage without py.typed is named."""
-        assert self.problems(a={"grain/a/__init__.py"}) == ["a lacks grain/a/py.typed"]
+        assert ["a lacks grain/a/py.typed"] == self.problems(a={"grain/a/__init__.py"})
 
     def test_outside(self) -> None:
         """Files directly under grain, or outside of it, are named."""
         found = self.problems(a={"grain/b.py", "tests/test_a.py"})
 
-        assert found[:2] == [
+        assert [
             "grain/b.py is in a, but lies outside of its subpackages",
             "tests/test_a.py is in a, but lies outside of its subpackages",
-        ]
+        ] == found[:2]
 
     def test_no_facade(self) -> None:
         """Without the facade there is no `from grain import GVAR`."""
         found = tool("check_wheels").problems({"grain-resource": {"grain/_gvar.py"}})
 
-        assert found == [
+        assert [
             "grain-resource lacks grain/__init__.py",
             "grain-resource lacks grain/py.typed",
-        ]
+        ] == found
 
 
 @pytest.mark.parametrize("file", sorted(ROOT.glob("tools/*.py")), ids=lambda file: file.name)

@@ -47,8 +47,8 @@ def test_handed_out_by_name(licences: Any) -> None:
     one = supply.alloc(Cores(1) & licences(2))
     other = supply.alloc(Cores(1) & licences(1))
 
-    assert (one.names, other.names) == (["qc-1", "qc-2"], ["qc-3"])
-    assert supply.free.stat() == {"Cores": (6, 8), "Licences": (0, 3)}
+    assert (["qc-1", "qc-2"], ["qc-3"]) == (one.names, other.names)
+    assert {"Cores": (6, 8), "Licences": (0, 3)} == supply.free.stat()
     with pytest.raises(
         Insufficient, match=re.escape("Licences([]) cannot give Licences(['0']) now")
     ):
@@ -63,7 +63,7 @@ def test_handed_out_by_name(licences: Any) -> None:
 def test_stated_in_a_configuration(licences: Any) -> None:
     """The value of the key in ``[worker.res]`` is what the class takes."""
     assert licences(["qc-2", "qc-1"]) == from_data({"Licences": ["qc-1", "qc-2"]})
-    assert to_data(licences(["qc-2", "qc-1"])) == {"Licences": {"names": ["qc-1", "qc-2"]}}
+    assert {"Licences": {"names": ["qc-1", "qc-2"]}} == to_data(licences(["qc-2", "qc-1"]))
 
 
 def test_laws(licences: Any) -> None:
@@ -94,8 +94,9 @@ def test_readme_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
     """The comments of the readme's example show what it prints."""
     test_page_runs(README)
 
-    assert capsys.readouterr().out.splitlines() == [
+    told = [
         line.partition(": ")[2] if "these: " in line else line.rpartition("# ")[2]
         for line in README.read_text().splitlines()
         if "print(" in line
     ]
+    assert told == capsys.readouterr().out.splitlines()

@@ -23,7 +23,7 @@ def test_each_task_counts_as_one() -> None:
     supply = Supply(Cores(8) & Capacity(2))
 
     assert Cores([0]) & ONE_INSTANCE == supply.alloc(Cores(1))
-    assert supply.free.stat() == {"Cores": (7, 8), "Capacity": (1, 2)}
+    assert {"Cores": (7, 8), "Capacity": (1, 2)} == supply.free.stat()
 
 
 def test_full_worker() -> None:
@@ -34,7 +34,7 @@ def test_full_worker() -> None:
         supply.alloc(Cores(1))
     supply.dealloc(got)
 
-    assert str(raised.value) == "Capacity(0) cannot give Capacity(1) now"
+    assert "Capacity(0) cannot give Capacity(1) now" == str(raised.value)
     assert Fit.NOW is supply.fit(Cores(1))
 
 
@@ -43,8 +43,8 @@ def test_larger_share() -> None:
     supply = Supply(Cores(8) & Capacity(4))
     got = supply.alloc(Cores(1) & Capacity(3))
 
-    assert got.V == 3
-    assert supply.free.stat() == {"Cores": (7, 8), "Capacity": (1, 4)}
+    assert 3 == got.V
+    assert {"Cores": (7, 8), "Capacity": (1, 4)} == supply.free.stat()
 
 
 def test_alone() -> None:
@@ -52,7 +52,7 @@ def test_alone() -> None:
     supply = Supply(Capacity(1))
     got = supply.alloc(ZERO)
 
-    assert got == ONE_INSTANCE
+    assert ONE_INSTANCE == got
     assert Fit.NOT_NOW is supply.fit(ONE_INSTANCE)
     assert Fit.NEVER is supply.fit(Capacity(2))
 
@@ -65,9 +65,9 @@ def test_worker_without() -> None:
 
 def test_shown() -> None:
     """A capacity is its number."""
-    assert repr(Capacity(3)) == "Capacity(3)"
-    assert to_data(Capacity(3)) == {"Capacity": 3}
-    assert Capacity(1) == ONE_INSTANCE
+    assert "Capacity(3)" == repr(Capacity(3))
+    assert {"Capacity": 3} == to_data(Capacity(3))
+    assert ONE_INSTANCE == Capacity(1)
 
 
 @pytest.mark.parametrize(

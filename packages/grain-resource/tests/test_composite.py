@@ -26,10 +26,10 @@ def test_attributes_of_all_parts() -> None:
     """A combination has the attributes of each of its parts."""
     res = Node(N=2, M=8) & WTime(T=60, softT=30, group="g1") & Token("a") & GPUs([3])
 
-    assert (res.c, res.N) == ([0, 1], 2)
-    assert (res.M, res.m) == (8, 8)
-    assert (res.T, res.softT, res.group) == (60, 30, "g1")
-    assert (res.token, res.g) == ("a", [3])
+    assert ([0, 1], 2) == (res.c, res.N)
+    assert (8, 8) == (res.M, res.m)
+    assert (60, 30, "g1") == (res.T, res.softT, res.group)
+    assert ("a", [3]) == (res.token, res.g)
 
 
 def test_missing_attribute() -> None:
@@ -38,8 +38,8 @@ def test_missing_attribute() -> None:
         _ = Node(1, 2).g
 
     assert (
-        str(raised.value)
-        == "CPU_Cores([0]) & Memory(2GB) has no attribute 'g': no such resource was asked for"
+        "CPU_Cores([0]) & Memory(2GB) has no attribute 'g': no such resource was asked for"
+        == str(raised.value)
     )
     assert not hasattr(Cores(1), "M")
     assert not hasattr(ZERO, "c")
@@ -52,8 +52,8 @@ def test_two_of_a_kind(same: Resource) -> None:
         Node(2, 4) & same
 
     assert (
-        str(raised.value)
-        == "cannot combine Cores(2) with Cores(1): both are of the kind Cores; state one of them"
+        "cannot combine Cores(2) with Cores(1): both are of the kind Cores; state one of them"
+        == str(raised.value)
     )
 
 
@@ -69,12 +69,12 @@ def test_order_shows_only() -> None:
     """The order of the parts shows in the representation, and nowhere else."""
     one, other = Cores(1) & Memory(2), Memory(2) & Cores(1)
 
-    assert (
+    assert ("CPU_Cores([0]) & Memory(2GB)", "Memory(2GB) & CPU_Cores([0])") == (
         repr(one),
         repr(other),
-    ) == ("CPU_Cores([0]) & Memory(2GB)", "Memory(2GB) & CPU_Cores([0])")
+    )
     assert one == other
-    assert len({one, other}) == 1
+    assert 1 == len({one, other})
 
 
 def test_partial_request() -> None:
@@ -83,7 +83,7 @@ def test_partial_request() -> None:
 
     assert Memory(2) == supply.alloc(Memory(2))
     assert Cores(4) & Memory(14) == supply
-    assert supply.alloc(ZERO) == ZERO
+    assert ZERO == supply.alloc(ZERO)
 
 
 def test_single_supply_meets_composite_in_part_only() -> None:
@@ -92,7 +92,7 @@ def test_single_supply_meets_composite_in_part_only() -> None:
         with pytest.raises(Infeasible) as raised:
             Cores(4).alloc(request)
 
-        assert str(raised.value) == "CPU_Cores([0-3]) has no Memory, asked for Memory(1)"
+        assert "CPU_Cores([0-3]) has no Memory, asked for Memory(1)" == str(raised.value)
 
 
 def test_refused_whole() -> None:
@@ -101,7 +101,7 @@ def test_refused_whole() -> None:
     with pytest.raises(Insufficient) as raised:
         supply.alloc(Node(4, 17))
 
-    assert str(raised.value) == "Memory(16GB) cannot give Memory(17) now"
+    assert "Memory(16GB) cannot give Memory(17) now" == str(raised.value)
     assert Node(4, 16) == supply
 
 
@@ -110,7 +110,7 @@ def test_dealloc_of_a_foreign_kind() -> None:
     with pytest.raises(ValueError) as raised:
         Node(4, 16).dealloc(GPUs([0]))
 
-    assert str(raised.value) == "GPUs([0]) was not allocated from CPU_Cores([0-3]) & Memory(16GB)"
+    assert "GPUs([0]) was not allocated from CPU_Cores([0-3]) & Memory(16GB)" == str(raised.value)
 
 
 def test_get() -> None:

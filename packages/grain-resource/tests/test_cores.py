@@ -10,15 +10,15 @@ from grain.resource import Cores, Insufficient, Supply, to_data
 
 def test_number_stands_for_first_ids() -> None:
     """A worker that states a number N owns the cores 0 to N-1."""
-    assert Cores(3).c == [0, 1, 2]
-    assert Cores(3).N == 3
+    assert [0, 1, 2] == Cores(3).c
+    assert 3 == Cores(3).N
     assert Cores(3) == Cores([2, 0, 1])
 
 
 def test_ids_are_sorted() -> None:
     """The ids may be given in any order, by any iterable."""
-    assert Cores(iter([9, 1, 5])).c == [1, 5, 9]
-    assert Cores({1, 5, 9}).N == 3
+    assert [1, 5, 9] == Cores(iter([9, 1, 5])).c
+    assert 3 == Cores({1, 5, 9}).N
 
 
 def test_request_by_number_yields_ids() -> None:
@@ -26,7 +26,7 @@ def test_request_by_number_yields_ids() -> None:
     supply = Cores([1, 3, 4, 8])
 
     assert Cores([1, 3, 4]) == supply.alloc(Cores(3))
-    assert supply.c == [8]
+    assert [8] == supply.c
 
 
 def test_ids_in_a_request_count_only() -> None:
@@ -61,7 +61,7 @@ def test_repr(cores: Cores, shown: str) -> None:
 
 def test_ask() -> None:
     """As a request, cores are shown by their number."""
-    assert Cores([5, 7, 8]).ask() == "Cores(3)"
+    assert "Cores(3)" == Cores([5, 7, 8]).ask()
 
 
 def test_stat() -> None:
@@ -69,7 +69,7 @@ def test_stat() -> None:
     supply = Supply(Cores(8))
     supply.alloc(Cores(3))
 
-    assert supply.free.stat() == {"Cores": (5, 8)}
+    assert {"Cores": (5, 8)} == supply.free.stat()
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_insufficient() -> None:
     with pytest.raises(Insufficient) as raised:
         supply.alloc(Cores(3))
 
-    assert str(raised.value) == "CPU_Cores([2-3]) cannot give Cores(3) now"
-    assert supply.c == [2, 3]
+    assert "CPU_Cores([2-3]) cannot give Cores(3) now" == str(raised.value)
+    assert [2, 3] == supply.c
 
 
 def test_given_back_twice() -> None:
@@ -98,7 +98,7 @@ def test_given_back_twice() -> None:
     with pytest.raises(ValueError) as raised:
         supply.dealloc(got)
 
-    assert str(raised.value) == "CPU_Cores([0]) was given back twice"
+    assert "CPU_Cores([0]) was given back twice" == str(raised.value)
     assert Cores(2) == supply
 
 
@@ -108,7 +108,7 @@ def test_given_back_elsewhere() -> None:
     with pytest.raises(ValueError) as raised:
         supply.dealloc(Cores([7]))
 
-    assert str(raised.value) == "CPU_Cores([7]) was not allocated from CPU_Cores([0-1])"
+    assert "CPU_Cores([7]) was not allocated from CPU_Cores([0-1])" == str(raised.value)
     assert Cores(2) == supply
 
 

@@ -24,7 +24,7 @@ def python(code: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
     )
-    assert done.stderr == ""
+    assert "" == done.stderr
     return done.stdout.strip()
 
 
@@ -46,39 +46,30 @@ def test_layout_is_told() -> None:
 
 def test_star_import() -> None:
     """``from grain import *`` works where grain-head is not installed, and gives GVAR."""
-    assert (
-        python(
-            "import sys; sys.modules['grain.head'] = None\n"
-            "names = {}; exec('from grain import *', names)\n"
-            "print([name for name in names if not name.startswith('__')])"
-        )
-        == "['GVAR']"
+    assert "['GVAR']" == python(
+        "import sys; sys.modules['grain.head'] = None\n"
+        "names = {}; exec('from grain import *', names)\n"
+        "print([name for name in names if not name.startswith('__')])"
     )
 
 
 def test_executor_without_head() -> None:
     """Where grain-head is missing, the error names it."""
-    assert (
-        python(
-            "import sys; sys.modules['grain.head'] = None\n"
-            "try:\n    from grain import GrainExecutor\n"
-            "except ModuleNotFoundError as error:\n    print(error.name)"
-        )
-        == "grain.head"
+    assert "grain.head" == python(
+        "import sys; sys.modules['grain.head'] = None\n"
+        "try:\n    from grain import GrainExecutor\n"
+        "except ModuleNotFoundError as error:\n    print(error.name)"
     )
 
 
 def test_executor_is_lazy() -> None:
     """GrainExecutor is the one of ``grain.head``, which is imported only when it is asked for."""
-    assert (
-        python(
-            "import sys, types, grain\n"
-            "lazy = 'grain.head' in sys.modules\n"
-            "head = sys.modules['grain.head'] = types.ModuleType('grain.head')\n"
-            "head.GrainExecutor = 'here'\n"
-            "print(lazy, grain.GrainExecutor)"
-        )
-        == "False here"
+    assert "False here" == python(
+        "import sys, types, grain\n"
+        "lazy = 'grain.head' in sys.modules\n"
+        "head = sys.modules['grain.head'] = types.ModuleType('grain.head')\n"
+        "head.GrainExecutor = 'here'\n"
+        "print(lazy, grain.GrainExecutor)"
     )
 
 
@@ -90,16 +81,13 @@ def test_unknown_name() -> None:
 
 def test_stdlib_only() -> None:
     """Importing all of the package imports nothing outside the standard library."""
-    assert (
-        python(
-            "import sys\n"
-            "before = set(sys.modules)\n"
-            "import grain.resource, grain.resource.testing\n"
-            "grain.resource.from_data({'Cores': 1})\n"
-            "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
-            "print(sorted(new - sys.stdlib_module_names - {'grain'}))"
-        )
-        == "[]"
+    assert "[]" == python(
+        "import sys\n"
+        "before = set(sys.modules)\n"
+        "import grain.resource, grain.resource.testing\n"
+        "grain.resource.from_data({'Cores': 1})\n"
+        "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "print(sorted(new - sys.stdlib_module_names - {'grain'}))"
     )
 
 
@@ -112,22 +100,20 @@ def test_source_imports_stdlib_only() -> None:
 
 def test_gvar_alone_is_light() -> None:
     """``from grain import GVAR`` does not import the algebra, which every tasklet would pay."""
-    assert (
-        python("import sys; from grain import GVAR; print('grain.resource' in sys.modules)")
-        == "False"
+    assert "False" == python(
+        "import sys; from grain import GVAR; print('grain.resource' in sys.modules)"
     )
 
 
 def test_gvar_res_without_import() -> None:
     """GVAR tells of no resources also where nobody imported the algebra."""
-    assert python("from grain import GVAR; print(ascii(GVAR.res))") == r"\xd8"
+    assert r"\xd8" == python("from grain import GVAR; print(ascii(GVAR.res))")
 
 
 def test_testing_is_not_imported() -> None:
     """The check for authors of kinds costs nobody else."""
-    assert (
-        python("import sys, grain.resource; print('grain.resource.testing' in sys.modules)")
-        == "False"
+    assert "False" == python(
+        "import sys, grain.resource; print('grain.resource.testing' in sys.modules)"
     )
 
 
@@ -137,10 +123,7 @@ def test_portions_are_joined(tmp_path: Path) -> None:
     portion.mkdir(parents=True)
     (portion / "__init__.py").write_text("here = True\n")
 
-    assert (
-        python(
-            f"import sys; sys.path.append({str(tmp_path)!r})\n"
-            "import grain.elsewhere; print(grain.elsewhere.here)"
-        )
-        == "True"
+    assert "True" == python(
+        f"import sys; sys.path.append({str(tmp_path)!r})\n"
+        "import grain.elsewhere; print(grain.elsewhere.here)"
     )

@@ -11,10 +11,10 @@ def test_identities() -> None:
     supply = GPUs([0, 2, 3])
     got = supply.alloc(GPUs(2))
 
-    assert got.g == [0, 2]
-    assert repr(got) == "GPUs([0,2])"
-    assert got.ask() == "GPUs(2)"
-    assert supply.stat() == {"GPUs": (1, 3)}
+    assert [0, 2] == got.g
+    assert "GPUs([0,2])" == repr(got)
+    assert "GPUs(2)" == got.ask()
+    assert {"GPUs": (1, 3)} == supply.stat()
 
 
 def test_no_cores() -> None:
@@ -28,8 +28,8 @@ def test_no_cores() -> None:
 @pytest.mark.parametrize("joined", [Cores(4) & GPUs([1]), GPUs([1]) & Cores(4)])
 def test_with_cores(joined: Cores) -> None:
     """Joined to cores in any order, ``.N`` tells of the cores and ``.g`` of the GPUs."""
-    assert joined.N == 4
-    assert joined.g == [1]
+    assert 4 == joined.N
+    assert [1] == joined.g
 
 
 def test_bad_input() -> None:
@@ -37,4 +37,4 @@ def test_bad_input() -> None:
     with pytest.raises(ValueError) as raised:
         GPUs(-1)
 
-    assert str(raised.value) == "GPUs(-1): a number of GPUs cannot be negative"
+    assert "GPUs(-1): a number of GPUs cannot be negative" == str(raised.value)

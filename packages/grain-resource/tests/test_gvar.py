@@ -13,8 +13,8 @@ from grain.resource import ZERO, Cores
 def test_defaults() -> None:
     """Outside of a run there are no resources and there is no worker."""
     assert ZERO is contextvars.Context().run(lambda: GVAR.res)
-    assert contextvars.Context().run(lambda: GVAR.instance) == ""
-    assert repr(GVAR) == "<grain.GVAR res=Ø instance=''>"
+    assert "" == contextvars.Context().run(lambda: GVAR.instance)
+    assert "<grain.GVAR res=Ø instance=''>" == repr(GVAR)
 
 
 def test_scope() -> None:
@@ -22,10 +22,10 @@ def test_scope() -> None:
     with GVAR.scope(Cores(2), "node7"):
         assert (Cores(2), "node7") == (GVAR.res, GVAR.instance)
         with GVAR.scope(Cores([5])):
-            assert (GVAR.res.c, GVAR.instance) == ([5], "")
+            assert ([5], "") == (GVAR.res.c, GVAR.instance)
         assert (Cores(2), "node7") == (GVAR.res, GVAR.instance)
 
-    assert (GVAR.res, GVAR.instance) == (ZERO, "")
+    assert (ZERO, "") == (GVAR.res, GVAR.instance)
 
 
 def test_scope_left_by_an_error() -> None:
@@ -50,8 +50,8 @@ def test_contexts_are_apart() -> None:
     one.run(run, 1)
     other.run(run, 2)
 
-    assert one.run(lambda: (GVAR.res.N, GVAR.instance)) == (1, "node1")
-    assert other.run(lambda: (GVAR.res.N, GVAR.instance)) == (2, "node2")
+    assert (1, "node1") == one.run(lambda: (GVAR.res.N, GVAR.instance))
+    assert (2, "node2") == other.run(lambda: (GVAR.res.N, GVAR.instance))
     assert ZERO is GVAR.res
 
 
@@ -60,7 +60,7 @@ def test_inherited() -> None:
     with GVAR.scope(Cores(3), "node1"):
         child = contextvars.copy_context()
 
-    assert child.run(lambda: (GVAR.res.N, GVAR.instance)) == (3, "node1")
+    assert (3, "node1") == child.run(lambda: (GVAR.res.N, GVAR.instance))
 
 
 def test_pickled_by_name() -> None:

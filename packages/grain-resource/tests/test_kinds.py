@@ -67,9 +67,9 @@ class TestDecorator:
         supply = Supply(Cores(4) & Plain(3))
         got = supply.alloc(Plain(2) & Cores(1))
 
-        assert got.n == 2
-        assert repr(supply.free) == "CPU_Cores([1-3]) & Plain(1)"
-        assert to_data(got) == {"KindPlain": {"n": 2}, "Cores": 1}
+        assert 2 == got.n
+        assert "CPU_Cores([1-3]) & Plain(1)" == repr(supply.free)
+        assert {"KindPlain": {"n": 2}, "Cores": 1} == to_data(got)
         assert got == from_data(to_data(got))
         assert Plain(2) == got.get(Plain)
 
@@ -92,7 +92,7 @@ class TestDecorator:
         with pytest.raises(ValueError) as raised:
             from_data({"KindBad": -1})
 
-        assert str(raised.value) == "KindBad = -1 is not a resource: not below zero"
+        assert "KindBad = -1 is not a resource: not below zero" == str(raised.value)
 
     def test_notebook(self) -> None:
         """A class that is defined once more, as in a notebook, replaces the former one."""
@@ -173,11 +173,10 @@ class TestDecorator:
             with pytest.raises(TypeError) as raised:
                 use(Counted(1))
 
-            assert (
-                str(raised.value)
-                == 'Counted has no kind yet: decorate it with @resource_kind("Counted")'
+            assert 'Counted has no kind yet: decorate it with @resource_kind("Counted")' == str(
+                raised.value
             )
-        assert repr(Counted(1)) == "Counted(1)"
+        assert "Counted(1)" == repr(Counted(1))
 
 
 def install(site: Path, distribution: str, module: str, kind: str, cls: str = "Tool") -> None:
@@ -203,7 +202,7 @@ class TestEntryPoint:
         res = from_data({"KindPacked": 3, "Cores": 1})
 
         assert "kind_pack_module" in sys.modules
-        assert to_data(res) == {"KindPacked": 3, "Cores": 1}
+        assert {"KindPacked": 3, "Cores": 1} == to_data(res)
         assert res == from_data(to_data(res))
 
     def test_found_twice(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +212,7 @@ class TestEntryPoint:
             install(site, "kindtwice", "kind_twice_module", "KindTwice")
             monkeypatch.syspath_prepend(site)
 
-        assert to_data(from_data({"KindTwice": 1})) == {"KindTwice": 1}
+        assert {"KindTwice": 1} == to_data(from_data({"KindTwice": 1}))
 
     def test_rivals(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Two packages that claim one kind are named, and neither wins."""
@@ -224,9 +223,26 @@ class TestEntryPoint:
             from_data({"KindRival": 1})
 
         assert (
-            str(raised.value) == "several installed packages claim the kind KindRival: "
-            "kind_rival_a:Tool, kind_rival_b:Tool; uninstall all but one"
+            "several installed packages claim the kind KindRival: "
+            "kind_rival_a:Tool, kind_rival_b:Tool; uninstall all but one" == str(raised.value)
         )
+
+    def test_other_name(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An entry point that disagrees with the decorator is an error: a class has one kind."""
+        install(tmp_path, "kindother", "kind_other_module", "KindAlias")
+        module = tmp_path / "kind_other_module.py"
+        module.write_text(
+            "from grain.resource import Memory, resource_kind\n\n"
+            "@resource_kind('KindOther')\nclass Tool(Memory):\n    pass\n"
+        )
+        monkeypatch.syspath_prepend(tmp_path)
+        with pytest.raises(DuplicateKind) as raised:
+            from_data({"KindAlias": 1})
+
+        assert "kind_other_module.Tool is of the kind KindOther already, not KindAlias" == str(
+            raised.value
+        )
+        assert {"KindOther": 1} == to_data(from_data({"KindOther": 1}))
 
 
 class TestUnknown:
@@ -253,7 +269,7 @@ class TestUnknown:
         res = from_data(data, unknown="keep")
 
         assert data == to_data(res)
-        assert repr(res) == 'CPU_Cores([0-1]) & Bananas({"ripe": [1, 2]})'
+        assert 'CPU_Cores([0-1]) & Bananas({"ripe": [1, 2]})' == repr(res)
         assert res == from_data(data, unknown="keep")
         assert hash(res) == hash(from_data(data, unknown="keep"))
 
@@ -265,11 +281,11 @@ class TestUnknown:
         assert Fit.NOW is Supply(Cores(2) & bananas).fit(Cores(1))
         with pytest.raises(Infeasible, match="it has no Bananas at all"):
             Supply(Node(2, 4)).alloc(bananas)
-        assert bananas.stat() == {"Bananas": (0, 1)}
+        assert {"Bananas": (0, 1)} == bananas.stat()
 
     def test_two_opaque_kinds(self) -> None:
         """Opaque resources of different kinds combine, of the same kind they do not."""
-        assert to_data(Opaque("A", 1) & Opaque("B", 2)) == {"A": 1, "B": 2}
+        assert {"A": 1, "B": 2} == to_data(Opaque("A", 1) & Opaque("B", 2))
         with pytest.raises(ValueError, match="both are of the kind A"):
             Opaque("A", 1) & Opaque("A", 2)
 

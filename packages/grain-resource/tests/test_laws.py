@@ -29,13 +29,17 @@ from grain.resource import (
     to_data,
 )
 from grain.resource.testing import check_kind
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from typing_extensions import Self
+
+
+# A busy machine is no failure.
+LAWS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @resource_kind("LawSeats")
@@ -132,7 +136,7 @@ def state(supply: Supply) -> tuple[Any, Any]:
     return free, stat
 
 
-@settings(deadline=None, max_examples=300)
+@settings(LAWS, max_examples=300)
 @given(total=SUPPLIES, steps=STEPS)
 def test_interleavings(total: Resource, steps: list[Resource | int]) -> None:
     """In any order of alloc and dealloc: request agrees with alloc, nothing is handed out twice,
@@ -172,7 +176,7 @@ def test_interleavings(total: Resource, steps: list[Resource | int]) -> None:
     assert supply.idle()
 
 
-@settings(deadline=None)
+@LAWS
 @given(total=SUPPLIES, first=REQUESTS, steps=STEPS)
 def test_alloc_then_dealloc(total: Resource, first: Resource, steps: list[Resource | int]) -> None:
     """An allocation that is given back at once leaves the supply, however used, as it was."""
@@ -187,7 +191,7 @@ def test_alloc_then_dealloc(total: Resource, first: Resource, steps: list[Resour
     assert before == state(supply)
 
 
-@settings(deadline=None)
+@LAWS
 @given(total=SUPPLIES, request=REQUESTS)
 def test_allocation_is_request(total: Resource, request: Resource) -> None:
     """What was allocated can be asked for again from the same supply, with as much in return."""
@@ -201,7 +205,7 @@ def test_allocation_is_request(total: Resource, request: Resource) -> None:
     assert first == supply.alloc(first)
 
 
-@settings(deadline=None)
+@LAWS
 @given(total=SUPPLIES, request=REQUESTS)
 def test_allocation_gives_what_was_asked(total: Resource, request: Resource) -> None:
     """An allocation has the parts that were asked for, as many, and the implied capacity."""
@@ -218,6 +222,7 @@ def test_allocation_gives_what_was_asked(total: Resource, request: Resource) -> 
     assert "Capacity" not in implied or got["Capacity"] == asked.get("Capacity", Capacity(1))
 
 
+@LAWS
 @given(
     amount=st.integers(0, 5),
     request=st.one_of(st.just(ZERO), st.just(Cores(1)), st.just(Token("a")), st.just(Memory(0.5))),
@@ -232,7 +237,7 @@ def test_implied_capacity(amount: int, request: Resource) -> None:
     assert supply.fit(request) is (Fit.NOT_NOW if amount else Fit.NEVER)
 
 
-@settings(deadline=None)
+@LAWS
 @given(
     a=st.lists(REQUESTS, max_size=6), b=st.lists(REQUESTS, max_size=6), probes=st.lists(REQUESTS)
 )
@@ -258,14 +263,14 @@ def test_equal_levels(
         assert one.free.request(probe) == other.free.request(probe)
 
 
-@settings(deadline=None)
+@LAWS
 @given(names=NAMES, other=NAMES, request=st.integers(0, 5).map(Seats))
 def test_default_level(names: list[str], other: list[str], request: Resource) -> None:
     """The default level of a kind tells supplies apart by all that is public in them."""
     assert (names == other) == (Supply(Seats(names)).level() == Supply(Seats(other)).level())
 
 
-@settings(deadline=None)
+@LAWS
 @given(st.permutations(range(7)), st.integers(0, 6), st.integers(0, 6), st.data())
 def test_and(order: list[int], i: int, j: int, data: st.DataObject) -> None:
     """``&`` is commutative and associative, and ``ZERO`` is its identity."""
@@ -289,6 +294,7 @@ def _joined(parts: list[Resource]) -> Resource:
     return whole
 
 
+@LAWS
 @given(resource=composites(10))
 def test_wire(resource: Resource) -> None:
     """A resource is the same after a way through plain data, as JSON."""
@@ -299,7 +305,7 @@ def test_wire(resource: Resource) -> None:
     assert repr(resource) == repr(again)
 
 
-@settings(deadline=None)
+@LAWS
 @given(total=SUPPLIES, steps=STEPS)
 def test_wire_of_used_supply(total: Resource, steps: list[Resource | int]) -> None:
     """What is left of a supply can be told to others exactly; time limits, as time left."""
@@ -315,7 +321,7 @@ def test_wire_of_used_supply(total: Resource, steps: list[Resource | int]) -> No
     assert left.get("T", 0) == pytest.approx(left_again.get("T", 0), abs=5)
 
 
-@settings(deadline=None)
+@LAWS
 @given(total=SUPPLIES, request=REQUESTS)
 def test_values(total: Resource, request: Resource) -> None:
     """Allocating changes neither the request nor the resource that the supply was made of."""
@@ -349,7 +355,7 @@ def test_roll_back(failing_first: bool) -> None:
         supply.alloc(node(3))
 
     assert supply.idle()
-    assert supply.free.stat()["Cores"] == (8, 8)
+    assert (8, 8) == supply.free.stat()["Cores"]
 
 
 def test_memory_does_not_drift() -> None:
@@ -368,7 +374,7 @@ def test_memory_does_not_drift() -> None:
         memory.dealloc(res)
 
     assert Memory(64.1) == memory
-    assert memory.M == 64.1
+    assert 64.1 == memory.M
 
 
 def _cores(rng: random.Random) -> Resource:

@@ -11,9 +11,9 @@ from grain.resource import Cores, Insufficient, Memory, Node, Supply, to_data
 
 def test_attributes() -> None:
     """``.M`` and ``.m`` are the same value, an int where it is whole."""
-    assert (Memory(8).M, Memory(8).m) == (8, 8)
+    assert (8, 8) == (Memory(8).M, Memory(8).m)
     assert isinstance(Memory(8.0).M, int)
-    assert Memory(0.5).m == 0.5
+    assert 0.5 == Memory(0.5).m
 
 
 def test_alloc() -> None:
@@ -22,7 +22,7 @@ def test_alloc() -> None:
 
     assert Memory(2.5) == supply.alloc(Memory(2.5))
     assert Memory(7.5) == supply.free
-    assert supply.free.stat() == {"Memory": (7_500_000, 10_000_000)}
+    assert {"Memory": (7_500_000, 10_000_000)} == supply.free.stat()
 
 
 def test_sum_of_decimals() -> None:
@@ -31,7 +31,7 @@ def test_sum_of_decimals() -> None:
     for _ in range(10):
         supply.alloc(Memory(0.1))
 
-    assert supply.M == 0
+    assert 0 == supply.M
 
 
 def test_resolution() -> None:
@@ -51,7 +51,7 @@ def test_repr(memory: Memory, shown: str) -> None:
 
 def test_data() -> None:
     """The data are the number of GB."""
-    assert to_data(Memory(Decimal("2.5"))) == {"Memory": 2.5}  # type: ignore[arg-type]
+    assert {"Memory": 2.5} == to_data(Memory(Decimal("2.5")))  # type: ignore[arg-type]
 
 
 def test_insufficient() -> None:
@@ -59,7 +59,7 @@ def test_insufficient() -> None:
     with pytest.raises(Insufficient) as raised:
         Memory(4).alloc(Memory(4.5))
 
-    assert str(raised.value) == "Memory(4GB) cannot give Memory(4.5) now"
+    assert "Memory(4GB) cannot give Memory(4.5) now" == str(raised.value)
 
 
 def test_given_back_twice() -> None:
@@ -70,14 +70,14 @@ def test_given_back_twice() -> None:
     with pytest.raises(ValueError) as raised:
         supply.dealloc(got)
 
-    assert str(raised.value) == "Memory(3GB) was given back twice, or not allocated from here"
+    assert "Memory(3GB) was given back twice, or not allocated from here" == str(raised.value)
     assert Memory(4) == supply
 
 
 def test_node() -> None:
     """``Node(N, M)`` is N cores and M GB."""
     assert Cores(16) & Memory(10) == Node(N=16, M=10)
-    assert repr(Node(16, 10)) == "CPU_Cores([0-15]) & Memory(10GB)"
+    assert "CPU_Cores([0-15]) & Memory(10GB)" == repr(Node(16, 10))
 
 
 NO_NUMBER = "give the memory in GB as a number, as in Memory(8)"

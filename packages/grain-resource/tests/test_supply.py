@@ -26,7 +26,7 @@ def test_three_answers() -> None:
     assert Fit.NOT_NOW is supply.fit(Cores(3))
     assert Fit.NEVER is supply.fit(Cores(5))
     assert Fit.NEVER is supply.fit(GPUs(1))
-    assert [fit.value for fit in Fit] == ["now", "not now", "never"]
+    assert ["now", "not now", "never"] == [fit.value for fit in Fit]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_not_now() -> None:
     with pytest.raises(Insufficient) as raised:
         supply.alloc(Node(2, 4))
 
-    assert str(raised.value) == "CPU_Cores([3]) cannot give Cores(2) now"
+    assert "CPU_Cores([3]) cannot give Cores(2) now" == str(raised.value)
 
 
 def test_own_copy() -> None:
@@ -94,7 +94,7 @@ def test_slack() -> None:
     small, large = Supply(Cores(4)), Supply(Cores(16))
     with_gpus = Supply(Cores(4) & GPUs(1))
 
-    assert small.slack(Cores(4)) == 0
+    assert 0 == small.slack(Cores(4))
     assert small.slack(Cores(2)) < large.slack(Cores(2))
     assert small.slack(Cores(2)) < with_gpus.slack(Cores(2))
     with_gpus.alloc(GPUs(1))
@@ -118,4 +118,4 @@ def test_repr() -> None:
     supply = Supply(Cores(4))
     supply.alloc(Cores(1))
 
-    assert repr(supply) == "<Supply of CPU_Cores([0-3]), free CPU_Cores([1-3])>"
+    assert "<Supply of CPU_Cores([0-3]), free CPU_Cores([1-3])>" == repr(supply)

@@ -22,9 +22,9 @@ def test_not_used_up() -> None:
     supply = Supply(Token("bigmem"))
     held = [supply.alloc(Token("bigmem")) for _ in range(3)]
 
-    assert [res.token for res in held] == ["bigmem"] * 3
+    assert ["bigmem"] * 3 == [res.token for res in held]
     assert Fit.NOW is supply.fit(Token("bigmem"))
-    assert supply.free.stat() == {"Token": (1, 1)}
+    assert {"Token": (1, 1)} == supply.free.stat()
 
 
 def test_task_without() -> None:
@@ -34,8 +34,8 @@ def test_task_without() -> None:
 
 def test_shown() -> None:
     """A token is its tag."""
-    assert repr(Token("bigmem")) == "Token('bigmem')"
-    assert to_data(Token("bigmem")) == {"Token": "bigmem"}
+    assert "Token('bigmem')" == repr(Token("bigmem"))
+    assert {"Token": "bigmem"} == to_data(Token("bigmem"))
 
 
 @pytest.mark.parametrize(

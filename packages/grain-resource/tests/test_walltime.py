@@ -18,7 +18,7 @@ from grain.resource import (
     from_data,
     to_data,
 )
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
@@ -130,6 +130,7 @@ def test_repr(limit: WTime, shown: str) -> None:
     assert shown == repr(limit)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 10**7))
 def test_shown_form_is_read(seconds: int) -> None:
     """A limit that is shown can be read again."""
@@ -179,10 +180,10 @@ class TestCountdown:
         limit = WTime(T=100, countdown=True, clock=clock)
         clock.now += 30
 
-        assert (limit.T, limit.softT) == (70, 70)
-        assert limit.stat() == {"WTime": (70, 100)}
+        assert (70, 70) == (limit.T, limit.softT)
+        assert {"WTime": (70, 100)} == limit.stat()
         clock.now += 100
-        assert limit.T == 0
+        assert 0 == limit.T
 
     def test_request_does_not(self) -> None:
         """A task's limit stays as it is while it waits."""
@@ -190,8 +191,8 @@ class TestCountdown:
         limit = WTime(T=100, clock=clock)
         clock.now += 30
 
-        assert limit.T == 100
-        assert limit.stat() == {"WTime": (1, 1)}
+        assert 100 == limit.T
+        assert {"WTime": (1, 1)} == limit.stat()
 
     def test_begins_with_the_supply(self) -> None:
         """A worker's limit counts down from the moment it becomes a supply; the statement stays."""
@@ -201,9 +202,9 @@ class TestCountdown:
         supply = Supply(stated)
         clock.now += 30
 
-        assert supply.free.T == 70
-        assert supply.total.T == 70
-        assert stated.T == 100
+        assert 70 == supply.free.T
+        assert 70 == supply.total.T
+        assert 100 == stated.T
 
     def test_running_countdown_goes_on(self) -> None:
         """A limit that counts down already is not begun anew by the supply."""
@@ -211,7 +212,7 @@ class TestCountdown:
         stated = WTime(T=100, countdown=True, clock=clock)
         clock.now += 50
 
-        assert Supply(stated).free.T == 50
+        assert 50 == Supply(stated).free.T
 
     def test_never_once_too_late(self) -> None:
         """When less is left than the soft limit, the answer is never: time does not come back."""
@@ -222,9 +223,8 @@ class TestCountdown:
             supply.alloc(Cores(1) & WTime(T=60))
 
         assert Fit.NEVER is supply.fit(Cores(1) & WTime(T=60))
-        assert (
-            str(raised.value)
-            == "it has WTime(T=00:00:59, countdown=True), asked for WTime(T=00:01:00)"
+        assert "it has WTime(T=00:00:59, countdown=True), asked for WTime(T=00:01:00)" == str(
+            raised.value
         )
 
     def test_idle(self) -> None:
@@ -242,16 +242,16 @@ class TestCountdown:
         limit = WTime(T=100, countdown=True, clock=clock)
         clock.now += 30
 
-        assert to_data(limit) == {"WTime": {"T": 70, "countdown": True}}
+        assert {"WTime": {"T": 70, "countdown": True}} == to_data(limit)
         clock.now += 100
-        assert to_data(limit) == {"WTime": {"T": 0, "countdown": True}}
+        assert {"WTime": {"T": 0, "countdown": True}} == to_data(limit)
 
     def test_data_of_a_worker_out_of_time(self) -> None:
         """A worker whose time is over can still be read by others."""
         again = from_data({"WTime": {"T": 0, "countdown": True}})
 
-        assert again.T == 0
-        assert again.stat() == {"WTime": (1, 1)}
+        assert 0 == again.T
+        assert {"WTime": (1, 1)} == again.stat()
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ class TestGroups:
         limits = times.limits("opt")
 
         mean, stdev = statistics.mean(self.RUNS), statistics.stdev(self.RUNS)
-        assert completed == [False] * 7 + [True]
+        assert [False] * 7 + [True] == completed
         assert limits is not None
         assert mean + 2 * stdev == pytest.approx(limits.soft)
         assert mean + 5 * stdev == pytest.approx(limits.hard)
