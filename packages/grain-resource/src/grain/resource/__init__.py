@@ -13,6 +13,7 @@ Layout, from the ground up:
 ``_walltime``      ``WTime``, and the limits of a group from its first runs
 ``_supply``        ``Supply``: the account of one worker: what it has, what is free
 ``_kinds``         registering custom kinds; resources to and from plain data
+``testing``        for authors of kinds: a check of the laws (imported by name)
 """
 
 from grain.resource._amounts import ONE_INSTANCE as ONE_INSTANCE

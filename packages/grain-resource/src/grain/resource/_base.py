@@ -141,10 +141,9 @@ class Resource:
         taken: dict[str, Resource] = {}
         try:
             for kind, own, want in plan:
-                taken[kind] = own._alloc(want)
+                taken[kind] = want if own is None else own._alloc(want)
         except BaseException:
-            for (_, own, _), got in zip(plan, taken.values(), strict=False):
-                own._dealloc(got)
+            self.dealloc(joined(taken))
             raise
         return joined(taken)
 
@@ -176,25 +175,25 @@ class Resource:
         """How this resource reads as a request, in messages."""
         return self._ask()
 
-    def _plan(self, res: Resource) -> list[tuple[str, Resource, Resource]] | None:
-        """Which part of this supply meets which part of the request; None if one cannot now."""
+    def _plan(self, res: Resource) -> list[tuple[str, Resource | None, Resource]] | None:
+        """Which part of this supply meets which part of the request; None if one cannot now.
+
+        A part that no part of this supply has to meet (a time limit where there is none) stands
+        without: it is not taken from anywhere, but the allocation tells of it.
+        """
         have, wanted = self.parts(), res.parts()
-        plan = []
+        plan: list[tuple[str, Resource | None, Resource]] = []
         for kind, want in wanted.items():
             own = have.get(kind)
-            if own is not None:
-                if not own._request(want):
-                    return None
-                plan.append((kind, own, want))
-            elif not want._unlimited_if_absent:
+            if not (want._unlimited_if_absent if own is None else own._request(want)):
                 return None
-        if len(plan) < len(have):
-            for kind, own in have.items():
-                implied = own._implied
-                if implied is not None and kind not in wanted:
-                    if not own._request(implied):
-                        return None
-                    plan.append((kind, own, implied))
+            plan.append((kind, own, want))
+        for kind, own in have.items():
+            implied = own._implied
+            if implied is not None and kind not in wanted:
+                if not own._request(implied):
+                    return None
+                plan.append((kind, own, implied))
         return plan
 
     def _refusal(self, res: Resource) -> Infeasible | Insufficient:

@@ -34,7 +34,7 @@ def resource_kind(name: str) -> Callable[[type[R]], type[R]]:
 
     Raises:
         TypeError: the class lacks part of the interface, or is no subclass of `Resource`.
-        DuplicateKind: another class has this kind already.
+        DuplicateKind: another class has this kind already, or this class has another kind.
     """
     if not isinstance(name, str) or not name.isidentifier():
         raise TypeError(f'the name of a kind is an identifier, as in "Licences", not {name!r}')
@@ -45,6 +45,9 @@ def resource_kind(name: str) -> Callable[[type[R]], type[R]]:
         missing = [m for m in _INTERFACE if getattr(cls, m) is getattr(Resource, m)]
         if missing:
             raise TypeError(f"{cls.__qualname__} lacks {', '.join(missing)}")
+        former = cls.__dict__.get("_kind", name)
+        if former != name:
+            raise DuplicateKind(f"{_path(cls)} is of the kind {former} already, not {name}")
         taken = _defined().get(name)
         if taken is not None and _path(taken) != _path(cls):
             raise DuplicateKind(

@@ -65,7 +65,7 @@ class Supply:
             return own._alloc(request)
         try:
             return self.free.alloc(request)
-        except Insufficient:
+        except (Insufficient, Infeasible):
             if self.total.request(request):
                 raise
             raise Infeasible(self.why_never(request)) from None

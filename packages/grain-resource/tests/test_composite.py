@@ -1,0 +1,173 @@
+"""Several kinds as one resource, and none at all."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+from grain.resource import (
+    ZERO,
+    Cores,
+    GPUs,
+    Infeasible,
+    Insufficient,
+    Memory,
+    Node,
+    Resource,
+    Supply,
+    Token,
+    WTime,
+    to_data,
+)
+
+
+def test_attributes_of_all_parts() -> None:
+    """A combination has the attributes of each of its parts."""
+    res = Node(N=2, M=8) & WTime(T=60, softT=30, group="g1") & Token("a") & GPUs([3])
+
+    assert ([0, 1], 2) == (res.c, res.N)
+    assert (8, 8) == (res.M, res.m)
+    assert (60, 30, "g1") == (res.T, res.softT, res.group)
+    assert ("a", [3]) == (res.token, res.g)
+
+
+def test_missing_attribute() -> None:
+    """What was not asked for is not there, and the error says so."""
+    with pytest.raises(AttributeError) as raised:
+        _ = Node(1, 2).g
+
+    assert (
+        "CPU_Cores([0]) & Memory(2GB) has no attribute 'g': no such resource was asked for"
+        == str(raised.value)
+    )
+    assert not hasattr(Cores(1), "M")
+    assert not hasattr(ZERO, "c")
+
+
+@pytest.mark.parametrize("same", [Cores(1), Node(1, 2)])
+def test_two_of_a_kind(same: Resource) -> None:
+    """Two resources of a kind cannot be combined, as it is not clear what is meant."""
+    with pytest.raises(ValueError) as raised:
+        Node(2, 4) & same
+
+    assert (
+        "cannot combine Cores(2) with Cores(1): both are of the kind Cores; state one of them"
+        == str(raised.value)
+    )
+
+
+def test_and_something_else() -> None:
+    """Only resources can be combined."""
+    with pytest.raises(TypeError, match="unsupported operand"):
+        Cores(1) & 3  # type: ignore[operator]
+
+    assert Cores(1) != 3
+
+
+def test_order_shows_only() -> None:
+    """The order of the parts shows in the representation, and nowhere else."""
+    one, other = Cores(1) & Memory(2), Memory(2) & Cores(1)
+
+    assert ("CPU_Cores([0]) & Memory(2GB)", "Memory(2GB) & CPU_Cores([0])") == (
+        repr(one),
+        repr(other),
+    )
+    assert one == other
+    assert 1 == len({one, other})
+
+
+def test_partial_request() -> None:
+    """A request for one kind is met by a supply of several; the others are left alone."""
+    supply = Node(4, 16)
+
+    assert Memory(2) == supply.alloc(Memory(2))
+    assert Cores(4) & Memory(14) == supply
+    assert ZERO == supply.alloc(ZERO)
+
+
+def test_single_supply_meets_composite_in_part_only() -> None:
+    """A kind that the supply lacks makes the request infeasible, in any order of its parts."""
+    for request in (Cores(9) & Memory(1), Memory(1) & Cores(9)):
+        with pytest.raises(Infeasible) as raised:
+            Cores(4).alloc(request)
+
+        assert "CPU_Cores([0-3]) has no Memory, asked for Memory(1)" == str(raised.value)
+
+
+def test_refused_whole() -> None:
+    """If one part cannot be met, none is taken, and the error names that one."""
+    supply = Node(4, 16)
+    with pytest.raises(Insufficient) as raised:
+        supply.alloc(Node(4, 17))
+
+    assert "Memory(16GB) cannot give Memory(17) now" == str(raised.value)
+    assert Node(4, 16) == supply
+
+
+def test_dealloc_of_a_foreign_kind() -> None:
+    """What the supply does not have cannot be given back to it."""
+    with pytest.raises(ValueError) as raised:
+        Node(4, 16).dealloc(GPUs([0]))
+
+    assert "GPUs([0]) was not allocated from CPU_Cores([0-3]) & Memory(16GB)" == str(raised.value)
+
+
+def test_get() -> None:
+    """A part can be had by its class."""
+    res = Node(2, 4)
+
+    assert Memory(4) == res.get(Memory)
+    assert Cores(2) == Cores(2).get(Cores)
+    assert res.get(GPUs) is None
+
+
+class TestZero:
+    """No resource at all."""
+
+    def test_shown(self) -> None:
+        """It shows as the empty set."""
+        assert "Ø" == repr(ZERO) == str(ZERO) == ZERO.ask()
+        assert {} == to_data(ZERO) == ZERO.stat() == ZERO.parts()
+
+    def test_fits_everywhere(self) -> None:
+        """Every supply meets it, and it meets nothing but itself."""
+        assert Cores(1).request(ZERO)
+        assert ZERO.request(ZERO)
+        assert ZERO is Cores(1).alloc(ZERO)
+        assert not ZERO.request(Cores(1))
+
+    def test_the_only_one(self) -> None:
+        """Copies and pickles are ZERO itself, under its public name."""
+        assert ZERO is copy.copy(ZERO)
+        assert ZERO is copy.deepcopy(ZERO)
+        assert ZERO is pickle.loads(pickle.dumps(ZERO))
+        assert b"grain.resource" in pickle.dumps(ZERO)
+        assert ZERO is Supply(ZERO).free
+
+    def test_identity(self) -> None:
+        """Joined to it, a resource is itself."""
+        cores = Cores(1)
+
+        assert cores is cores & ZERO
+        assert cores is ZERO & cores
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        Cores([1, 4]),
+        Memory(2.5),
+        GPUs(2),
+        Token("a"),
+        WTime(T=60, softT=5),
+        Node(2, 4) & Token("a"),
+    ],
+)
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_copies(resource: Resource, protocol: int) -> None:
+    """Resources can be copied and pickled, and the copies are apart from them."""
+    for again in (pickle.loads(pickle.dumps(resource, protocol)), copy.deepcopy(resource)):
+        assert resource == again
+        assert resource is not again
+        assert hash(resource) == hash(again)

@@ -1,0 +1,129 @@
+"""The import surface: what the distribution offers, and what importing it costs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import grain
+import grain.resource
+import pytest
+
+NAMES = {
+    "Capacity", "Cores", "DuplicateKind", "Fit", "GPUs", "Infeasible", "Insufficient", "Limits",
+    "Memory", "Node", "ONE_INSTANCE", "Opaque", "Resource", "ResourceError", "RunTimes", "Supply",
+    "Token", "UnknownKind", "WTime", "ZERO", "from_data", "resource_kind", "to_data",
+}  # fmt: skip
+SOURCE = Path(grain.resource.__file__).parent
+
+
+def python(code: str) -> str:
+    """What a fresh interpreter prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert "" == done.stderr
+    return done.stdout.strip()
+
+
+def test_public_names() -> None:
+    """Exactly these names are public, besides the modules ``errors`` and ``testing``."""
+    import grain.resource.testing
+
+    public = {name for name in vars(grain.resource) if not name.startswith("_")}
+
+    assert NAMES | {"errors", "testing"} == public
+
+
+def test_layout_is_told() -> None:
+    """The docstring of the package tells of each of its modules, and of no other."""
+    told = set(re.findall(r"^``(\w+)``", grain.resource.__doc__ or "", re.MULTILINE))
+
+    assert {file.stem for file in SOURCE.glob("*.py")} - {"__init__"} == told
+
+
+def test_star_import() -> None:
+    """``from grain import *`` works where grain-head is not installed, and gives GVAR."""
+    assert "['GVAR']" == python(
+        "import sys; sys.modules['grain.head'] = None\n"
+        "names = {}; exec('from grain import *', names)\n"
+        "print([name for name in names if not name.startswith('__')])"
+    )
+
+
+def test_executor_without_head() -> None:
+    """Where grain-head is missing, the error names it."""
+    assert "grain.head" == python(
+        "import sys; sys.modules['grain.head'] = None\n"
+        "try:\n    from grain import GrainExecutor\n"
+        "except ModuleNotFoundError as error:\n    print(error.name)"
+    )
+
+
+def test_executor_is_lazy() -> None:
+    """GrainExecutor is the one of ``grain.head``, which is imported only when it is asked for."""
+    assert "False here" == python(
+        "import sys, types, grain\n"
+        "lazy = 'grain.head' in sys.modules\n"
+        "head = sys.modules['grain.head'] = types.ModuleType('grain.head')\n"
+        "head.GrainExecutor = 'here'\n"
+        "print(lazy, grain.GrainExecutor)"
+    )
+
+
+def test_unknown_name() -> None:
+    """What the facade lacks is reported as for any module."""
+    with pytest.raises(AttributeError, match=r"^module 'grain' has no attribute 'Bogus'$"):
+        _ = grain.Bogus  # type: ignore[attr-defined]
+
+
+def test_stdlib_only() -> None:
+    """Importing all of the package imports nothing outside the standard library."""
+    assert "[]" == python(
+        "import sys\n"
+        "before = set(sys.modules)\n"
+        "import grain.resource, grain.resource.testing\n"
+        "grain.resource.from_data({'Cores': 1})\n"
+        "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "print(sorted(new - sys.stdlib_module_names - {'grain'}))"
+    )
+
+
+def test_source_imports_stdlib_only() -> None:
+    """No import statement of the source that runs names anything outside the standard library."""
+    for file in [*SOURCE.glob("*.py"), *SOURCE.parent.glob("*.py")]:
+        for name in re.findall(r"^(?:from|import) (\w+)", file.read_text(), re.MULTILINE):
+            assert name in sys.stdlib_module_names | {"grain"}, file
+
+
+def test_gvar_alone_is_light() -> None:
+    """``from grain import GVAR`` does not import the algebra, which every tasklet would pay."""
+    assert "False" == python(
+        "import sys; from grain import GVAR; print('grain.resource' in sys.modules)"
+    )
+
+
+def test_gvar_res_without_import() -> None:
+    """GVAR tells of no resources also where nobody imported the algebra."""
+    assert r"\xd8" == python("from grain import GVAR; print(ascii(GVAR.res))")
+
+
+def test_testing_is_not_imported() -> None:
+    """The check for authors of kinds costs nobody else."""
+    assert "False" == python(
+        "import sys, grain.resource; print('grain.resource.testing' in sys.modules)"
+    )
+
+
+def test_portions_are_joined(tmp_path: Path) -> None:
+    """Subpackages of ``grain`` are found wherever they lie on the path."""
+    portion = tmp_path / "grain" / "elsewhere"
+    portion.mkdir(parents=True)
+    (portion / "__init__.py").write_text("here = True\n")
+
+    assert "True" == python(
+        f"import sys; sys.path.append({str(tmp_path)!r})\n"
+        "import grain.elsewhere; print(grain.elsewhere.here)"
+    )

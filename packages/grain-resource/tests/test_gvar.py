@@ -1,0 +1,73 @@
+"""GVAR: what a running tasklet may know about its own run."""
+
+from __future__ import annotations
+
+import contextvars
+import copy
+import pickle
+
+from grain import GVAR
+from grain.resource import ZERO, Cores
+
+
+def test_defaults() -> None:
+    """Outside of a run there are no resources and there is no worker."""
+    assert ZERO is contextvars.Context().run(lambda: GVAR.res)
+    assert "" == contextvars.Context().run(lambda: GVAR.instance)
+    assert "<grain.GVAR res=Ø instance=''>" == repr(GVAR)
+
+
+def test_scope() -> None:
+    """Within a scope both variables are set; afterwards they are what they were."""
+    with GVAR.scope(Cores(2), "node7"):
+        assert (Cores(2), "node7") == (GVAR.res, GVAR.instance)
+        with GVAR.scope(Cores([5])):
+            assert ([5], "") == (GVAR.res.c, GVAR.instance)
+        assert (Cores(2), "node7") == (GVAR.res, GVAR.instance)
+
+    assert (ZERO, "") == (GVAR.res, GVAR.instance)
+
+
+def test_scope_left_by_an_error() -> None:
+    """An exception ends the scope as well."""
+    try:
+        with GVAR.scope(Cores(2)):
+            raise KeyError
+    except KeyError:
+        pass
+
+    assert ZERO is GVAR.res
+
+
+def test_contexts_are_apart() -> None:
+    """Setting a variable in one context does not show in another."""
+
+    def run(n: int) -> None:
+        GVAR.res = Cores(n)
+        GVAR.instance = f"node{n}"
+
+    one, other = contextvars.copy_context(), contextvars.copy_context()
+    one.run(run, 1)
+    other.run(run, 2)
+
+    assert (1, "node1") == one.run(lambda: (GVAR.res.N, GVAR.instance))
+    assert (2, "node2") == other.run(lambda: (GVAR.res.N, GVAR.instance))
+    assert ZERO is GVAR.res
+
+
+def test_inherited() -> None:
+    """A context that is copied later sees what was set, as tasks started by a tasklet do."""
+    with GVAR.scope(Cores(3), "node1"):
+        child = contextvars.copy_context()
+
+    assert (3, "node1") == child.run(lambda: (GVAR.res.N, GVAR.instance))
+
+
+def test_pickled_by_name() -> None:
+    """GVAR travels as the name ``grain.GVAR``; no private module is part of what travels."""
+    data = pickle.dumps(GVAR, 4)
+
+    assert GVAR is pickle.loads(data)
+    assert b"_gvar" not in data
+    assert b"grain" in data
+    assert GVAR is copy.deepcopy(GVAR)

@@ -1,0 +1,312 @@
+"""Registering kinds, and resources as plain data."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from grain.resource import (
+    Cores,
+    DuplicateKind,
+    Fit,
+    Infeasible,
+    Memory,
+    Node,
+    Opaque,
+    Resource,
+    ResourceError,
+    Supply,
+    UnknownKind,
+    from_data,
+    resource_kind,
+    to_data,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typing_extensions import Self
+
+
+class Counted(Resource):
+    """The five methods and an attribute; each test registers a subclass of its own."""
+
+    def __init__(self, n: int) -> None:
+        if n < 0:
+            raise ValueError("not below zero")
+        self.n = n
+
+    def _request(self, res: Self) -> bool:
+        return res.n <= self.n
+
+    def _alloc(self, res: Self) -> Self:
+        self.n -= res.n
+        return res
+
+    def _dealloc(self, res: Self) -> None:
+        self.n += res.n
+
+    def _repr(self) -> str:
+        return f"{type(self).__name__}({self.n})"
+
+    def _stat(self) -> tuple[int, int]:
+        return self.n, self.n
+
+
+class TestDecorator:
+    """Registering by `resource_kind`."""
+
+    def test_works_as_built_in(self) -> None:
+        """A registered kind combines, is allocated, and goes through plain data."""
+
+        @resource_kind("KindPlain")
+        class Plain(Counted):
+            pass
+
+        supply = Supply(Cores(4) & Plain(3))
+        got = supply.alloc(Plain(2) & Cores(1))
+
+        assert 2 == got.n
+        assert "CPU_Cores([1-3]) & Plain(1)" == repr(supply.free)
+        assert {"KindPlain": {"n": 2}, "Cores": 1} == to_data(got)
+        assert got == from_data(to_data(got))
+        assert Plain(2) == got.get(Plain)
+
+    def test_data_forms(self) -> None:
+        """By default a resource is made of the arguments by name, or of the only one as it is."""
+
+        @resource_kind("KindForms")
+        class Forms(Counted):
+            pass
+
+        assert Forms(3) == from_data({"KindForms": {"n": 3}}) == from_data({"KindForms": 3})
+
+    def test_bad_data(self) -> None:
+        """Data that the class refuses are named together with the kind and the reason."""
+
+        @resource_kind("KindBad")
+        class Bad(Counted):
+            pass
+
+        with pytest.raises(ValueError) as raised:
+            from_data({"KindBad": -1})
+
+        assert "KindBad = -1 is not a resource: not below zero" == str(raised.value)
+
+    def test_notebook(self) -> None:
+        """A class that is defined once more, as in a notebook, replaces the former one."""
+
+        def cell() -> Any:
+            @resource_kind("KindCell")
+            class Cell(Counted):
+                pass
+
+            return Cell
+
+        first, second = cell(), cell()
+
+        assert second is type(from_data({"KindCell": 1}))
+        assert first is not second
+
+    def test_duplicate(self) -> None:
+        """Another class cannot take a kind that has one, and does not become one."""
+
+        @resource_kind("KindTaken")
+        class First(Counted):
+            pass
+
+        class Second(Counted):
+            pass
+
+        with pytest.raises(DuplicateKind) as raised:
+            resource_kind("KindTaken")(Second)
+
+        where = f"{__name__}.TestDecorator.test_duplicate.<locals>"
+        assert (
+            f"the kind KindTaken is registered already, by {where}.First; "
+            f"give {where}.Second another name" == str(raised.value)
+        )
+        assert First is type(from_data({"KindTaken": 1}))
+
+    def test_built_in_kinds_are_taken(self) -> None:
+        """No class takes the place of a built-in kind."""
+        with pytest.raises(
+            DuplicateKind, match=r"registered already, by grain\.resource\._identities"
+        ):
+
+            @resource_kind("Cores")
+            class Mine(Counted):
+                pass
+
+    @pytest.mark.parametrize("name", ["", "two words", "1st", None, Counted])
+    def test_bad_name(self, name: Any) -> None:
+        """The name of a kind is an identifier; a decorator without a name says so, too."""
+        with pytest.raises(TypeError) as raised:
+            resource_kind(name)
+
+        assert f'the name of a kind is an identifier, as in "Licences", not {name!r}' == str(
+            raised.value
+        )
+
+    def test_incomplete(self) -> None:
+        """A class without part of the interface is told which."""
+
+        class Half(Resource):
+            def _repr(self) -> str:
+                return "half"
+
+            def _request(self, res: Self) -> bool:
+                return res is self
+
+        with pytest.raises(TypeError, match=r"Half lacks _alloc, _dealloc, _stat$"):
+            resource_kind("KindHalf")(Half)
+
+    def test_no_resource(self) -> None:
+        """A class of something else cannot be a kind."""
+        with pytest.raises(TypeError, match=r"<class 'int'> is not a subclass of grain.resource"):
+            resource_kind("KindInt")(int)  # type: ignore[type-var]
+
+    def test_not_registered(self) -> None:
+        """A class without the decorator shows itself, but takes part in nothing."""
+        for use in (lambda r: r & Cores(1), to_data, hash, Cores(1).request):
+            with pytest.raises(TypeError) as raised:
+                use(Counted(1))
+
+            assert 'Counted has no kind yet: decorate it with @resource_kind("Counted")' == str(
+                raised.value
+            )
+        assert "Counted(1)" == repr(Counted(1))
+
+
+def install(site: Path, distribution: str, module: str, kind: str, cls: str = "Tool") -> None:
+    """An installed distribution with one module, which offers one kind."""
+    (site / f"{module}.py").write_text(
+        "from grain.resource import Memory\n\n\nclass Tool(Memory):\n    pass\n"
+    )
+    info = site / f"{distribution}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[grain.resources]\n{kind} = {module}:{cls}\n")
+
+
+class TestEntryPoint:
+    """Kinds of installed packages."""
+
+    def test_found_when_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A kind is imported from the package that offers it, when data first name it."""
+        install(tmp_path, "kindpack", "kind_pack_module", "KindPacked")
+        monkeypatch.syspath_prepend(tmp_path)
+
+        assert "kind_pack_module" not in sys.modules
+        res = from_data({"KindPacked": 3, "Cores": 1})
+
+        assert "kind_pack_module" in sys.modules
+        assert {"KindPacked": 3, "Cores": 1} == to_data(res)
+        assert res == from_data(to_data(res))
+
+    def test_found_twice(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One class that is found twice on the path (as when also editable) is one offer."""
+        for site in (tmp_path / "a", tmp_path / "b"):
+            site.mkdir()
+            install(site, "kindtwice", "kind_twice_module", "KindTwice")
+            monkeypatch.syspath_prepend(site)
+
+        assert {"KindTwice": 1} == to_data(from_data({"KindTwice": 1}))
+
+    def test_rivals(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Two packages that claim one kind are named, and neither wins."""
+        install(tmp_path, "rivala", "kind_rival_a", "KindRival")
+        install(tmp_path, "rivalb", "kind_rival_b", "KindRival")
+        monkeypatch.syspath_prepend(tmp_path)
+        with pytest.raises(DuplicateKind) as raised:
+            from_data({"KindRival": 1})
+
+        assert (
+            "several installed packages claim the kind KindRival: "
+            "kind_rival_a:Tool, kind_rival_b:Tool; uninstall all but one" == str(raised.value)
+        )
+
+    def test_other_name(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An entry point that disagrees with the decorator is an error: a class has one kind."""
+        install(tmp_path, "kindother", "kind_other_module", "KindAlias")
+        module = tmp_path / "kind_other_module.py"
+        module.write_text(
+            "from grain.resource import Memory, resource_kind\n\n"
+            "@resource_kind('KindOther')\nclass Tool(Memory):\n    pass\n"
+        )
+        monkeypatch.syspath_prepend(tmp_path)
+        with pytest.raises(DuplicateKind) as raised:
+            from_data({"KindAlias": 1})
+
+        assert "kind_other_module.Tool is of the kind KindOther already, not KindAlias" == str(
+            raised.value
+        )
+        assert {"KindOther": 1} == to_data(from_data({"KindOther": 1}))
+
+
+class TestUnknown:
+    """Kinds without a class."""
+
+    def test_error(self) -> None:
+        """An unknown kind is named, with those that are known and what to do."""
+        with pytest.raises(UnknownKind) as raised:
+            from_data({"Cores": 1, "Bananas": 3})
+
+        text = str(raised.value)
+        assert text.startswith("unknown kind of resource 'Bananas'; known are ")
+        assert "Capacity, Cores, GPUs" in text
+        assert text.endswith(
+            ". Import the module that registers it, or install the package "
+            "that has it as an entry point"
+        )
+        assert isinstance(raised.value, ResourceError)
+        assert isinstance(raised.value, LookupError)
+
+    def test_keep(self) -> None:
+        """Kept as opaque, it is shown and passed on as it came."""
+        data = {"Cores": 2, "Bananas": {"ripe": [1, 2]}}
+        res = from_data(data, unknown="keep")
+
+        assert data == to_data(res)
+        assert 'CPU_Cores([0-1]) & Bananas({"ripe": [1, 2]})' == repr(res)
+        assert res == from_data(data, unknown="keep")
+        assert hash(res) == hash(from_data(data, unknown="keep"))
+
+    def test_not_handed_out(self) -> None:
+        """An opaque resource meets nothing and is met by nothing."""
+        bananas = Opaque("Bananas", 3)
+
+        assert Fit.NEVER is Supply(Cores(2) & bananas).fit(Opaque("Bananas", 1))
+        assert Fit.NOW is Supply(Cores(2) & bananas).fit(Cores(1))
+        with pytest.raises(Infeasible, match="it has no Bananas at all"):
+            Supply(Node(2, 4)).alloc(bananas)
+        assert {"Bananas": (0, 1)} == bananas.stat()
+
+    def test_two_opaque_kinds(self) -> None:
+        """Opaque resources of different kinds combine, of the same kind they do not."""
+        assert {"A": 1, "B": 2} == to_data(Opaque("A", 1) & Opaque("B", 2))
+        with pytest.raises(ValueError, match="both are of the kind A"):
+            Opaque("A", 1) & Opaque("A", 2)
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ({"Cores": -1}, "Cores = -1 is not a resource: Cores(-1): a number of cores cannot be "),
+        ({"Memory": "8GB"}, "Memory = '8GB' is not a resource: Memory('8GB'): give the memory"),
+        ({"Cores": {"n": 1}}, "Cores = {'n': 1} is not a resource: "),
+        ({"Token": None}, "Token = None is not a resource: Token(None): a tag is a str"),
+    ],
+)
+def test_bad_data(data: dict[str, Any], text: str) -> None:
+    """Bad data of a built-in kind name the kind, the data and the reason."""
+    with pytest.raises(ValueError) as raised:
+        from_data(data)
+
+    assert str(raised.value).startswith(text)
+
+
+def test_by_name() -> None:
+    """The arguments may be given by name, as in a table of a configuration file."""
+    assert Cores([0, 2]) & Memory(4) == from_data({"Cores": {"N": [0, 2]}, "Memory": {"M": 4}})

@@ -1,0 +1,493 @@
+"""The laws of the resource algebra, over random interleavings of alloc and dealloc.
+
+The kinds under test are the built-in ones and a custom one, defined here as a user would.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from grain.resource import (
+    ZERO,
+    Capacity,
+    Cores,
+    Fit,
+    GPUs,
+    Infeasible,
+    Insufficient,
+    Memory,
+    Resource,
+    Supply,
+    Token,
+    WTime,
+    from_data,
+    resource_kind,
+    to_data,
+)
+from grain.resource.testing import check_kind
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from typing_extensions import Self
+
+
+# A busy machine is no failure.
+LAWS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@resource_kind("LawSeats")
+class Seats(Resource):
+    """Named seats, with nothing but the five methods that a kind must have."""
+
+    def __init__(self, names: int | Iterable[str]) -> None:
+        self.names = sorted(map(str, range(names)) if isinstance(names, int) else names)
+        self._owned = len(self.names)
+
+    def _request(self, res: Self) -> bool:
+        return len(res.names) <= len(self.names)
+
+    def _alloc(self, res: Self) -> Self:
+        n = len(res.names)
+        taken, self.names = self.names[:n], self.names[n:]
+        return type(self)(taken)
+
+    def _dealloc(self, res: Self) -> None:
+        self.names = sorted(self.names + res.names)
+
+    def _repr(self) -> str:
+        return f"Seats({self.names})"
+
+    def _stat(self) -> tuple[int, int]:
+        return len(self.names), self._owned
+
+
+def a_memory(most: float) -> st.SearchStrategy[Resource]:
+    whole, parts = st.integers(0, int(most)), st.floats(0, most, allow_nan=False)
+    return st.one_of(whole, parts).map(Memory)
+
+
+def ids(most: int) -> st.SearchStrategy[Any]:
+    return st.one_of(st.integers(0, most), st.sets(st.integers(0, 70), max_size=most).map(list))
+
+
+NAMES = st.sets(st.sampled_from("abcdefgh"), max_size=6).map(sorted)
+LIMITS = st.one_of(
+    st.integers(1, 10_000).map(lambda t: WTime(T=t)),
+    st.integers(1, 10_000).map(lambda t: WTime(T=2 * t, softT=t)),
+    st.just(WTime(group="law")),
+)
+
+
+def kinds(most: int) -> list[st.SearchStrategy[Resource]]:
+    return [
+        ids(most).map(Cores),
+        ids(most).map(GPUs),
+        a_memory(most),
+        st.integers(0, most).map(Capacity),
+        st.sampled_from(["a", "b"]).map(Token),
+        LIMITS,
+        st.one_of(st.integers(0, 4), NAMES).map(Seats),
+    ]
+
+
+def composites(most: int) -> st.SearchStrategy[Resource]:
+    """Any subset of the kinds, joined in any order."""
+
+    def joined(parts: Iterable[Resource]) -> Resource:
+        whole = ZERO
+        for part in parts:
+            whole = whole & part
+        return whole
+
+    chosen = st.lists(st.sampled_from(range(7)), unique=True)
+    return chosen.flatmap(lambda which: st.tuples(*[kinds(most)[i] for i in which])).map(joined)
+
+
+SUPPLIES = composites(10)
+REQUESTS = st.one_of(composites(3), *kinds(4))
+# At each step: ask for a resource, or give back the allocation of this number among those held.
+STEPS = st.lists(st.one_of(REQUESTS, st.integers(0, 20)), max_size=25)
+
+
+def things(allocation: Resource) -> Counter[tuple[str, object]]:
+    """The named things that an allocation holds."""
+    parts = allocation.parts()
+    named: list[tuple[str, list[Any]]] = [
+        (kind, getattr(parts[kind], attribute))
+        for kind, attribute in [("Cores", "c"), ("GPUs", "g"), ("LawSeats", "names")]
+        if kind in parts
+    ]
+    return Counter((kind, thing) for kind, names in named for thing in names)
+
+
+def state(supply: Supply) -> tuple[Any, Any]:
+    """All that alloc may change; the limits of these supplies count down by themselves."""
+    free = to_data(supply.free)
+    free.pop("WTime", None)
+    stat = supply.free.stat()
+    stat.pop("WTime", None)
+    return free, stat
+
+
+@settings(LAWS, max_examples=300)
+@given(total=SUPPLIES, steps=STEPS)
+def test_interleavings(total: Resource, steps: list[Resource | int]) -> None:
+    """In any order of alloc and dealloc: request agrees with alloc, nothing is handed out twice,
+    refusals change nothing, shares stay within the whole, and giving back restores exactly."""
+    supply = Supply(total)
+    start = state(supply)
+    owned = things(supply.total)
+    held: list[Resource] = []
+    for step in steps:
+        if isinstance(step, int):
+            if held:
+                supply.dealloc(held.pop(step % len(held)))
+        else:
+            before = state(supply)
+            fits = supply.fit(step)
+            possible = supply.free.request(step)
+            try:
+                held.append(supply.alloc(step))
+            except Insufficient:
+                answer = Fit.NOT_NOW
+            except Infeasible:
+                answer = Fit.NEVER
+            else:
+                answer = Fit.NOW
+
+            assert answer == fits
+            assert (answer is Fit.NOW) == possible
+            assert answer is Fit.NOW or before == state(supply)
+        out = sum((things(res) for res in held), start=Counter())
+
+        assert owned == out + things(supply.free)
+        assert all(0 <= p <= q for p, q in supply.free.stat().values())
+    for res in held:
+        supply.dealloc(res)
+
+    assert start == state(supply)
+    assert supply.idle()
+
+
+@LAWS
+@given(total=SUPPLIES, first=REQUESTS, steps=STEPS)
+def test_alloc_then_dealloc(total: Resource, first: Resource, steps: list[Resource | int]) -> None:
+    """An allocation that is given back at once leaves the supply, however used, as it was."""
+    supply = Supply(total)
+    for step in steps:
+        if isinstance(step, Resource) and supply.fit(step) is Fit.NOW:
+            supply.alloc(step)
+    before = state(supply)
+    if supply.fit(first) is Fit.NOW:
+        supply.dealloc(supply.alloc(first))
+
+    assert before == state(supply)
+
+
+@LAWS
+@given(total=SUPPLIES, request=REQUESTS)
+def test_allocation_is_request(total: Resource, request: Resource) -> None:
+    """What was allocated can be asked for again from the same supply, with as much in return."""
+    supply = Supply(total)
+    if supply.fit(request) is not Fit.NOW:
+        return
+    first = supply.alloc(request)
+    supply.dealloc(first)
+
+    assert supply.free.request(first)
+    assert first == supply.alloc(first)
+
+
+@LAWS
+@given(total=SUPPLIES, request=REQUESTS)
+def test_allocation_gives_what_was_asked(total: Resource, request: Resource) -> None:
+    """An allocation has the parts that were asked for, as many, and the implied capacity."""
+    supply = Supply(total)
+    if supply.fit(request) is not Fit.NOW:
+        return
+    got, asked, have = supply.alloc(request).parts(), request.parts(), total.parts()
+
+    implied = {"Capacity"} & have.keys()
+    assert asked.keys() | implied == got.keys()
+    assert {k: asked[k].ask() for k in got if k in asked and k != "LawSeats"} == {
+        k: got[k].ask() for k in got if k in asked and k != "LawSeats"
+    }
+    assert "Capacity" not in implied or got["Capacity"] == asked.get("Capacity", Capacity(1))
+
+
+@LAWS
+@given(
+    amount=st.integers(0, 5),
+    request=st.one_of(st.just(ZERO), st.just(Cores(1)), st.just(Token("a")), st.just(Memory(0.5))),
+)
+def test_implied_capacity(amount: int, request: Resource) -> None:
+    """A worker of capacity V takes V tasks at once, however little they ask for."""
+    supply = Supply(Cores(9) & Memory(9) & Token("a") & Capacity(amount))
+    for _ in range(amount):
+        supply.alloc(request)
+
+    assert (0, amount) == supply.free.stat()["Capacity"]
+    assert supply.fit(request) is (Fit.NOT_NOW if amount else Fit.NEVER)
+
+
+@LAWS
+@given(
+    a=st.lists(REQUESTS, max_size=6), b=st.lists(REQUESTS, max_size=6), probes=st.lists(REQUESTS)
+)
+@pytest.mark.parametrize("total", [Cores(4) & Memory(2) & Seats(3) & Capacity(4), Cores(3), ZERO])
+def test_equal_levels(
+    total: Resource, a: list[Resource], b: list[Resource], probes: list[Resource]
+) -> None:
+    """Supplies of equal level answer every request alike, however they came to it."""
+    one, other = Supply(total), Supply(total)
+    for supply, requests in [(one, a), (other, b)]:
+        for request in requests:
+            if supply.fit(request) is Fit.NOW:
+                supply.alloc(request)
+    if one.level() != other.level():
+        return
+    for probe in [
+        *probes,
+        *(Cores(n) for n in range(6)),
+        *(Seats(n) for n in range(4)),
+        *(Memory(m / 4) for m in range(9)),
+        ZERO,
+    ]:
+        assert one.free.request(probe) == other.free.request(probe)
+
+
+@LAWS
+@given(names=NAMES, other=NAMES, request=st.integers(0, 5).map(Seats))
+def test_default_level(names: list[str], other: list[str], request: Resource) -> None:
+    """The default level of a kind tells supplies apart by all that is public in them."""
+    assert (names == other) == (Supply(Seats(names)).level() == Supply(Seats(other)).level())
+
+
+@LAWS
+@given(st.permutations(range(7)), st.integers(0, 6), st.integers(0, 6), st.data())
+def test_and(order: list[int], i: int, j: int, data: st.DataObject) -> None:
+    """``&`` is commutative and associative, and ``ZERO`` is its identity."""
+    parts = [data.draw(kinds(5)[k]) for k in order]
+    i, j = sorted((i, j))
+    groups = [parts[:i], parts[i:j], parts[j:]]
+    a, b, c = (_joined(group) for group in groups)
+
+    assert {k: v for part in parts for k, v in part.parts().items()} == (a & b & c).parts()
+    assert a & b == b & a
+    assert (a & b) & c == a & (b & c)
+    assert hash((a & b) & c) == hash(c & (b & a))
+    assert a == a & ZERO
+    assert a == ZERO & a
+
+
+def _joined(parts: list[Resource]) -> Resource:
+    whole = ZERO
+    for part in parts:
+        whole &= part
+    return whole
+
+
+@LAWS
+@given(resource=composites(10))
+def test_wire(resource: Resource) -> None:
+    """A resource is the same after a way through plain data, as JSON."""
+    again = from_data(json.loads(json.dumps(to_data(resource))))
+
+    assert resource == again
+    assert hash(resource) == hash(again)
+    assert repr(resource) == repr(again)
+
+
+@LAWS
+@given(total=SUPPLIES, steps=STEPS)
+def test_wire_of_used_supply(total: Resource, steps: list[Resource | int]) -> None:
+    """What is left of a supply can be told to others exactly; time limits, as time left."""
+    supply = Supply(total)
+    for step in steps:
+        if isinstance(step, Resource) and supply.fit(step) is Fit.NOW:
+            supply.alloc(step)
+    data = to_data(supply.free)
+    again = to_data(from_data(json.loads(json.dumps(data))))
+    left, left_again = data.pop("WTime", {}), again.pop("WTime", {})
+
+    assert data == again
+    assert left.get("T", 0) == pytest.approx(left_again.get("T", 0), abs=5)
+
+
+@LAWS
+@given(total=SUPPLIES, request=REQUESTS)
+def test_values(total: Resource, request: Resource) -> None:
+    """Allocating changes neither the request nor the resource that the supply was made of."""
+    before, asked = to_data(total), to_data(request)
+    supply = Supply(total)
+    if supply.fit(request) is Fit.NOW:
+        supply.alloc(request)
+
+    assert before == to_data(total)
+    assert asked == to_data(request)
+
+
+@resource_kind("LawFailing")
+class Failing(Memory):
+    """A kind that says yes and then fails."""
+
+    def _alloc(self, res: Self) -> Self:  # noqa: ARG002
+        raise RuntimeError("no disk")
+
+
+@pytest.mark.parametrize("failing_first", [True, False])
+def test_roll_back(failing_first: bool) -> None:
+    """If a kind fails while it allocates, what the others gave is taken back."""
+
+    def node(n: int) -> Resource:
+        parts = [Cores(n) & Memory(n), Failing(n)]
+        return parts[1] & parts[0] if failing_first else parts[0] & parts[1]
+
+    supply = Supply(node(8))
+    with pytest.raises(RuntimeError, match="no disk"):
+        supply.alloc(node(3))
+
+    assert supply.idle()
+    assert (8, 8) == supply.free.stat()["Cores"]
+
+
+def test_memory_does_not_drift() -> None:
+    """A million allocations of odd amounts of memory restore exactly what was there."""
+    amounts = [Memory(x) for x in (0.1, 0.2, 0.7, 1.3, 1e-6, 3.3333333)]
+    memory = Memory(64.1)
+    rng = random.Random(1)
+    held: list[Resource] = []
+    for _ in range(500_000):
+        if held and (len(held) > 30 or rng.random() < 0.5):
+            memory.dealloc(held.pop())
+        held.append(memory.alloc(rng.choice(amounts)))
+        if len(held) > 1:
+            memory.dealloc(held.pop(0))
+    for res in held:
+        memory.dealloc(res)
+
+    assert Memory(64.1) == memory
+    assert 64.1 == memory.M
+
+
+def _cores(rng: random.Random) -> Resource:
+    return Cores(rng.randrange(7))
+
+
+class TestCheckKind:
+    """`check_kind` passes what keeps the laws, and names the law that a kind breaks."""
+
+    @pytest.mark.parametrize(
+        ("make_supply", "make_request", "identities"),
+        [
+            (lambda: Cores(5), _cores, lambda res: res.c),
+            (lambda: Seats(5), lambda rng: Seats(rng.randrange(7)), lambda res: res.names),
+            (lambda: Memory(4.1), lambda rng: Memory(5 * rng.random()), lambda _: ()),
+            (lambda: Token("a"), lambda rng: Token(rng.choice("ab")), lambda _: ()),
+            (lambda: Capacity(3) & Cores(9), _cores, lambda res: res.c),
+        ],
+    )
+    def test_passes(
+        self,
+        make_supply: Callable[[], Resource],
+        make_request: Callable[[random.Random], Resource],
+        identities: Callable[[Resource], Iterable[int]],
+    ) -> None:
+        """The built-in kinds and a custom one keep the laws."""
+        check_kind(make_supply, make_request, identities=identities)
+
+    def broken(self, cls: type[Resource], law: str) -> None:
+        make: Any = cls
+        with pytest.raises(AssertionError, match=law):
+            check_kind(
+                lambda: make(["a", "b", "c", "d"]),
+                lambda rng: make(rng.randrange(6)),
+                identities=lambda res: res.names,
+            )
+
+    def test_handed_out_twice(self) -> None:
+        """A seat that stays in the pool while it is held."""
+
+        @resource_kind("LawTwice")
+        class Twice(Seats):
+            def _alloc(self, res: Self) -> Self:
+                return type(self)(self.names[: len(res.names)])
+
+            def _dealloc(self, res: Self) -> None:
+                pass
+
+        self.broken(Twice, "handed out twice")
+
+    def test_not_restored(self) -> None:
+        """A pool whose order depends on history is not restored by giving back."""
+
+        @resource_kind("LawLoses")
+        class Loses(Seats):
+            def _dealloc(self, res: Self) -> None:
+                self.names = self.names + res.names[1:]
+
+        self.broken(Loses, "does not restore|is given back, but")
+
+    def test_request_too_hopeful(self) -> None:
+        """A kind whose ``_request`` says yes to what ``_alloc`` cannot give."""
+
+        @resource_kind("LawHopeful")
+        class Hopeful(Seats):
+            def _request(self, res: Self) -> bool:  # noqa: ARG002
+                return True
+
+            def _alloc(self, res: Self) -> Self:
+                if len(res.names) > len(self.names):
+                    raise Insufficient("too few")
+                return super()._alloc(res)
+
+        self.broken(Hopeful, "_request says yes")
+
+    def test_level_too_coarse(self) -> None:
+        """A level that does not tell a full pool from an empty one."""
+
+        @resource_kind("LawCoarse")
+        class Coarse(Seats):
+            def _level(self) -> int:
+                return 0
+
+        self.broken(Coarse, "equal _level")
+
+    def test_data_incomplete(self) -> None:
+        """Plain data that lacks part of the resource."""
+
+        @resource_kind("LawForgets")
+        class Forgets(Seats):
+            def _data(self) -> list[str]:
+                return self.names[1:]
+
+        self.broken(Forgets, "through plain data")
+
+    def test_stat_beyond(self) -> None:
+        """A share of more than all."""
+
+        @resource_kind("LawBeyond")
+        class Beyond(Seats):
+            def _stat(self) -> tuple[int, int]:
+                return 5, self._owned
+
+        self.broken(Beyond, "_stat of LawBeyond gives 5/4")
+
+    def test_request_changed(self) -> None:
+        """A request that the allocation eats up."""
+
+        @resource_kind("LawEats")
+        class Eats(Seats):
+            def _alloc(self, res: Self) -> Self:
+                taken = super()._alloc(res)
+                res.names = taken.names
+                return taken
+
+        self.broken(Eats, "changed the request")

@@ -1,0 +1,107 @@
+"""Memory, in GB."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from grain.resource import Cores, Insufficient, Memory, Node, Supply, to_data
+
+
+def test_attributes() -> None:
+    """``.M`` and ``.m`` are the same value, an int where it is whole."""
+    assert (8, 8) == (Memory(8).M, Memory(8).m)
+    assert isinstance(Memory(8.0).M, int)
+    assert 0.5 == Memory(0.5).m
+
+
+def test_alloc() -> None:
+    """A request gets exactly what it asked for, which is missing from the supply then."""
+    supply = Supply(Memory(10))
+
+    assert Memory(2.5) == supply.alloc(Memory(2.5))
+    assert Memory(7.5) == supply.free
+    assert {"Memory": (7_500_000, 10_000_000)} == supply.free.stat()
+
+
+def test_sum_of_decimals() -> None:
+    """Ten tenths are one, unlike in floats."""
+    supply = Memory(1)
+    for _ in range(10):
+        supply.alloc(Memory(0.1))
+
+    assert 0 == supply.M
+
+
+def test_resolution() -> None:
+    """Amounts are rounded to kB, but a request for little is never one for nothing."""
+    assert Memory(0.1) == Memory(0.1 + 1e-9)
+    assert Memory(1e-6) == Memory(1e-12)
+    assert Memory(0) != Memory(1e-12)
+
+
+@pytest.mark.parametrize(
+    ("memory", "shown"), [(Memory(8), "Memory(8GB)"), (Memory(2.5), "Memory(2.5GB)")]
+)
+def test_repr(memory: Memory, shown: str) -> None:
+    """The unit is shown."""
+    assert shown == repr(memory)
+
+
+def test_data() -> None:
+    """The data are the number of GB."""
+    assert {"Memory": 2.5} == to_data(Memory(Decimal("2.5")))  # type: ignore[arg-type]
+
+
+def test_insufficient() -> None:
+    """The refusal tells what is left and what was asked for."""
+    with pytest.raises(Insufficient) as raised:
+        Memory(4).alloc(Memory(4.5))
+
+    assert "Memory(4GB) cannot give Memory(4.5) now" == str(raised.value)
+
+
+def test_given_back_twice() -> None:
+    """More than was taken cannot be given back."""
+    supply = Memory(4)
+    got = supply.alloc(Memory(3))
+    supply.dealloc(got)
+    with pytest.raises(ValueError) as raised:
+        supply.dealloc(got)
+
+    assert "Memory(3GB) was given back twice, or not allocated from here" == str(raised.value)
+    assert Memory(4) == supply
+
+
+def test_node() -> None:
+    """``Node(N, M)`` is N cores and M GB."""
+    assert Cores(16) & Memory(10) == Node(N=16, M=10)
+    assert "CPU_Cores([0-15]) & Memory(10GB)" == repr(Node(16, 10))
+
+
+NO_NUMBER = "give the memory in GB as a number, as in Memory(8)"
+NO_AMOUNT = "memory in GB cannot be negative, infinite or NaN"
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "text"),
+    [
+        (-1, ValueError, f"Memory(-1): {NO_AMOUNT}"),
+        (float("nan"), ValueError, f"Memory(nan): {NO_AMOUNT}"),
+        (float("inf"), ValueError, f"Memory(inf): {NO_AMOUNT}"),
+        (1e308, ValueError, f"Memory(1e+308): {NO_AMOUNT}"),
+        (10**400, ValueError, f"Memory({10**400}): {NO_AMOUNT}"),
+        ("8GB", TypeError, f"Memory('8GB'): {NO_NUMBER}"),
+        ("8", TypeError, f"Memory('8'): {NO_NUMBER}"),
+        (True, TypeError, f"Memory(True): {NO_NUMBER}"),
+        (None, TypeError, f"Memory(None): {NO_NUMBER}"),
+        ([8], TypeError, f"Memory([8]): {NO_NUMBER}"),
+    ],
+)
+def test_bad_input(given: Any, error: type[Exception], text: str) -> None:
+    """What is no amount of memory says what would be one."""
+    with pytest.raises(error) as raised:
+        Memory(given)
+
+    assert text == str(raised.value)

@@ -1,0 +1,382 @@
+"""WTime: time limits, their groups, and the countdown of workers."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import Any
+
+import pytest
+from grain.resource import (
+    Cores,
+    Fit,
+    Infeasible,
+    Limits,
+    RunTimes,
+    Supply,
+    WTime,
+    from_data,
+    to_data,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+
+class FakeClock:
+    """Time that passes when told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        ("00:00:01", 1),
+        ("02:30:00", 9000),
+        ("2:30:00", 9000),
+        ("36:00:00", 129_600),
+        ("1-12:00:00", 129_600),
+        ("-01:00:00", 3600),
+        ("10-00:00:59", 864_059),
+        (" 01:00:00\n", 3600),
+        (90, 90),
+        (0.5, 0.5),
+    ],
+)
+def test_forms(written: float | str, seconds: float) -> None:
+    """A limit is a number of seconds, or ``[d]-hh:mm:ss``; the soft one is the same."""
+    limit = WTime(T=written)
+
+    assert (seconds, seconds) == (limit.T, limit.softT)
+    assert Limits(seconds, seconds) == limit.limits()
+
+
+FORM = (
+    "a time limit is a positive number of seconds or a str of the form [d]-hh:mm:ss, "
+    'as in "1-12:00:00" or "02:30:00"'
+)
+NO_LIMIT = 'WTime needs a limit T, as in WTime(T="2:00:00"), or a group'
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "",
+        "1:00",
+        "1:60:00",
+        "1:00:60",
+        "1:2:3",
+        "1 12:00:00",
+        "1--1:00:00",
+        "x",
+        "1:00:00:00",
+        "-5",
+        "00:00:00",
+        "٣:00:00",
+        0,
+        -1,
+        math.nan,
+        math.inf,
+        True,
+        [60],
+        b"01:00:00",
+    ],
+)
+def test_malformed(bad: Any) -> None:
+    """A malformed limit names the argument, the value and the form that it should have."""
+    with pytest.raises(ValueError) as raised:
+        WTime(T=bad)
+
+    assert f"WTime(T={bad!r}): {FORM}" == str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({}, NO_LIMIT),
+        ({"softT": 5}, NO_LIMIT),
+        ({"group": "a", "softT": 5}, NO_LIMIT),
+        ({"group": "a", "countdown": True}, NO_LIMIT),
+        ({"group": ""}, "WTime(group=''): a group is a name, a non-empty str"),
+        ({"group": 7}, "WTime(group=7): a group is a name, a non-empty str"),
+        ({"T": 5, "softT": "x"}, f"WTime(softT='x'): {FORM}"),
+        ({"T": 5, "softT": 6}, "WTime: the soft limit softT=6 is above the hard limit T=5"),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, Any], text: str) -> None:
+    """Arguments that make no limit say why."""
+    with pytest.raises(ValueError) as raised:
+        WTime(**arguments)
+
+    assert text == str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("limit", "shown"),
+    [
+        (WTime(T=9000), "WTime(T=02:30:00)"),
+        (WTime(T="1-12:00:00", softT=60), "WTime(T=1-12:00:00, softT=00:01:00)"),
+        (WTime(group="opt"), "WTime(group='opt')"),
+        (WTime(T=60, group="opt"), "WTime(T=00:01:00, group='opt')"),
+        (WTime(T=60, countdown=True, clock=FakeClock()), "WTime(T=00:01:00, countdown=True)"),
+    ],
+)
+def test_repr(limit: WTime, shown: str) -> None:
+    """Limits are shown in the form in which they can be written."""
+    assert shown == repr(limit)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 10**7))
+def test_shown_form_is_read(seconds: int) -> None:
+    """A limit that is shown can be read again."""
+    shown = repr(WTime(T=seconds)).removeprefix("WTime(T=").removesuffix(")")
+
+    assert seconds == WTime(T=shown).T
+
+
+class TestFit:
+    """Who fits whom."""
+
+    def test_soft_limit_decides(self) -> None:
+        """A worker takes a task whose soft limit it meets, even if the hard one is beyond."""
+        clock = FakeClock()
+        supply = Supply(WTime(T=100, clock=clock))
+
+        assert Fit.NOW is supply.fit(WTime(T=500, softT=100))
+        assert Fit.NEVER is supply.fit(WTime(T=500, softT=101))
+
+    def test_no_limit(self) -> None:
+        """A worker without a limit meets every one; a task without one runs on any worker."""
+        assert WTime(T=500) & Cores([0]) == Supply(Cores(4)).alloc(Cores(1) & WTime(T=500))
+        assert Cores([0]) == Supply(Cores(4) & WTime(T=10)).alloc(Cores(1))
+        assert Fit.NOW is Supply(WTime(T=10)).fit(WTime(group="new"))
+
+    def test_absent_limit_is_given_back(self) -> None:
+        """An allocation with a limit goes back to a worker that has none."""
+        supply = Supply(Cores(4))
+        supply.dealloc(supply.alloc(Cores(1) & WTime(T=500)))
+
+        assert supply.idle()
+
+    def test_not_used_up(self) -> None:
+        """Time is not taken from the worker by giving a limit to a task."""
+        supply = Supply(WTime(T=100, clock=FakeClock()))
+        supply.alloc(WTime(T=80))
+
+        assert Fit.NOW is supply.fit(WTime(T=80))
+
+
+class TestCountdown:
+    """The time that workers have left."""
+
+    def test_counts_down(self) -> None:
+        """The time left shrinks as the clock goes, down to zero."""
+        clock = FakeClock()
+        limit = WTime(T=100, countdown=True, clock=clock)
+        clock.now += 30
+
+        assert (70, 70) == (limit.T, limit.softT)
+        assert {"WTime": (70, 100)} == limit.stat()
+        clock.now += 100
+        assert 0 == limit.T
+
+    def test_request_does_not(self) -> None:
+        """A task's limit stays as it is while it waits."""
+        clock = FakeClock()
+        limit = WTime(T=100, clock=clock)
+        clock.now += 30
+
+        assert 100 == limit.T
+        assert {"WTime": (1, 1)} == limit.stat()
+
+    def test_begins_with_the_supply(self) -> None:
+        """A worker's limit counts down from the moment it becomes a supply; the statement stays."""
+        clock = FakeClock()
+        stated = Cores(4) & WTime(T=100, clock=clock)
+        clock.now += 50
+        supply = Supply(stated)
+        clock.now += 30
+
+        assert 70 == supply.free.T
+        assert 70 == supply.total.T
+        assert 100 == stated.T
+
+    def test_running_countdown_goes_on(self) -> None:
+        """A limit that counts down already is not begun anew by the supply."""
+        clock = FakeClock()
+        stated = WTime(T=100, countdown=True, clock=clock)
+        clock.now += 50
+
+        assert 50 == Supply(stated).free.T
+
+    def test_never_once_too_late(self) -> None:
+        """When less is left than the soft limit, the answer is never: time does not come back."""
+        clock = FakeClock()
+        supply = Supply(Cores(4) & WTime(T=100, clock=clock))
+        clock.now += 41
+        with pytest.raises(Infeasible) as raised:
+            supply.alloc(Cores(1) & WTime(T=60))
+
+        assert Fit.NEVER is supply.fit(Cores(1) & WTime(T=60))
+        assert "it has WTime(T=00:00:59, countdown=True), asked for WTime(T=00:01:00)" == str(
+            raised.value
+        )
+
+    def test_idle(self) -> None:
+        """A supply with a countdown on the real clock is idle when nothing is handed out."""
+        supply = Supply(Cores(2) & WTime(T=1000))
+        got = supply.alloc(Cores(1))
+
+        assert not supply.idle()
+        supply.dealloc(got)
+        assert supply.idle()
+
+    def test_data_are_the_time_left(self) -> None:
+        """Clocks differ between machines: what is told is the time left."""
+        clock = FakeClock()
+        limit = WTime(T=100, countdown=True, clock=clock)
+        clock.now += 30
+
+        assert {"WTime": {"T": 70, "countdown": True}} == to_data(limit)
+        clock.now += 100
+        assert {"WTime": {"T": 0, "countdown": True}} == to_data(limit)
+
+    def test_data_of_a_worker_out_of_time(self) -> None:
+        """A worker whose time is over can still be read by others."""
+        again = from_data({"WTime": {"T": 0, "countdown": True}})
+
+        assert 0 == again.T
+        assert {"WTime": (1, 1)} == again.stat()
+
+
+@pytest.mark.parametrize(
+    ("data", "limit"),
+    [
+        ("2:00:00", WTime(T=7200)),
+        (60, WTime(T=60)),
+        ({"T": "0:01:00", "softT": 30}, WTime(T=60, softT=30)),
+        ({"group": "opt"}, WTime(group="opt")),
+    ],
+)
+def test_data(data: Any, limit: WTime) -> None:
+    """A configuration states the hard limit alone, or the arguments."""
+    assert limit == from_data({"WTime": data})
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ({"T": 60, "clock": 1}, "a clock is no data"),
+        ("soon", f"WTime(T='soon'): {FORM}"),
+        ({"T": 0}, f"WTime(T=0): {FORM}"),
+    ],
+)
+def test_bad_data(data: Any, text: str) -> None:
+    """Data of no limit names the kind and the data."""
+    with pytest.raises(ValueError) as raised:
+        from_data({"WTime": data})
+
+    assert f"WTime = {data!r} is not a resource: {text}" == str(raised.value)
+
+
+class TestGroups:
+    """Limits estimated from the first runs of a group."""
+
+    RUNS = (61.0, 75.5, 58.2, 90.0, 66.6, 71.3, 80.1, 64.9)
+
+    def test_estimate(self) -> None:
+        """The eighth run completes it: mean plus 2 (soft) and 5 (hard) standard deviations."""
+        times = RunTimes()
+        completed = [times.record("opt", t) for t in self.RUNS]
+        limits = times.limits("opt")
+
+        mean, stdev = statistics.mean(self.RUNS), statistics.stdev(self.RUNS)
+        assert [False] * 7 + [True] == completed
+        assert limits is not None
+        assert mean + 2 * stdev == pytest.approx(limits.soft)
+        assert mean + 5 * stdev == pytest.approx(limits.hard)
+
+    def test_too_few(self) -> None:
+        """There is no estimate from seven runs."""
+        times = RunTimes()
+        for t in self.RUNS[:7]:
+            times.record("opt", t)
+
+        assert times.limits("opt") is None
+
+    def test_later_runs_do_not_count(self) -> None:
+        """The estimate stays, whatever comes after the first eight."""
+        times = RunTimes()
+        for t in self.RUNS:
+            times.record("opt", t)
+        before = times.limits("opt")
+
+        assert not times.record("opt", 5000)
+        assert before == times.limits("opt")
+
+    def test_short_runs_do_not_count(self) -> None:
+        """Runs of 10 s or less are left out, of the number as well as of the mean."""
+        times = RunTimes()
+        for t in self.RUNS[:7]:
+            times.record("opt", t)
+
+        assert not times.record("opt", 10.0)
+        assert not times.record("opt", 0.1)
+        assert times.record("opt", self.RUNS[7])
+        limits = times.limits("opt")
+        assert limits is not None
+        assert statistics.mean(self.RUNS) + 2 * statistics.stdev(self.RUNS) == pytest.approx(
+            limits.soft
+        )
+
+    def test_groups_apart(self) -> None:
+        """Each group has its own estimate, and each source of run times its own groups."""
+        times = RunTimes()
+        for t in self.RUNS:
+            times.record("opt", t)
+            times.record("freq", t * 3)
+        opt, freq = times.limits("opt"), times.limits("freq")
+
+        assert opt is not None
+        assert freq is not None
+        assert 3 * opt.soft == pytest.approx(freq.soft)
+        assert RunTimes().limits("opt") is None
+
+    def test_limits_of_a_request(self) -> None:
+        """A request of a group has no limit, or the one it states, until there is an estimate."""
+        times = RunTimes()
+        unknown, stated = WTime(group="opt"), WTime(T=500, group="opt")
+
+        assert Limits(math.inf, math.inf) == unknown.limits(times)
+        assert Limits(500, 500) == stated.limits(times)
+        assert Limits(500, 500) == stated.limits()
+        for t in self.RUNS:
+            times.record("opt", t)
+        assert times.limits("opt") == unknown.limits(times)
+        assert times.limits("opt") == stated.limits(times)
+
+    def test_resolved(self) -> None:
+        """A request with its estimate filled in is a request with limits, of the same group."""
+        times = RunTimes()
+        request = WTime(group="opt")
+
+        assert request is request.resolved(times)
+        for t in self.RUNS:
+            times.record("opt", t)
+        resolved, limits = request.resolved(times), times.limits("opt")
+        assert limits is not None
+        assert ("opt", limits.hard, limits.soft) == (resolved.group, resolved.T, resolved.softT)
+        assert WTime(T=5).resolved(times) == WTime(T=5)
+
+    def test_equal_runs(self) -> None:
+        """Eight equal runs leave no margin: both limits are the run time."""
+        times = RunTimes()
+        for _ in range(8):
+            times.record("opt", 60)
+
+        assert Limits(60, 60) == times.limits("opt")

@@ -1,0 +1,253 @@
+"""The packages fit together, and the tools that look after them work."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = sorted(file.parent for file in ROOT.glob("packages/*/pyproject.toml"))
+NAMES = [package.name for package in PACKAGES]
+PROJECTS = [ROOT, *PACKAGES]
+per_package = pytest.mark.parametrize("package", PACKAGES, ids=NAMES)
+
+
+def project(directory: Path) -> dict[str, Any]:
+    toml = tomllib.loads((directory / "pyproject.toml").read_text())
+    table: dict[str, Any] = toml["project"]
+    return table
+
+
+def pins(directory: Path) -> dict[str, str]:
+    """What a package requires of its siblings, by name."""
+    found = {}
+    for requirement in project(directory)["dependencies"]:
+        name, version = re.fullmatch(r"([\w-]+)(.*)", requirement.split(";")[0]).groups()  # type: ignore[union-attr]
+        if name in NAMES:
+            found[name] = version
+    return found
+
+
+def tool(name: str) -> ModuleType:
+    """A module of tools/, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A copy of what the tools work on."""
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    skip = shutil.ignore_patterns("__pycache__", "tests", "*.egg-info")
+    for directory in ("packages", "tools"):
+        shutil.copytree(ROOT / directory, tmp_path / directory, ignore=skip)
+    return tmp_path
+
+
+def run(checkout: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *words]
+    return subprocess.run(
+        command, cwd=checkout, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_versions_are_equal() -> None:
+    """The packages move in lockstep."""
+    assert 1 == len({project(directory)["version"] for directory in PROJECTS})
+
+
+@pytest.mark.parametrize("directory", PROJECTS, ids=["grain-scheduler", *NAMES])
+def test_pins_are_exact(directory: Path) -> None:
+    """A package works with the siblings of its own version, so it requires exactly these."""
+    version = project(directory)["version"]
+
+    assert dict.fromkeys(pins(directory), f"=={version}") == pins(directory)
+
+
+def test_metapackage_has_all() -> None:
+    """grain-scheduler installs every package."""
+    assert NAMES == sorted(pins(ROOT))
+
+
+def test_resource_requires_nothing() -> None:
+    """grain-resource installs alone."""
+    assert [] == project(ROOT / "packages" / "grain-resource")["dependencies"]
+
+
+def test_python_versions_are_equal() -> None:
+    """All of them need the same Python."""
+    assert {">=3.10"} == {project(directory)["requires-python"] for directory in PROJECTS}
+
+
+@per_package
+def test_licence_copies(package: Path) -> None:
+    """Each package carries the licence, as a file of its own (a link would break the sdist)."""
+    assert (ROOT / "LICENSE").read_bytes() == (package / "LICENSE").read_bytes()
+    assert not (package / "LICENSE").is_symlink()
+
+
+@per_package
+def test_layout(package: Path) -> None:
+    """Each package is complete: metadata, readme, licence, typed sources, tests."""
+    assert package.name == project(package)["name"]
+    assert (package / "README.md").read_text().startswith(f"# {package.name}\n")
+    assert any(package.glob("tests/test_*.py")), "no tests"
+    subpackages = [d for d in (package / "src/grain").iterdir() if d.is_dir() and d.name[0] != "_"]
+    assert subpackages
+    assert [] == [d.name for d in subpackages if not (d / "py.typed").is_file()]
+
+
+def test_one_owner_of_the_top_level() -> None:
+    """Only grain-resource has files directly under ``grain``."""
+    owners = {
+        file.parents[2].name for file in ROOT.glob("packages/*/src/grain/*") if file.is_file()
+    }
+
+    assert {"grain-resource"} == owners
+
+
+class TestLayers:
+    """The check of the arrows between the packages."""
+
+    def test_finds_nothing(self) -> None:
+        """The sources keep to the arrows."""
+        assert [] == tool("check_layers").problems()
+
+    @pytest.mark.parametrize(
+        ("planted", "told"),
+        [
+            (
+                "from grain.delayed import run",
+                "grain.delayed.run belongs to grain-delayed, not declared",
+            ),
+            ("import grain.head", "grain.head belongs to grain-head, not declared"),
+            (
+                "from grain.resource._base import join",
+                "grain.resource._base.join is private to grain-resource",
+            ),
+            ("from .planted import x", "relative import; write the whole name"),
+            ("def f():\n    import grain.cli", "grain.cli belongs to grain-cli, not declared"),
+        ],
+    )
+    def test_finds_planted(self, checkout: Path, planted: str, told: str) -> None:
+        """An import against an arrow is found with its place, also inside a function."""
+        (checkout / "packages/grain-edge/src/grain/edge/planted.py").write_text(f"{planted}\n")
+        done = run(checkout, "tools/check_layers.py")
+        line = planted.count("\n") + 1
+
+        assert f"packages/grain-edge/src/grain/edge/planted.py:{line}: {told}\n" == done.stdout
+        assert 1 == done.returncode
+
+    def test_downward_imports_pass(self, checkout: Path) -> None:
+        """Imports along the arrows, of public names, are no problem."""
+        planted = "from grain import GVAR\nfrom grain.resource import Cores\nimport os\n"
+        (checkout / "packages/grain-delayed/src/grain/delayed/planted.py").write_text(planted)
+        done = run(checkout, "tools/check_layers.py")
+
+        assert ("imports keep to the arrows\n", 0) == (done.stdout, done.returncode)
+
+
+class TestBump:
+    """Setting the version."""
+
+    def test_rewrites_everything(self, checkout: Path) -> None:
+        """Every version and every pin is the new one, and nothing else changed."""
+        before = {
+            d: (checkout / d.relative_to(ROOT) / "pyproject.toml").read_text() for d in PROJECTS
+        }
+        old = project(ROOT)["version"]
+        done = run(checkout, "tools/bump.py", "7.8.9rc1")
+
+        assert ("", 0) == (done.stderr, done.returncode)
+        for directory in PROJECTS:
+            copy = checkout / directory.relative_to(ROOT)
+            assert "7.8.9rc1" == project(copy)["version"]
+            assert dict.fromkeys(pins(directory), "==7.8.9rc1") == pins(copy)
+            after = (copy / "pyproject.toml").read_text()
+            changed = [
+                line
+                for line, new in zip(
+                    before[directory].splitlines(), after.splitlines(), strict=True
+                )
+                if line != new
+            ]
+            assert 1 + len(pins(directory)) == len(changed)
+            assert all(old in line for line in changed)
+
+    @pytest.mark.parametrize("words", [[], ["1.1"], ["v1.1.0"], ["1.1.0", "1.2.0"]])
+    def test_refuses_no_version(self, checkout: Path, words: list[str]) -> None:
+        """What is no version leaves everything as it was."""
+        before = project(checkout)
+        done = run(checkout, "tools/bump.py", *words)
+
+        assert 1 == done.returncode
+        assert done.stderr.startswith("usage: python tools/bump.py VERSION")
+        assert before == project(checkout)
+
+
+class TestWheels:
+    """The check of built wheels, on lists of paths; `nox -s wheels` runs it on real ones."""
+
+    FACADE = frozenset({"grain/__init__.py", "grain/py.typed", "grain/_gvar.py"})
+
+    def problems(self, **wheels: set[str]) -> list[str]:
+        resource = self.FACADE | wheels.pop("resource", set())
+        found: list[str] = tool("check_wheels").problems({"grain-resource": resource, **wheels})
+        return found
+
+    def test_finds_nothing(self) -> None:
+        """Disjoint, typed wheels have no problem."""
+        assert [] == self.problems(a={"grain/a/__init__.py", "grain/a/py.typed"})
+
+    def test_two_owners(self) -> None:
+        """A path in two wheels names both."""
+        both = {"grain/a/__init__.py", "grain/a/py.typed"}
+
+        assert "grain/a/py.typed is in a and in b" in self.problems(a=both, b=both)
+
+    def test_untyped(self) -> None:
+        """A subpackage without py.typed is named."""
+        assert ["a lacks grain/a/py.typed"] == self.problems(a={"grain/a/__init__.py"})
+
+    def test_outside(self) -> None:
+        """Files directly under grain, or outside of it, are named."""
+        found = self.problems(a={"grain/b.py", "tests/test_a.py"})
+
+        assert [
+            "grain/b.py is in a, but lies outside of its subpackages",
+            "tests/test_a.py is in a, but lies outside of its subpackages",
+        ] == found[:2]
+
+    def test_no_facade(self) -> None:
+        """Without the facade there is no `from grain import GVAR`."""
+        found = tool("check_wheels").problems({"grain-resource": {"grain/_gvar.py"}})
+
+        assert [
+            "grain-resource lacks grain/__init__.py",
+            "grain-resource lacks grain/py.typed",
+        ] == found
+
+
+@pytest.mark.parametrize("file", sorted(ROOT.glob("tools/*.py")), ids=lambda file: file.name)
+def test_tools_are_short(file: Path) -> None:
+    """A tool is read in one go: fewer than a hundred lines."""
+    assert len(file.read_text().splitlines()) < 100

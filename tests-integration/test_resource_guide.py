@@ -1,0 +1,102 @@
+"""docs/resources.md: its example runs, keeps the laws, and is quoted as it is."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from grain.resource import Cores, Fit, Infeasible, Insufficient, Supply, from_data, to_data
+from grain.resource.testing import check_kind
+
+ROOT = Path(__file__).parent.parent
+EXAMPLE = ROOT / "docs/examples/licences.py"
+PAGE = ROOT / "docs/resources.md"
+README = ROOT / "packages/grain-resource/README.md"
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def licences() -> Any:
+    """The class of the example; the module is defined anew, as a notebook does."""
+    spec = importlib.util.spec_from_file_location("licences", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.Licences
+
+
+def test_short() -> None:
+    """A kind of resource takes fewer than thirty lines."""
+    assert len(EXAMPLE.read_text().splitlines()) < 30
+
+
+def test_quoted() -> None:
+    """The page shows the file as it is."""
+    quoted = [code for language, code in FENCE.findall(PAGE.read_text()) if language == "python"]
+
+    assert EXAMPLE.read_text() in quoted
+
+
+def test_handed_out_by_name(licences: Any) -> None:
+    """A task asks for a number and gets names, which nobody else has until they are back."""
+    supply = Supply(Cores(8) & licences(["qc-1", "qc-2", "qc-3"]))
+    one = supply.alloc(Cores(1) & licences(2))
+    other = supply.alloc(Cores(1) & licences(1))
+
+    assert (["qc-1", "qc-2"], ["qc-3"]) == (one.names, other.names)
+    assert {"Cores": (6, 8), "Licences": (0, 3)} == supply.free.stat()
+    with pytest.raises(
+        Insufficient, match=re.escape("Licences([]) cannot give Licences(['0']) now")
+    ):
+        supply.alloc(licences(1))
+    with pytest.raises(Infeasible):
+        supply.alloc(licences(4))
+    supply.dealloc(one)
+    assert Fit.NOW is supply.fit(licences(2))
+    assert Fit.NEVER is Supply(Cores(8)).fit(licences(1))
+
+
+def test_stated_in_a_configuration(licences: Any) -> None:
+    """The value of the key in ``[worker.res]`` is what the class takes."""
+    assert licences(["qc-2", "qc-1"]) == from_data({"Licences": ["qc-1", "qc-2"]})
+    assert {"Licences": {"names": ["qc-1", "qc-2"]}} == to_data(licences(["qc-2", "qc-1"]))
+
+
+def test_laws(licences: Any) -> None:
+    """The example keeps the laws, alone and next to cores."""
+    check_kind(
+        lambda: licences(["c", "a", "b"]) & Cores(12),
+        lambda rng: licences(rng.randint(0, 4)) & Cores(rng.randint(0, 5)),
+        identities=lambda res: [*res.names, *res.c],
+    )
+    check_kind(
+        lambda: licences(20),
+        lambda rng: licences(rng.randint(0, 9)),
+        identities=lambda res: res.names,
+        seed=1,
+    )
+
+
+@pytest.mark.parametrize("page", [PAGE, README], ids=["docs", "readme"])
+def test_page_runs(page: Path) -> None:
+    """Every Python example of the page runs, in order, in one namespace."""
+    names: dict[str, object] = {"__name__": "licences"}
+    for language, code in FENCE.findall(page.read_text()):
+        if language == "python":
+            exec(compile(code, str(page), "exec"), names)
+
+
+def test_readme_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """The comments of the readme's example show what it prints."""
+    test_page_runs(README)
+
+    told = [
+        line.partition(": ")[2] if "these: " in line else line.rpartition("# ")[2]
+        for line in README.read_text().splitlines()
+        if "print(" in line
+    ]
+    assert told == capsys.readouterr().out.splitlines()

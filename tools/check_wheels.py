@@ -1,0 +1,99 @@
+"""Check built wheels, as in: python tools/check_wheels.py dist.
+
+No path is in two wheels, every subpackage is typed, and each way of installing gives what belongs.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+FACADE = {"grain/__init__.py", "grain/py.typed"}
+# What is installed, and the modules that must not come with it.
+INSTALLS = {
+    "grain-resource": ["trio", "grain.edge"],
+    "grain-worker": ["click", "grain.cli", "grain.delayed", "grain.head"],
+    "grain-cli": ["dill", "grain.head", "grain.worker"],
+    "grain-scheduler": [],
+}
+# Run with the modules that must be there, and those that must not.
+PROBE = """
+import importlib, importlib.util, sys
+for name in sys.argv[1].split():
+    importlib.import_module(name)
+from grain import GVAR
+assert str(GVAR.res) == chr(216), GVAR
+strangers = [name for name in sys.argv[2].split() if importlib.util.find_spec(name)]
+assert not strangers, f"should not be here: {strangers}"
+"""
+
+
+def contents(wheel: Path) -> set[str]:
+    """The paths that a wheel installs, without its own metadata."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {name for name in archive.namelist() if ".dist-info/" not in name}
+
+
+def problems(wheels: dict[str, set[str]]) -> list[str]:
+    """One line for each file that is in the wrong wheel, in two, or missing."""
+    out: list[str] = []
+    owner: dict[str, str] = {}
+    for package, paths in wheels.items():
+        for path in sorted(paths):
+            if path in owner:
+                out.append(f"{path} is in {owner[path]} and in {package}")
+            owner[path] = package
+            top, *rest = path.split("/")
+            if top != "grain" or (len(rest) == 1 and package != "grain-resource"):
+                out.append(f"{path} is in {package}, but lies outside of its subpackages")
+        subs = sorted({path.split("/")[1] for path in paths if path.count("/") > 1})
+        untyped = [sub for sub in subs if f"grain/{sub}/py.typed" not in paths]
+        out += [f"{package} lacks grain/{sub}/py.typed" for sub in untyped]
+    missing = sorted(FACADE - wheels.get("grain-resource", set()))
+    return out + [f"grain-resource lacks {path}" for path in missing]
+
+
+def check_install(name: str, version: str, dist: Path, wheels: dict[str, set[str]]) -> None:
+    """Install one package into a fresh environment and try it there."""
+    uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
+    with tempfile.TemporaryDirectory() as temp:
+        python = Path(temp, "bin", "python")
+        subprocess.run([uv, "venv", "-q", "--python", sys.executable, temp], check=True)
+        pip = [uv, "pip", "install", "-q", "--python", str(python), "--find-links", str(dist)]
+        # uv would take a wheel of the same version from its cache.
+        pip += [f"--refresh-package={package}" for package in wheels]
+        subprocess.run([*pip, f"{name}=={version}"], check=True)
+        frozen = output([uv, "pip", "freeze", "-q", "--python", str(python)])
+        came = [wheels.get(p, set()) for p in re.findall(r"[\w-]+(?===)", frozen)]
+        inits = sorted(p for p in set().union(*came) if p.endswith("/__init__.py"))
+        here = [str(Path(p).parent).replace("/", ".") for p in inits]
+        output([str(python), "-I", "-c", PROBE, " ".join(here), " ".join(INSTALLS[name])])
+        if "grain.cli" in here:
+            told = output([str(python.with_name("grain")), "--version"])
+            assert version in told, f"grain --version says {told!r}"
+        print(f"{name}: {', '.join(here)}")
+
+
+def output(command: list[str]) -> str:
+    """What a command prints, run where no source can be imported by accident."""
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd="/").stdout
+
+
+def main(dist: Path) -> None:
+    """Check all wheels of a directory."""
+    files = {file.name.split("-")[0].replace("_", "-"): file for file in dist.glob("*.whl")}
+    wheels = {name: contents(file) for name, file in sorted(files.items())}
+    found = problems(wheels)
+    if found or not INSTALLS.keys() <= files.keys():
+        sys.exit("\n".join(found) or f"wheels are missing: {', '.join(INSTALLS.keys() - files)}")
+    for name in INSTALLS:
+        check_install(name, files[name].name.split("-")[1], dist.resolve(), wheels)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
