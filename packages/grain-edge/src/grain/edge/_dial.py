@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import random
 import socket
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from grain.edge._address import DEFAULT, TcpAddress, UnixAddress, join_host, par
 from grain.edge._disk import Disk
 from grain.edge._filelink import dial_files
 from grain.edge._greet import introduce, join
-from grain.edge._host import this_place
+from grain.edge._host import home, this_place
 from grain.edge._identity import HEAD, Credential, dialling_context
 from grain.edge._meeting import Meeting
 from grain.edge._peer import ALL_TRANSPORTS, Opened, Peer
@@ -52,7 +51,7 @@ class Dialler:
     def __init__(
         self, address: str, role: str, name: str, codec: Codec, transports: frozenset[str]
     ) -> None:
-        self.address = parse_address(address, os.path.expanduser("~"))  # noqa: PTH111
+        self.address = parse_address(address, home())
         self.place = this_place()
         self.codec = codec
         self._hello = partial(
@@ -148,18 +147,18 @@ class Dialler:
             raise
         return Opened(stream, answer, inbox, transport, target)
 
-    async def patiently(self, timeout: float | None) -> tuple[Opened, tuple[Attempt, ...]]:
+    async def patiently(self, patience: float | None) -> tuple[Opened, tuple[Attempt, ...]]:
         """Try until somebody is reached.
 
         Args:
-            timeout: seconds, or None for ever.
+            patience: seconds, or None for ever.
 
         Raises:
             DialError: nobody within that time.
             EdgeError: one that is final.
         """
         tried: list[Attempt] = []
-        with trio.move_on_after(float("inf") if timeout is None else timeout):
+        with trio.move_on_after(float("inf") if patience is None else patience):
             pause, epoch_before = POLL_FIRST, None
             while True:
                 now: list[Attempt] = []
@@ -174,7 +173,7 @@ class Dialler:
                     pause, epoch_before = POLL_FIRST, seen
                 await trio.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311
                 pause = min(pause * 1.5, POLL_LAST)
-        raise DialError(f"{self.address}: no head was reached within {timeout:g} s", tuple(tried))
+        raise DialError(f"{self.address}: no head was reached within {patience:g} s", tuple(tried))
 
 
 @asynccontextmanager
@@ -185,7 +184,7 @@ async def dial(
     name: str = "",
     codec: Codec = CORE,
     pace: Pace | None = None,
-    timeout: float | None = None,
+    patience: float | None = None,
     transports: frozenset[str] = ALL_TRANSPORTS,
 ) -> AsyncIterator[Peer]:
     """Connect to the head that serves at an address, and wait for one if there is none.
@@ -200,7 +199,7 @@ async def dial(
         name: what people call it.
         codec: the message types to speak.
         pace: heartbeats and sizes.
-        timeout: seconds to wait for a head, or None to wait for ever.
+        patience: seconds to wait for a head, or None to wait for ever.
         transports: what may be tried.
 
     Yields:
@@ -213,7 +212,7 @@ async def dial(
             user's, or a head of another version.
     """
     dialler = Dialler(address, role, name or socket.gethostname(), codec, transports)
-    opened, tried = await dialler.patiently(timeout)
+    opened, tried = await dialler.patiently(patience)
     try:
         await join(opened.stream)
     except BaseException:
@@ -239,9 +238,6 @@ async def examine(
         AddressError: not an address.
     """
     tried: list[Attempt] = []
-    try:
+    with suppress(EdgeError):  # it is the last entry's outcome
         await Dialler(address, "probe", "", CORE, transports).once(tried, all_of_them=True)
-    except EdgeError:
-        # It is the last entry's outcome.
-        pass
     return tuple(tried)

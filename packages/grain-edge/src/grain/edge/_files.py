@@ -95,7 +95,7 @@ def check_parent(path: str) -> None:
         OSError: missing.
     """
     parent = str(Path(path).parent)
-    status = os.stat(parent)
+    status = Path(parent).stat()
     if status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
         raise ExposedFile(
             f"{parent}: others may write here and so replace {Path(path).name}. "

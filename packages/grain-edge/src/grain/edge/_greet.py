@@ -107,16 +107,7 @@ async def welcome(
     """
     inbox = Inbox(codec)
     try:
-        hello = await _receive(stream, inbox)
-        if not isinstance(hello, Hello):
-            raise RemoteProtocolError(f"the peer began with {type(hello).__name__}")
-        if (hello.lineage, hello.epoch) != (lineage, epoch):
-            raise Refused(
-                f"this is epoch {epoch} of its meeting, not the one that the Edge file named when "
-                "the peer read it"
-            )
-        if admit is not None and (reason := admit(hello)):
-            raise Refused(reason)
+        hello = _checked(await _receive(stream, inbox), lineage, epoch, admit)
     except (RemoteProtocolError, VersionMismatch, Refused) as e:
         await _refuse(stream, e)
         raise
@@ -126,6 +117,21 @@ async def welcome(
     if not isinstance(joined, Join):
         raise RemoteProtocolError(f"the peer did not join but sent {type(joined).__name__}")
     return hello, inbox
+
+
+def _checked(
+    hello: Message, lineage: str, epoch: int, admit: Callable[[Hello], str] | None
+) -> Hello:
+    if not isinstance(hello, Hello):
+        raise RemoteProtocolError(f"the peer began with {type(hello).__name__}")
+    if (hello.lineage, hello.epoch) != (lineage, epoch):
+        raise Refused(
+            f"this is epoch {epoch} of its meeting, not the one that the Edge file named when "
+            "the peer read it"
+        )
+    if admit is not None and (reason := admit(hello)):
+        raise Refused(reason)
+    return hello
 
 
 async def _refuse(stream: trio.abc.Stream, error: EdgeError) -> None:

@@ -27,6 +27,11 @@ class Place:
     start: int
 
 
+def home() -> str:
+    """What `$HOME` stands for; from the user's entry where it is not set, as in some batch jobs."""
+    return str(Path.home())
+
+
 def this_place() -> Place:
     """This very process."""
     pid = os.getpid()

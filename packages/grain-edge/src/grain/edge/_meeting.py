@@ -57,16 +57,15 @@ class Meeting:
         Raises:
             MeetingError: of many kinds; `NoEdgeFile` where nobody ever led.
         """
-        for _ in range(10):
+        for patience in (*[0.1] * 10, None):
+            data = await self.disk.run(self.path, _files.read_block, self.path, SIZE)
             try:
-                return decode_block(
-                    await self.disk.run(self.path, _files.read_block, self.path, SIZE), self.path
-                )
-            except TornEdgeFile:
-                await trio.sleep(0.1)
-        return decode_block(
-            await self.disk.run(self.path, _files.read_block, self.path, SIZE), self.path
-        )
+                return decode_block(data, self.path)
+            except TornEdgeFile:  # once per look at a disk
+                if patience is None:
+                    raise
+                await trio.sleep(patience)
+        raise AssertionError
 
     async def claim(self, me: Place, living: Callable[[Record], Awaitable[str]]) -> tuple[str, int]:
         """Become the leader.
@@ -173,7 +172,11 @@ class Meeting:
 
 
 def alive_here(record: Record, me: Place) -> str | None:
-    """Whether a head of this very process namespace lives: how it was seen, "", or None elsewhere."""
+    """Whether a head of this very process namespace lives.
+
+    Returns:
+        how that was seen, "" if it is dead, or None if it runs elsewhere.
+    """
     if (record.boot, record.space) != (me.boot, me.space):
         return None
     if record.pid == os.getpid() or start_time(record.pid) == record.start:

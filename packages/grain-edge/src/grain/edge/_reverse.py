@@ -36,52 +36,66 @@ async def await_head(
         EdgeError: the note could not be left, or the head refused.
     """
     listeners = await _tcp.listen("", 0)
-    won: list[Opened] = []
-    failed: list[EdgeError] = []
-    context = listening_context(credential)
-    guard = Guard()
-
+    waiting = _Waiting(credential, hello, codec)
     try:
         addresses = reachable(_tcp.ports(listeners), *local_addresses())
         async with leave_note(meeting, hello.epoch, addresses), trio.open_nursery() as nursery:
-
-            async def greet(stream: trio.SocketStream) -> None:
-                host = stream.socket.getpeername()[0]
-                ticket, _ = guard.admit(host, trio.current_time())
-                if ticket is None:
-                    await trio.aclose_forcefully(stream)
-                    return
-                try:
-                    with trio.move_on_after(_tcp.HANDSHAKE):
-                        secure = await _tcp.secure_accepted(stream, context, HEAD)
-                        try:
-                            answer, inbox = await introduce(secure, hello, codec)
-                        except BaseException:
-                            await trio.aclose_forcefully(secure)
-                            raise
-                        opened = Opened(secure, answer, inbox, "reverse", host)
-                        if won:
-                            await opened.aclose()
-                        won.append(opened)
-                        nursery.cancel_scope.cancel()
-                except EdgeError as e:
-                    if e.final:
-                        failed.append(e)
-                        nursery.cancel_scope.cancel()
-                except trio.BrokenResourceError:
-                    pass
-                finally:
-                    guard.leave(ticket)
-
+            waiting.scope = nursery.cancel_scope
             for listener in listeners:
-                nursery.start_soon(accept_forever, listener, greet)
+                nursery.start_soon(accept_forever, listener, waiting.take)
     except BaseException:
-        for opened in won:
+        for opened in waiting.won:
             await opened.aclose()
         raise
     finally:
         for listener in listeners:
             listener.socket.close()
-    if failed:
-        raise failed[0]
-    return won[0]
+    if waiting.failed is not None:
+        raise waiting.failed
+    return waiting.won[0]
+
+
+class _Waiting:
+    """What happens to those who connect; the first head wins."""
+
+    scope: trio.CancelScope
+
+    def __init__(self, credential: Credential, hello: Hello, codec: Codec) -> None:
+        self._context = listening_context(credential)
+        self._guard = Guard()
+        self._hello = hello
+        self._codec = codec
+        self.won: list[Opened] = []
+        self.failed: EdgeError | None = None
+
+    async def take(self, stream: trio.SocketStream) -> None:
+        host = str(stream.socket.getpeername()[0])
+        ticket, _ = self._guard.admit(host, trio.current_time())
+        if ticket is None:
+            await trio.aclose_forcefully(stream)
+            return
+        try:
+            with trio.move_on_after(_tcp.HANDSHAKE):
+                opened = await self._opened(stream, host)
+                if self.won:
+                    await opened.aclose()
+                else:
+                    self.won.append(opened)
+                    self.scope.cancel()
+        except EdgeError as e:
+            if e.final:
+                self.failed = e
+                self.scope.cancel()
+        except trio.BrokenResourceError:
+            pass  # not the head, or cut off: the next one may be
+        finally:
+            self._guard.leave(ticket)
+
+    async def _opened(self, stream: trio.SocketStream, host: str) -> Opened:
+        secure = await _tcp.secure_accepted(stream, self._context, HEAD)
+        try:
+            answer, inbox = await introduce(secure, self._hello, self._codec)
+        except BaseException:
+            await trio.aclose_forcefully(secure)
+            raise
+        return Opened(secure, answer, inbox, "reverse", host)

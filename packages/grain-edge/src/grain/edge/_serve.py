@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from grain.edge._address import DEFAULT, TcpAddress, UnixAddress, parse_address
 from grain.edge._block import Record
 from grain.edge._dial import Dialler
 from grain.edge._disk import Disk
-from grain.edge._host import Place, this_place
+from grain.edge._host import Place, home, this_place
 from grain.edge._identity import listening_context, make_credentials
 from grain.edge._interfaces import local_addresses, reachable
 from grain.edge._mailbox import Mailbox
@@ -82,7 +81,7 @@ async def serve(
         Superseded: another head took the meeting over.
         MeetingError: the Edge file or filesystem is not fit; its class tells why.
     """
-    where = parse_address(address, os.path.expanduser("~"))  # noqa: PTH111
+    where = parse_address(address, home())
     place = this_place()
     if isinstance(where, UnixAddress):
         reception = Reception(place, "", 0, codec, pace, handler, admit)
