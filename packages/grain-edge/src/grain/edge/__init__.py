@@ -1,1 +1,35 @@
-"""How the parts of Grain find each other and talk."""
+"""How the parts of Grain find each other and talk.
+
+    async def handler(peer: Peer) -> None:          # the head, once per peer that joins
+        async for ... await peer.channel.receive() ...
+
+    await nursery.start(serve, handler, "edge:///shared/me/meeting")
+
+    async with dial("edge:///shared/me/meeting", role="worker") as peer:
+        await peer.channel.send([(message, payload)])
+
+`serve` claims the meeting and takes peers in; `dial` finds it, waiting if need be, by whatever
+the site allows; `examine` reports for `grain doctor`. Channels are in `grain.edge.channel`, the
+messages in `grain.edge.messages`, errors in `grain.edge.errors`, faulty connections for tests in
+`grain.edge.testing`.
+
+Layout, from the bottom up:
+
+- pure, without I/O: `_address`, `_block` (the Edge file), `_frames`, `_log` (the file transport's
+  logs), `_guard` (who may try to authenticate)
+- the shared filesystem: `_files` and `_folder` (calls), `_disk` (threads with deadlines),
+  `_meeting` (who leads), `_mailbox` (calls from who has no route)
+- transports, each ending in a trio stream: `_unix`, `_tcp` with `_identity` and `_interfaces`,
+  `_reverse`, `_filelink` with `_filestream`
+- `_greet` (first frames), `_framed` and `_memory` (channels)
+- `_race`, `_dial` with `_report`; `_accept`, `_serve`
+"""
+
+from grain.edge._address import DEFAULT as DEFAULT
+from grain.edge._dial import dial as dial
+from grain.edge._dial import examine as examine
+from grain.edge._peer import ALL_TRANSPORTS as ALL_TRANSPORTS
+from grain.edge._peer import Peer as Peer
+from grain.edge._report import Attempt as Attempt
+from grain.edge._serve import Serving as Serving
+from grain.edge._serve import serve as serve

@@ -15,7 +15,7 @@ this side `trio.ClosedResourceError`, as trio's own channels do.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import trio
 
@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 
 
 class EdgeError(Exception):
-    """Anything that `grain.edge` raises for reasons outside the program."""
+    """Anything that `grain.edge` raises for reasons outside the program.
+
+    Attributes:
+        final: whether trying again, or another way, cannot help.
+    """
+
+    final: ClassVar[bool] = False
 
 
 class AddressError(EdgeError, ValueError):
@@ -84,21 +90,31 @@ class TornEdgeFile(MeetingError):
 class NotAnEdgeFile(MeetingError):
     """The path holds something else than an Edge file."""
 
+    final = True
+
 
 class OtherVersion(MeetingError):
     """The Edge file was written by an incompatible version of Grain."""
+
+    final = True
 
 
 class ForeignFile(MeetingError):
     """A file or directory belongs to another user."""
 
+    final = True
+
 
 class ExposedFile(MeetingError):
     """A file or directory that must be private lets other users in."""
 
+    final = True
+
 
 class LinkedFile(MeetingError):
     """A symbolic link, hard link or special file where a plain one must be."""
+
+    final = True
 
 
 class FilesystemFull(MeetingError):
@@ -156,3 +172,5 @@ class Refused(ChannelError):
 
 class VersionMismatch(Refused):
     """Both ends speak, but not the same protocol; the text names both versions."""
+
+    final = True

@@ -1,0 +1,101 @@
+"""TCP in reverse: the dialler listens, and the head connects to it.
+
+For sites where a compute node may not open connections to the head's host, but the other way
+round. The dialler leaves a note in the Edge file's directory (see `grain.edge._mailbox`) that says
+where it listens, and accepts nobody but the head of this meeting: the listener is authenticated as
+strictly as a head's is, and closed as soon as the head has come.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+from grain.edge import _tcp
+from grain.edge._greet import introduce
+from grain.edge._guard import Guard
+from grain.edge._identity import HEAD, listening_context
+from grain.edge._interfaces import local_addresses, reachable
+from grain.edge._listening import accept_forever
+from grain.edge._mailbox import leave_note
+from grain.edge._peer import Opened
+from grain.edge.errors import EdgeError
+
+if TYPE_CHECKING:
+    from grain.edge._identity import Credential
+    from grain.edge._meeting import Meeting
+    from grain.edge.messages import Codec, Hello
+
+
+async def await_head(
+    meeting: Meeting, credential: Credential, hello: Hello, codec: Codec
+) -> Opened:
+    """Listen until the head has come; cancellation closes everything and removes the note.
+
+    Raises:
+        EdgeError: the note could not be left, or the head refused.
+    """
+    listeners = await _tcp.listen("", 0)
+    waiting = _Waiting(credential, hello, codec)
+    try:
+        addresses = reachable(_tcp.ports(listeners), *local_addresses())
+        async with leave_note(meeting, hello.epoch, addresses), trio.open_nursery() as nursery:
+            waiting.scope = nursery.cancel_scope
+            for listener in listeners:
+                nursery.start_soon(accept_forever, listener, waiting.take)
+    except BaseException:
+        for opened in waiting.won:
+            await opened.aclose()
+        raise
+    finally:
+        for listener in listeners:
+            listener.socket.close()
+    if waiting.failed is not None:
+        raise waiting.failed
+    return waiting.won[0]
+
+
+class _Waiting:
+    """What happens to those who connect; the first head wins."""
+
+    scope: trio.CancelScope
+
+    def __init__(self, credential: Credential, hello: Hello, codec: Codec) -> None:
+        self._context = listening_context(credential)
+        self._guard = Guard()
+        self._hello = hello
+        self._codec = codec
+        self.won: list[Opened] = []
+        self.failed: EdgeError | None = None
+
+    async def take(self, stream: trio.SocketStream) -> None:
+        host = str(stream.socket.getpeername()[0])
+        ticket, _ = self._guard.admit(host, trio.current_time())
+        if ticket is None:
+            await trio.aclose_forcefully(stream)
+            return
+        try:
+            with trio.move_on_after(_tcp.HANDSHAKE):
+                opened = await self._opened(stream, host)
+                if self.won:
+                    await opened.aclose()
+                else:
+                    self.won.append(opened)
+                    self.scope.cancel()
+        except EdgeError as e:
+            if e.final:
+                self.failed = e
+                self.scope.cancel()
+        except trio.BrokenResourceError:
+            pass  # not the head, or cut off: the next one may be
+        finally:
+            self._guard.leave(ticket)
+
+    async def _opened(self, stream: trio.SocketStream, host: str) -> Opened:
+        secure = await _tcp.secure_accepted(stream, self._context, HEAD)
+        try:
+            answer, inbox = await introduce(secure, self._hello, self._codec)
+        except BaseException:
+            await trio.aclose_forcefully(secure)
+            raise
+        return Opened(secure, answer, inbox, "reverse", host)

@@ -1,0 +1,219 @@
+"""Being the head of a meeting: claim it, listen in every way, publish, watch, clean up."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+from grain.edge import _tcp, _unix
+from grain.edge._accept import Reception
+from grain.edge._address import DEFAULT, TcpAddress, UnixAddress, parse_address
+from grain.edge._block import Record
+from grain.edge._dial import Dialler
+from grain.edge._disk import Disk
+from grain.edge._host import Place, home, this_place
+from grain.edge._identity import listening_context, make_credentials
+from grain.edge._interfaces import local_addresses, reachable
+from grain.edge._mailbox import Mailbox
+from grain.edge._meeting import WATCH, Meeting
+from grain.edge._peer import ALL_TRANSPORTS, Peer
+from grain.edge.errors import MeetingError, Superseded
+from grain.edge.messages import CORE, Codec, Hello
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from grain.edge._framed import Pace
+    from grain.edge._report import Attempt
+
+_log = logging.getLogger("grain.edge")
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What `serve` reports when it is ready.
+
+    Attributes:
+        address: the address served, complete.
+        lineage: the meeting's random name; empty for `unix://`.
+        epoch: the leadership's number; 0 for `unix://`.
+        targets: where it listens, for people.
+    """
+
+    address: str
+    lineage: str
+    epoch: int
+    targets: tuple[str, ...]
+
+
+async def serve(
+    handler: Callable[[Peer], Awaitable[object]],
+    address: str = DEFAULT,
+    *,
+    codec: Codec = CORE,
+    pace: Pace | None = None,
+    admit: Callable[[Hello], str] | None = None,
+    transports: frozenset[str] = ALL_TRANSPORTS,
+    task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Be the head of a meeting, until cancelled or superseded; for `nursery.start`.
+
+    Each peer that joins gets a task that runs the handler. When the handler returns the channel is
+    closed with a goodbye; if it raises an error of the channel, that peer is dropped. Any other
+    exception of it leaves `serve`. Cancellation closes all channels without a goodbye, and marks
+    the meeting as ended.
+
+    Args:
+        handler: called with each peer.
+        address: as in `grain.toml`.
+        codec: the message types to speak.
+        pace: heartbeats and sizes.
+        admit: looks at a dialler's greeting and says why it may not join, or "".
+        transports: what to offer.
+        task_status: gets a `Serving` once peers may come.
+
+    Raises:
+        AddressError: not an address.
+        MeetingTaken: a living head serves there.
+        Superseded: another head took the meeting over.
+        MeetingError: the Edge file or filesystem is not fit; its class tells why.
+    """
+    where = parse_address(address, home())
+    place = this_place()
+    if isinstance(where, UnixAddress):
+        reception = Reception(place, "", 0, codec, pace, handler, admit)
+        listener = await _unix.listen(where.path)
+        try:
+            task_status.started(Serving(str(where), "", 0, (where.path,)))
+            await reception.unix(listener)
+        finally:
+            listener.socket.close()
+            _unix.remove_socket(where.path)
+        return
+    fixed = where if isinstance(where, TcpAddress) else None
+    if fixed is not None:
+        transports = transports & {"tcp"}
+    meeting = Meeting(where.edge if isinstance(where, TcpAddress) else where.path, Disk())
+    lineage, epoch = await meeting.claim(place, _living(address, codec))
+    head = _Head(meeting, place, lineage, epoch)
+    head.reception = Reception(place, lineage, epoch, codec, pace, handler, admit)
+    await head.run(fixed, transports, str(where), task_status)
+
+
+def _living(address: str, codec: Codec) -> Callable[[Record], Awaitable[str]]:
+    """Whether a head on another host lives: it does if it answers a probe in any way."""
+
+    async def living(record: Record) -> str:
+        prober = Dialler(address, "probe", "", codec, ALL_TRANSPORTS)
+        tried: list[Attempt] = []
+        with trio.move_on_after(20):
+            opened = await prober.reach(record, tried)
+            if opened is not None:
+                await opened.aclose()
+                return f"it answers by {opened.transport}"
+        return ""
+
+    return living
+
+
+class _Head:
+    """One leadership of one meeting."""
+
+    reception: Reception
+
+    def __init__(self, meeting: Meeting, place: Place, lineage: str, epoch: int) -> None:
+        self._meeting = meeting
+        self._mailbox: Mailbox | None = None
+        self._record = Record(
+            lineage, epoch, True, place.host, place.boot, place.space, place.pid, place.start
+        )
+
+    async def run(
+        self,
+        fixed: TcpAddress | None,
+        transports: frozenset[str],
+        address: str,
+        task_status: trio.TaskStatus[Serving],
+    ) -> None:
+        superseded: list[Superseded] = []
+        try:
+            async with trio.open_nursery() as nursery:
+                targets = await self._listen(nursery, fixed, transports)
+                await self._meeting.publish(self._record)
+                task_status.started(
+                    Serving(address, self._record.lineage, self._record.epoch, targets)
+                )
+                nursery.start_soon(self._watch, superseded, nursery.cancel_scope)
+        finally:
+            with trio.CancelScope(shield=True), trio.move_on_after(10):
+                await self._leave(superseded)
+        if superseded:
+            raise superseded[0]
+
+    async def _listen(
+        self, nursery: trio.Nursery, fixed: TcpAddress | None, transports: frozenset[str]
+    ) -> tuple[str, ...]:
+        change = msgspec.structs.replace
+        record, targets = self._record, []
+        if "unix" in transports:
+            path = await trio.to_thread.run_sync(
+                _unix.socket_path, self._meeting.path, record.epoch
+            )
+            listener = await _unix.listen(path)
+            nursery.start_soon(self.reception.unix, listener)
+            record = change(record, unix=path)
+            targets.append(path)
+        head, member = make_credentials()
+        record = change(
+            record, authority=member.authority, certificate=member.certificate, key=member.key
+        )
+        if "tcp" in transports:
+            listeners = await _tcp.listen(fixed.host if fixed else "", fixed.port if fixed else 0)
+            context = listening_context(head)
+            for listener in listeners:
+                nursery.start_soon(self.reception.tcp, listener, context)
+            if fixed and fixed.host:
+                tcp = [s.socket.getsockname()[:2] for s in listeners]
+            else:
+                tcp = reachable(_tcp.ports(listeners), *local_addresses())
+            record = change(record, tcp=tuple((str(host), int(port)) for host, port in tcp))
+            targets += [f"{host} port {port}" for host, port in record.tcp]
+        if transports & {"files", "reverse"}:
+            mailbox = Mailbox(self._meeting, record.epoch, self.reception, head)
+            await mailbox.prepare()
+            nursery.start_soon(mailbox.run)
+            self._mailbox = mailbox
+            record = change(record, files=True)
+            targets.append(self._meeting.directory)
+        self._record = record
+        return tuple(targets)
+
+    async def _watch(self, superseded: list[Superseded], scope: trio.CancelScope) -> None:
+        while True:
+            await trio.sleep(WATCH)
+            try:
+                await self._meeting.watch(self._record)
+            except Superseded as e:
+                superseded.append(e)
+                scope.cancel()
+            except MeetingError as e:
+                _log.warning("%s", e)
+
+    async def _leave(self, superseded: list[Superseded]) -> None:
+        """Mark the meeting as ended, and remove what is ours."""
+        if self._record.unix:
+            _unix.remove_socket(self._record.unix)
+        if superseded:
+            return
+        ended = msgspec.structs.replace(
+            self._record, open=False, unix="", tcp=(), authority="", certificate="", key=""
+        )
+        try:
+            if self._mailbox is not None:
+                await self._mailbox.clear()
+            await self._meeting.publish(ended)
+        except MeetingError as e:
+            _log.warning("%s", e)
