@@ -11,10 +11,10 @@ import shutil
 import statistics
 import subprocess
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import trio
-
 from grain import GVAR
 from grain.worker.external import run_external
 
@@ -80,7 +80,8 @@ async def memory() -> None:
     async with trio.open_nursery() as nursery:
         for _ in range(20):
             nursery.start_soon(run_external, ["sleep", "60"])
-        while len(found := processes("grain-keeper")) < 20 or not all(map(has_child, found)):
+        # Processes say nothing when they have started; so look until they have.
+        while len(found := processes("grain-keeper")) < 20 or not all(map(has_child, found)):  # noqa: ASYNC110
             await trio.sleep(0.05)
         shares = [private_kilobytes(pid) for pid in found]
         say("keeper_private", statistics.median(shares), "kB", keepers=len(shares))
@@ -95,25 +96,22 @@ def processes(name: str) -> list[int]:
     found, waiting = [], [os.getpid()]
     while waiting:
         pid = waiting.pop()
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children") as file:
-                waiting += map(int, file.read().split())
-        with open(f"/proc/{pid}/comm") as file:
-            if file.read().strip() == name:
-                found.append(pid)
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            waiting += map(int, (thread / "children").read_text().split())
+        if Path(f"/proc/{pid}/comm").read_text().strip() == name:
+            found.append(pid)
     return found
 
 
 def has_child(pid: int) -> bool:
     """Whether a keeper minds a program at the moment."""
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return bool(file.read())
+    return bool(Path(f"/proc/{pid}/task/{pid}/children").read_text())
 
 
 def private_kilobytes(pid: int) -> int:
     """Memory that no other process shares."""
-    with open(f"/proc/{pid}/smaps_rollup") as file:
-        return sum(int(line.split()[1]) for line in file if line.startswith("Private_"))
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_"))
 
 
 if __name__ == "__main__":

@@ -11,24 +11,22 @@ import marshal
 import os
 import signal
 import socket
-import struct
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import trio
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-_MARK = struct.Struct("=qq")  # as in the script
 _SHEPHERD: trio.lowlevel.RunVar[Shepherd] = trio.lowlevel.RunVar("grain.worker.shepherd")
 
 
 class LostError(Exception):
-    """A keeper was killed while it minded a program, whose processes were killed then."""
+    """A keeper was killed while it minded a program.
+
+    The argument tells whether all processes of the program are gone.
+    """
 
 
 class StuckError(Exception):
@@ -45,46 +43,54 @@ class Ended:
 
 
 class Keeper:
-    """One keeper's socket and the memory files it shares with us: request, stdout, stderr."""
+    """One keeper's socket, and the memory files for stdout and stderr that it shares with us.
 
-    def __init__(self) -> None:
+    So a call that runs takes three descriptors of this process.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.request = b""
         self.socket, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.setblocking(False)
-        self.files = [os.memfd_create(name) for name in ("request", "stdout", "stderr")]
-        for fd in self.files[1:]:
-            # Each write goes to the end, also that of a process which opened /dev/stderr anew.
-            flags = fcntl.fcntl(fd, fcntl.F_GETFL)
-            fcntl.fcntl(fd, fcntl.F_SETFL, flags | os.O_APPEND)
+        self.files = [os.memfd_create(name) for name in ("stdout", "stderr")]
+        for fd in self.files:
+            # Each write goes to the end, wherever the shared offset may be.
+            fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
 
-    def ask(self, request: Mapping[str, Any], stdin: bytes | None) -> None:
-        """Send a request; never blocks, as the message is small and the socket empty."""
-        payload = marshal.dumps(request)
-        os.pwrite(self.files[0], bytes(_MARK.size) + payload, 0)
-        fds = []
-        if stdin is not None:
-            fds.append(memory_file(stdin))
+    def ask(self, request: dict[str, Any], stdin: bytes | None) -> None:
+        """Send a request; never blocks, as the message is small and the socket empty.
+
+        Raises:
+            ConnectionError: The keeper is dead.
+        """
+        self.request = marshal.dumps(request)
+        os.write(self.files[0], self.request)
+        if stdin is None:
+            self.socket.send(b"r")
+            return
+        fd = memory_file(stdin)
         try:
-            socket.send_fds(self.socket, [b"r%d" % len(payload)], fds)
+            socket.send_fds(self.socket, [b"r"], [fd])
         finally:
-            for fd in fds:
-                os.close(fd)
+            os.close(fd)
 
-    def answer(self) -> tuple[Any, ...] | None:
-        """The report that has arrived; None if the keeper is gone instead."""
+    def never_ran(self) -> bool:
+        """Whether a keeper that died had not yet taken the request out of the file."""
+        return os.pread(self.files[0], len(self.request), 0) == self.request
+
+    def answer(self) -> tuple[Any, ...]:
+        """The report that has arrived; an empty one if the keeper is gone instead."""
         try:
             data = self.socket.recv(65536)
         except ConnectionError:
             data = b""
-        return marshal.loads(data) if data else None
-
-    def mark(self) -> tuple[int, int]:
-        """The pids of the keeper and of the program as the keeper noted them, 0 for not yet."""
-        keeper, program = _MARK.unpack(os.pread(self.files[0], _MARK.size, 0))
-        return keeper, program
+        report: tuple[Any, ...] = marshal.loads(data) if data else ()
+        return report
 
     def collect(self) -> tuple[bytes, bytes]:
         """Take what was written to stdout and stderr, and empty both."""
-        return take(self.files[1]), take(self.files[2])
+        return take(self.files[0]), take(self.files[1])
 
     def close(self) -> None:
         """Tell the keeper to end what it minds and to leave; does not wait for it."""
@@ -107,6 +113,7 @@ class Shepherd:
 
     def __init__(self) -> None:
         self.idle: list[Keeper] = []
+        self.numbers = 0
         # Enough for a full machine; what more there are leave when they become idle.
         self.spare = os.cpu_count() or 1
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -117,11 +124,13 @@ class Shepherd:
     @classmethod
     def of_this_run(cls) -> Shepherd:
         """The shepherd of the current trio run, started if there is none."""
-        shepherd = _SHEPHERD.get(None)
-        if shepherd is None or shepherd.pid == 0:
-            shepherd = cls()
-            _SHEPHERD.set(shepherd)
-            trio.lowlevel.spawn_system_task(shepherd.close_with_the_run)
+        with suppress(LookupError):
+            shepherd = _SHEPHERD.get()
+            if shepherd.pid:
+                return shepherd
+        shepherd = cls()
+        _SHEPHERD.set(shepherd)
+        trio.lowlevel.spawn_system_task(shepherd.close_with_the_run)
         return shepherd
 
     async def close_with_the_run(self) -> None:
@@ -150,9 +159,10 @@ class Shepherd:
         """An idle keeper, or a new one."""
         if self.idle:
             return self.idle.pop()
-        keeper = Keeper()
+        self.numbers += 1
+        keeper = Keeper(self.numbers)
         try:
-            await self.tell(b"k", [keeper.theirs.fileno(), *keeper.files])
+            await self.tell(b"k%d" % keeper.number, [keeper.theirs.fileno(), *keeper.files])
         except BaseException:
             keeper.close()
             raise
@@ -179,25 +189,24 @@ class Shepherd:
         else:
             keeper.close()
 
-    async def sweep(self, keeper: Keeper) -> None:
-        """Wait until nothing is left of what a keeper that was killed has minded."""
-        pid, program = keeper.mark()
+    async def sweep(self, keeper: Keeper) -> bool:
+        """Wait until nothing is left of what a keeper that was killed has minded.
+
+        False if the shepherd, which sees to that, was killed as well.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours:
             ours.setblocking(False)
             with theirs:
                 try:
-                    await self.tell(b"s%d" % pid, [theirs.fileno()])
+                    await self.tell(b"s%d" % keeper.number, [theirs.fileno()])
                 except BrokenPipeError:
-                    # Both watchers were killed. What stayed in the program's own session goes.
-                    with suppress(ProcessLookupError, PermissionError):
-                        if program:
-                            os.killpg(program, signal.SIGKILL)
-                    return
+                    return False
             await trio.lowlevel.wait_readable(ours)
+            return True
 
     @trio.lowlevel.enable_ki_protection
-    async def run(self, request: Mapping[str, Any], stdin: bytes | None) -> Ended:
+    async def run(self, request: dict[str, Any], stdin: bytes | None) -> Ended:
         """Run a program until nothing of it is left.
 
         Raises:
@@ -232,7 +241,7 @@ class Shepherd:
             else:
                 keeper.close()
 
-    async def keeper_for(self, request: Mapping[str, Any], stdin: bytes | None) -> Keeper:
+    async def keeper_for(self, request: dict[str, Any], stdin: bytes | None) -> Keeper:
         """A keeper that has been asked to run a program."""
         while True:
             fresh = not self.idle
@@ -249,12 +258,11 @@ class Shepherd:
     async def report(self, keeper: Keeper) -> tuple[Any, ...]:
         """A keeper's report, or the reason why there is none."""
         report = keeper.answer()
-        if report is None:
-            if not any(keeper.mark()):
+        if not report:
+            if keeper.never_ran():
                 raise BrokenPipeError("the process that starts programs was killed")
             with trio.CancelScope(shield=True):
-                await self.sweep(keeper)
-            raise LostError
+                raise LostError(await self.sweep(keeper))
         if report[0] == "stuck":
             raise StuckError(report[1])
         return report
@@ -286,7 +294,7 @@ def launch(theirs: socket.socket) -> int:
 def memory_file(data: bytes) -> int:
     """A memory file with this content, to be read from its start."""
     fd = os.memfd_create("stdin")
-    with open(fd, "wb", closefd=False) as file:  # noqa: PTH123 (a descriptor)
+    with open(fd, "wb", closefd=False) as file:
         file.write(data)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd

@@ -20,12 +20,16 @@ Theory of operation:
    shepherd's children and are killed by it. This stands in for PR_SET_PDEATHSIG, which only the
    child itself could set, between a fork and its exec, and `posix_spawn` cannot.
 
-Messages to a keeper (SOCK_SEQPACKET): ``r`` and a length: run the request in the shared memory
-file, with stdin's descriptor attached if it has one; anything else cancels. The answer is one
-marshalled tuple. Messages to the shepherd: ``k`` with four descriptors: fork a keeper; ``s`` and a
-pid, with one descriptor: close it as soon as that keeper and all it left are gone. Marshal is
-safe here: both ends are the same interpreter on the same machine, parent and child.
+Messages to a keeper (SOCK_SEQPACKET): ``r``: run the request, with stdin's descriptor attached if
+it has one; anything else cancels. The request itself, of any size, stands in the memory file that
+is to hold stdout; the keeper empties that before the program starts, so a request still in it was
+never run. The answer is one marshalled tuple. Messages to the shepherd: ``k`` and a number, with
+three descriptors: fork a keeper; ``s`` and its number, with one descriptor: close it as soon as
+that keeper and all it left are gone. Marshal is safe here: both ends are the same interpreter on
+the same machine, parent and child.
 """
+
+# ruff: noqa: PTH (pathlib would cost each keeper a megabyte, as would typing and contextlib)
 
 from __future__ import annotations
 
@@ -43,10 +47,9 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any  # costs every keeper a megabyte otherwise
+    from typing import Any
 
 PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 15, 36
-MARK = struct.Struct("=qq")  # at the start of the request file: the keeper's pid, the program's
 INFINITE = float("inf")
 UNKILLABLE = 30.0  # seconds from the first KILL until what survives it is reported
 TAIL = 16384  # bytes of an error file that travel back
@@ -205,7 +208,7 @@ class Program:
             with Step("scratch", base):
                 os.mkdir(self.scratch, 0o700)
             request["env"][b"TMPDIR"] = self.scratch
-        directory = self.scratch if request["cwd"] is None else request["cwd"]
+        directory: bytes = request["cwd"] or self.scratch
         with Step("cwd", directory):
             os.chdir(directory)
         streams = self._streams()
@@ -280,7 +283,7 @@ class Keeper:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         prctl(PR_SET_NAME, b"grain-keeper")
         self.socket = socket.socket(fileno=fds[0])
-        self.shared, self.out, self.err = fds[1:]
+        self.out, self.err = fds[1:]
         self.home = os.sched_getaffinity(0)
         self.wakeup = Wakeup()
         self.cancelled = False
@@ -299,9 +302,9 @@ class Keeper:
                 return
             else:
                 message, fds = receive(self.socket)
-                if message[:1] != b"r":
+                if message != b"r":
                     return
-                self.answer(self.run(int(message[1:]), fds))
+                self.answer(self.run(fds))
                 for fd in fds:
                     os.close(fd)
 
@@ -311,24 +314,23 @@ class Keeper:
         except OSError:
             pass  # nobody is left to know; the next poll says so
 
-    def run(self, length: int, fds: list[int]) -> tuple[Any, ...]:
+    def run(self, fds: list[int]) -> tuple[Any, ...]:
         """Run one program to the end of its last descendant and report."""
-        os.pwrite(self.shared, MARK.pack(os.getpid(), 0), 0)
-        request = marshal.loads(os.pread(self.shared, length, MARK.size))
+        request = marshal.loads(os.pread(self.out, os.fstat(self.out).st_size, 0))
+        os.ftruncate(self.out, 0)
         # The program inherits the keeper's affinity: posix_spawn(3) has no attribute for it.
         os.sched_setaffinity(0, request["cpus"] or self.home)
-        streams = {"stdout": self.out, "stderr": self.err, "stdin": (fds or [-1])[0]}
+        streams = {"stdin": (fds or [-1])[0], "stdout": self.out, "stderr": self.err}
         program = Program(request, streams)
         began = time.monotonic()
         try:
-            pid = program.start()
-            os.pwrite(self.shared, MARK.pack(os.getpid(), pid), 0)
-            status, seconds, usage = self.mind(pid, began, request["grace"])
-            return ("ended", status, seconds, *usage, program.error_tail() if status else b"")
+            status, seconds, usage = self.mind(program.start(), began, request["grace"])
+            tail = program.error_tail() if status else b""
         except CannotStart as failure:
             return failure.report
         finally:
             program.close()
+        return ("ended", status, seconds, *usage, tail)
 
     def mind(self, main: int, began: float, grace: float) -> tuple[int, float, list[float]]:
         """Wait until nothing of a program is left; end what outlives it, or all on request."""
@@ -388,7 +390,7 @@ class Shepherd:
             self.caller: int | None = os.pidfd_open(os.getppid())
         except (AttributeError, OSError):
             self.caller = None  # before Linux 5.3 the socket alone has to tell
-        self.keepers: set[int] = set()
+        self.keepers: dict[int, int] = {}  # a keeper's pid: the number the caller gave it
         self.watches: list[tuple[int, int]] = []
         self.orphans = False  # there may be some
 
@@ -403,11 +405,11 @@ class Shepherd:
                 if fd == self.wakeup.fd:
                     self.wakeup.clear()
                     continue
-                message, fds = b"", []
+                message, fds = b"", list[int]()
                 if fd == self.control.fileno():
                     message, fds = receive(self.control)
-                if message == b"k":
-                    self.fork(fds)
+                if message[:1] == b"k":
+                    self.fork(int(message[1:]), fds)
                 elif message[:1] == b"s":
                     self.watches.append((int(message[1:]), fds[0]))
                 else:
@@ -417,11 +419,11 @@ class Shepherd:
                     self.control.close()
                     break
 
-    def fork(self, fds: list[int]) -> None:
+    def fork(self, number: int, fds: list[int]) -> None:
         """Fork a keeper; the child does not return."""
         pid = os.fork()
         if pid:
-            self.keepers.add(pid)
+            self.keepers[pid] = number
             for fd in fds:
                 os.close(fd)
             return
@@ -437,7 +439,7 @@ class Shepherd:
         alive = True
         try:
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                self.keepers.discard(ended[0])
+                self.keepers.pop(ended[0], None)
                 # A keeper that ends by itself leaves nothing.
                 self.orphans = self.orphans or ended[1] != 0
         except ChildProcessError:
@@ -446,7 +448,7 @@ class Shepherd:
             orphans = [pid for pid in children(os.getpid()) if pid not in self.keepers]
             self.orphans = bool(send_signal(orphans, signal.SIGKILL))
         for watch in list(self.watches):
-            if watch[0] not in self.keepers and not self.orphans:
+            if watch[0] not in self.keepers.values() and not self.orphans:
                 os.close(watch[1])
                 self.watches.remove(watch)
         return alive

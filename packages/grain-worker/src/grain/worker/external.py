@@ -24,14 +24,12 @@ from __future__ import annotations
 
 import math
 import os
-import signal
 import socket
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
-
 from grain import GVAR
 from grain.worker._environment import binding, environment
 from grain.worker._mpi import mpi_prefix as mpi_prefix
@@ -106,16 +104,16 @@ class Completed:
 
     @property
     def stdout_text(self) -> str:
-        """stdout as text, bytes that are not UTF-8 replaced; empty if it went to a file."""
+        """Stdout as text, bytes that are not UTF-8 replaced; empty if it went to a file."""
         return (self.stdout or b"").decode(errors="replace")
 
     @property
     def stderr_text(self) -> str:
-        """stderr as text, bytes that are not UTF-8 replaced; empty if it went elsewhere."""
+        """Stderr as text, bytes that are not UTF-8 replaced; empty if it went elsewhere."""
         return (self.stderr or b"").decode(errors="replace")
 
 
-async def run_external(  # noqa: PLR0913
+async def run_external(
     argv: Sequence[StrPath],
     *,
     cwd: StrPath | None = None,
@@ -201,7 +199,7 @@ class _Call:
             raise ValueError(f"grace must be a number of seconds, not {grace}")
         if threads is not None and threads < 1:
             raise ValueError(f"threads must be at least 1, not {threads}")
-        self.argv = tuple(map(os.fspath, argv))
+        self.argv = tuple(os.fspath(word) for word in argv)
         res = GVAR.res
         variables = environment(res, os.environb, env, threads)
         self.cwd = None if scratch and cwd is None else os.path.abspath(cwd or "")
@@ -220,7 +218,7 @@ class _Call:
             "stdout": self.stdout and os.fsencode(self.stdout),
             "stderr": 1 if self.merged else self.stderr and os.fsencode(self.stderr),
             "grace": float(grace),
-            "scratch": variables.get(b"TMPDIR", b"/tmp") if scratch else None,  # noqa: S108
+            "scratch": variables.get(b"TMPDIR", b"/tmp") if scratch else None,
         }
 
     async def run(self) -> tuple[tuple[Any, ...], bytes | None, bytes | None]:
@@ -230,8 +228,10 @@ class _Call:
                 ended = await Shepherd.of_this_run().run(self.request, self.input)
             except BrokenPipeError:
                 continue
-            except LostError:
+            except LostError as error:
                 reason = "the process that watched over it was killed, and the program with it"
+                if not error.args[0]:
+                    reason = "the processes that watched over it were killed; some may be left"
                 raise ExternalLostError(self.failure(reason=reason)) from None
             except StuckError as error:
                 pids = ", ".join(map(str, error.args[0]))
