@@ -85,7 +85,7 @@ class Keeper:
             data = self.socket.recv(65536)
         except ConnectionError:
             data = b""
-        report: tuple[Any, ...] = marshal.loads(data) if data else ()
+        report: tuple[Any, ...] = marshal.loads(data) if data else ()  # noqa: S302 (our child)
         return report
 
     def collect(self) -> tuple[bytes, bytes]:
@@ -174,7 +174,7 @@ class Shepherd:
         while self.pid:
             try:
                 socket.send_fds(self.control, [message], fds)
-            except BlockingIOError:  # hundreds of calls at once fill the socket
+            except BlockingIOError:  # noqa: PERF203 (hundreds of calls at once fill the socket)
                 await trio.lowlevel.wait_writable(self.control)
             except ConnectionError:
                 self.forget()

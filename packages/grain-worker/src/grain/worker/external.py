@@ -27,6 +27,7 @@ import os
 import socket
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -202,7 +203,7 @@ class _Call:
         self.argv = tuple(os.fspath(word) for word in argv)
         res = GVAR.res
         variables = environment(res, os.environb, env, threads)
-        self.cwd = None if scratch and cwd is None else os.path.abspath(cwd or "")
+        self.cwd = None if scratch and cwd is None else str(Path(cwd or ".").absolute())
         self.stdout = None if isinstance(stdout, _Stream) else os.fspath(stdout)
         self.stderr = None if isinstance(stderr, _Stream) else os.fspath(stderr)
         # The same file twice: opened once, or one stream would overwrite the other.
@@ -279,13 +280,13 @@ class _Call:
 
     def failure(self, **facts: Any) -> Failure:
         """The facts of a failure, these among them."""
-        directory = self.cwd or ""
+        directory = Path(self.cwd or ".")
         return Failure(
             argv=self.argv,
             host=socket.gethostname(),
             cwd=self.cwd,
-            stdout_path=self.stdout and os.path.join(directory, self.stdout),
-            stderr_path=self.stderr and os.path.join(directory, self.stderr),
+            stdout_path=self.stdout and str(directory / self.stdout),
+            stderr_path=self.stderr and str(directory / self.stderr),
             **facts,
         )
 
