@@ -7,12 +7,12 @@ import os
 import pickle
 import socket
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
 import trio
-
 from grain import GVAR
 from grain.worker.external import (
     STDOUT,
@@ -23,7 +23,6 @@ from grain.worker.external import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from grain.resource import Resource
 
@@ -69,7 +68,7 @@ async def test_a_keeper_that_serves_again_starts_from_nothing() -> None:
 
     where, cpus = done.stdout_text.splitlines()
     mask = sum(1 << cpu for cpu in os.sched_getaffinity(0))
-    assert where == os.getcwd()
+    assert where == str(Path.cwd())
     assert int(cpus.split()[1].replace(",", ""), 16) == mask
     assert done.stderr == b""
 
@@ -285,11 +284,11 @@ async def test_nothing_leaks_into_the_caller() -> None:
         await run_external(["true"], stdin=options.get("stdin"))
 
     await call({})
-    before = os.listdir("/proc/self/fd")
+    before = open_files()
     for number in range(1000):
         await call({"stdin": b"x"} if number % 2 else {})
 
-    assert os.listdir("/proc/self/fd") == before
+    assert open_files() == before
 
 
 async def test_nothing_is_left_when_the_trio_run_ends() -> None:
@@ -302,20 +301,23 @@ async def test_nothing_is_left_when_the_trio_run_ends() -> None:
         return children_of_mine()
 
     def in_a_thread() -> tuple[int, list[int], int, list[int]]:
-        before = len(os.listdir("/proc/self/fd"))
+        before = len(open_files())
         during = trio.run(calls)
-        return before, during, len(os.listdir("/proc/self/fd")), children_of_mine()
+        return before, during, len(open_files()), children_of_mine()
 
     before, during, after, left = await trio.to_thread.run_sync(in_a_thread)
     assert len(during) == 1
     assert (after, left) == (before, [])
 
 
+def open_files() -> list[str]:
+    return sorted(path.name for path in Path("/proc/self/fd").iterdir())
+
+
 def children_of_mine() -> list[int]:
     found: list[int] = []
-    for thread in os.listdir("/proc/self/task"):
-        with open(f"/proc/self/task/{thread}/children") as file:
-            found += map(int, file.read().split())
+    for path in Path("/proc/self/task").glob("*/children"):
+        found += map(int, path.read_text().split())
     return found
 
 

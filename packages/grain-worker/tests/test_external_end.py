@@ -1,5 +1,8 @@
 """That nothing of an external program survives the call, whoever ends it and however."""
 
+# Other processes cannot set an event here: one has to look. Paths are on a local disk.
+# ruff: noqa: ASYNC110, ASYNC240
+
 from __future__ import annotations
 
 import os
@@ -15,7 +18,6 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 import trio
-
 from grain import GVAR
 from grain.worker.external import ExternalLostError, run_external
 
@@ -184,11 +186,11 @@ async def test_a_stopped_program_is_ended_within_the_grace(marker: str) -> None:
 
 
 async def test_time_limit_ends_the_whole_tree_first(marker: str) -> None:
-    with pytest.raises(trio.TooSlowError, match="ended after its time limit of 1.5 s") as caught:
+    with pytest.raises(trio.TooSlowError, match="its time limit of 1[.]5 s") as caught:
         await run_external([PYTHON, "-c", TREE, marker, "deaf"], timeout=1.5, grace=0.2)
 
     assert alive(marker) == []
-    assert marker in str(caught.value) or "python" in str(caught.value)
+    assert PYTHON in str(caught.value)
 
 
 async def test_what_a_program_leaves_behind_is_ended(marker: str) -> None:

@@ -1,6 +1,6 @@
 """The caller's side of the processes that start and end external programs.
 
-`grain.worker._shepherd_main` has the theory. A trio run has one `Shepherd`, started by the first
+`grain.worker._guard` has the theory. A trio run has one `Shepherd`, started by the first
 call and closed when the run ends; it keeps the idle keepers, which serve one call after another.
 """
 
@@ -222,10 +222,11 @@ class Shepherd:
         try:
             try:
                 await trio.lowlevel.wait_readable(keeper.socket)
-            except BaseException:
-                # Not only Cancelled: trio delivers Ctrl-C here as KeyboardInterrupt.
+            except BaseException as error:
+                # Not only Cancelled: trio delivers Ctrl-C here as KeyboardInterrupt, to this task
+                # alone, and cancels the others when it has left; so their grace adds to ours.
                 with suppress(ConnectionError):
-                    keeper.socket.send(b"c")
+                    keeper.socket.send(b"i" if isinstance(error, KeyboardInterrupt) else b"c")
                 with trio.CancelScope(shield=True):
                     await trio.lowlevel.wait_readable(keeper.socket)
                 with suppress(LostError, BrokenPipeError):  # gone as well
@@ -274,7 +275,7 @@ def launch(theirs: socket.socket) -> int:
         raise RuntimeError("running external programs needs the Python interpreter's path")
     # dup2() onto itself would leave the close-on-exec flag set.
     fd = 4 if theirs.fileno() == 3 else 3
-    script = Path(__file__).with_name("_shepherd_main.py")
+    script = Path(__file__).parent / "_guard" / "main.py"
     # posix_spawn rather than fork: the same for a process of any size, with any threads.
     return os.posix_spawn(
         sys.executable,

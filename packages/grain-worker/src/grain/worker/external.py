@@ -16,8 +16,8 @@ The call is named `run_external`, not ``run``, because a tasklet's module usuall
 ``grain.delayed.run`` in sight.
 
 Layout: `_environment` turns an allocation into variables and CPU ids, `_mpi` into the launcher of
-an MPI program, `_shepherd` talks to the processes of `_shepherd_main`, which start and end
-programs, `errors` has the exceptions.
+an MPI program, `_shepherd` talks to the processes of `_guard`, which start and end programs,
+`errors` has the exceptions.
 """
 
 from __future__ import annotations
