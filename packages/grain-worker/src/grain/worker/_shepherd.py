@@ -19,6 +19,7 @@ from typing import Any
 
 import trio
 
+LINGER = 5.0  # seconds that the end of a trio run may wait for the last helper process
 _SHEPHERD: trio.lowlevel.RunVar[Shepherd] = trio.lowlevel.RunVar("grain.worker.shepherd")
 
 
@@ -53,7 +54,13 @@ class Keeper:
         self.request = b""
         self.socket, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.setblocking(False)
-        self.files = [os.memfd_create(name) for name in ("stdout", "stderr")]
+        self.files: list[int] = []
+        try:
+            for name in ("stdout", "stderr"):
+                self.files.append(os.memfd_create(name))
+        except OSError:  # too many open files
+            self.close()
+            raise
         for fd in self.files:
             # Each write goes to the end, wherever the shared offset may be.
             fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
@@ -143,16 +150,18 @@ class Shepherd:
             if self.pid:
                 with suppress(OSError):
                     self.control.shutdown(socket.SHUT_WR)
-                with trio.CancelScope(shield=True):
+                # For ever only as long as processes survive SIGKILL, which was reported then.
+                with trio.move_on_after(LINGER, shield=True) as patience:
                     await trio.lowlevel.wait_readable(self.control)
-            self.forget()
+                self.forget(reap=not patience.cancelled_caught)
 
-    def forget(self) -> None:
+    def forget(self, *, reap: bool = True) -> None:
         """Note that the shepherd is dead; the next call starts another."""
         if self.pid:
             self.control.close()
-            with suppress(ChildProcessError):
-                os.waitpid(self.pid, 0)
+            if reap:  # its socket is closed by its exit, so this hardly blocks
+                with suppress(ChildProcessError):
+                    os.waitpid(self.pid, 0)
             self.pid = 0
 
     async def keeper(self) -> Keeper:
@@ -205,7 +214,6 @@ class Shepherd:
             await trio.lowlevel.wait_readable(ours)
             return True
 
-    @trio.lowlevel.enable_ki_protection
     async def run(self, request: dict[str, Any], stdin: bytes | None) -> Ended:
         """Run a program until nothing of it is left.
 

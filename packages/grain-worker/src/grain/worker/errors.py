@@ -143,6 +143,7 @@ def explain_start(step: str, path: str, code: int) -> str:
         return f"cannot run {path}: {why} (a script without a #! line, or another architecture?)"
     what = {
         "exec": "run",
+        "bind": "bind it to the CPUs",
         "cwd": "use the working directory",
         "scratch": "make a scratch directory in",
         "stdin": "read stdin from",

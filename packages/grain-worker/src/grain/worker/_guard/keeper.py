@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         receive,
         send_signal,
     )
-    from grain.worker._guard.program import CannotStart, Program
+    from grain.worker._guard.program import CannotStart, Program, Step
 else:
     from processes import (
         PR_SET_CHILD_SUBREAPER,
@@ -36,7 +36,7 @@ else:
         receive,
         send_signal,
     )
-    from program import CannotStart, Program
+    from program import CannotStart, Program, Step
 
 INFINITE = float("inf")
 HURRY = 0.3  # seconds of grace after Ctrl-C, when other programs may have to be ended after this
@@ -85,12 +85,14 @@ class Keeper:
         """Run one program to the end of its last descendant and report."""
         request = marshal.loads(os.pread(self.out, os.fstat(self.out).st_size, 0))
         os.ftruncate(self.out, 0)
-        # The program inherits the keeper's affinity: posix_spawn(3) has no attribute for it.
-        os.sched_setaffinity(0, request["cpus"] or self.home)
         streams = {"stdin": (fds or [-1])[0], "stdout": self.out, "stderr": self.err}
         program = Program(request, streams)
         began = time.monotonic()
         try:
+            # The program inherits the keeper's affinity: posix_spawn(3) has no attribute for it.
+            cpus = request["cpus"] or self.home
+            with Step("bind", str(sorted(cpus)).encode()):
+                os.sched_setaffinity(0, cpus)
             status, seconds, usage = self.mind(program.start(), began, request["grace"])
             tail = program.error_tail() if status else b""
         except CannotStart as failure:

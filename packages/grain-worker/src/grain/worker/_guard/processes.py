@@ -41,16 +41,19 @@ def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
 
 def children(pid: int) -> list[int]:
     """The children of all threads of a process (proc(5)); none if it is gone."""
+    if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+        return children_by_scan(pid)  # a kernel without CONFIG_PROC_CHILDREN
     found: list[int] = []
     try:
-        for thread in os.listdir(f"/proc/{pid}/task"):
+        threads = os.listdir(f"/proc/{pid}/task")
+    except FileNotFoundError:
+        return found
+    for thread in threads:
+        try:
             with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
                 found += map(int, file.read().split())
-    except FileNotFoundError:
-        if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
-            return children_by_scan(pid)  # a kernel without CONFIG_PROC_CHILDREN
-    except ProcessLookupError:
-        pass
+        except (FileNotFoundError, ProcessLookupError):
+            continue
     return found
 
 

@@ -54,7 +54,8 @@ class Shepherd:
         for fd in (self.control.fileno(), self.wakeup.fd, self.caller):
             if fd is not None:
                 poll.register(fd, select.POLLIN)
-        while self.tend() or self.control.fileno() != -1:
+        closing = False
+        while self.tend() or not closing:
             for fd, _ in poll.poll(50 if self.orphans else None):
                 if fd == self.wakeup.fd:
                     self.wakeup.clear()
@@ -70,14 +71,19 @@ class Shepherd:
                     for unneeded in (self.control.fileno(), self.caller):
                         if unneeded is not None:
                             poll.unregister(unneeded)
-                    self.control.close()
+                    # Closed by our exit only: by that the caller knows that we are gone.
+                    closing = True
                     break
 
     def fork(self, number: int, fds: list[int]) -> None:
         """Fork a keeper; the child does not return."""
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            pid = -1  # too many processes; the caller will see its socket closed
         if pid:
-            self.keepers[pid] = number
+            if pid > 0:
+                self.keepers[pid] = number
             for fd in fds:
                 os.close(fd)
             return
