@@ -219,9 +219,11 @@ class _Call:
             "stdout": self.stdout and os.fsencode(self.stdout),
             "stderr": 1 if self.merged else self.stderr and os.fsencode(self.stderr),
             "grace": float(grace),
-            "scratch": variables.get(b"TMPDIR", b"/tmp") if scratch else None,
+            "scratch": _temporary(variables) if scratch else None,
         }
 
+    # So that no KeyboardInterrupt strikes between two lines that belong together.
+    @trio.lowlevel.enable_ki_protection
     async def run(self) -> tuple[tuple[Any, ...], bytes | None, bytes | None]:
         """Have it run: the report, and what was captured."""
         for _ in range(3):
@@ -243,7 +245,7 @@ class _Call:
                 None if self.stdout else ended.stdout,
                 None if self.stderr or self.merged else ended.stderr,
             )
-        reason = "the process that starts programs was killed three times; this one never ran"
+        reason = "no process to watch over it could be had in three attempts; it never ran"
         raise ExternalLostError(self.failure(reason=reason))
 
     def completed(
@@ -289,6 +291,12 @@ class _Call:
             stderr_path=self.stderr and str(directory / self.stderr),
             **facts,
         )
+
+
+def _temporary(variables: Mapping[bytes, bytes]) -> bytes:
+    """The directory for temporary files, absolute, as the keeper has another working directory."""
+    base = os.fsdecode(variables.get(b"TMPDIR", b"")) or "/tmp"  # noqa: S108 (environ(7))
+    return os.fsencode(Path(base).absolute())
 
 
 def _encode(argv: tuple[str, ...]) -> list[bytes]:
