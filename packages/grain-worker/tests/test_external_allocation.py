@@ -36,7 +36,9 @@ def test_the_allocation_wins_over_what_is_inherited_and_the_caller_over_both() -
 
     assert made[b"OMP_NUM_THREADS"] == b"3"
     assert made[b"MKL_NUM_THREADS"] == b"2"
-    assert made[b"CUDA_VISIBLE_DEVICES"] == made[b"ROCR_VISIBLE_DEVICES"] == b"1,0"
+    assert made[b"CUDA_VISIBLE_DEVICES"] == made[b"HIP_VISIBLE_DEVICES"] == b"1,0"
+    assert made[b"CUDA_DEVICE_ORDER"] == b"PCI_BUS_ID"
+    assert b"ROCR_VISIBLE_DEVICES" not in made
     assert made[b"NAME"] == b"\xff"
     assert b"GONE" not in made
     assert set(map(str.encode, THREADS)) <= set(made)

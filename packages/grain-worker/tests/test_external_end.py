@@ -258,6 +258,8 @@ async def test_the_terminals_ctrl_c_does_not_reach_programs(marker: str) -> None
         await until(1, marker)
         helpers = [*alive(marker), *named("grain-keeper"), *named("grain-shepherd")]
         assert os.getsid(0) not in map(os.getsid, helpers)
+        (program,) = alive(marker)
+        assert os.getsid(program) == program  # so its `kill 0` reaches nobody else, too
         nursery.cancel_scope.cancel()
 
 

@@ -22,9 +22,9 @@ THREADS = (
 )
 
 # NVIDIA: CUDA C++ Programming Guide, "CUDA Environment Variables". AMD: ROCm documentation, "GPU
-# isolation techniques". HIP_VISIBLE_DEVICES stays away: HIP applies it to the devices which
-# ROCR_VISIBLE_DEVICES left over and numbered anew from 0, so the same list twice hides GPUs.
-DEVICES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+# isolation techniques": HIP takes either name. ROCR_VISIBLE_DEVICES stays as inherited: it acts
+# below HIP, which numbers what that leaves from 0, so the same list on both levels hides GPUs.
+DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 
 def allocated(res: object, kind: str) -> list[int]:
@@ -55,6 +55,8 @@ def environment(
         made.update(dict.fromkeys(_THREADS, b"%d" % count))
     if gpus := allocated(res, "g"):
         made.update(dict.fromkeys(_DEVICES, ",".join(map(str, gpus)).encode()))
+        # The numbers that nvidia-smi and batch systems use; CUDA's default is the fastest first.
+        made.setdefault(b"CUDA_DEVICE_ORDER", b"PCI_BUS_ID")
     for name, value in changes.items():
         if not name or "=" in name or "\0" in name:
             raise ValueError(f"not a name of an environment variable: {name!r}")
