@@ -29,4 +29,4 @@ def test_the_guides_example_prints_what_it_says(capsys: pytest.CaptureFixture[st
 
     printed = capsys.readouterr().out
     # The quotation marks are the locale's.
-    assert re.sub("[‘’]", "'", printed) == promised
+    assert re.sub("[\u2018\u2019]", "'", printed) == promised
