@@ -1,9 +1,168 @@
-"""Errors that a worker adds to those of the tasklets themselves."""
+"""What goes wrong in a worker that is not a tasklet's own exception."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+from dataclasses import dataclass
+
+__all__ = [
+    "ExternalError",
+    "ExternalLostError",
+    "ExternalStartError",
+    "Failure",
+    "TaskletAborted",
+    "TaskletError",
+]
 
 
 class TaskletError(Exception):
-    """Base of the errors of tasks that are not the tasklet's own exceptions."""
+    """Base of the errors of tasks that are neither the tasklet's own nor a program's."""
 
 
 class TaskletAborted(TaskletError):
     """A tasklet raised what would end the whole process, such as `SystemExit`."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The facts of one failed call; every field is plain data and pickles.
+
+    Attributes:
+        argv: The command.
+        host: The name of the machine it ran on.
+        cwd: Its working directory; None for a private one that is gone by now.
+        returncode: Its exit code, or the negative number of the signal that ended it; None if
+            it did not run to an end.
+        stdout: What it wrote to stdout; None if that went to a file.
+        stderr: The same for stderr.
+        stderr_tail: The last lines of stderr, wherever that went.
+        stdout_path: The file that has its stdout, None if captured.
+        stderr_path: The file that has its stderr, None if captured.
+        reason: What happened, where neither an exit code nor a signal tells.
+        errno: The error number of the operating system, 0 if there is none.
+    """
+
+    argv: tuple[str, ...]
+    host: str
+    cwd: str | None = None
+    returncode: int | None = None
+    stdout: bytes | None = None
+    stderr: bytes | None = None
+    stderr_tail: str = ""
+    stdout_path: str | None = None
+    stderr_path: str | None = None
+    reason: str = ""
+    errno: int = 0
+
+
+class ExternalError(Exception):
+    """An external program failed.
+
+    Its attributes are those of the `Failure` it is made from; ``signal`` is the name of the
+    signal that ended the program (``SIGSEGV``), or None. It pickles.
+    """
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure)  # what pickle calls the class with again
+        self.failure = failure
+        self.argv = failure.argv
+        self.host = failure.host
+        self.cwd = failure.cwd
+        self.returncode = failure.returncode
+        self.stdout = failure.stdout
+        self.stderr = failure.stderr
+        self.stderr_tail = failure.stderr_tail
+        self.stdout_path = failure.stdout_path
+        self.stderr_path = failure.stderr_path
+        self.signal = signal_name(failure.returncode)
+
+    def __str__(self) -> str:
+        failure = self.failure
+        lines = [f"{command_line(failure.argv)}: {self._reason()}", f"  on host {failure.host}"]
+        if failure.cwd is not None:
+            lines.append(f"  in directory {failure.cwd}")
+        if failure.stdout_path is not None:
+            lines.append(f"  stdout is in {failure.stdout_path}")
+        if failure.stderr_path is not None:
+            lines.append(f"  stderr is in {failure.stderr_path}")
+        if failure.stderr_tail:
+            lines.append("  the last lines of stderr:")
+            lines += [f"    {line}" for line in failure.stderr_tail.splitlines()]
+        return "\n".join(lines)
+
+    def _reason(self) -> str:
+        if self.failure.reason or self.returncode is None:
+            return self.failure.reason
+        if self.signal is not None:
+            return f"ended by signal {self.signal}"
+        return f"exit code {self.returncode}"
+
+
+class ExternalStartError(ExternalError):
+    """A program could not be started: it, its directory or one of its files is unusable.
+
+    Attributes:
+        errno: The error number, as ``errno.ENOENT``.
+    """
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure)
+        self.errno = failure.errno
+
+
+class ExternalLostError(ExternalError):
+    """It is unknown how a program ended, or it cannot be ended.
+
+    Either the process which watched over it was killed, and the program with it, or some of
+    its processes survive SIGKILL, as they do while a file system does not answer.
+    """
+
+
+def signal_name(returncode: int | None) -> str | None:
+    """The name of the signal behind a negative return code.
+
+    >>> signal_name(-11)
+    'SIGSEGV'
+    """
+    if returncode is None or returncode >= 0:
+        return None
+    try:
+        return signal.Signals(-returncode).name
+    except ValueError:
+        return f"SIG{-returncode}"  # a real-time signal
+
+
+def command_line(argv: tuple[str, ...]) -> str:
+    """A command as one would type it, shortened to what fits a message."""
+    line = shlex.join(argv)
+    return line if len(line) <= 500 else f"{line[:500]}... ({len(argv)} arguments)"
+
+
+def explain_start(step: str, path: str, code: int) -> str:
+    """Say which step of a start failed, on what, and why.
+
+    >>> import errno
+    >>> explain_start("find", "xtb", errno.ENOENT)
+    'program not found on PATH: xtb'
+    """
+    why = os.strerror(code)
+    if step == "find" and code == 2:
+        return f"program not found{'' if '/' in path else ' on PATH'}: {path}"
+    if step == "exec" and code == 2:
+        return f"cannot run {path}: the interpreter that its first line or header names is missing"
+    if step in ("find", "exec") and code == 13:
+        return f"not an executable file: {path}"
+    if step == "exec" and code == 8:
+        return f"cannot run {path}: {why} (a script without a #! line, or another architecture?)"
+    what = {
+        "exec": "run",
+        "bind": "bind it to the CPUs",
+        "cwd": "use the working directory",
+        "scratch": "make a scratch directory in",
+        "stdin": "read stdin from",
+        "stdout": "write stdout to",
+        "stderr": "write stderr to",
+    }
+    return f"cannot {what.get(step, step)} {path}: {why}"

@@ -1,0 +1,312 @@
+"""Run an external program: the one call by which a tasklet uses a binary.
+
+::
+
+    from grain.worker.external import run_external
+
+    async def energy(path):
+        done = await run_external(["xtb", path, "--gfn2"], timeout=3600)
+        return parse(done.stdout_text)
+
+It differs from `trio.run_process` in that the program gets the CPUs and GPUs that Grain allocated
+to the task (``GVAR.res``), and in that no process survives the call, whatever happens. It works
+in any trio program on Linux; without an allocation nothing is bound.
+
+The call is named `run_external`, not ``run``, because a tasklet's module usually has
+``grain.delayed.run`` in sight.
+
+Layout: `_environment` turns an allocation into variables and CPU ids, `_mpi` into the launcher of
+an MPI program, `_shepherd` talks to the processes of `_guard`, which start and end programs,
+`errors` has the exceptions.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+from grain import GVAR
+from grain.worker._environment import binding, environment
+from grain.worker._mpi import mpi_prefix as mpi_prefix
+from grain.worker._shepherd import LostError, Shepherd, StuckError
+from grain.worker.errors import (
+    ExternalError as ExternalError,
+)
+from grain.worker.errors import (
+    ExternalLostError as ExternalLostError,
+)
+from grain.worker.errors import (
+    ExternalStartError as ExternalStartError,
+)
+from grain.worker.errors import Failure, command_line, explain_start
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    StrPath = str | os.PathLike[str]
+
+__all__ = [
+    "CAPTURE",
+    "STDOUT",
+    "Completed",
+    "ExternalError",
+    "ExternalLostError",
+    "ExternalStartError",
+    "mpi_prefix",
+    "run_external",
+]
+
+TAIL_LINES = 20
+
+
+class _Stream(Enum):
+    CAPTURE = "CAPTURE"
+    STDOUT = "STDOUT"
+
+
+CAPTURE: Final = _Stream.CAPTURE
+"""Where output goes by default: into the `Completed`."""
+
+STDOUT: Final = _Stream.STDOUT
+"""For ``stderr=``: to the same place as stdout, in the order of writing."""
+
+
+@dataclass(frozen=True)
+class Completed:
+    """How a program ended.
+
+    Attributes:
+        argv: The command.
+        returncode: Its exit code, or the negative number of the signal that ended it.
+        stdout: What it wrote to stdout; None if that went to a file.
+        stderr: The same for stderr; None also if it went to stdout.
+        elapsed: Seconds between its start and its end.
+        user: Seconds of CPU time in user mode, of the program and all that it started.
+        system: The same in the kernel.
+        max_rss: The largest resident set of any one of these processes, in GB (1e9 bytes). Not
+            less than that of the small process which started it (about 0.01), which Linux
+            counts in.
+    """
+
+    argv: tuple[str, ...]
+    returncode: int
+    stdout: bytes | None
+    stderr: bytes | None
+    elapsed: float
+    user: float
+    system: float
+    max_rss: float
+
+    @property
+    def stdout_text(self) -> str:
+        """Stdout as text, bytes that are not UTF-8 replaced; empty if it went to a file."""
+        return (self.stdout or b"").decode(errors="replace")
+
+    @property
+    def stderr_text(self) -> str:
+        """Stderr as text, bytes that are not UTF-8 replaced; empty if it went elsewhere."""
+        return (self.stderr or b"").decode(errors="replace")
+
+
+async def run_external(
+    argv: Sequence[StrPath],
+    *,
+    cwd: StrPath | None = None,
+    env: Mapping[str, str | None] | None = None,
+    stdin: bytes | StrPath | None = None,
+    stdout: StrPath | _Stream = CAPTURE,
+    stderr: StrPath | _Stream = CAPTURE,
+    timeout: float | None = None,  # noqa: ASYNC109 (it bounds the program, not the waiting)
+    grace: float = 1.0,
+    check: bool = True,
+    bind: bool = True,
+    threads: int | None = None,
+    scratch: bool = False,
+) -> Completed:
+    """Run a program to its end, and to the end of everything it started.
+
+    The program has a session of its own, so Ctrl-C at the terminal reaches Python alone. It
+    inherits the environment, its umask and limits (those of the first call in this trio run),
+    and no open files but its three streams.
+
+    Args:
+        argv: The program and its arguments; no shell is involved. A name without a slash is
+            searched for on the program's PATH, a relative path starts at `cwd`.
+        cwd: The directory to run in; by default the caller's, or the scratch directory.
+        env: Changes to the inherited environment, over those that come from the allocation;
+            None as a value removes a variable.
+        stdin: What the program reads: bytes, or the path of a file; nothing by default.
+        stdout: `CAPTURE`, or the path of a file to write, relative to `cwd`.
+        stderr: The same, or `STDOUT`.
+        timeout: Seconds after which the program is ended and `trio.TooSlowError` raised.
+        grace: Seconds between SIGTERM and SIGKILL wherever processes have to be ended.
+        check: Whether to raise on a non-zero exit code or a signal.
+        bind: Whether to set the CPU affinity to the allocated CPUs (sched_setaffinity(2)).
+        threads: The value for OMP_NUM_THREADS and its siblings instead of the number of
+            allocated CPUs; 1 for a program that uses processes instead.
+        scratch: Make a private directory below $TMPDIR, or /tmp, which is the program's TMPDIR
+            and, without `cwd`, its working directory. It is removed when the tree is gone, and
+            also when the calling process was killed.
+
+    Raises:
+        ExternalError: The program failed; says how, where, and its last words. Only if `check`.
+        ExternalStartError: The program, `cwd` or a file cannot be used.
+        ExternalLostError: The end is unknown, or cannot be brought about.
+        trio.TooSlowError: At the time limit, when the whole tree is gone.
+        ValueError: For arguments that no program can have.
+
+    On cancellation, and on Ctrl-C, the whole tree of processes is ended before the exception
+    goes on: SIGTERM to all, SIGKILL after `grace`, including processes that have left the
+    session, were orphaned, or have changed their environment. When a program ends normally, what
+    it left running in the background is ended likewise. When the calling process is killed, so
+    are the programs.
+    """
+    call = _Call(argv, cwd, env or {}, stdin, stdout, stderr, grace, bind, threads, scratch)
+    with trio.move_on_after(math.inf if timeout is None else timeout):
+        return call.completed(await call.run(), check)
+    raise trio.TooSlowError(
+        f"{command_line(call.argv)}: ended after its time limit of {timeout:g} s"
+        f" on host {socket.gethostname()}"
+    )
+
+
+class _Call:
+    """One call: its arguments as the keeper wants them, its report as the caller wants it."""
+
+    def __init__(
+        self,
+        argv: Sequence[StrPath],
+        cwd: StrPath | None,
+        env: Mapping[str, str | None],
+        stdin: bytes | StrPath | None,
+        stdout: StrPath | _Stream,
+        stderr: StrPath | _Stream,
+        grace: float,
+        bind: bool,
+        threads: int | None,
+        scratch: bool,
+    ) -> None:
+        if isinstance(argv, (str, bytes)) or not argv:
+            raise ValueError("argv must be a sequence of strings: the program and its arguments")
+        if stdout is STDOUT:
+            raise ValueError("stdout=STDOUT: only stderr can go to the same place as stdout")
+        if not 0 <= grace < math.inf:
+            raise ValueError(f"grace must be a number of seconds, not {grace}")
+        if threads is not None and threads < 1:
+            raise ValueError(f"threads must be at least 1, not {threads}")
+        self.argv = tuple(os.fspath(word) for word in argv)
+        res = GVAR.res
+        variables = environment(res, os.environb, env, threads)
+        self.cwd = None if scratch and cwd is None else str(Path(cwd or ".").absolute())
+        self.stdout = None if isinstance(stdout, _Stream) else os.fspath(stdout)
+        self.stderr = None if isinstance(stderr, _Stream) else os.fspath(stderr)
+        # The same file twice: opened once, or one stream would overwrite the other.
+        self.merged = stderr is STDOUT or (stderr is not CAPTURE and self.stderr == self.stdout)
+        self.input = stdin if isinstance(stdin, bytes) else None
+        source = os.devnull if stdin is None else stdin
+        self.request: dict[str, Any] = {
+            "argv": _encode(self.argv),
+            "env": variables,
+            "cwd": self.cwd and os.fsencode(self.cwd),
+            "cpus": binding(res, os.sched_getaffinity(0)) if bind else None,
+            "stdin": None if isinstance(source, bytes) else os.fsencode(source),
+            "stdout": self.stdout and os.fsencode(self.stdout),
+            "stderr": 1 if self.merged else self.stderr and os.fsencode(self.stderr),
+            "grace": float(grace),
+            "scratch": _temporary(variables) if scratch else None,
+        }
+
+    # So that no KeyboardInterrupt strikes between two lines that belong together.
+    @trio.lowlevel.enable_ki_protection
+    async def run(self) -> tuple[tuple[Any, ...], bytes | None, bytes | None]:
+        """Have it run: the report, and what was captured."""
+        for _ in range(3):
+            try:
+                ended = await Shepherd.of_this_run().run(self.request, self.input)
+            except BrokenPipeError:
+                continue
+            except LostError as error:
+                reason = "the process that watched over it was killed, and the program with it"
+                if not error.args[0]:
+                    reason = "the processes that watched over it were killed; some may be left"
+                raise ExternalLostError(self.failure(reason=reason)) from None
+            except StuckError as error:
+                pids = ", ".join(map(str, error.args[0]))
+                reason = f"processes survive SIGKILL: {pids}"
+                raise ExternalLostError(self.failure(reason=reason)) from error
+            return (
+                ended.report,
+                None if self.stdout else ended.stdout,
+                None if self.stderr or self.merged else ended.stderr,
+            )
+        reason = "no process to watch over it could be had in three attempts; it never ran"
+        raise ExternalLostError(self.failure(reason=reason))
+
+    def completed(
+        self, ended: tuple[tuple[Any, ...], bytes | None, bytes | None], check: bool
+    ) -> Completed:
+        """Turn a report into the result or the error."""
+        report, stdout, stderr = ended
+        if report[0] == "failed":
+            _, step, code, path = report
+            reason = explain_start(step, os.fsdecode(path), code)
+            raise ExternalStartError(self.failure(reason=reason, errno=code))
+        _, status, elapsed, user, system, max_rss, tail = report
+        done = Completed(
+            argv=self.argv,
+            returncode=os.waitstatus_to_exitcode(status),
+            stdout=stdout,
+            stderr=stderr,
+            elapsed=elapsed,
+            user=user,
+            system=system,
+            max_rss=max_rss * 1024 / 1e9,
+        )
+        if check and done.returncode != 0:
+            captured = stdout if self.merged else stderr
+            raise ExternalError(
+                self.failure(
+                    returncode=done.returncode,
+                    stdout=stdout,
+                    stderr=stderr,
+                    stderr_tail=_last_lines(tail if captured is None else captured),
+                )
+            )
+        return done
+
+    def failure(self, **facts: Any) -> Failure:
+        """The facts of a failure, these among them."""
+        directory = Path(self.cwd or ".")
+        return Failure(
+            argv=self.argv,
+            host=socket.gethostname(),
+            cwd=self.cwd,
+            stdout_path=self.stdout and str(directory / self.stdout),
+            stderr_path=self.stderr and str(directory / self.stderr),
+            **facts,
+        )
+
+
+def _temporary(variables: Mapping[bytes, bytes]) -> bytes:
+    """The directory for temporary files, absolute, as the keeper has another working directory."""
+    base = os.fsdecode(variables.get(b"TMPDIR", b"")) or "/tmp"  # noqa: S108 (environ(7))
+    return os.fsencode(Path(base).absolute())
+
+
+def _encode(argv: tuple[str, ...]) -> list[bytes]:
+    encoded = [os.fsencode(word) for word in argv]
+    if any(b"\0" in word for word in encoded):
+        raise ValueError(f"a null character in the arguments: {command_line(argv)}")
+    return encoded
+
+
+def _last_lines(data: bytes) -> str:
+    """The last lines of a program's stderr, as text."""
+    lines = data[-16384:].decode(errors="replace").splitlines()
+    return "\n".join(line[:1000] for line in lines[-TAIL_LINES:])

@@ -1,0 +1,337 @@
+"""The call that runs an external program: what goes in, what comes out, what it says on failure."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+import socket
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+import trio
+from grain import GVAR
+from grain.worker.external import (
+    STDOUT,
+    ExternalError,
+    ExternalStartError,
+    run_external,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from grain.resource import Resource
+
+PYTHON = sys.executable
+
+
+def allocation(**ids: list[int]) -> Resource:
+    return cast("Resource", SimpleNamespace(**ids))
+
+
+@pytest.fixture(autouse=True)
+def no_allocation() -> Iterator[None]:
+    with GVAR.scope(allocation()):
+        yield
+
+
+async def test_output_is_captured() -> None:
+    """Both streams, in full, apart from each other; with the exit code and the costs."""
+    done = await run_external(["sh", "-c", "echo out; echo err >&2; head -c 3000000 /dev/zero"])
+
+    assert done.stdout == b"out\n" + bytes(3_000_000)
+    assert done.stderr == b"err\n"
+    assert done.returncode == 0
+    assert done.stderr_text == "err\n"
+    assert done.argv[0] == "sh"
+
+
+async def test_costs_are_measured() -> None:
+    """Seconds and GB, of the program's children as well."""
+    code = "x = bytearray(200_000_000)\nfor _ in range(3_000_000): pass"
+    done = await run_external(["sh", "-c", f"{PYTHON} -c '{code}'; true"])
+
+    assert 0.2 < done.max_rss < 0.4
+    assert 0.01 < done.user <= done.elapsed + 0.05
+    assert done.system > 0
+
+
+async def test_a_keeper_that_serves_again_starts_from_nothing() -> None:
+    """Neither output nor directory nor CPUs of one call are seen by the next."""
+    with GVAR.scope(allocation(c=[min(os.sched_getaffinity(0))])):
+        await run_external(["sh", "-c", "echo first; echo first >&2"], cwd="/usr")
+    done = await run_external(["sh", "-c", "pwd; grep Cpus_allowed: /proc/self/status"])
+
+    where, cpus = done.stdout_text.splitlines()
+    mask = sum(1 << cpu for cpu in os.sched_getaffinity(0))
+    assert where == str(Path.cwd())
+    assert int(cpus.split()[1].replace(",", ""), 16) == mask
+    assert done.stderr == b""
+
+
+async def test_merged_output_keeps_its_order() -> None:
+    done = await run_external(["sh", "-c", "echo 1; echo 2 >&2; echo 3"], stderr=STDOUT)
+
+    assert done.stdout == b"1\n2\n3\n"
+    assert done.stderr is None
+
+
+@pytest.mark.parametrize("size", [0, 5, 5_000_000])
+async def test_stdin_from_bytes(size: int) -> None:
+    done = await run_external(["wc", "-c"], stdin=b"x" * size)
+
+    assert int(done.stdout_text) == size
+
+
+async def test_stdin_from_file_and_from_nothing(tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("from a file")
+
+    assert (await run_external(["cat"], stdin="in", cwd=tmp_path)).stdout == b"from a file"
+    assert (await run_external(["cat"])).stdout == b""
+
+
+async def test_output_to_files(tmp_path: Path) -> None:
+    """Paths are relative to the program's directory, as in a shell after `cd`."""
+    (tmp_path / "out").write_text("something longer that was there before")
+    done = await run_external(
+        ["sh", "-c", "echo out; echo err >&2"], cwd=tmp_path, stdout="out", stderr=tmp_path / "err"
+    )
+
+    assert (done.stdout, done.stderr) == (None, None)
+    assert (tmp_path / "out").read_text() == "out\n"
+    assert (tmp_path / "err").read_text() == "err\n"
+
+
+async def test_both_streams_to_one_file(tmp_path: Path) -> None:
+    await run_external(
+        ["sh", "-c", "echo 1; echo 2 >&2; echo 3"], cwd=tmp_path, stdout="log", stderr="log"
+    )
+
+    assert (tmp_path / "log").read_text() == "1\n2\n3\n"
+
+
+async def test_exit_code_is_told(tmp_path: Path) -> None:
+    """The error names the command, the host, the code, the place and the last words."""
+    script = "seq 30 >&2; echo 'no convergence' >&2; exit 3"
+    with pytest.raises(ExternalError) as caught:
+        await run_external(["sh", "-c", script], cwd=tmp_path, stdout="out.log")
+
+    error = caught.value
+    assert error.returncode == 3
+    assert error.signal is None
+    assert error.argv == ("sh", "-c", script)
+    assert error.host == socket.gethostname()
+    assert error.stdout_path == str(tmp_path / "out.log")
+    assert error.stderr_tail.splitlines() == [*map(str, range(12, 31)), "no convergence"]
+    assert "sh -c 'seq 30" in str(error)
+    assert "exit code 3" in str(error)
+    assert f"on host {socket.gethostname()}" in str(error)
+    assert f"in directory {tmp_path}" in str(error)
+    assert f"stdout is in {tmp_path}/out.log" in str(error)
+    assert str(error).endswith("no convergence")
+
+
+async def test_the_last_words_come_from_a_file_too(tmp_path: Path) -> None:
+    with pytest.raises(ExternalError) as caught:
+        await run_external(["sh", "-c", "echo bad >&2; exit 1"], cwd=tmp_path, stderr="e")
+
+    assert caught.value.stderr_tail == "bad"
+    assert caught.value.stderr_path == str(tmp_path / "e")
+
+
+async def test_signal_is_named() -> None:
+    with pytest.raises(ExternalError, match="ended by signal SIGSEGV") as caught:
+        await run_external(["sh", "-c", "kill -SEGV $$"])
+
+    assert caught.value.returncode == -11
+    assert caught.value.signal == "SIGSEGV"
+
+
+async def test_unchecked_failure_is_a_result() -> None:
+    done = await run_external(["sh", "-c", "echo x; exit 4"], check=False)
+
+    assert (done.returncode, done.stdout) == (4, b"x\n")
+
+
+async def test_error_pickles() -> None:
+    with pytest.raises(ExternalError) as caught:
+        await run_external(["sh", "-c", "echo bad >&2; exit 1"])
+    twin = pickle.loads(pickle.dumps(caught.value))
+
+    assert str(twin) == str(caught.value)
+    assert twin.failure == caught.value.failure
+    with pytest.raises(ExternalStartError) as start:
+        await run_external(["no-such-program"])
+    assert pickle.loads(pickle.dumps(start.value)).errno == errno.ENOENT
+
+
+@pytest.mark.parametrize(
+    ("argv", "options", "code", "text"),
+    [
+        (["no-such-program"], {}, errno.ENOENT, "program not found on PATH: no-such-program"),
+        (["./gone"], {}, errno.ENOENT, "program not found: ./gone"),
+        (["./data"], {}, errno.EACCES, "not an executable file: ./data"),
+        (["./folder"], {}, errno.EACCES, "not an executable file: ./folder"),
+        (["./no-shebang"], {}, errno.ENOEXEC, "a script without a #! line"),
+        (["./lost"], {}, errno.ENOENT, "the interpreter that its first line"),
+        (["true"], {"cwd": "/no/where"}, errno.ENOENT, "the working directory /no/where: No such"),
+        (["true"], {"stdin": "gone"}, errno.ENOENT, "cannot read stdin from gone: No such file"),
+        (["true"], {"stdout": "a/b"}, errno.ENOENT, "cannot write stdout to a/b: No such file"),
+        (["true"], {"stderr": "folder"}, errno.EISDIR, "cannot write stderr to folder: Is a dir"),
+        (["true"], {"env": {"TMPDIR": "/no"}, "scratch": True}, errno.ENOENT, "directory in /no"),
+    ],
+)
+async def test_what_cannot_start_says_why(
+    tmp_path: Path, argv: list[str], options: dict[str, object], code: int, text: str
+) -> None:
+    (tmp_path / "data").write_text("x")
+    (tmp_path / "folder").mkdir()
+    for name, content in {"no-shebang": "true\n", "lost": "#!/no/interpreter\n"}.items():
+        (tmp_path / name).write_text(content)
+        (tmp_path / name).chmod(0o755)
+
+    with pytest.raises(ExternalStartError) as caught:
+        await run_external(argv, **{"cwd": tmp_path, **options})  # type: ignore[arg-type]
+    assert caught.value.errno == code
+    assert text in str(caught.value)
+    assert (await run_external(["echo", "still"])).stdout == b"still\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "options", "text"),
+    [
+        ([], {}, "argv must be"),
+        ("true", {}, "argv must be"),
+        (["a\0b"], {}, "null character"),
+        (["true"], {"env": {"A=B": "x"}}, "not a name"),
+        (["true"], {"env": {"A": "x\0"}}, "null character in the value of A"),
+        (["true"], {"threads": 0}, "threads must be"),
+        (["true"], {"grace": -1}, "grace must be"),
+        (["true"], {"stdout": STDOUT}, "only stderr"),
+    ],
+)
+async def test_impossible_arguments(argv: list[str], options: dict[str, object], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        await run_external(argv, **options)  # type: ignore[arg-type]
+
+
+async def test_environment_and_affinity_as_the_program_sees_them() -> None:
+    """The allocated CPUs and GPUs, over what was inherited and under what the caller says."""
+    cpu = max(os.sched_getaffinity(0))
+    show = "echo $OMP_NUM_THREADS $MKL_NUM_THREADS $CUDA_VISIBLE_DEVICES; nproc"
+    env = {"MKL_NUM_THREADS": "7", "OMP_PROC_BIND": "true"}
+    with GVAR.scope(allocation(c=[cpu], g=[2, 3])):
+        done = await run_external(["sh", "-c", show], env=env)
+        mask = await run_external(["grep", "Cpus_allowed_list", "/proc/self/status"])
+        free = await run_external(["grep", "Cpus_allowed_list", "/proc/self/status"], bind=False)
+        one = await run_external(["sh", "-c", "echo $OMP_NUM_THREADS"], threads=5)
+
+    assert done.stdout == b"1 7 2,3\n1\n"
+    assert mask.stdout_text.split()[1] == str(cpu)
+    assert (mask.stdout == free.stdout) == (len(os.sched_getaffinity(0)) == 1)
+    assert one.stdout == b"5\n"
+
+
+async def test_foreign_cpus_are_not_bound() -> None:
+    """Somebody who offers 64 cores on a laptop gets 64 threads and the whole machine."""
+    mine = sorted(os.sched_getaffinity(0))
+    with GVAR.scope(allocation(c=[mine[0], *range(5000, 5063)])):
+        done = await run_external(
+            ["sh", "-c", "echo $OMP_NUM_THREADS; env -u OMP_NUM_THREADS nproc"]
+        )
+
+    assert done.stdout_text.split() == ["64", str(len(mine))]
+
+
+async def test_huge_environment_and_arguments() -> None:
+    """As much as the kernel takes: hundreds of kB."""
+    env = {f"BIG_{number}": "x" * 100_000 for number in range(6)}
+    words = ["y" * 1000] * 400
+    done = await run_external(["sh", "-c", 'env | wc -c; echo "$*" | wc -c', "sh", *words], env=env)
+
+    first, second = map(int, done.stdout_text.split())
+    assert first > 600_000
+    assert second == 400 * 1001
+
+
+async def test_nothing_leaks_into_a_program() -> None:
+    """It has its three streams, also where this process has inheritable files open."""
+    fd = os.open("/dev/null", os.O_RDONLY)
+    os.set_inheritable(fd, True)
+    try:
+        done = await run_external([PYTHON, "-c", "import os; print(os.listdir('/proc/self/fd'))"])
+    finally:
+        os.close(fd)
+
+    assert done.stdout == b"['0', '1', '2', '3']\n"  # the last is the listing itself
+
+
+async def test_signals_are_at_their_defaults() -> None:
+    """Nothing is ignored or blocked, although Python ignores SIGPIPE."""
+    done = await run_external(["cat", "/proc/self/status"])
+
+    masks = dict(line.split(":") for line in done.stdout_text.splitlines() if line[:3] == "Sig")
+    standard = (1 << 31) - 1  # the real-time signals above are not ours to reset
+    assert [int(masks[name], 16) & standard for name in ("SigBlk", "SigIgn", "SigCgt")] == [0] * 3
+
+
+async def test_nothing_leaks_into_the_caller() -> None:
+    async def call(options: dict[str, bytes]) -> None:
+        await run_external(["true"], stdin=options.get("stdin"))
+
+    await call({})
+    before = open_files()
+    for number in range(1000):
+        await call({"stdin": b"x"} if number % 2 else {})
+
+    assert open_files() == before
+
+
+async def test_nothing_is_left_when_the_trio_run_ends() -> None:
+    """Neither files nor the helper processes; the run waits for them."""
+
+    async def calls() -> list[int]:
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(run_external, ["true"])
+        return children_of_mine()
+
+    def in_a_thread() -> tuple[int, list[int], int, list[int]]:
+        before = len(open_files())
+        during = trio.run(calls)
+        return before, during, len(open_files()), children_of_mine()
+
+    before, during, after, left = await trio.to_thread.run_sync(in_a_thread)
+    assert len(during) == 1
+    assert (after, left) == (before, [])
+
+
+def open_files() -> list[str]:
+    return sorted(path.name for path in Path("/proc/self/fd").iterdir())
+
+
+def children_of_mine() -> list[int]:
+    found: list[int] = []
+    for path in Path("/proc/self/task").glob("*/children"):
+        found += map(int, path.read_text().split())
+    return found
+
+
+async def test_two_hundred_at_once() -> None:
+    """Each gets its own answer, and they do run side by side."""
+    seen = []
+
+    async def one(number: int) -> None:
+        done = await run_external(["sh", "-c", "cat; sleep 0.5"], stdin=b"%d" % number)
+        seen.append(int(done.stdout_text))
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            for number in range(200):
+                nursery.start_soon(one, number)
+
+    assert sorted(seen) == list(range(200))

@@ -1,0 +1,136 @@
+"""From an allocation to variables, CPU ids and MPI launchers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from grain import GVAR
+from grain.worker._environment import THREADS, binding, environment
+from grain.worker.external import mpi_prefix, run_external
+
+if TYPE_CHECKING:
+    from grain.resource import Resource
+
+
+def allocation(**ids: list[int]) -> Resource:
+    return cast("Resource", SimpleNamespace(**ids))
+
+
+def test_without_an_allocation_the_environment_is_inherited() -> None:
+    inherited = {b"OMP_NUM_THREADS": b"3", b"HOME": b"/home/x"}
+
+    assert environment(allocation(), inherited, {}) == inherited
+
+
+def test_the_allocation_wins_over_what_is_inherited_and_the_caller_over_both() -> None:
+    made = environment(
+        allocation(c=[4, 5, 9], g=[1, 0]),
+        {b"OMP_NUM_THREADS": b"64", b"GONE": b"x", b"CUDA_VISIBLE_DEVICES": b"7"},
+        {"MKL_NUM_THREADS": "2", "GONE": None, "NEVER_WAS": None, "NAME": "\udcff"},
+    )
+
+    assert made[b"OMP_NUM_THREADS"] == b"3"
+    assert made[b"MKL_NUM_THREADS"] == b"2"
+    assert made[b"CUDA_VISIBLE_DEVICES"] == made[b"HIP_VISIBLE_DEVICES"] == b"1,0"
+    assert made[b"CUDA_DEVICE_ORDER"] == b"PCI_BUS_ID"
+    assert b"ROCR_VISIBLE_DEVICES" not in made
+    assert made[b"NAME"] == b"\xff"
+    assert b"GONE" not in made
+    assert set(map(str.encode, THREADS)) <= set(made)
+
+
+def test_threads_can_be_set_apart_from_cpus() -> None:
+    assert environment(allocation(c=[0, 1]), {}, {}, threads=1)[b"OMP_NUM_THREADS"] == b"1"
+
+
+@pytest.mark.parametrize(
+    ("cpus", "expected"), [([], None), ([2], [2]), ([1, 3], [1, 3]), ([3, 4], None)]
+)
+def test_bound_only_where_all_cpus_are_there(cpus: list[int], expected: list[int] | None) -> None:
+    assert binding(allocation(c=cpus), {0, 1, 2, 3}) == expected
+
+
+def test_prefix_for_open_mpi() -> None:
+    """It leaves the binding to the affinity that mpirun inherits, and batch systems alone."""
+    prefix = mpi_prefix("openmpi", allocation(c=[0, 2, 5, 7]), threads=2)
+
+    assert prefix[0] == "env"
+    assert "-u SLURM_JOBID -u SLURM_JOB_ID" in " ".join(prefix)
+    command = "mpirun -n 2 --host localhost:2 --bind-to none -x OMP_NUM_THREADS=2"
+    assert " ".join(prefix).endswith(command)
+
+
+@pytest.mark.parametrize(
+    ("flavour", "threads", "words"),
+    [
+        ("mpich", 1, "mpiexec OMP_NUM_THREADS 1 -n 4 -bind-to user:0,2,5,7"),
+        ("mpich", 2, "mpiexec OMP_NUM_THREADS 2 -n 2 -bind-to user:0+2,5+7"),
+        ("intel", 1, "mpiexec.hydra OMP_NUM_THREADS 1 I_MPI_PIN_PROCESSOR_LIST 0,2,5,7 -n 4"),
+        ("intel", 2, "mpiexec.hydra OMP_NUM_THREADS 2 I_MPI_PIN_DOMAIN [5,a0] -n 2"),
+        ("srun", 1, "srun --ntasks=4 --cpus-per-task=1 --cpu-bind=map_cpu:0,2,5,7"),
+        ("srun", 2, "srun --ntasks=2 --cpus-per-task=2 --cpu-bind=mask_cpu:0x5,0xa0"),
+    ],
+)
+def test_prefix_names_the_allocated_cpus(flavour: str, threads: int, words: str) -> None:
+    prefix = mpi_prefix(flavour, allocation(c=[0, 2, 5, 7]), threads=threads)  # type: ignore[arg-type]
+
+    assert [word for word in prefix if word in words.split()] == words.split()
+
+
+def test_prefix_stays_on_this_node_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURMD_NODENAME", "node7")
+
+    assert "--nodelist=node7" in mpi_prefix("srun", allocation(c=[1]))
+
+
+def test_prefix_takes_the_running_tasks_allocation_and_another_launcher() -> None:
+    with GVAR.scope(allocation(c=[3])):
+        assert mpi_prefix("mpich", launcher="/opt/mpich/mpiexec")[0] == "/opt/mpich/mpiexec"
+
+
+@pytest.mark.parametrize(
+    ("cpus", "threads", "flavour"),
+    [([], 1, "mpich"), ([1, 2, 3], 2, "mpich"), ([1], 0, "mpich"), ([1], 1, "lam")],
+)
+def test_prefix_that_cannot_be(cpus: list[int], threads: int, flavour: str) -> None:
+    with pytest.raises(ValueError, match=r"cannot be shared|flavour must be"):
+        mpi_prefix(flavour, allocation(c=cpus), threads=threads)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("flavour", "launcher"), [("openmpi", "mpirun.openmpi"), ("mpich", "mpiexec.hydra")]
+)
+async def test_ranks_run_on_the_allocated_cpus(flavour: str, launcher: str) -> None:
+    """By the real launchers: each rank's affinity, also in what looks like a small Slurm job."""
+    if shutil.which(launcher) is None:
+        pytest.skip(f"{launcher} is not installed")
+    cpus = sorted(os.sched_getaffinity(0), reverse=True)[:2]
+    code = (  # one write(2) each: ranks share the output
+        "import os; cpus = ','.join(map(str, os.sched_getaffinity(0)));"
+        " os.write(1, f'{os.environ[\"OMP_NUM_THREADS\"]} {cpus}\\n'.encode())"
+    )
+    env = {
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "SLURM_JOB_ID": "1",
+        "SLURM_JOBID": "1",
+        "SLURM_NODELIST": "elsewhere",
+        "SLURM_TASKS_PER_NODE": "1",
+    }
+    for allocated in (cpus, cpus[:1], cpus[1:]):
+        if not allocated:
+            continue
+        with GVAR.scope(allocation(c=allocated)):
+            prefix = mpi_prefix(flavour, launcher=launcher)  # type: ignore[arg-type]
+            done = await run_external([*prefix, sys.executable, "-c", code], env=env, threads=1)
+
+        everyone = f"1 {','.join(map(str, sorted(allocated)))}"
+        expected = [everyone] * len(allocated)
+        if flavour == "mpich":
+            expected = [f"1 {cpu}" for cpu in sorted(allocated)]
+        assert sorted(done.stdout_text.splitlines()) == expected

@@ -1,0 +1,32 @@
+"""The example in the user's guide, as it is printed there."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from grain import GVAR
+
+if TYPE_CHECKING:
+    from grain.resource import Resource
+
+GUIDE = Path(__file__).parents[3] / "docs" / "external.md"
+
+
+@pytest.mark.skipif(not GUIDE.exists(), reason="the guide is not in the package's own archive")
+@pytest.mark.skipif(shutil.which("factor") is None, reason="needs factor (coreutils)")
+def test_the_guides_example_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    text = GUIDE.read_text()
+    example = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
+    promised = re.findall(r"```text\n(.*?)```", text, re.DOTALL)[0]
+
+    with GVAR.scope(cast("Resource", SimpleNamespace())):
+        exec(compile(example, str(GUIDE), "exec"), {})
+
+    printed = capsys.readouterr().out
+    # The quotation marks are the locale's.
+    assert re.sub("[\u2018\u2019]", "'", printed) == promised
