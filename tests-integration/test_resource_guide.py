@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from grain.resource import Cores, Fit, Infeasible, Insufficient, Supply, from_data, to_data
 from grain.resource.testing import check_kind
 

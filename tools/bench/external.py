@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import trio
+
 from grain import GVAR
 from grain.worker.external import run_external
 

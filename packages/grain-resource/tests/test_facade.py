@@ -7,9 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import grain
 import grain.resource
-import pytest
 
 NAMES = {
     "Capacity", "Cores", "DuplicateKind", "Fit", "GPUs", "Infeasible", "Insufficient", "Limits",

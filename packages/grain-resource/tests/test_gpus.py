@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from grain.resource import Cores, GPUs, Infeasible
 
 

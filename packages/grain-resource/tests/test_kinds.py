@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from grain.resource import (
     Cores,
     DuplicateKind,

@@ -11,6 +11,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
 from grain.resource import (
     ZERO,
     Capacity,
@@ -29,8 +32,6 @@ from grain.resource import (
     to_data,
 )
 from grain.resource.testing import check_kind
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+
 from grain.resource import Cores, Insufficient, Memory, Node, Supply, to_data
 
 

@@ -7,6 +7,9 @@ import statistics
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from grain.resource import (
     Cores,
     Fit,
@@ -18,8 +21,6 @@ from grain.resource import (
     from_data,
     to_data,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 
 class FakeClock:

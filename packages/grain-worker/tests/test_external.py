@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 import trio
+
 from grain import GVAR
 from grain.worker.external import (
     STDOUT,

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
+
 from grain import GVAR
 from grain.worker._environment import THREADS, binding, environment
 from grain.worker.external import mpi_prefix, run_external

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 import trio
+
 from grain import GVAR
 from grain.worker.external import ExternalLostError, run_external
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
+
 from grain import GVAR
 
 if TYPE_CHECKING:

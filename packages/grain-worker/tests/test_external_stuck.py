@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 import trio
+
 from grain import GVAR
 from grain.worker._shepherd import Keeper, Shepherd
 from grain.worker.external import ExternalLostError, run_external

@@ -9,6 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 
 import trio
+
 from grain.edge import _tcp, _unix
 from grain.edge._greet import welcome
 from grain.edge._guard import Guard

@@ -23,6 +23,7 @@ import struct
 import zlib
 
 import msgspec
+
 from grain.edge.errors import MeetingError, NotAnEdgeFile, OtherVersion, TornEdgeFile
 
 SIZE = 4096

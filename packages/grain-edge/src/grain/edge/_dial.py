@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
+
 from grain.edge import _tcp, _unix
 from grain.edge._address import DEFAULT, TcpAddress, UnixAddress, join_host, parse_address
 from grain.edge._disk import Disk

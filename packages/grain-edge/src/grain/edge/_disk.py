@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING, TypeVar
 
 import trio
+
 from grain.edge._files import translate
 from grain.edge.errors import FilesystemHung
 

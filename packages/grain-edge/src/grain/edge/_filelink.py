@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import trio
+
 from grain.edge._filestream import FILES_PACE, FileStream
 from grain.edge._greet import introduce
 from grain.edge._log import FIRST_SEGMENT

@@ -18,6 +18,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 import trio
+
 from grain.edge._framed import Pace
 from grain.edge._log import BEAT, BLOB, DATA, END, LogReader, LogWriter
 from grain.edge.errors import MeetingError

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import trio
+
 from grain.edge._frames import Inbox, greeting_frame
 from grain.edge._version import package_version
 from grain.edge.errors import (

@@ -23,6 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
+
 from grain.edge import _files, _tcp
 from grain.edge._address import join_host
 from grain.edge._filestream import FILES_PACE, LOST, FileStream

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
+
 from grain.edge import _files
 from grain.edge._block import SIZE, Record, decode_block, encode_block
 from grain.edge._host import Place, start_time

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import trio
+
 from grain.edge._framed import FramedChannel, Pace
 
 if TYPE_CHECKING:

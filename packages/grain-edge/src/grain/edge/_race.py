@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import trio
+
 from grain.edge._report import Attempt
 from grain.edge.errors import EdgeError
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import trio
+
 from grain.edge import _tcp
 from grain.edge._greet import introduce
 from grain.edge._guard import Guard

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import trio
+
 from grain.edge import _tcp, _unix
 from grain.edge._accept import Reception
 from grain.edge._address import DEFAULT, TcpAddress, UnixAddress, parse_address

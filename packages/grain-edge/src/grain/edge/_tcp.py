@@ -6,6 +6,7 @@ import socket
 from typing import TYPE_CHECKING
 
 import trio
+
 from grain.edge._identity import check_name
 from grain.edge.errors import NotAuthenticated
 

@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import trio
+
 from grain.edge import _files
 from grain.edge.errors import MeetingError, MeetingTaken, NotAuthenticated
 

@@ -183,7 +183,7 @@ class Shepherd:
         while self.pid:
             try:
                 socket.send_fds(self.control, [message], fds)
-            except BlockingIOError:  # noqa: PERF203 (hundreds of calls at once fill the socket)
+            except BlockingIOError:
                 await trio.lowlevel.wait_writable(self.control)
             except ConnectionError:
                 self.forget()

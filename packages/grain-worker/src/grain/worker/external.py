@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
+
 from grain import GVAR
 from grain.worker._environment import binding, environment
 from grain.worker._mpi import mpi_prefix as mpi_prefix

@@ -1,6 +1,6 @@
 """The script that a shepherd runs: ``python -I -S main.py FD``, FD being a connected socket."""
 
-# ruff: noqa: PTH120, PTH208
+# ruff: noqa: PTH120
 # (no pathlib here; see the package)
 
 from __future__ import annotations

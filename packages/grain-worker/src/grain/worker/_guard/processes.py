@@ -1,6 +1,6 @@
 """Looking at processes, signalling them, hearing of their end."""
 
-# ruff: noqa: PTH110, PTH123, PTH208, PERF203
+# ruff: noqa: PTH110, PTH123
 # (no pathlib here; see the package)
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ MERGED = 1  # a request's stderr: the same as stdout
 OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK
 
 
-class CannotStart(Exception):  # noqa: N818 (never leaves this process)
+class CannotStart(Exception):
     """A step before the program's first instruction failed."""
 
     def __init__(self, step: str, code: int, path: bytes) -> None:
