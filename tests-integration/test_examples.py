@@ -1,0 +1,103 @@
+"""The programs under docs/examples, run as users run them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
+NUMBERS = range(1, 10)
+
+
+def run_example(name: str) -> tuple[list[str], list[str]]:
+    """What a program writes to standard output and standard error, as lines."""
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / name], capture_output=True, text=True, timeout=120, check=True
+    )
+    return done.stdout.splitlines(), done.stderr.splitlines()
+
+
+def check_frame(stderr: list[str], shortest: float) -> None:
+    """The lines that a mission adds to what the program itself prints."""
+    config, cleaning, clear, elapsed = stderr
+
+    assert config == "Config file is disabled, using default settings."
+    assert re.fullmatch(r"worker \S+\(local\) starts cleaning up", cleaning)
+    assert re.fullmatch(r"worker \S+\(local\) clear", clear)
+    match = re.fullmatch(r"Time elapsed for all jobs: (\d+\.\d{3})s", elapsed)
+    assert match
+    assert float(match[1]) >= shortest
+
+
+def test_tutorial_without_resources() -> None:
+    """Three tasklets that ask for nothing all start before the first is done."""
+    stdout, stderr = run_example("tutorial_1_delayed.py")
+
+    assert {f"start adding to {x} with resource Ø" for x in (1, 2, 3)} == set(stdout[:3])
+    assert [f"done adding to {x}" for x in (1, 2, 3)] == stdout[3:6]
+    assert ["elevated_sum([1, 2, 3]) = 9"] == stdout[6:]
+    check_frame(stderr, 0.3)
+
+
+def test_tutorial_with_resources() -> None:
+    """With two cores, the third tasklet starts on the core that the first gave back."""
+    stdout, stderr = run_example("tutorial_2_resources.py")
+
+    assert [
+        "start adding to 1 with resource CPU_Cores([0])",
+        "start adding to 2 with resource CPU_Cores([1])",
+        "done adding to 1",
+        "start adding to 3 with resource CPU_Cores([0])",
+        "done adding to 2",
+        "done adding to 3",
+        "elevated_sum([1, 2, 3]) = 9",
+    ] == stdout
+    check_frame(stderr, 0.4)
+
+
+def test_tutorial_with_branches() -> None:
+    """Branches run in parallel; never are more leaves under way than there are cores."""
+    stdout, stderr = run_example("tutorial_3_branches.py")
+
+    under_way: dict[int, str] = {}
+    for line in stdout:
+        if start := re.fullmatch(r"start adding to (\d) with resource CPU_Cores\(\[(\d)\]\)", line):
+            assert start[2] not in under_way.values()
+            under_way[int(start[1])] = start[2]
+        elif done := re.fullmatch(r"done adding to (\d)", line):
+            del under_way[int(done[1])]
+    sums = {"elevated_sum([1, 2, 3]) = 9", "elevated_sum([4, 5, 6]) = 18"}
+    assert sums | {"elevated_sum([7, 8, 9]) = 27"} <= set(stdout)
+    assert {f"done adding to {x}" for x in NUMBERS} <= set(stdout)
+    check_frame(stderr, 2.3)
+
+
+def test_factor() -> None:
+    """The main job factors every number, checks the products, and uses each CPU that it has."""
+    stdout, _ = run_example("factor.py")
+
+    rows = [line.split() for line in stdout[1:-2]]
+    assert len(rows) == 73
+    assert ["2^61", "-", "1"] == [row for row in rows if row[0] == "2^61"][0][:3]
+    assert "2^67 - 1    " in "\n".join(stdout)
+    assert "193707721 x 761838257287" in "\n".join(stdout)
+    assert stdout[-2].endswith("all products are right")
+    assert re.fullmatch(r"\S+ s on 1 core, \S+ s on \d+: \S+ times as fast", stdout[-1])
+
+
+@pytest.mark.skipif(shutil.which("xtb") is None, reason="needs the program xtb (Debian: xtb)")
+def test_xtb_conformers() -> None:
+    """A real chemistry code finds bent water and twisted hydrogen peroxide more stable."""
+    stdout, _ = run_example("xtb_conformers.py")
+
+    assert [
+        "             water  bent        0.000 eV",
+        "             water  linear      1.419 eV",
+        " hydrogen peroxide  twisted     0.000 eV",
+        " hydrogen peroxide  flat        0.417 eV",
+    ] == stdout
