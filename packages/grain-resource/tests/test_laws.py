@@ -264,8 +264,8 @@ def test_equal_levels(
 
 
 @LAWS
-@given(names=NAMES, other=NAMES, request=st.integers(0, 5).map(Seats))
-def test_default_level(names: list[str], other: list[str], request: Resource) -> None:
+@given(names=NAMES, other=NAMES)
+def test_default_level(names: list[str], other: list[str]) -> None:
     """The default level of a kind tells supplies apart by all that is public in them."""
     assert (names == other) == (Supply(Seats(names)).level() == Supply(Seats(other)).level())
 
