@@ -31,12 +31,6 @@ from grain.resource import (
     resource_kind,
     to_data,
 )
-<<<<<<< HEAD
-from grain.resource.testing import check_kind
-=======
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
->>>>>>> 552165e0501989cd0cf6867be3aed2eea0dc0631
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
