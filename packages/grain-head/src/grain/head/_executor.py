@@ -107,7 +107,7 @@ class GrainExecutor:
         self._jobs: dict[int, Job] = {}
         self._last_id = 0
         self._outbox: list[tuple[Run | Cancel, object]] = []
-        self._counts = {"done": 0, "failed": 0, "cancelled": 0}
+        self._done = self._failed = self._cancelled = 0
         self._reported: set[int] = set()
         self._open = False
         self._wake = trio.Event()
@@ -206,7 +206,9 @@ class GrainExecutor:
             queued=self._scheduler.waiting,
             running=self._scheduler.running,
             results_waiting=self._results.statistics().current_buffer_used,
-            **self._counts,
+            done=self._done,
+            failed=self._failed,
+            cancelled=self._cancelled,
         )
 
     def why(self, job: int) -> Explanation:
@@ -300,10 +302,12 @@ class GrainExecutor:
         """A job's outcome is known; None if it was cancelled."""
         job = self._jobs.pop(id)
         if ended is None or job.cancelled:
-            self._counts["cancelled"] += 1
+            self._cancelled += 1
             ended = outcome.Error(Cancelled(f"job {id} was cancelled"))
+        elif type(ended) is outcome.Error:
+            self._failed += 1
         else:
-            self._counts["failed" if isinstance(ended, outcome.Error) else "done"] += 1
+            self._done += 1
         if job.deliver is not None:
             job.deliver(ended)
         else:

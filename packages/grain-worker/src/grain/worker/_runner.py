@@ -7,7 +7,6 @@ and in a process of its own.
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import trio
@@ -68,5 +67,7 @@ class Runner:
         ended = await run_job(call, res, self.name, limit, scope)
         del self._scopes[message.task]
         status = "cancelled" if ended is None else "done"
-        with suppress(trio.BrokenResourceError):  # the head has left: nobody wants to know
-            self._channel.post([(Ended(message.task, message.attempt, status), ended)])
+        try:
+            self._channel.post(((Ended(message.task, message.attempt, status), ended),))
+        except trio.BrokenResourceError:
+            pass  # the head has left: nobody wants to know
