@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
@@ -87,9 +88,8 @@ class DelayedFn(Generic[P, T]):
         """As a method: bound to the instance."""
         if instance is None:
             return self
-        # The instance is the first of P, which has no name to say so by.
-        method: Callable[..., Awaitable[T]]
-        method = functools.partial(self.fn, instance)  # type: ignore[arg-type]
+        # Not a partial: two of those differ, and would never share a task by cache_hfn.
+        method: Callable[..., Awaitable[T]] = types.MethodType(self.fn, instance)
         return DelayedFn(method, self.nout, self.copy_on_setitem, self.cache_hfn, self.res)
 
     def __reduce__(self) -> tuple[Any, ...]:

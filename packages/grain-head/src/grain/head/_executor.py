@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import socket
-import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +13,7 @@ import trio
 from grain.edge.channel import memory_channels
 from grain.head._explain import Explanation, explain
 from grain.head._scheduler import Scheduler
-from grain.head.collapse import collapsed
+from grain.head.collapse import collapsing
 from grain.head.errors import Cancelled, ExecutorClosed
 from grain.head.events import (
     Event,
@@ -26,10 +25,8 @@ from grain.head.events import (
 )
 from grain.resource import ZERO, Infeasible, Resource
 from grain.worker import Call, Runner
+from grain.worker.job import name_of
 from grain.worker.messages import Cancel, Ended, Run
-
-if sys.version_info < (3, 11):
-    from exceptiongroup import BaseExceptionGroup
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -237,26 +234,23 @@ class GrainExecutor:
     async def _living(self) -> AsyncGenerator[None]:
         ours, theirs = memory_channels()
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(Runner(self.name, theirs).serve)
-                nursery.start_soon(self._receive, ours)
-                nursery.start_soon(self._serve_submissions, ours)
-                self._scheduler.on_worker_joined(_LOCAL, self.name, self.local, trio.current_time())
-                self._on_event(WorkerJoined(self.name, self.local))
-                self._open = True
-                try:
-                    yield
-                    await self.join()
-                finally:
-                    self._open = False
-                    self._on_event(WorkerCleaning(self.name))
-                    nursery.cancel_scope.cancel()
-        except BaseExceptionGroup as group:
-            # From here on it is the user's exception: without the nursery's wrapping.
-            error = collapsed(group)
-            if error is group:
-                raise
-            raise error from error.__cause__
+            with collapsing():  # from here on, what the block raised is the user's exception
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(Runner(self.name, theirs).serve)
+                    nursery.start_soon(self._receive, ours)
+                    nursery.start_soon(self._serve_submissions, ours)
+                    self._scheduler.on_worker_joined(
+                        _LOCAL, self.name, self.local, trio.current_time()
+                    )
+                    self._on_event(WorkerJoined(self.name, self.local))
+                    self._open = True
+                    try:
+                        yield
+                        await self.join()
+                    finally:
+                        self._open = False
+                        self._on_event(WorkerCleaning(self.name))
+                        nursery.cancel_scope.cancel()
         finally:
             for job in list(self._jobs):
                 self._resolve(job, None)
@@ -303,7 +297,7 @@ class GrainExecutor:
         job = self._jobs.pop(id)
         if ended is None or job.cancelled:
             self._cancelled += 1
-            ended = outcome.Error(Cancelled(f"job {id} was cancelled"))
+            ended = outcome.Error(Cancelled(f"{name_of(job.call.fn)} was cancelled (job {id})"))
         elif type(ended) is outcome.Error:
             self._failed += 1
         else:

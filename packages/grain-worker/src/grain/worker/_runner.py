@@ -16,7 +16,7 @@ from grain.worker.job import Call, run_job
 from grain.worker.messages import Cancel, Ended, Run
 
 if TYPE_CHECKING:
-    from grain.edge.channel import Channel
+    from grain.edge.channel import Batch, Channel
 
 
 class Runner:
@@ -40,14 +40,17 @@ class Runner:
         async with trio.open_nursery() as runs:
             while True:
                 try:
-                    batch = await self._channel.receive()
+                    self._take(await self._channel.receive(), runs)
                 except trio.EndOfChannel:
                     return
-                for message, payload in batch:
-                    if type(message) is Run:
-                        self._start(message, payload, runs)
-                    elif type(message) is Cancel:
-                        self._cancel(message)
+
+    def _take(self, batch: Batch, runs: trio.Nursery) -> None:
+        # Not in the loop above, whose variables would keep the last call until the next comes.
+        for message, payload in batch:
+            if type(message) is Run:
+                self._start(message, payload, runs)
+            elif type(message) is Cancel:
+                self._cancel(message)
 
     def _start(self, message: Run, call: Call, runs: trio.Nursery) -> None:
         if message.task in self._scopes:
