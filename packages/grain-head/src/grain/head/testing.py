@@ -57,9 +57,7 @@ class Cluster:
     def join(self, total: Resource) -> int:
         """A worker joins; returns its id."""
         self._last_worker += 1
-        self.scheduler.on_worker_joined(
-            self._last_worker, f"w{self._last_worker}", total, self.now
-        )
+        self.scheduler.on_worker_joined(self._last_worker, f"w{self._last_worker}", total, self.now)
         self.settle()
         return self._last_worker
 
@@ -319,7 +317,7 @@ def _mask(queues: Iterable[TaskQueue], free: Resource) -> int:
 
 
 def _check_promises(scheduler: Scheduler) -> None:
-    """A promise is known to both sides, and will be kept whatever its runs do until their limits."""
+    """A promise is known to both sides, and is kept whatever runs do until their limits."""
     for queue in scheduler.queues.values():
         if queue.promise is not None:
             assert queue.promise.queue is queue
