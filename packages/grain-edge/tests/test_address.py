@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from grain.edge._address import (
     DEFAULT,
     EdgeAddress,
@@ -14,6 +11,8 @@ from grain.edge._address import (
     parse_address,
 )
 from grain.edge.errors import AddressError
+from hypothesis import given
+from hypothesis import strategies as st
 
 HOME = "/home/me"
 EDGE = "/home/me/.local/share/edge-file-default"

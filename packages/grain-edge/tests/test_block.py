@@ -6,11 +6,10 @@ import struct
 import zlib
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from grain.edge._block import SIZE, Record, decode_block, encode_block
 from grain.edge.errors import MeetingError, NotAnEdgeFile, OtherVersion, TornEdgeFile
+from hypothesis import given
+from hypothesis import strategies as st
 
 RECORDS = st.builds(
     Record,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from grain.edge._guard import Guard
 from hypothesis import given
 from hypothesis import strategies as st
-
-from grain.edge._guard import Guard
 
 
 def test_silent_connections_make_room() -> None:
@@ -42,11 +41,7 @@ def test_honest_ones_are_not_driven_out() -> None:
             guard.leave(ticket - 10)
 
 
-@given(
-    st.lists(
-        st.tuples(st.sampled_from("abcde"), st.floats(0, 3), st.booleans()), max_size=200
-    )
-)
+@given(st.lists(st.tuples(st.sampled_from("abcde"), st.floats(0, 3), st.booleans()), max_size=200))
 def test_bounds_hold(events: list[tuple[str, float, bool]]) -> None:
     """Whatever comes, neither limit is exceeded, and nobody young is driven out."""
     guard, now = Guard(8, 3, 1.0), 0.0

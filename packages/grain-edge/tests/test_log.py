@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from grain.edge._log import BEAT, BLOB, DATA, END, FIRST_SEGMENT, Entry, LogReader, LogWriter, Put
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from grain.edge._log import BEAT, BLOB, DATA, END, FIRST_SEGMENT, Entry, LogReader, LogWriter, Put
 
 
 class Store:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pytest
 import trio
-from trio.testing import MockClock
-
 from grain.edge._race import Way, race
-from grain.edge._report import Attempt
 from grain.edge.errors import ChannelBroken, VersionMismatch
+
+if TYPE_CHECKING:
+    from grain.edge._report import Attempt
+    from trio.testing import MockClock
 
 
 class Thing(trio.abc.AsyncResource):

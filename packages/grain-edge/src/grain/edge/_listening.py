@@ -20,10 +20,10 @@ async def accept_forever(
 ) -> None:
     """Start a task for each connection, which owns it.
 
-    Unlike `trio.serve_listeners` it leaves the stream open when that task returns, so that a task
+    Closes the listener at the end. Unlike `trio.serve_listeners` it leaves the stream open when that task returns, so that a task
     may hand it on.
     """
-    async with trio.open_nursery() as nursery:
+    async with listener, trio.open_nursery() as nursery:
         while True:
             try:
                 stream = await listener.accept()
