@@ -49,7 +49,7 @@ async def meet(
             try:
                 secure = await _tcp.secure_dialled(a, dialler, name)
                 # A client of TLS 1.3 is done before the server has judged it.
-                results[0] = await secure.receive_some(1)
+                results[0] = await secure.receive_some(1) or EOFError()
             except (NotAuthenticated, trio.BrokenResourceError) as e:
                 results[0] = e
 

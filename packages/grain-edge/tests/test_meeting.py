@@ -43,7 +43,7 @@ def place(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def meeting(place: Path) -> Meeting:
-    return Meeting(str(place), Disk())
+    return Meeting(str(place), Disk(), unpublished=0.3)
 
 
 @pytest.fixture
@@ -204,11 +204,8 @@ async def test_holder_repairs_what_a_slower_one_overwrote(meeting: Meeting, plac
         assert (await meeting.read()).epoch == 5
 
 
-async def test_claim_of_one_that_died_is_passed_over(
-    meeting: Meeting, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_claim_of_one_that_died_is_passed_over(meeting: Meeting) -> None:
     """Claimed but never published: after a while the next number is taken."""
-    monkeypatch.setattr("grain.edge._meeting._UNPUBLISHED", 0.3)
     await meeting.claim(this_place(), nobody)
 
     assert (await meeting.claim(this_place(), nobody))[1] == 2

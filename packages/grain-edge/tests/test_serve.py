@@ -218,16 +218,15 @@ async def test_second_head_is_told_who_serves(address: str) -> None:
 
 async def test_superseded_head_steps_down(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And leaves the Edge file to its successor."""
-    monkeypatch.setattr("grain.edge._serve.WATCH", 0.1)
-    with pytest.raises(Superseded):
-        async with trio.open_nursery(strict_exception_groups=False) as nursery:
+    async with trio.open_nursery() as nursery:
 
-            async def run(task_status: trio.TaskStatus[Serving]) -> None:
-                await serve(echo, address, task_status=task_status)
+        async def run(task_status: trio.TaskStatus[Serving]) -> None:
+            with pytest.raises(Superseded, match="epoch 1 steps down, as epoch 9"):
+                await serve(echo, address, watch=0.1, task_status=task_status)
 
-            await nursery.start(run)
-            before = Path(address[7:]).read_bytes()
-            Path(address[7:] + ".d", "claim.9").touch(mode=0o600)
+        await nursery.start(run)
+        before = Path(address[7:]).read_bytes()
+        Path(address[7:] + ".d", "claim.9").touch(mode=0o600)
 
     assert Path(address[7:]).read_bytes() == before
 

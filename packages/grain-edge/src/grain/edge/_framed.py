@@ -96,6 +96,7 @@ class FramedChannel(Channel):
 
     async def __aenter__(self: _Self) -> _Self:  # noqa: PYI019  # typing.Self is younger than 3.10
         self._nursery_manager = AsyncExitStack()
+        self._scope = self._nursery_manager.enter_context(trio.CancelScope())
         self._nursery = await self._nursery_manager.enter_async_context(trio.open_nursery())
         self._nursery.start_soon(self._write)
         self._nursery.start_soon(self._beat)
@@ -110,15 +111,19 @@ class FramedChannel(Channel):
         try:
             if exc is None:
                 await self.aclose()
-            else:
-                await self._abandon()
         finally:
             # The body's exception is not given to the nursery, which would wrap it in a group:
-            # its tasks are an implementation detail, and never raise.
+            # its tasks are an implementation detail, and never raise. Shielded, as a cancellation
+            # that arrives here would replace that exception; nothing here takes long.
             assert self._nursery is not None
             assert self._nursery_manager is not None
-            self._nursery.cancel_scope.cancel()
-            await self._nursery_manager.aclose()
+            self._scope.shield = True
+            try:
+                with trio.CancelScope(shield=True):  # the nursery's own scope may be cancelled
+                    await self._abandon()
+            finally:
+                self._nursery.cancel_scope.cancel()
+                await self._nursery_manager.aclose()
 
     # Sending
 

@@ -67,6 +67,8 @@ async def introduce(stream: trio.abc.Stream, hello: Hello, codec: Codec) -> tupl
     await _send(stream, hello)
     answer = await _receive(stream, inbox)
     if isinstance(answer, Refusal):
+        if answer.protocol != hello.protocol:
+            raise VersionMismatch(f"refused by the head: {answer.reason}")
         raise Refused(f"refused by the head: {answer.reason}")
     if not isinstance(answer, Welcome):
         raise RemoteProtocolError(f"the peer answered the greeting with {type(answer).__name__}")

@@ -20,8 +20,8 @@ async def accept_forever(
 ) -> None:
     """Start a task for each connection, which owns it.
 
-    Closes the listener at the end. Unlike `trio.serve_listeners` it leaves the stream open when that task returns, so that a task
-    may hand it on.
+    Closes the listener at the end. Unlike `trio.serve_listeners` it leaves the stream open when
+    that task returns, so that a task may hand it on.
     """
     async with listener, trio.open_nursery() as nursery:
         while True:
