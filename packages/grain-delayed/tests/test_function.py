@@ -177,7 +177,7 @@ def test_what_is_not_async(wrong: Any, name: str) -> None:
 def test_twice() -> None:
     """A delayed function is not wrapped again."""
     with pytest.raises(TypeError, match="where is a delayed function already"):
-        delayed(where)  # type: ignore[call-overload]
+        delayed(where)
 
 
 @pytest.mark.parametrize("nout", [-1, 1.0, "2", True])

@@ -81,7 +81,9 @@ async def test_concatenating_the_results_of_tasks() -> None:
         return np.full(2, i)
 
     async with mission(config_file=False):
-        assert [0, 0, 1, 1, 2, 2] == list(await np.concatenate([block(i) for i in range(3)]))  # type: ignore[arg-type]
+        blocks: Any = [block(i) for i in range(3)]
+        joined: Any = np.concatenate(blocks)
+        assert [0, 0, 1, 1, 2, 2] == list(await joined)
 
 
 async def test_the_edge_case_of_item_assignment() -> None:
@@ -141,7 +143,8 @@ async def test_conversion_to_an_array_is_refused(length: int | None) -> None:
     """An array of delayed objects is refused, instead of being made of objects."""
     value: Any = delayedval(A, length=length)
 
-    for make in (np.array, np.asarray, lambda x: np.array([x, x])):
+    makers: list[Callable[[Any], Any]] = [np.array, np.asarray, lambda x: np.array([x, x])]
+    for make in makers:
         with pytest.raises(ValueError, match="cannot be stored in a NumPy array"):
             make(value)
 

@@ -24,6 +24,7 @@ UNARY = {"neg": operator.neg, "pos": operator.pos, "abs": abs, "invert": operato
     "floor": math.floor,
     "ceil": math.ceil,
 }
+FUNCTIONS: dict[str, Any] = BINARY | UNARY
 expressions: st.SearchStrategy[Any] = st.recursive(
     st.tuples(st.just("task"), st.integers(-3, 3)) | st.tuples(st.just("plain"), st.integers(0, 9)),
     lambda inner: (
@@ -41,8 +42,7 @@ def build(expression: Any, task: Callable[[int], Any]) -> Any:
         return task(parts[0])
     if kind == "plain":
         return parts[0]
-    function = BINARY.get(kind) or UNARY[kind]
-    return function(*[build(part, task) for part in parts])
+    return FUNCTIONS[kind](*[build(part, task) for part in parts])
 
 
 @delayed

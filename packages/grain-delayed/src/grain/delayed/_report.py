@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import trio
@@ -17,6 +17,7 @@ from grain.head.events import Event, NeverStarts, Statistics, WorkerCleaning, Wo
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
+    from typing import TextIO
 
 # Seconds between two looks at the statistics, on a terminal and for a log.
 _LIVE, _LOG = 0.2, 30.0
@@ -62,7 +63,10 @@ class Reporter:
 
     def say(self, line: str) -> None:
         """One line; the progress line, if there is one, stays below it."""
-        print(line, file=sys.stderr, flush=True)
+        # Without a standard error, print would take standard output.
+        if sys.stderr is not None:
+            with suppress(OSError, ValueError):  # that nobody can be told is no reason to stop
+                print(line, file=sys.stderr, flush=True)
 
     @asynccontextmanager
     async def watching(self, statistics: Callable[[], Statistics]) -> AsyncGenerator[None]:
@@ -70,7 +74,7 @@ class Reporter:
         if not self._progress:
             yield
             return
-        show = self._show_live if sys.stderr.isatty() else self._show_log
+        show = self._show_live if _is_terminal(sys.stderr) else self._show_log
         async with trio.open_nursery() as nursery:
             await nursery.start(show, statistics)
             try:
@@ -104,12 +108,16 @@ class Reporter:
             console=Console(stderr=True),
             auto_refresh=False,
             transient=True,
-            redirect_stdout=sys.stdout.isatty(),
+            redirect_stdout=_is_terminal(sys.stdout),
         ) as live:
             task_status.started()
             while True:
                 live.refresh()
                 await trio.sleep(_LIVE)
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and not stream.closed and stream.isatty()
 
 
 def progress_line(now: Statistics, elapsed: float) -> str:
@@ -127,8 +135,8 @@ def progress_line(now: Statistics, elapsed: float) -> str:
 
 def span(seconds: float) -> str:
     """Seconds as people say them."""
-    if seconds < 60:
-        return f"{seconds:.0f} s"
     minutes, s = divmod(round(seconds), 60)
+    if not minutes:
+        return f"{s} s"
     hours, m = divmod(minutes, 60)
     return f"{hours} h {m} min" if hours else f"{m} min {s} s"

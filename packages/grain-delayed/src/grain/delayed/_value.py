@@ -6,7 +6,7 @@ import copy
 import math
 import operator
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
 from grain.delayed._graph import Constant, Nested, Node, Operation, gather
 
@@ -306,6 +306,14 @@ def delayedval(v: T, length: int | None = None, copy_on_setitem: bool = True) ->
         copy_on_setitem: whether assigning an item copies the value first, see `delayed`.
     """
     return Delayed(Constant(v), length, copy_on_setitem)
+
+
+@overload
+async def each(*dos: Delayed[T]) -> list[T]: ...
+
+
+@overload
+async def each(*dos: Delayed[T] | Iterable[Delayed[T]]) -> list[T]: ...
 
 
 async def each(*dos: Delayed[T] | Iterable[Delayed[T]]) -> list[T]:
