@@ -48,15 +48,18 @@ def test_tutorial_with_resources() -> None:
     """With two cores, the third tasklet starts on the core that the first gave back."""
     stdout, stderr = run_example("tutorial_2_resources.py")
 
-    assert [
+    # Two that start in the same instant may speak in either order.
+    assert {
         "start adding to 1 with resource CPU_Cores([0])",
         "start adding to 2 with resource CPU_Cores([1])",
+    } == set(stdout[:2])
+    assert [
         "done adding to 1",
         "start adding to 3 with resource CPU_Cores([0])",
         "done adding to 2",
         "done adding to 3",
         "elevated_sum([1, 2, 3]) = 9",
-    ] == stdout
+    ] == stdout[2:]
     check_frame(stderr, 0.4)
 
 
@@ -83,9 +86,8 @@ def test_factor() -> None:
 
     rows = [line.split() for line in stdout[1:-2]]
     assert len(rows) == 73
-    assert ["2^61", "-", "1"] == [row for row in rows if row[0] == "2^61"][0][:3]
-    assert "2^67 - 1    " in "\n".join(stdout)
-    assert "193707721 x 761838257287" in "\n".join(stdout)
+    (mersenne_67,) = [row for row in rows if row[:3] == ["2^67", "-", "1"]]
+    assert ["193707721", "x", "761838257287"] == mersenne_67[5:]
     assert stdout[-2].endswith("all products are right")
     assert re.fullmatch(r"\S+ s on 1 core, \S+ s on \d+: \S+ times as fast", stdout[-1])
 

@@ -12,7 +12,6 @@ from grain.resource import (
     Capacity,
     Cores,
     Fit,
-    Infeasible,
     Insufficient,
     Supply,
     to_data,
@@ -59,9 +58,12 @@ def test_alone() -> None:
 
 
 def test_worker_without() -> None:
-    """A worker that states no capacity has none to give to a task that asks for it."""
-    with pytest.raises(Infeasible, match="has no Capacity"):
-        Supply(Cores(8)).alloc(Cores(1) & Capacity(2))
+    """A worker that states no capacity has no bound, so an allocation from one that does fits."""
+    got = Supply(Cores(8) & Capacity(4)).alloc(Cores(1))
+    supply = Supply(Cores(8))
+
+    assert got == supply.alloc(got)
+    assert Fit.NOW is supply.fit(Capacity(100))
 
 
 def test_shown() -> None:

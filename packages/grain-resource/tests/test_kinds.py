@@ -256,7 +256,9 @@ class TestUnknown:
 
         text = str(raised.value)
         assert text.startswith("unknown kind of resource 'Bananas'; known are ")
-        assert "Capacity, Cores, GPUs" in text
+        known = text.partition("known are ")[2].partition(". ")[0].split(", ")
+        assert {"Capacity", "Cores", "GPUs", "Memory", "Token", "WTime"} <= set(known)
+        assert sorted(known) == known
         assert text.endswith(
             ". Import the module that registers it, or install the package "
             "that has it as an entry point"

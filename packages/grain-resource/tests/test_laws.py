@@ -31,10 +31,9 @@ from grain.resource import (
     resource_kind,
     to_data,
 )
-from grain.resource.testing import check_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from typing_extensions import Self
 
@@ -265,8 +264,8 @@ def test_equal_levels(
 
 
 @LAWS
-@given(names=NAMES, other=NAMES, request=st.integers(0, 5).map(Seats))
-def test_default_level(names: list[str], other: list[str], request: Resource) -> None:
+@given(names=NAMES, other=NAMES)
+def test_default_level(names: list[str], other: list[str]) -> None:
     """The default level of a kind tells supplies apart by all that is public in them."""
     assert (names == other) == (Supply(Seats(names)).level() == Supply(Seats(other)).level())
 
@@ -376,119 +375,3 @@ def test_memory_does_not_drift() -> None:
 
     assert Memory(64.1) == memory
     assert 64.1 == memory.M
-
-
-def _cores(rng: random.Random) -> Resource:
-    return Cores(rng.randrange(7))
-
-
-class TestCheckKind:
-    """`check_kind` passes what keeps the laws, and names the law that a kind breaks."""
-
-    @pytest.mark.parametrize(
-        ("make_supply", "make_request", "identities"),
-        [
-            (lambda: Cores(5), _cores, lambda res: res.c),
-            (lambda: Seats(5), lambda rng: Seats(rng.randrange(7)), lambda res: res.names),
-            (lambda: Memory(4.1), lambda rng: Memory(5 * rng.random()), lambda _: ()),
-            (lambda: Token("a"), lambda rng: Token(rng.choice("ab")), lambda _: ()),
-            (lambda: Capacity(3) & Cores(9), _cores, lambda res: res.c),
-        ],
-    )
-    def test_passes(
-        self,
-        make_supply: Callable[[], Resource],
-        make_request: Callable[[random.Random], Resource],
-        identities: Callable[[Resource], Iterable[int]],
-    ) -> None:
-        """The built-in kinds and a custom one keep the laws."""
-        check_kind(make_supply, make_request, identities=identities)
-
-    def broken(self, cls: type[Resource], law: str) -> None:
-        make: Any = cls
-        with pytest.raises(AssertionError, match=law):
-            check_kind(
-                lambda: make(["a", "b", "c", "d"]),
-                lambda rng: make(rng.randrange(6)),
-                identities=lambda res: res.names,
-            )
-
-    def test_handed_out_twice(self) -> None:
-        """A seat that stays in the pool while it is held."""
-
-        @resource_kind("LawTwice")
-        class Twice(Seats):
-            def _alloc(self, res: Self) -> Self:
-                return type(self)(self.names[: len(res.names)])
-
-            def _dealloc(self, res: Self) -> None:
-                pass
-
-        self.broken(Twice, "handed out twice")
-
-    def test_not_restored(self) -> None:
-        """A pool whose order depends on history is not restored by giving back."""
-
-        @resource_kind("LawLoses")
-        class Loses(Seats):
-            def _dealloc(self, res: Self) -> None:
-                self.names = self.names + res.names[1:]
-
-        self.broken(Loses, "does not restore|is given back, but")
-
-    def test_request_too_hopeful(self) -> None:
-        """A kind whose ``_request`` says yes to what ``_alloc`` cannot give."""
-
-        @resource_kind("LawHopeful")
-        class Hopeful(Seats):
-            def _request(self, res: Self) -> bool:  # noqa: ARG002
-                return True
-
-            def _alloc(self, res: Self) -> Self:
-                if len(res.names) > len(self.names):
-                    raise Insufficient("too few")
-                return super()._alloc(res)
-
-        self.broken(Hopeful, "_request says yes")
-
-    def test_level_too_coarse(self) -> None:
-        """A level that does not tell a full pool from an empty one."""
-
-        @resource_kind("LawCoarse")
-        class Coarse(Seats):
-            def _level(self) -> int:
-                return 0
-
-        self.broken(Coarse, "equal _level")
-
-    def test_data_incomplete(self) -> None:
-        """Plain data that lacks part of the resource."""
-
-        @resource_kind("LawForgets")
-        class Forgets(Seats):
-            def _data(self) -> list[str]:
-                return self.names[1:]
-
-        self.broken(Forgets, "through plain data")
-
-    def test_stat_beyond(self) -> None:
-        """A share of more than all."""
-
-        @resource_kind("LawBeyond")
-        class Beyond(Seats):
-            def _stat(self) -> tuple[int, int]:
-                return 5, self._owned
-
-        self.broken(Beyond, "_stat of LawBeyond gives 5/4")
-
-    def test_request_changed(self) -> None:
-        """A request that the allocation eats up."""
-
-        @resource_kind("LawEats")
-        class Eats(Seats):
-            def _alloc(self, res: Self) -> Self:
-                taken = super()._alloc(res)
-                res.names = taken.names
-                return taken
-
-        self.broken(Eats, "changed the request")

@@ -39,7 +39,7 @@ class Source:
 
     def __call__(self, ended: outcome.Value[Any] | outcome.Error) -> None:
         self.outcome = ended
-        if isinstance(ended, outcome.Error):
+        if type(ended) is outcome.Error:
             self.traceback = ended.error.__traceback__
             if not self.awaited:
                 self.mission.unseen[self] = None
@@ -118,7 +118,7 @@ class Gathering:
 
     def arrived(self, ended: outcome.Value[Any] | outcome.Error) -> None:
         self.missing -= 1
-        if not self.missing or isinstance(ended, outcome.Error):
+        if not self.missing or type(ended) is outcome.Error:
             self.event.set()
 
     async def wait(self) -> None:
@@ -155,7 +155,7 @@ async def gather(roots: Sequence[Node]) -> list[Any]:
     """
     sources = sources_of(roots)
     missing = [source for source in sources if source.outcome is None]
-    failed = any(isinstance(source.outcome, outcome.Error) for source in sources)
+    failed = any(type(source.outcome) is outcome.Error for source in sources)
     if missing and not failed:
         for source in missing:
             check_here(source)
@@ -166,7 +166,7 @@ async def gather(roots: Sequence[Node]) -> list[Any]:
         source.awaited = True
         source.mission.unseen.pop(source, None)
     for source in sources:
-        if isinstance(source.outcome, outcome.Error):
+        if type(source.outcome) is outcome.Error:
             # With its first traceback, or each await would make it longer.
             raise source.outcome.error.with_traceback(source.traceback)
     return [evaluated(root) for root in roots]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from grain.head._tasks import split_time
@@ -111,7 +111,8 @@ class Level:
         need = queue.need
         if not need:
             return reversed(self.workers)
-        return self.workers[bisect_left(self.order, (now + need, -1)) :]
+        first = bisect_left(self.order, (now + need, -1))
+        return map(self.workers.__getitem__, range(first, len(self.workers)))
 
 
 class LevelIndex:
@@ -180,14 +181,21 @@ class LevelIndex:
 
     def _new(self, key: Hashable, supply: Supply, queues: Iterable[TaskQueue]) -> Level:
         if len(self._levels) >= self._prune_at:
-            # Amounts of memory that come and go leave levels behind which nobody is at.
-            self._levels = {k: v for k, v in self._levels.items() if v.workers}
-            self._prune_at = max(1024, 2 * len(self._levels))
+            self._prune(queues)
         self._count += 1
         level = self._levels[key] = Level(key, self._count, Supply(supply.free))
         for queue in queues:
             self._try(queue, level)
         return level
+
+    def _prune(self, queues: Iterable[TaskQueue]) -> None:
+        """Drop the levels that nobody is at: amounts of memory that come and go leave many."""
+        self._levels = {k: v for k, v in self._levels.items() if v.workers}
+        self._prune_at = max(1024, 2 * len(self._levels))
+        for queue in queues:
+            # In place: a search may be under way in it.
+            queue.heap[:] = [entry for entry in queue.heap if entry[2].workers]
+            heapify(queue.heap)
 
     def _try(self, queue: TaskQueue, level: Level) -> None:
         if level.sample.free.request(queue.space):

@@ -108,7 +108,8 @@ class Capacity(Amount):
     """How many tasks a worker takes at a time, whatever else they need.
 
     A worker that states ``Capacity(V)`` runs at most V tasks at once: each task counts as one
-    (``ONE_INSTANCE``) unless it asks for another share, as in ``Cores(1) & Capacity(2)``.
+    (``ONE_INSTANCE``) unless it asks for another share, as in ``Cores(1) & Capacity(2)``. A worker
+    without it takes as many as its other resources allow.
 
     Attributes:
         V: how many.
@@ -121,6 +122,7 @@ class Capacity(Amount):
     __slots__ = ()
     _kind = "Capacity"
     _exports = ("V",)
+    _unlimited_if_absent = True  # a worker that states no bound has none
 
     def __init__(self, V: int) -> None:  # noqa: N803 - as N and M
         try:

@@ -36,7 +36,7 @@ _PASS = (KeyboardInterrupt, trio.Cancelled)
 
 
 async def run_job(
-    call: Call, res: Resource, instance: str, limit: float, scope: trio.CancelScope
+    call: Call, res: Resource, instance: str, limit: float, scope: trio.CancelScope | None
 ) -> Outcome | None:
     """Run a task in the current trio task, whose context variables it sets.
 
@@ -45,7 +45,8 @@ async def run_job(
         res: what it may use; it sees it as ``GVAR.res``.
         instance: the worker's name; it sees it as ``GVAR.instance``.
         limit: the hard time limit in seconds; inf for none.
-        scope: a fresh cancel scope, by which the run is cancelled from outside.
+        scope: a fresh cancel scope, by which the run is cancelled from outside; None if that is
+            done by a scope around this call.
 
     Returns:
         The value or the exception of the tasklet, `trio.TooSlowError` if it exceeded its limit;
@@ -60,16 +61,18 @@ async def run_job(
     timer = None
     result: Outcome | None = None
     try:
-        with scope:
-            if limit == math.inf:
+        if limit == math.inf:
+            if scope is None:
+                return await capture(call)
+            with scope:
                 result = await capture(call)
-            else:
-                with trio.move_on_after(limit) as timer:
-                    result = await capture(call)
+        else:
+            with scope or trio.CancelScope(), trio.move_on_after(limit) as timer:
+                result = await capture(call)
     except BaseException as error:
         # What is left of a group when the scopes have taken their cancellation out of it.
         result = failure(call, error)
-    if scope.cancelled_caught or (result is None and scope.cancel_called):
+    if scope is not None and (scope.cancelled_caught or (result is None and scope.cancel_called)):
         return None
     if timer is not None and timer.cancel_called and not isinstance(result, outcome.Value):
         slow = trio.TooSlowError(f"{name_of(call.fn)} exceeded its hard time limit of {limit:g} s")

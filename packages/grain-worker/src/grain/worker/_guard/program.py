@@ -53,10 +53,11 @@ class Program:
         """Start it and return its pid; raise `CannotStart`."""
         request = self.request
         if isinstance(base := request["scratch"], bytes):
-            self.scratch = os.path.join(base, b"grain-" + os.urandom(8).hex().encode())
+            scratch = os.path.join(base, b"grain-" + os.urandom(8).hex().encode())
             with Step("scratch", base):
-                os.mkdir(self.scratch, 0o700)
-            request["env"][b"TMPDIR"] = self.scratch
+                os.mkdir(scratch, 0o700)
+            self.scratch = scratch  # ours to remove from now on
+            request["env"][b"TMPDIR"] = scratch
         directory: Any = request["cwd"] or self.scratch
         with Step("cwd", directory):
             os.chdir(directory)

@@ -1,0 +1,162 @@
+"""`check_kind` passes what keeps the laws, and names the law that a kind breaks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from grain.resource import Capacity, Cores, Insufficient, Memory, Resource, Token, resource_kind
+from grain.resource.testing import check_kind
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterable
+
+    from typing_extensions import Self
+
+
+@resource_kind("CheckSeats")
+class Seats(Resource):
+    """Named seats, with nothing but the five methods that a kind must have."""
+
+    def __init__(self, names: int | Iterable[str]) -> None:
+        self.names = sorted(map(str, range(names)) if isinstance(names, int) else names)
+        self._owned = len(self.names)
+
+    def _request(self, res: Self) -> bool:
+        return len(res.names) <= len(self.names)
+
+    def _alloc(self, res: Self) -> Self:
+        n = len(res.names)
+        taken, self.names = self.names[:n], self.names[n:]
+        return type(self)(taken)
+
+    def _dealloc(self, res: Self) -> None:
+        self.names = sorted(self.names + res.names)
+
+    def _repr(self) -> str:
+        return f"Seats({self.names})"
+
+    def _stat(self) -> tuple[int, int]:
+        return len(self.names), self._owned
+
+
+def _cores(rng: random.Random) -> Resource:
+    return Cores(rng.randrange(7))
+
+
+@pytest.mark.parametrize(
+    ("make_supply", "make_request", "identities"),
+    [
+        (lambda: Cores(5), _cores, lambda res: res.c),
+        (lambda: Seats(5), lambda rng: Seats(rng.randrange(7)), lambda res: res.names),
+        (lambda: Memory(4.1), lambda rng: Memory(5 * rng.random()), lambda _: ()),
+        (lambda: Token("a"), lambda rng: Token(rng.choice("ab")), lambda _: ()),
+        (lambda: Capacity(3) & Cores(9), _cores, lambda res: res.c),
+    ],
+)
+def test_passes(
+    make_supply: Callable[[], Resource],
+    make_request: Callable[[random.Random], Resource],
+    identities: Callable[[Resource], Iterable[int]],
+) -> None:
+    """The built-in kinds and a custom one keep the laws."""
+    check_kind(make_supply, make_request, identities=identities)
+
+
+def check_broken(cls: type[Resource], law: str) -> None:
+    make: Any = cls
+    with pytest.raises(AssertionError, match=law):
+        check_kind(
+            lambda: make(["a", "b", "c", "d"]),
+            lambda rng: make(rng.randrange(6)),
+            identities=lambda res: res.names,
+        )
+
+
+def test_handed_out_twice() -> None:
+    """A seat that stays in the pool while it is held."""
+
+    @resource_kind("CheckTwice")
+    class Twice(Seats):
+        def _alloc(self, res: Self) -> Self:
+            return type(self)(self.names[: len(res.names)])
+
+        def _dealloc(self, res: Self) -> None:
+            pass
+
+    check_broken(Twice, "handed out twice")
+
+
+def test_not_restored() -> None:
+    """A pool whose order depends on history is not restored by giving back."""
+
+    @resource_kind("CheckLoses")
+    class Loses(Seats):
+        def _dealloc(self, res: Self) -> None:
+            self.names = self.names + res.names[1:]
+
+    check_broken(Loses, "does not restore|is given back, but")
+
+
+def test_request_too_hopeful() -> None:
+    """A kind whose ``_request`` says yes to what ``_alloc`` cannot give."""
+
+    @resource_kind("CheckHopeful")
+    class Hopeful(Seats):
+        def _request(self, res: Self) -> bool:  # noqa: ARG002
+            return True
+
+        def _alloc(self, res: Self) -> Self:
+            if len(res.names) > len(self.names):
+                raise Insufficient("too few")
+            return super()._alloc(res)
+
+    check_broken(Hopeful, "_request says yes")
+
+
+def test_level_too_coarse() -> None:
+    """A level that does not tell a full pool from an empty one."""
+
+    @resource_kind("CheckCoarse")
+    class Coarse(Seats):
+        def _level(self) -> int:
+            return 0
+
+    check_broken(Coarse, "equal _level")
+
+
+def test_data_incomplete() -> None:
+    """Plain data that lacks part of the resource."""
+
+    @resource_kind("CheckForgets")
+    class Forgets(Seats):
+        def _data(self) -> list[str]:
+            return self.names[1:]
+
+    check_broken(Forgets, "through plain data")
+
+
+def test_stat_beyond() -> None:
+    """A share of more than all."""
+
+    @resource_kind("CheckBeyond")
+    class Beyond(Seats):
+        def _stat(self) -> tuple[int, int]:
+            return 5, self._owned
+
+    check_broken(Beyond, "_stat of CheckBeyond gives 5/4")
+
+
+def test_request_changed() -> None:
+    """A request that the allocation eats up."""
+
+    @resource_kind("CheckEats")
+    class Eats(Seats):
+        def _alloc(self, res: Self) -> Self:
+            taken = super()._alloc(res)
+            res.names = taken.names
+            return taken
+
+    check_broken(Eats, "changed the request")

@@ -1,0 +1,19 @@
+"""Run benchmarks: python -m tools.bench [NAME ...]; all of them without a name."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+
+def main(names: list[str]) -> None:
+    """Run the modules of this folder whose names begin with one of those given."""
+    known = sorted(p.stem for p in Path(__file__).parent.glob("[!_]*.py"))
+    for module in known:
+        if not names or any(module.startswith(name) for name in names):
+            importlib.import_module(f"tools.bench.{module}").main()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
