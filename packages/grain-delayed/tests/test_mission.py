@@ -172,6 +172,18 @@ async def test_one_mission_inside_another() -> None:
     assert ("CPU_Cores([7])", "inner(local)") == (await inner)[:2]
 
 
+async def test_a_call_in_a_leaf_of_an_inner_mission() -> None:
+    """A leaf of an inner mission can call for neither mission."""
+
+    @delayed
+    async def leaf() -> Any:
+        return await look()
+
+    async with mission(config_file=False), mission(Cores(1), config_file=False):
+        with pytest.raises(NotInMission, match="look was called in a leaf"):
+            await (leaf @ Cores(1))()
+
+
 async def test_a_mission_inside_a_leaf() -> None:
     """A leaf may be a mission of its own; its branches are no leaves of the outer one."""
 

@@ -179,7 +179,7 @@ def _is_async(fn: Any) -> bool:
     """Whether a call of it can be awaited, as far as can be told before."""
     while isinstance(fn, functools.partial):
         fn = fn.func
-    if not callable(fn) or inspect.isclass(fn):
+    if not callable(fn):
         return False
     if not inspect.isroutine(fn):
         fn = type(fn).__call__
