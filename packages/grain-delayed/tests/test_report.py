@@ -223,6 +223,32 @@ trio.run(main)
     assert "0 done, 2 running" not in written
 
 
+def test_missions_in_threads_on_a_terminal() -> None:
+    """In other threads than the main one, progress is logged: the line is one per process."""
+    program = """
+import sys, threading, trio
+from grain.delayed import run
+
+streams = sys.stdout, sys.stderr
+
+async def main():
+    await trio.sleep(0.3)
+    sys.stdout.write(f"own: {streams == (sys.stdout, sys.stderr)}\\n")
+
+threads = [threading.Thread(target=run, args=(main,)) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+    written = on_terminal(program)
+
+    assert 2 == written.count("own: True")
+    assert 2 == len(re.findall(r"^Time elapsed for all jobs: \S+s\r$", written, re.MULTILINE))
+    assert "\x1b" not in written
+    assert "running" not in written
+
+
 def test_a_standard_error_that_is_gone() -> None:
     """A mission goes on when nobody can be told of it any more."""
     program = PROGRAM.replace("PROGRESS", "None")

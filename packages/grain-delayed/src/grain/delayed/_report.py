@@ -7,6 +7,7 @@ the user's program.
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
@@ -28,7 +29,8 @@ class Reporter:
 
     Args:
         progress: whether progress is shown. None and True are the same: as one line on a
-            terminal, else as a log line now and then. False leaves only what happens once.
+            terminal, in the main thread, else as a log line now and then. False leaves only what
+            happens once.
     """
 
     def __init__(self, progress: bool | None = None) -> None:
@@ -63,10 +65,11 @@ class Reporter:
 
     def say(self, line: str) -> None:
         """One line; the progress line, if there is one, stays below it."""
-        # Without a standard error, print would take standard output.
         if sys.stderr is not None:
             with suppress(OSError, ValueError):  # that nobody can be told is no reason to stop
-                print(line, file=sys.stderr, flush=True)
+                # In one piece, as missions of other threads write there, too.
+                sys.stderr.write(f"{line}\n")
+                sys.stderr.flush()
 
     @asynccontextmanager
     async def watching(self, statistics: Callable[[], Statistics]) -> AsyncGenerator[None]:
@@ -74,7 +77,11 @@ class Reporter:
         if not self._progress:
             yield
             return
-        show = self._show_live if _is_terminal(sys.stderr) else self._show_log
+        # The line takes over sys.stdout and sys.stderr, of which the process has one each: it is
+        # for the main thread.
+        main = threading.current_thread() is threading.main_thread()
+        live = main and _is_terminal(sys.stderr)
+        show = self._show_live if live else self._show_log
         async with trio.open_nursery() as nursery:
             await nursery.start(show, statistics)
             try:
