@@ -31,7 +31,8 @@ class Runner:
     def __init__(self, name: str, channel: Channel) -> None:
         self.name = name
         self._channel = channel
-        self._scopes: dict[int, tuple[int, trio.CancelScope]] = {}
+        # By task and attempt.
+        self._scopes: dict[tuple[int, int], trio.CancelScope] = {}
 
     async def serve(self) -> None:
         """Take runs from the channel until its other end is closed, then until they have ended.
@@ -51,22 +52,22 @@ class Runner:
                         self._cancel(message)
 
     def _start(self, message: Run, call: Call, runs: trio.Nursery) -> None:
-        if message.task in self._scopes:
+        key = (message.task, message.attempt)
+        if key in self._scopes:
             return  # delivered twice
-        scope = trio.CancelScope()
-        self._scopes[message.task] = (message.attempt, scope)
+        scope = self._scopes[key] = trio.CancelScope()
         runs.start_soon(self._run, message, call, scope, name=call.fn)
 
     def _cancel(self, message: Cancel) -> None:
-        attempt, scope = self._scopes.get(message.task, (0, None))
-        if scope is not None and attempt == message.attempt:
+        scope = self._scopes.get((message.task, message.attempt))
+        if scope is not None:
             scope.cancel()
 
     async def _run(self, message: Run, call: Call, scope: trio.CancelScope) -> None:
         res = message.res if isinstance(message.res, Resource) else from_data(message.res)
         limit = math.inf if message.limit is None else message.limit
         ended = await run_job(call, res, self.name, limit, scope)
-        del self._scopes[message.task]
+        del self._scopes[message.task, message.attempt]
         status = "cancelled" if ended is None else "done"
         with suppress(trio.BrokenResourceError):  # the head has left: nobody wants to know
             self._channel.post([(Ended(message.task, message.attempt, status), ended)])

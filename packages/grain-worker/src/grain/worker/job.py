@@ -59,12 +59,17 @@ async def run_job(
     GVAR.instance = instance
     timer = None
     result: Outcome | None = None
-    with scope:
-        if limit == math.inf:
-            result = await capture(call)
-        else:
-            with trio.move_on_after(limit) as timer:
+    try:
+        with scope:
+            if limit == math.inf:
                 result = await capture(call)
+            else:
+                with trio.move_on_after(limit) as timer:
+                    result = await capture(call)
+    except BaseException as error:
+        # A tasklet's own nursery adds what failed while it was cancelled; the scopes took the
+        # cancellation out of the group, and the rest is the tasklet's, not the worker's.
+        result = captured(call.fn, error)
     if scope.cancelled_caught or (result is None and scope.cancel_called):
         return None
     if timer is not None and timer.cancel_called and not isinstance(result, outcome.Value):
@@ -87,19 +92,23 @@ async def capture(call: Call) -> Outcome:
         if not hasattr(awaitable, "__await__"):
             return outcome.Error(not_async(fn))
         return outcome.Value(await awaitable)
-    except Exception as error:
-        return outcome.Error(error)
-    except _PASS:
-        raise
     except BaseException as error:
-        if isinstance(error, BaseExceptionGroup) and error.subgroup(_PASS) is not None:
-            raise
-        aborted = TaskletAborted(
-            f"{name_of(fn)} raised {error!r}, which would end the process that it runs in; "
-            "a tasklet reports failure by an Exception"
-        )
-        aborted.__cause__ = error
-        return outcome.Error(aborted)
+        return captured(fn, error)
+
+
+def captured(fn: object, error: BaseException) -> outcome.Error:
+    """The outcome of a tasklet that raised; raises what concerns more than the tasklet."""
+    if isinstance(error, Exception):
+        return outcome.Error(error)
+    group = isinstance(error, BaseExceptionGroup)
+    if isinstance(error, _PASS) or (group and error.subgroup(_PASS) is not None):
+        raise error
+    aborted = TaskletAborted(
+        f"{name_of(fn)} raised {error!r}, which would end the process that it runs in; "
+        "a tasklet reports failure by an Exception"
+    )
+    aborted.__cause__ = error
+    return outcome.Error(aborted)
 
 
 def not_async(fn: object) -> TypeError:
