@@ -57,9 +57,7 @@ class Cluster:
     def join(self, total: Resource) -> int:
         """A worker joins; returns its id."""
         self._last_worker += 1
-        self.scheduler.on_worker_joined(
-            self._last_worker, f"w{self._last_worker}", total, self.now
-        )
+        self.scheduler.on_worker_joined(self._last_worker, f"w{self._last_worker}", total, self.now)
         self.settle()
         return self._last_worker
 
@@ -95,6 +93,11 @@ class Cluster:
         for task in tasks:
             self.scheduler.on_finished(task, self.now)
         self.settle()
+
+    def finish_after(self, task: int, seconds: float) -> None:
+        """Time passes, then a run ends."""
+        self.wait(seconds)
+        self.finish(task)
 
     def cancel(self, *tasks: int) -> None:
         """Tasks are cancelled in the same instant."""
