@@ -28,7 +28,7 @@ async def test_queues(autojump_clock: MockClock) -> None:
     async with GrainExecutor(Cores(2)) as executor:
         ids = [executor.submit(Cores(1), nap, seconds) for seconds in (3, 1, 1)]
         executor.close()
-        found = [(id, ended.unwrap()) async for id, ended in executor.results]
+        found = [(job, ended.unwrap()) async for job, ended in executor.results]
 
     assert found == [(ids[1], 1), (ids[2], 1), (ids[0], 3)]
     assert ids == [1, 2, 3]

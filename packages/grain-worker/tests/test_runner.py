@@ -79,7 +79,9 @@ async def test_another_attempt() -> None:
         tally.go.set()
         ends = [message for message, _ in await head.receive()]
 
-        assert sorted(ends, key=lambda end: end.attempt) == [Ended(1, 5), Ended(1, 6)]
+        assert len(ends) == 2
+        assert Ended(1, 5) in ends
+        assert Ended(1, 6) in ends
 
 
 async def test_cancel() -> None:

@@ -144,8 +144,8 @@ class GrainExecutor:
             res: the resources it needs.
             call: what to run.
             deliver: called with the job's outcome, once, in the executor's own trio task or in
-                `cancel`: it must return soon and raise nothing. The outcome of a job that was cancelled is the
-                exception `grain.head.errors.Cancelled`. If None, `results` has it.
+                `cancel`: it must return soon and raise nothing. The outcome of a job that was
+                cancelled is the exception `grain.head.errors.Cancelled`. If None, `results` has it.
             priority: larger goes first.
 
         Returns:

@@ -322,7 +322,7 @@ def _mask(queues: Iterable[TaskQueue], free: Resource) -> int:
 
 
 def _check_promises(scheduler: Scheduler) -> None:
-    """A promise is known to both sides, and will be kept whatever its runs do until their limits."""
+    """A promise is known to both sides, and can be kept whatever the runs do."""
     for queue in scheduler.queues.values():
         if queue.promise is not None:
             assert queue.promise.queue is queue

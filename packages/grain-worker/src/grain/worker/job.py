@@ -100,8 +100,9 @@ def captured(fn: object, error: BaseException) -> outcome.Error:
     """The outcome of a tasklet that raised; raises what concerns more than the tasklet."""
     if isinstance(error, Exception):
         return outcome.Error(error)
-    group = isinstance(error, BaseExceptionGroup)
-    if isinstance(error, _PASS) or (group and error.subgroup(_PASS) is not None):
+    if isinstance(error, _PASS):
+        raise error
+    if isinstance(error, BaseExceptionGroup) and error.subgroup(_PASS) is not None:
         raise error
     aborted = TaskletAborted(
         f"{name_of(fn)} raised {error!r}, which would end the process that it runs in; "
