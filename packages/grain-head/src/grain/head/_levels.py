@@ -109,10 +109,8 @@ class Level:
         it goes where it is least likely to be cut off.
         """
         need = queue.need
-        if not need:
-            return reversed(self.workers)
-        first = bisect_left(self.order, (now + need, -1))
-        return map(self.workers.__getitem__, range(first, len(self.workers)))
+        enough = range(bisect_left(self.order, (now + need, -1)), len(self.workers))
+        return map(self.workers.__getitem__, enough if need else reversed(enough))
 
 
 class LevelIndex:

@@ -250,7 +250,7 @@ class Scheduler:
         for _, _, queue in self._order:
             if (
                 room & queue.bit
-                and (not queue.need or worker.end >= now + queue.need)
+                and worker.end >= now + queue.need
                 and (worker.promise is None or self._permitted(queue, worker, now))
             ):
                 return queue
