@@ -223,6 +223,8 @@ def _check_account(worker: Worker) -> None:
     supply = copy.deepcopy(worker.supply)
     for task in worker.tasks.values():
         supply.dealloc(task.held)
+    for _, held in worker.returned:
+        supply.dealloc(held)
     assert supply.idle(), f"{worker.name}: {supply!r} after all was given back"
 
 
