@@ -107,6 +107,8 @@ class Model:
     def __init__(self, cluster: Cluster) -> None:
         self.now = cluster.now
         self.ends = {w.id: w.end for w in cluster.scheduler.workers.values() if not w.draining}
+        for worker in cluster.scheduler.workers.values():
+            worker.give_back()
         self.free = {w: Supply(cluster.scheduler.workers[w].supply.free) for w in self.ends}
         waiting = [task for task in cluster.scheduler.tasks.values() if task.worker is None]
         self.waiting = sorted(waiting, key=lambda task: (-task.queue.priority, task.seq))

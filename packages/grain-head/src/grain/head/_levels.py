@@ -54,8 +54,8 @@ class Worker:
         # When the worker runs out of time, in the scheduler's time.
         self.end = math.inf if left is None else now + left
         self.order = (self.end, id)
-        # Whether it may have room for other reasons than that runs ended: it is new, or a promise
-        # was kept or broken.
+        # Whether it may have room for other reasons than what was returned: it is new, or a
+        # promise was kept or broken.
         self.stale = True
         # What ended runs held and nobody has taken over yet, with the queues that they came from.
         self.returned: list[tuple[TaskQueue, Resource]] = []
@@ -72,6 +72,7 @@ class Worker:
         """Make what ended runs held free."""
         while self.returned:
             self.supply.dealloc(self.returned.pop()[1])
+            self.stale = True
 
 
 class Shape:

@@ -232,7 +232,7 @@ class Scheduler:
     def _refill(self, worker: Worker, starts: list[Start], now: float) -> None:
         """Start on one worker what fits there, the oldest first."""
         if not worker.stale and worker.promise is None and self._hand_over(worker, starts, now):
-            return
+            return  # where it stands in the index has not changed
         worker.give_back()
         worker.stale = False
         queues = self._by_bit.values()
