@@ -27,7 +27,8 @@ async def echo(peer: Peer) -> None:
     """Send small messages back, of large ones the size."""
     while True:
         batch = await peer.channel.receive()
-        await peer.channel.send([(Note(m.text, len(p or b"")), None) for m, p in batch])  # type: ignore[attr-defined]
+        answers = [(Note(m.text, len(p) if p else m.number), None) for m, p in batch]  # type: ignore[attr-defined]
+        await peer.channel.send(answers)
 
 
 async def head(address: str) -> None:

@@ -118,9 +118,13 @@ class FileStream(trio.abc.Stream):
         self._check()
         async with self._pen:
             while self._writer.blobs >= _MAX_BLOBS or self._writer.segments >= _MAX_SEGMENTS:
-                # Acknowledgements are in the other log, which perhaps nobody reads now.
+                # Acknowledgements are in the other log, which perhaps nobody reads now; and the
+                # peer may be waiting for ours in the same way.
                 if not await self._read_once():
                     await self._pause()
+                if self._unacked >= _ACK_BYTES:
+                    await self._store(self._writer.mark(BEAT, self._reader.seq))
+                self._check()
             if len(data):
                 await self._store(self._writer.append(data, self._reader.seq))
         self._check()
@@ -200,10 +204,10 @@ class FileStream(trio.abc.Stream):
             if self._ended or self._waiting > _BUFFER:
                 await trio.lowlevel.checkpoint()
                 return False
-            segment, offset = self._reader.segment, self._reader.offset
+            segment, offset, asked = self._reader.segment, self._reader.offset, self._look
             try:
                 data = await self._disk.patiently(
-                    self._folder.path, self._folder.read, segment, offset, self._look
+                    self._folder.path, self._folder.read, segment, offset, asked
                 )
                 entries, blobs = await self._parsed(data)
             except OSError as e:
@@ -214,12 +218,14 @@ class FileStream(trio.abc.Stream):
                 return False
             moved = (segment, offset) != (self._reader.segment, self._reader.offset)
             used = self._reader.offset - offset
-            self._look = min(self._look * 4, 1 << 20) if used * 2 > self._look else 4096
+            self._look = max(
+                min(asked * 4, 1 << 20) if used * 2 > asked else 4096, self._reader.wants
+            )
             for entry in entries:
                 self._take(entry, blobs)
             if not moved:
                 self._judge()
-                return False
+                return asked < self._reader.wants  # look again at once, with a wider eye
             self.heard_at = trio.current_time()
             if any(entry.kind in (DATA, BLOB) for entry in entries):
                 self._moved = self.heard_at

@@ -193,6 +193,7 @@ class LogReader:
         segment: name of the file to read.
         offset: where to read on in it.
         seq: the last record taken.
+        wants: bytes that the record at the offset has, where fewer were given; else 0.
         doubtful: what lies at the offset is no record, at least not yet.
     """
 
@@ -202,6 +203,7 @@ class LogReader:
         self.offset = 0
         self.seq = 0
         self.doubtful = False
+        self.wants = 0
 
     @property
     def segment(self) -> str:
@@ -225,6 +227,7 @@ class LogReader:
         """
         out: list[Entry] = []
         self.doubtful = False
+        self.wants = 0
         at = 0
         while at + HEADER.size <= len(data):
             length, crc, seq, ack, kind = HEADER.unpack_from(data, at)
@@ -235,6 +238,7 @@ class LogReader:
                 self.doubtful = True
                 break
             if end > len(data):
+                self.wants = end - at
                 break
             if zlib.crc32(data[at + 8 : end]) != crc or not self._known(kind, length):
                 self.doubtful = True
