@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import trio
-
 from grain.edge import Peer, Serving, dial, serve
 from grain.edge.testing import CODEC, Note
+
 from tools.bench import report
 
 BUDGETS = {"unix": (100.0, 1000.0), "tcp": (180.0, 250.0)}
@@ -79,8 +79,7 @@ async def measure(address: str) -> None:
             begin = time.perf_counter()
             async with trio.open_nursery() as nursery:
 
-                async def drain(peer: Peer = peer) -> None:
-                    left = count
+                async def drain(peer: Peer = peer, left: int = count) -> None:
                     while left:
                         left -= len(await peer.channel.receive())
 

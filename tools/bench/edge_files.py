@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 
 import trio
-
 from grain.edge import dial
 from grain.edge.testing import CODEC, Note
+
 from tools.bench import report
 from tools.stale import stale_view, why_not
 

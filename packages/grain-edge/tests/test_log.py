@@ -47,7 +47,7 @@ class Store:
 PIECES = st.lists(
     st.one_of(
         st.binary(min_size=1, max_size=200),
-        st.integers(1, 70_000).map(lambda n: bytes([n % 251]) * n),
+        st.integers(1, 300_000).map(lambda n: bytes([n % 251]) * n),
         st.just("beat"),
         st.just("look"),
     ),
@@ -123,7 +123,7 @@ def test_noise_is_never_believed(noise: bytes) -> None:
 def test_storing_twice_changes_nothing() -> None:
     """A write that failed, or whose thread came late, may be done again."""
     store, writer, reader = Store(), LogWriter("up"), LogReader("up")
-    puts = writer.append(b"a" * 100, 0) + writer.append(b"b" * 200_000, 0)
+    puts = writer.append(b"a" * 100, 0) + writer.append(b"b" * 300_000, 0)
     puts += writer.append(b"c" * 30, 0)
     for n in range(len(puts) + 1):
         store.put(puts[:n])
@@ -131,7 +131,7 @@ def test_storing_twice_changes_nothing() -> None:
         if not put.new or ".b" in put.name:
             store.put([put])
 
-    assert store.drain(reader, 1 << 20) == b"a" * 100 + b"b" * 200_000 + b"c" * 30
+    assert store.drain(reader, 1 << 20) == b"a" * 100 + b"b" * 300_000 + b"c" * 30
 
 
 def test_acknowledged_files_may_go() -> None:
@@ -139,7 +139,7 @@ def test_acknowledged_files_may_go() -> None:
     writer = LogWriter("up")
     for n in range(4):
         writer.append(bytes([n]) * 30_000, 0)
-    writer.append(b"x" * 100_000, 0)
+    writer.append(b"x" * 300_000, 0)
 
     assert writer.segments >= 1
     assert writer.blobs == 1

@@ -123,15 +123,20 @@ class FileStream(trio.abc.Stream):
                 if not await self._read_once():
                     await self._pause()
                 if self._unacked >= _ACK_BYTES:
-                    await self._store(self._writer.mark(BEAT, self._reader.seq))
+                    await self._store(self._writer.mark(BEAT, self._acknowledge()))
                 self._check()
             if len(data):
-                await self._store(self._writer.append(data, self._reader.seq))
+                await self._store(self._writer.append(data, self._acknowledge()))
         self._check()
 
     async def wait_send_all_might_not_block(self) -> None:
         """Return at once, which is allowed."""
         await trio.lowlevel.checkpoint()
+
+    def _acknowledge(self) -> int:
+        """The last record received, for one that is about to be written."""
+        self._unacked = 0
+        return self._reader.seq
 
     async def _store(self, puts: Sequence[Put]) -> None:
         """Store, again and again if it fails; the caller holds the pen."""
@@ -156,7 +161,6 @@ class FileStream(trio.abc.Stream):
                 del self._undone[:count]
                 if told:
                     _log.warning("%s: works again", self._folder.path)
-        self._unacked = 0
         self._wrote = self._moved = trio.current_time()
         if self._ring is not None:
             await self._ring()
@@ -269,14 +273,14 @@ class FileStream(trio.abc.Stream):
                 _log.warning("%s: %s", self._folder.path, e)
         if self._unacked >= _ACK_BYTES and not self._pen.locked():
             async with self._pen:
-                await self._store(self._writer.mark(BEAT, self._reader.seq))
+                await self._store(self._writer.mark(BEAT, self._acknowledge()))
 
     # Staying alive
 
     async def _keep_alive(self) -> None:
         if trio.current_time() - self._wrote >= BEAT_EVERY and not self._pen.locked():
             async with self._pen:
-                await self._store(self._writer.mark(BEAT, self._reader.seq))
+                await self._store(self._writer.mark(BEAT, self._acknowledge()))
 
     def _judge(self) -> None:
         silent = trio.current_time() - self.heard_at
@@ -330,7 +334,7 @@ class FileStream(trio.abc.Stream):
             with trio.move_on_after(2.0) as scope:
                 async with self._pen:
                     if not self._broken:
-                        await self._store(self._writer.mark(END, self._reader.seq))
+                        await self._store(self._writer.mark(END, self._acknowledge()))
                     clean = not self._broken
                 while clean and not self._ended and not self._broken:
                     if not await self._read_once():

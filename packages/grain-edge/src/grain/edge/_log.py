@@ -38,7 +38,10 @@ HEADER = struct.Struct("!IIQQB")
 _BLOB = struct.Struct("!QI")
 
 MAX_DATA = 32 * 1024
-"""The most bytes in one DATA record; what is sent in larger pieces goes into blobs."""
+"""The most bytes in one DATA record."""
+
+MAX_INLINE = 256 * 1024
+"""What is sent in larger pieces goes into blobs: worth the operations that a file costs."""
 
 MAX_BLOB = 16 * 1024 * 1024
 FIRST_SEGMENT, SEGMENT = 64 * 1024, 1024 * 1024
@@ -97,7 +100,7 @@ class LogWriter:
         """
         view = memoryview(data).cast("B")
         puts: list[Put] = []
-        if len(view) <= 2 * MAX_DATA:
+        if len(view) <= MAX_INLINE:
             for start in range(0, len(view), MAX_DATA):
                 self._record(puts, DATA, ack, view[start : start + MAX_DATA])
             return _joined(puts)
