@@ -67,7 +67,6 @@ class Worker:
         # The waiting task, if any, for which room on this worker is kept.
         self.promise: Promise | None = None
 
-
     def give_back(self) -> None:
         """Make what ended runs held free."""
         while self.returned:
