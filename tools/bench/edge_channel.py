@@ -17,7 +17,7 @@ import trio
 
 from grain.edge import Peer, Serving, dial, serve
 from grain.edge.testing import CODEC, Note
-from tools.bench import report
+from tools.bench import say
 
 BUDGETS = {"unix": (100.0, 1000.0), "tcp": (180.0, 250.0)}
 LARGE = 100_000_000
@@ -27,7 +27,8 @@ async def echo(peer: Peer) -> None:
     """Send small messages back, of large ones the size."""
     while True:
         batch = await peer.channel.receive()
-        await peer.channel.send([(Note(m.text, len(p or b"")), None) for m, p in batch])  # type: ignore[attr-defined]
+        answers = [(Note(m.text, len(p) if p else m.number), None) for m, p in batch]  # type: ignore[attr-defined]
+        await peer.channel.send(answers)
 
 
 async def head(address: str) -> None:
@@ -57,7 +58,7 @@ async def measure(address: str) -> None:
             async with dialling(address, transport) as peer:
                 connects.append(time.perf_counter() - begin)
                 del peer
-        report(f"edge.connect.{transport}", statistics.median(connects) * 1e3, "ms", 10)
+        say(f"edge.connect.{transport}", statistics.median(connects) * 1e3, "ms", 10)
         async with dialling(address, transport) as peer:
             trips = []
             batch = [(Note("x" * 180), None)]
@@ -66,20 +67,19 @@ async def measure(address: str) -> None:
                 await peer.channel.send(batch)
                 await peer.channel.receive()
                 trips.append(time.perf_counter() - begin)
-            report(f"edge.roundtrip.{transport}", statistics.median(trips) * 1e6, "us", serial)
+            say(f"edge.roundtrip.{transport}", statistics.median(trips) * 1e6, "us", serial)
             data, speeds = bytes(LARGE), []
             for _ in range(7):
                 begin = time.perf_counter()
                 await peer.channel.send([(Note("x"), data)])
                 await peer.channel.receive()
                 speeds.append(LARGE / (time.perf_counter() - begin) / 1e6)
-            report(f"edge.oneway.{transport}", statistics.median(speeds), "MB/s", speed)
+            say(f"edge.oneway.{transport}", statistics.median(speeds), "MB/s", speed)
             count = 100_000
             begin = time.perf_counter()
             async with trio.open_nursery() as nursery:
 
-                async def drain(peer: Peer = peer) -> None:
-                    left = count
+                async def drain(peer: Peer = peer, left: int = count) -> None:
                     while left:
                         left -= len(await peer.channel.receive())
 
@@ -87,7 +87,7 @@ async def measure(address: str) -> None:
                 for _ in range(count // 50):
                     await peer.channel.send(batch * 50)
             each = (time.perf_counter() - begin) / count * 1e6
-            report(f"edge.message.{transport}", each, "us there and back")
+            say(f"edge.message.{transport}", each, "us there and back")
 
 
 def main() -> None:

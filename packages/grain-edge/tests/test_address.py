@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from grain.edge._address import (
     DEFAULT,
     EdgeAddress,
@@ -11,8 +14,6 @@ from grain.edge._address import (
     parse_address,
 )
 from grain.edge.errors import AddressError
-from hypothesis import given
-from hypothesis import strategies as st
 
 HOME = "/home/me"
 EDGE = "/home/me/.local/share/edge-file-default"

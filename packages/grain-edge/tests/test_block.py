@@ -6,10 +6,11 @@ import struct
 import zlib
 
 import pytest
-from grain.edge._block import SIZE, Record, decode_block, encode_block
-from grain.edge.errors import MeetingError, NotAnEdgeFile, OtherVersion, TornEdgeFile
 from hypothesis import given
 from hypothesis import strategies as st
+
+from grain.edge._block import SIZE, Record, decode_block, encode_block
+from grain.edge.errors import MeetingError, NotAnEdgeFile, OtherVersion, TornEdgeFile
 
 RECORDS = st.builds(
     Record,

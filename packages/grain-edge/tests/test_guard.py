@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from grain.edge._guard import Guard
 from hypothesis import given
 from hypothesis import strategies as st
+
+from grain.edge._guard import Guard
 
 
 def test_silent_connections_make_room() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
+
 from grain.edge import _tcp
 from grain.edge._identity import (
     HEAD,

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import trio
+
 from grain.edge import _files
 from grain.edge._block import SIZE, Record, encode_block
 from grain.edge._disk import Disk

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+
 from grain.edge import Peer, Serving, dial, examine, serve
 from grain.edge._frames import greeting_frame
 from grain.edge._unix import dial as dial_unix

@@ -233,7 +233,7 @@ class Scheduler:
         known = self.tasks.pop(task)
         worker = known.worker
         assert worker is not None
-        worker.supply.dealloc(known.held)
+        worker.returned.append((known.queue, known.held))
         del worker.tasks[task]
         self._release(known)
         if worker.promise is not None:
@@ -293,6 +293,10 @@ class Scheduler:
 
     def _refill(self, worker: Worker, starts: list[Start], now: float) -> None:
         """Start on one worker what fits there, the oldest first."""
+        if not worker.stale and worker.promise is None and self._hand_over(worker, starts, now):
+            return  # where it stands in the index has not changed
+        worker.give_back()
+        worker.stale = False
         queues = self._by_bit.values()
         while True:
             level = self._levels.of(worker, queues)
@@ -304,15 +308,35 @@ class Scheduler:
             starts.append(self._start(chosen, worker, now))
             if self._unsettled:
                 # A promise was kept or broken: more than this worker is concerned.
+                worker.stale = True
                 self._unsettled[worker.id] = worker
                 return
+
+    def _hand_over(self, worker: Worker, starts: list[Start], now: float) -> bool:
+        """Let the oldest tasks take over what ended runs of their own queue held.
+
+        Nothing is then given back and allocated anew, and nobody else finds room.
+
+        Returns:
+            Whether all that was returned was taken over.
+        """
+        while worker.returned and self._order:
+            queue, held = worker.returned[-1]
+            if self._order[0][2] is not queue or (queue.need and worker.end < now + queue.need):
+                return False
+            worker.returned.pop()
+            starts.append(self._start(queue, worker, now, held))
+            if self._unsettled:  # a promise was kept elsewhere
+                self._unsettled[worker.id] = worker
+                return True
+        return not worker.returned
 
     def _first(self, room: int, worker: Worker, now: float) -> TaskQueue | None:
         """The first of the queues in the mask ``room`` that may start its oldest task here."""
         for _, _, queue in self._order:
             if (
                 room & queue.bit
-                and (not queue.need or worker.end >= now + queue.need)
+                and worker.end >= now + queue.need
                 and (worker.promise is None or self._permitted(queue, worker, now))
             ):
                 return queue
@@ -435,6 +459,8 @@ class Scheduler:
 
     def _settle(self, worker: Worker) -> None:
         """Look up what a worker has free now; queues that this is room for may be served."""
+        worker.give_back()
+        worker.stale = False
         level = self._levels.of(worker, self._by_bit.values())
         self._levels.place(worker, level, self._by_bit.values())
         self._open |= level.mask & self._active
@@ -458,13 +484,15 @@ class Scheduler:
         assert promise.queue.rank is not None
         return queue.rank < promise.queue.rank or promise.allows(queue, now)
 
-    def _start(self, queue: TaskQueue, worker: Worker, now: float) -> Start:
+    def _start(
+        self, queue: TaskQueue, worker: Worker, now: float, held: Resource | None = None
+    ) -> Start:
         task = queue.tasks.popleft()
         self._attempts += 1
         limit = queue.limits.hard
         task.worker = worker
         task.attempt = self._attempts
-        task.held = worker.supply.alloc(queue.space)
+        task.held = worker.supply.alloc(queue.space) if held is None else held
         task.started = now
         if limit != math.inf:
             task.until = now + limit
@@ -543,4 +571,5 @@ class Scheduler:
         promise.queue.promise = promise.worker.promise = None
         promise.queue.protected = False
         if promise.worker.id in self.workers and not promise.worker.draining:
+            promise.worker.stale = True
             self._unsettled[promise.worker.id] = promise.worker

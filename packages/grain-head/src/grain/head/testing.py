@@ -94,6 +94,11 @@ class Cluster:
             self.scheduler.on_finished(task, self.now)
         self.settle()
 
+    def finish_after(self, task: int, seconds: float) -> None:
+        """Time passes, then a run ends."""
+        self.wait(seconds)
+        self.finish(task)
+
     def cancel(self, *tasks: int) -> None:
         """Tasks are cancelled in the same instant."""
         for task in tasks:
@@ -218,6 +223,8 @@ def _check_account(worker: Worker) -> None:
     supply = copy.deepcopy(worker.supply)
     for task in worker.tasks.values():
         supply.dealloc(task.held)
+    for _, held in worker.returned:
+        supply.dealloc(held)
     assert supply.idle(), f"{worker.name}: {supply!r} after all was given back"
 
 
@@ -318,7 +325,7 @@ def _mask(queues: Iterable[TaskQueue], free: Resource) -> int:
 
 
 def _check_promises(scheduler: Scheduler) -> None:
-    """A promise is known to both sides, and is kept whatever runs do until their limits."""
+    """A promise is known to both sides, and can be kept whatever the runs do."""
     for queue in scheduler.queues.values():
         if queue.promise is not None:
             assert queue.promise.queue is queue

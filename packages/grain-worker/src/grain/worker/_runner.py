@@ -58,8 +58,8 @@ class Runner:
     def __init__(self, name: str, channel: Channel) -> None:
         self.name = name
         self._channel = channel
-        # What is under way, by task: the attempt, and what cancels it.
-        self._runs: dict[int, tuple[int, Lane | trio.CancelScope]] = {}
+        # What is under way, by task and attempt, and what cancels it.
+        self._runs: dict[tuple[int, int], Lane | trio.CancelScope] = {}
         self._idle: list[Lane] = []
         self._leaving = False
 
@@ -82,21 +82,20 @@ class Runner:
                 self._cancel(message)
 
     def _start(self, message: Run, call: Call, nursery: trio.Nursery) -> None:
-        if message.task in self._runs:
+        key = (message.task, message.attempt)
+        if key in self._runs:
             return  # delivered twice
         if self._idle:
-            lane = self._idle.pop()
-            self._runs[message.task] = (message.attempt, lane)
+            lane = self._runs[key] = self._idle.pop()
             lane.start(self._run_in_lane, message, call)
         else:
-            scope = trio.CancelScope()
-            self._runs[message.task] = (message.attempt, scope)
+            scope = self._runs[key] = trio.CancelScope()
             nursery.start_soon(self._run_in_scope, message, call, scope, name=call.fn)
             nursery.start_soon(self._open_lane)
 
     def _cancel(self, message: Cancel) -> None:
-        attempt, run = self._runs.get(message.task, (0, None))
-        if run is not None and attempt == message.attempt:
+        run = self._runs.get((message.task, message.attempt))
+        if run is not None:
             run.cancel()
 
     async def _open_lane(self) -> None:
@@ -129,7 +128,7 @@ class Runner:
         return run_job(call, res, self.name, limit, scope)
 
     def _tell(self, message: Run, ended: Outcome | None) -> None:
-        del self._runs[message.task]
+        del self._runs[message.task, message.attempt]
         status = "cancelled" if ended is None else "done"
         try:
             self._channel.post(((Ended(message.task, message.attempt, status), ended),))
