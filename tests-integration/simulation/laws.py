@@ -11,6 +11,7 @@ from simulation.people import Client, HeadProcess, Process, fits
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message
+    from grain.head._records import Client as Customer
     from grain.head._records import Staffer
     from grain.remote_exer import Resolution
     from grain.worker.messages import Attempt
@@ -35,7 +36,7 @@ class Laws:
         self.crashed: dict[tuple[str, int], set[Attempt]] = {}
         self.gone: set[tuple[HeadProcess, str, int]] = set()
         self.drained: set[tuple[HeadProcess, object]] = set()
-        self.told: dict[tuple[HeadProcess, Attempt], Staffer] = {}
+        self.told: dict[tuple[HeadProcess, Attempt], tuple[Staffer, Customer]] = {}
         self.attempts: dict[tuple[str, int], list[Attempt]] = {}
         self.released: set[Attempt] = set()
         self.executions = 0
@@ -59,7 +60,7 @@ class Laws:
             suspect = len(entry.crashes) >= 2
             self.demand("a suspect runs alone", message.alone == suspect, message)
             self.check_needed(head, message)
-            self.told[head, message.attempt] = head.hub.staff.links[wire]
+            self.told[head, message.attempt] = (head.hub.staff.links[wire], entry.client)
         elif isinstance(message, Release):
             for attempt in message.attempts:
                 self.on_released(head, attempt)
@@ -74,19 +75,23 @@ class Laws:
         staffer = head.hub.staff.links.get(wire)
         if staffer is not None:
             for held in message.runs:
-                self.told[head, held.attempt] = staffer
+                client = head.hub.ledger.clients.get(held.mission)
+                if client is not None:
+                    self.told[head, held.attempt] = (staffer, client)
 
     def check_needed(self, head: HeadProcess, lease: Lease) -> None:
         """A task is started: no run of it that this head was told of may have slipped its mind."""
         for attempt in self.attempts.get((lease.mission, lease.task), ()):
-            staffer = self.told.get((head, attempt))
+            staffer, client = self.told.get((head, attempt), (None, None))
             process = self.begun[attempt]
             worker = process.worker
             runs = worker.processes.get(process.number) is process
             kept = attempt in self.completed and attempt not in self.released
             if staffer is None or not worker.alive or not (runs or kept):
                 continue
-            if head.hub.ledger.workers.get(staffer.id) is staffer:
+            ledger = head.hub.ledger
+            given_up = ledger.clients[lease.mission] is not client
+            if ledger.workers.get(staffer.id) is staffer and not given_up:
                 known = attempt in staffer.leases
                 self.demand("nothing is started again without need", known, (lease, attempt))
 
