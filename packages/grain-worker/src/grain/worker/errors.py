@@ -12,6 +12,8 @@ __all__ = [
     "ExternalLostError",
     "ExternalStartError",
     "Failure",
+    "PayloadError",
+    "RunnerUnusable",
     "TaskletAborted",
     "TaskletError",
 ]
@@ -23,6 +25,17 @@ class TaskletError(Exception):
 
 class TaskletAborted(TaskletError):
     """A tasklet raised what would end the whole process, such as `SystemExit`."""
+
+
+class PayloadError(TaskletError):
+    """A function, argument, result or exception cannot travel between processes.
+
+    It concerns one task alone; the sentence names the object and the reason.
+    """
+
+
+class RunnerUnusable(Exception):
+    """No runner can be started on this worker; the sentence says why."""
 
 
 @dataclass(frozen=True)
