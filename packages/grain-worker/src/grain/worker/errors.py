@@ -16,6 +16,7 @@ __all__ = [
     "RunnerUnusable",
     "TaskletAborted",
     "TaskletError",
+    "UsageError",
 ]
 
 
@@ -36,6 +37,10 @@ class PayloadError(TaskletError):
 
 class RunnerUnusable(Exception):
     """No runner can be started on this worker; the sentence says why."""
+
+
+class UsageError(Exception):
+    """A worker was started with something that makes no sense; the sentence says what does."""
 
 
 @dataclass(frozen=True)
