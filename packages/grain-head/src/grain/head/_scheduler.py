@@ -405,11 +405,21 @@ class Scheduler:
 
     def _find(self, queue: TaskQueue, now: float) -> Worker | None:
         """The worker on which the head of a queue starts now, if there is one."""
+        best: Worker | None = None
+        tightest = 0.0
         for level in self._levels.fitting(queue):
+            slack = level.slack[queue.bit]
+            if best is not None and slack > tightest:
+                break
             for worker in level.candidates(queue, now):
                 if self._permitted(queue, worker, now):
-                    return worker
-        return None
+                    # Of equally tight fits at several levels: as `Level.candidates` orders them.
+                    if best is None or (worker.end < best.end) == (queue.need > 0):
+                        best, tightest = worker, slack
+                    break
+            if best is not None and not queue.has_equal_levels():
+                break
+        return best
 
     def _permitted(self, queue: TaskQueue, worker: Worker, now: float) -> bool:
         promise = worker.promise
