@@ -53,7 +53,7 @@ class Scheduler:
             before room is kept for it, where run times are not known.
     """
 
-    def __init__(self, *, max_overtakes: int = 64) -> None:
+    def __init__(self, *, max_overtakes: int = 128) -> None:
         self.max_overtakes = max_overtakes
         self.run_times = RunTimes()
         self.tasks: dict[int, Task] = {}
