@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,9 +23,10 @@ from tools.stale import stale_view
 from tools.stale import why_not as why_no_views
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
+Start = Any
 PROGRAM = Path(__file__).with_name("edge_program.py")
 
 
@@ -36,7 +38,8 @@ class Program:
             [sys.executable, str(PROGRAM), role, f"edge://{directory}/meeting"]
         )
         self._lines: queue.Queue[str] = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -67,8 +70,9 @@ class Program:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
-        if self.process.stdin is not None:
-            self.process.stdin.close()
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self._reader.join()
 
 
 @pytest.fixture
@@ -77,6 +81,20 @@ def shared() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(dir="/var/tmp"))
     yield directory
     shutil.rmtree(directory)
+
+
+@pytest.fixture
+def start(shared: Path) -> Iterator[Callable[[Host, str, Path], Program]]:
+    """Starts programs, and ends them before their hosts and files go."""
+    started: list[Program] = []
+
+    def start(host: Host, role: str, directory: Path) -> Program:
+        started.append(Program(host, role, directory))
+        return started[-1]
+
+    yield start
+    for program in started:
+        program.kill()
 
 
 @pytest.fixture
@@ -107,11 +125,11 @@ SITES = [
 
 
 @pytest.mark.parametrize("site", SITES)
-def test_every_site(site: str, two: list[Host], shared: Path) -> None:
+def test_every_site(site: str, two: list[Host], shared: Path, start: Start) -> None:
     """The worker starts first, waits, and joins by the best way that the site allows."""
     transport = set_up(site, two)
-    worker = Program(two[1], "worker", shared)
-    head = Program(two[0], "head", shared)
+    worker = start(two[1], "worker", shared)
+    head = start(two[0], "head", shared)
     head.expect("serving 1")
 
     worker.expect(f"joined {transport}$", 30)
@@ -121,26 +139,28 @@ def test_every_site(site: str, two: list[Host], shared: Path) -> None:
     head.kill()
 
 
-def test_same_host_uses_the_socket(two: list[Host], shared: Path) -> None:
+def test_same_host_uses_the_socket(two: list[Host], shared: Path, start: Start) -> None:
     """No network involved."""
-    head = Program(two[0], "head", shared)
+    head = start(two[0], "head", shared)
     head.expect("serving")
-    worker = Program(two[0], "worker", shared)
+    worker = start(two[0], "worker", shared)
 
     worker.expect("joined unix$")
     worker.expect("echo 1 True")
 
 
 @pytest.mark.parametrize("site", SITES[:4])
-def test_killed_head_and_its_successor_elsewhere(site: str, two: list[Host], shared: Path) -> None:
+def test_killed_head_and_its_successor_elsewhere(
+    site: str, two: list[Host], shared: Path, start: Start
+) -> None:
     """SIGKILL; a new head on another host takes over, the worker finds it; nothing old remains."""
     set_up(site, two)
-    head = Program(two[0], "head", shared)
+    head = start(two[0], "head", shared)
     head.expect("serving 1")
-    worker = Program(two[1], "worker", shared)
+    worker = start(two[1], "worker", shared)
     worker.expect("echo 3 True", 30)
     head.kill()
-    successor = Program(two[1], "head", shared)
+    successor = start(two[1], "head", shared)
     successor.expect("serving 2", 60)
 
     worker.expect("lost", 30)
@@ -150,12 +170,12 @@ def test_killed_head_and_its_successor_elsewhere(site: str, two: list[Host], sha
 
 
 @pytest.mark.parametrize("site", ["all", "no connections to the head", "nothing"])
-def test_network_cut_for_20_seconds(site: str, two: list[Host], shared: Path) -> None:
+def test_network_cut_for_20_seconds(site: str, two: list[Host], shared: Path, start: Start) -> None:
     """Nobody is lost: the same connection goes on."""
     set_up(site, two)
-    head = Program(two[0], "head", shared)
+    head = start(two[0], "head", shared)
     head.expect("serving")
-    worker = Program(two[1], "worker", shared)
+    worker = start(two[1], "worker", shared)
     worker.expect("echo 2 True", 30)
     two[1].cut()
     time.sleep(20)
@@ -167,12 +187,12 @@ def test_network_cut_for_20_seconds(site: str, two: list[Host], shared: Path) ->
 
 
 @pytest.mark.parametrize("site", ["all", "no connections to the head", "nothing"])
-def test_frozen_host(site: str, two: list[Host], shared: Path) -> None:
+def test_frozen_host(site: str, two: list[Host], shared: Path, start: Start) -> None:
     """Fifteen seconds without any of its processes running: late, not lost."""
     set_up(site, two)
-    head = Program(two[0], "head", shared)
+    head = start(two[0], "head", shared)
     head.expect("serving")
-    worker = Program(two[1], "worker", shared)
+    worker = start(two[1], "worker", shared)
     worker.expect("echo 2 True", 30)
     two[0].freeze()
     time.sleep(15)
@@ -183,50 +203,50 @@ def test_frozen_host(site: str, two: list[Host], shared: Path) -> None:
     assert not [line for line in worker.drain() if line.startswith("lost")]
 
 
-def test_frozen_head_steps_down_when_it_wakes(two: list[Host], shared: Path) -> None:
+def test_frozen_head_steps_down_when_it_wakes(two: list[Host], shared: Path, start: Start) -> None:
     """Another host took over meanwhile; there is one leader in the end."""
-    old = Program(two[0], "head", shared)
+    old = start(two[0], "head", shared)
     old.expect("serving 1")
     two[0].freeze()
-    new = Program(two[1], "head", shared)
+    new = start(two[1], "head", shared)
     new.expect("serving 2", 60)
     two[0].thaw()
 
     old.expect("ended Superseded", 20)
-    worker = Program(two[1], "worker", shared)
+    worker = start(two[1], "worker", shared)
     worker.expect("joined unix")
     worker.expect("echo")
 
 
-def test_claim_against_a_head_elsewhere(two: list[Host], shared: Path) -> None:
+def test_claim_against_a_head_elsewhere(two: list[Host], shared: Path, start: Start) -> None:
     """It answers, so the second one is told where it is."""
-    Program(two[0], "head", shared).expect("serving")
+    start(two[0], "head", shared).expect("serving")
     command = [sys.executable, str(PROGRAM), "head", f"edge://{shared}/meeting"]
-    second = two[1].start(command)
-    out, _ = second.communicate(timeout=30)
+    with two[1].start(command) as second:
+        out, _ = second.communicate(timeout=30)
 
     assert b"ended MeetingTaken" in out
 
 
-def test_killed_worker_leaves_nothing_for_ever(two: list[Host], shared: Path) -> None:
+def test_killed_worker_leaves_nothing_for_ever(two: list[Host], shared: Path, start: Start) -> None:
     """What a killed peer left in the mailbox is removed by the next head."""
     set_up("nothing", two)
-    head = Program(two[0], "head", shared)
+    head = start(two[0], "head", shared)
     head.expect("serving 1")
-    worker = Program(two[1], "worker", shared)
+    worker = start(two[1], "worker", shared)
     worker.expect("echo 2 True", 30)
     worker.kill()
     head.kill()
     left = list(shared.rglob("up.0"))
     assert left
-    successor = Program(two[0], "head", shared)
+    successor = start(two[0], "head", shared)
     successor.expect("serving 2", 60)
 
     assert not list(shared.rglob("up.0"))
 
 
 @pytest.mark.skipif(bool(why_no_views()), reason=why_no_views() or "-")
-def test_stale_views(shared: Path) -> None:
+def test_stale_views(shared: Path, start: Start) -> None:
     """Each host with its own view that believes old names and sizes for five seconds."""
     real = shared / "real"
     real.mkdir(mode=0o700)
@@ -237,8 +257,8 @@ def test_stale_views(shared: Path) -> None:
         hosts("head", "n1") as made,
     ):
         set_up("nothing", made)
-        worker = Program(made[1], "worker", second)
-        head = Program(made[0], "head", first)
+        worker = start(made[1], "worker", second)
+        head = start(made[0], "head", first)
         head.expect("serving 1")
         worker.expect("joined files", 60)
         worker.expect("echo 20 True", 30)
