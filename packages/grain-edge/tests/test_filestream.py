@@ -15,6 +15,8 @@ from grain.edge._disk import Disk
 from grain.edge._filestream import LOST, FileStream
 from grain.edge._folder import Folder
 from grain.edge._log import FIRST_SEGMENT
+from grain.edge._mailbox import Mailbox
+from grain.edge._meeting import WATCH, Meeting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -262,3 +264,22 @@ async def test_cancelled_receive_loses_nothing(pair: Pair, autojump_clock: MockC
                 got += await pair.b.receive_some(70_000)
 
     assert got == sent
+
+
+async def test_cost_of_an_idle_head(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """Looking for bells and at the meeting: 5 metadata operations per second in all."""
+    (tmp_path / "m.d").mkdir(mode=0o700)
+    disk = ScriptedDisk()
+    nobody: Any = None
+    mailbox = Mailbox(Meeting(str(tmp_path / "m"), disk), 1, nobody, nobody)
+    await mailbox.prepare()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(mailbox.run)
+        await trio.sleep(60)
+        before = mailbox.operations
+        await trio.sleep(600)
+        cost = (mailbox.operations - before) / 600
+        nursery.cancel_scope.cancel()
+
+    watching = 3 / WATCH  # it lists the claims, and opens and closes the Edge file
+    assert 0 < cost + watching <= 5
