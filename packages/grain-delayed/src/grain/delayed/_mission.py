@@ -143,7 +143,9 @@ async def mission(
     """
     from grain.config import load
 
-    reporter = Reporter(progress)
+    # Of missions inside of one another, the outermost shows progress: there is one place for it.
+    inside = _current.get() is not None or GVAR.instance
+    reporter = Reporter(False if inside else progress)
     executor = GrainExecutor(ZERO if local is None else local, name=name, on_event=reporter.event)
     config = load(config_file)
     reporter.config(config_file is False, config.source)

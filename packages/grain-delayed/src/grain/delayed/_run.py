@@ -70,8 +70,14 @@ def run(
     Raises:
         Exception: as `mission`: what a function raised, or what a task raised that nobody awaited.
         TypeError: subtasks is no async function, and no iterable of them.
+        RuntimeError: called inside of a trio program.
     """
     functions, single = _functions(subtasks)
+    if trio.lowlevel.in_trio_run():
+        raise RuntimeError(
+            "run() begins a trio program, and this is one already: use "
+            "`async with grain.delayed.mission(...)` in it"
+        )
     options: dict[str, Any] = {
         "config_file": config_file,
         "name": name,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import math
 import operator
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
 from grain.delayed._graph import Constant, Nested, Node, Operation, gather
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
@@ -307,6 +308,14 @@ def delayedval(v: T, length: int | None = None, copy_on_setitem: bool = True) ->
     return Delayed(Constant(v), length, copy_on_setitem)
 
 
+@overload
+async def each(*dos: Delayed[T]) -> list[T]: ...
+
+
+@overload
+async def each(*dos: Delayed[T] | Iterable[Delayed[T]]) -> list[T]: ...
+
+
 async def each(*dos: Delayed[T] | Iterable[Delayed[T]]) -> list[T]:
     """Await several delayed objects, given one by one or as iterables of them.
 
@@ -322,12 +331,9 @@ async def each(*dos: Delayed[T] | Iterable[Delayed[T]]) -> list[T]:
         if isinstance(given, Delayed):
             flat.append(given)
             continue
-        try:
-            flat.extend(given)
-        except TypeError:
-            raise TypeError(
-                f"each() takes delayed objects or iterables of them, not {given!r}"
-            ) from None
+        if not isinstance(given, Iterable):
+            raise TypeError(f"each() takes delayed objects or iterables of them, not {given!r}")
+        flat.extend(given)
     for item in flat:
         if not isinstance(item, Delayed):
             raise TypeError(f"each() takes delayed objects or iterables of them, not {item!r}")

@@ -75,6 +75,7 @@ def _why_not(task: Task, worker: Worker, now: float) -> str:
         return f"never, {left:.0f} s are left and it needs {queue.need:.0f} s"
     if worker.draining:
         return "it takes no more tasks"
+    worker.give_back()
     if not worker.supply.free.request(queue.space):
         return f"not now, free is {worker.supply.free!r} of {worker.supply.total!r}"
     promise = worker.promise

@@ -38,7 +38,9 @@ class Worker:
         "name",
         "order",
         "promise",
+        "returned",
         "shape",
+        "stale",
         "supply",
         "tasks",
     )
@@ -52,6 +54,11 @@ class Worker:
         # When the worker runs out of time, in the scheduler's time.
         self.end = math.inf if left is None else now + left
         self.order = (self.end, id)
+        # Whether it may have room for other reasons than what was returned: it is new, or a
+        # promise was kept or broken.
+        self.stale = True
+        # What ended runs held and nobody has taken over yet, with the queues that they came from.
+        self.returned: list[tuple[TaskQueue, Resource]] = []
         # What runs on it, by id.
         self.tasks: dict[int, Task] = {}
         self.level: Level | None = None
@@ -59,6 +66,12 @@ class Worker:
         self.draining = False
         # The waiting task, if any, for which room on this worker is kept.
         self.promise: Promise | None = None
+
+    def give_back(self) -> None:
+        """Make what ended runs held free."""
+        while self.returned:
+            self.supply.dealloc(self.returned.pop()[1])
+            self.stale = True
 
 
 class Shape:
@@ -109,10 +122,8 @@ class Level:
         it goes where it is least likely to be cut off.
         """
         need = queue.need
-        if not need:
-            return reversed(self.workers)
-        first = bisect_left(self.order, (now + need, -1))
-        return map(self.workers.__getitem__, range(first, len(self.workers)))
+        enough = range(bisect_left(self.order, (now + need, -1)), len(self.workers))
+        return map(self.workers.__getitem__, enough if need else reversed(enough))
 
 
 class LevelIndex:

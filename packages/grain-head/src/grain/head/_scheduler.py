@@ -53,7 +53,7 @@ class Scheduler:
             before room is kept for it, where run times are not known.
     """
 
-    def __init__(self, *, max_overtakes: int = 64) -> None:
+    def __init__(self, *, max_overtakes: int = 128) -> None:
         self.max_overtakes = max_overtakes
         self.run_times = RunTimes()
         self.tasks: dict[int, Task] = {}
@@ -159,6 +159,7 @@ class Scheduler:
         self._waiting += 1
         if not self._active & queue.bit:
             self._activate(queue, new)
+            self._open |= queue.bit
 
     def on_finished(self, task: int, now: float, *, measured: bool = True) -> None:
         """A run has ended, and everything it held is free again.
@@ -171,7 +172,7 @@ class Scheduler:
         known = self.tasks.pop(task)
         worker = known.worker
         assert worker is not None
-        worker.supply.dealloc(known.held)
+        worker.returned.append((known.queue, known.held))
         del worker.tasks[task]
         self._release(known)
         if worker.promise is not None:
@@ -231,6 +232,10 @@ class Scheduler:
 
     def _refill(self, worker: Worker, starts: list[Start], now: float) -> None:
         """Start on one worker what fits there, the oldest first."""
+        if not worker.stale and worker.promise is None and self._hand_over(worker, starts, now):
+            return  # where it stands in the index has not changed
+        worker.give_back()
+        worker.stale = False
         queues = self._by_bit.values()
         while True:
             level = self._levels.of(worker, queues)
@@ -242,15 +247,35 @@ class Scheduler:
             starts.append(self._start(chosen, worker, now))
             if self._unsettled:
                 # A promise was kept or broken: more than this worker is concerned.
+                worker.stale = True
                 self._unsettled[worker.id] = worker
                 return
+
+    def _hand_over(self, worker: Worker, starts: list[Start], now: float) -> bool:
+        """Let the oldest tasks take over what ended runs of their own queue held.
+
+        Nothing is then given back and allocated anew, and nobody else finds room.
+
+        Returns:
+            Whether all that was returned was taken over.
+        """
+        while worker.returned and self._order:
+            queue, held = worker.returned[-1]
+            if self._order[0][2] is not queue or (queue.need and worker.end < now + queue.need):
+                return False
+            worker.returned.pop()
+            starts.append(self._start(queue, worker, now, held))
+            if self._unsettled:  # a promise was kept elsewhere
+                self._unsettled[worker.id] = worker
+                return True
+        return not worker.returned
 
     def _first(self, room: int, worker: Worker, now: float) -> TaskQueue | None:
         """The first of the queues in the mask ``room`` that may start its oldest task here."""
         for _, _, queue in self._order:
             if (
                 room & queue.bit
-                and (not queue.need or worker.end >= now + queue.need)
+                and worker.end >= now + queue.need
                 and (worker.promise is None or self._permitted(queue, worker, now))
             ):
                 return queue
@@ -334,10 +359,13 @@ class Scheduler:
         queue.rank = (-queue.priority, head.seq)
         insort(self._order, (-queue.priority, head.seq, queue))
         self._active |= queue.bit
-        self._open |= queue.bit
 
     def _rerank(self, queue: TaskQueue) -> None:
-        """The oldest task of a queue is another now, or none waits any more."""
+        """The oldest task of a queue is another now, or none waits any more.
+
+        Where the last one found no room, a younger one that asks for the same finds none either:
+        whether the queue is open does not change.
+        """
         if queue.rank is not None:
             del self._order[bisect_left(self._order, queue.rank)]
         if queue.promise is not None:
@@ -361,6 +389,7 @@ class Scheduler:
         self._waiting += 1
         if queue.rank is None or queue.rank[1] != queue.tasks[0].seq:
             self._rerank(queue)
+            self._open |= queue.bit  # as an older one it may pass a promise that a younger may not
 
     def _new_estimate(self, group: str) -> None:
         for queue in self.queues.values():
@@ -373,17 +402,29 @@ class Scheduler:
 
     def _settle(self, worker: Worker) -> None:
         """Look up what a worker has free now; queues that this is room for may be served."""
+        worker.give_back()
+        worker.stale = False
         level = self._levels.of(worker, self._by_bit.values())
         self._levels.place(worker, level, self._by_bit.values())
         self._open |= level.mask & self._active
 
     def _find(self, queue: TaskQueue, now: float) -> Worker | None:
         """The worker on which the head of a queue starts now, if there is one."""
+        best: Worker | None = None
+        tightest = 0.0
         for level in self._levels.fitting(queue):
+            slack = level.slack[queue.bit]
+            if best is not None and slack > tightest:
+                break
             for worker in level.candidates(queue, now):
                 if self._permitted(queue, worker, now):
-                    return worker
-        return None
+                    # Of equally tight fits at several levels: as `Level.candidates` orders them.
+                    if best is None or (worker.end < best.end) == (queue.need > 0):
+                        best, tightest = worker, slack
+                    break
+            if best is not None and not queue.has_equal_levels():
+                break
+        return best
 
     def _permitted(self, queue: TaskQueue, worker: Worker, now: float) -> bool:
         promise = worker.promise
@@ -396,13 +437,15 @@ class Scheduler:
         assert promise.queue.rank is not None
         return queue.rank < promise.queue.rank or promise.allows(queue, now)
 
-    def _start(self, queue: TaskQueue, worker: Worker, now: float) -> Start:
+    def _start(
+        self, queue: TaskQueue, worker: Worker, now: float, held: Resource | None = None
+    ) -> Start:
         task = queue.tasks.popleft()
         self._attempts += 1
         limit = queue.limits.hard
         task.worker = worker
         task.attempt = self._attempts
-        task.held = worker.supply.alloc(queue.space)
+        task.held = worker.supply.alloc(queue.space) if held is None else held
         task.started = now
         if limit != math.inf:
             task.until = now + limit
@@ -481,4 +524,5 @@ class Scheduler:
         promise.queue.promise = promise.worker.promise = None
         promise.queue.protected = False
         if promise.worker.id in self.workers and not promise.worker.draining:
+            promise.worker.stale = True
             self._unsettled[promise.worker.id] = promise.worker

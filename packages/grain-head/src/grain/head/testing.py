@@ -45,7 +45,7 @@ class Cluster:
         order: the ids of all started tasks, in the order of starting.
     """
 
-    def __init__(self, *workers: Resource, max_overtakes: int = 64) -> None:
+    def __init__(self, *workers: Resource, max_overtakes: int = 128) -> None:
         self.scheduler = Scheduler(max_overtakes=max_overtakes)
         self.now = 0.0
         self.starts: dict[int, Start] = {}
@@ -93,6 +93,11 @@ class Cluster:
         for task in tasks:
             self.scheduler.on_finished(task, self.now)
         self.settle()
+
+    def finish_after(self, task: int, seconds: float) -> None:
+        """Time passes, then a run ends."""
+        self.wait(seconds)
+        self.finish(task)
 
     def cancel(self, *tasks: int) -> None:
         """Tasks are cancelled in the same instant."""
@@ -167,7 +172,7 @@ class Outlook(NamedTuple):
 
 
 def simulate(
-    workers: Iterable[Resource], lots: Sequence[Lot], *, max_overtakes: int = 64
+    workers: Iterable[Resource], lots: Sequence[Lot], *, max_overtakes: int = 128
 ) -> Outlook:
     """Run a workload of known durations in virtual time."""
     scheduler = Scheduler(max_overtakes=max_overtakes)
@@ -218,6 +223,8 @@ def _check_account(worker: Worker) -> None:
     supply = copy.deepcopy(worker.supply)
     for task in worker.tasks.values():
         supply.dealloc(task.held)
+    for _, held in worker.returned:
+        supply.dealloc(held)
     assert supply.idle(), f"{worker.name}: {supply!r} after all was given back"
 
 
@@ -317,7 +324,7 @@ def _mask(queues: Iterable[TaskQueue], free: Resource) -> int:
 
 
 def _check_promises(scheduler: Scheduler) -> None:
-    """A promise is known to both sides, and is kept whatever runs do until their limits."""
+    """A promise is known to both sides, and can be kept whatever the runs do."""
     for queue in scheduler.queues.values():
         if queue.promise is not None:
             assert queue.promise.queue is queue

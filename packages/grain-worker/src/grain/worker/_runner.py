@@ -80,8 +80,8 @@ class Runner:
         self.name = name
         self._channel = channel
         self._translation = translation
-        # What is under way, by task: the attempt, and what cancels it.
-        self._runs: dict[int, tuple[int, Lane | trio.CancelScope]] = {}
+        # What is under way, by task and attempt, and what cancels it.
+        self._runs: dict[tuple[int, int], Lane | trio.CancelScope] = {}
         self._idle: list[Lane] = []
         self._leaving = False
 
@@ -106,7 +106,8 @@ class Runner:
                 self._translation.learn(message, payload)
 
     def _start(self, message: Run, call: Call, nursery: trio.Nursery) -> None:
-        if message.task in self._runs:
+        key = (message.task, message.attempt)
+        if key in self._runs:
             return  # delivered twice
         if self._translation is not None:
             try:
@@ -115,18 +116,16 @@ class Runner:
                 self._report(message, outcome.Error(error), None)
                 return
         if self._idle:
-            lane = self._idle.pop()
-            self._runs[message.task] = (message.attempt, lane)
+            lane = self._runs[key] = self._idle.pop()
             lane.start(self._run_in_lane, message, call)
         else:
-            scope = trio.CancelScope()
-            self._runs[message.task] = (message.attempt, scope)
+            scope = self._runs[key] = trio.CancelScope()
             nursery.start_soon(self._run_in_scope, message, call, scope, name=call.fn)
             nursery.start_soon(self._open_lane)
 
     def _cancel(self, message: Cancel) -> None:
-        attempt, run = self._runs.get(message.task, (0, None))
-        if run is not None and attempt == message.attempt:
+        run = self._runs.get((message.task, message.attempt))
+        if run is not None:
             run.cancel()
 
     async def _open_lane(self) -> None:
@@ -159,7 +158,7 @@ class Runner:
         return run_job(call, res, self.name, limit, scope)
 
     def _tell(self, message: Run, ended: Outcome | None, call: Call) -> None:
-        del self._runs[message.task]
+        del self._runs[message.task, message.attempt]
         self._report(message, ended, call)
 
     def _report(self, message: Run, ended: Outcome | None, call: Call | None) -> None:

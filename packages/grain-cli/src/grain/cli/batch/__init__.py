@@ -1,0 +1,38 @@
+"""Batch systems: one small interface, and what stands behind it.
+
+>>> from grain.cli.batch import open_system
+>>> from grain.config import load
+>>> system = open_system(load(False))
+"""
+
+# The general layout:
+#
+#   errors.py         BatchError: what was refused, in the batch system's words, and the remedy
+#   _base.py          BatchSystem (script, submit, states, cancel); Job, Submitted, State
+#   _shell.py         the part of a script that the shell runs
+#   _directives.py    the lines that the batch system reads
+#   _slurm_text.py    Slurm's scripts and answers
+#   _pbs_text.py      those of PBS, in both dialects
+#   _custom_text.py   the user's template
+#   _command.py       running commands
+#   _systems.py       Slurm, Pbs, Custom
+#   _local.py         Local: processes of this machine
+#   _open.py          which of them a configuration means
+#   _worker.py        the job that a worker is
+#   _records.py       what was submitted, in files
+#
+# The files up to _custom_text.py and _worker.py are pure.
+
+from grain.cli.batch._base import BatchSystem as BatchSystem
+from grain.cli.batch._base import Job as Job
+from grain.cli.batch._base import Phase as Phase
+from grain.cli.batch._base import State as State
+from grain.cli.batch._base import Submitted as Submitted
+from grain.cli.batch._open import open_system as open_system
+from grain.cli.batch._open import state_folder as state_folder
+from grain.cli.batch._records import Record as Record
+from grain.cli.batch._records import Records as Records
+from grain.cli.batch._worker import worker_job as worker_job
+from grain.cli.batch.errors import BatchError as BatchError
+from grain.cli.batch.errors import Unreachable as Unreachable
+from grain.cli.batch.errors import Unsupported as Unsupported

@@ -1,0 +1,123 @@
+"""The processes of jobs: started in sessions of their own, found by a mark in their environment."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+MARK = "FAKE_BATCH_MARK"
+PR_SET_CHILD_SUBREAPER = 36
+
+
+class Processes:
+    """All processes that a controller started, and what became of them.
+
+    Args:
+        folder: The controller's; a part of the mark, so that two controllers do not mix.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._ended: dict[int, int] = {}
+        # What a script leaves behind comes to the controller, which reaps it.
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    def start(
+        self, key: str, script: str, env: Mapping[str, str], cwd: str, output: Path, *, append: bool
+    ) -> int:
+        """Run a script; its pid.
+
+        Args:
+            key: Names the job and which of its runs this is.
+            script: Its text; the first line says what runs it.
+            env: Its environment.
+            cwd: Where it starts.
+            output: Both of its streams.
+            append: Whether to add to the output.
+
+        Raises:
+            OSError: It cannot be started so.
+        """
+        path = self._folder / f"{key}.sh"
+        path.write_text(script)
+        path.chmod(0o700)
+        if not append:
+            output.write_bytes(b"")
+        with output.open("ab") as out:
+            process = subprocess.Popen(
+                [path],
+                env={**env, MARK: self._mark(key)},
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
+        # `reap` waits for it, with all others.
+        process.returncode = 0
+        return process.pid
+
+    def _mark(self, key: str) -> str:
+        return f"{self._folder}:{key}"
+
+    def reap(self) -> None:
+        """Collect whatever ended."""
+        with contextlib.suppress(ChildProcessError):
+            while (found := os.waitpid(-1, os.WNOHANG)) != (0, 0):
+                self._ended[found[0]] = found[1]
+
+    def ended(self, pid: int) -> int | None:
+        """The wait status of a process; None while it runs."""
+        return self._ended.get(pid)
+
+    def of(self, key: str) -> list[int]:
+        """The living processes of one run of a job."""
+        mark = f"{MARK}={self._mark(key)}".encode()
+        return [pid for pid, marks in _marked() if mark in marks]
+
+    def all(self) -> list[int]:
+        """The living processes of all jobs."""
+        start = f"{MARK}={self._folder}:".encode()
+        return [pid for pid, marks in _marked() if any(m.startswith(start) for m in marks)]
+
+    def end_all(self) -> None:
+        """Kill and collect whatever there still is."""
+        while pids := self.all():
+            send(pids, signal.SIGKILL)
+            self.reap()
+        self.reap()
+
+
+def _marked() -> Iterable[tuple[int, list[bytes]]]:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError):
+                # Empty for a zombie.
+                found = (entry / "environ").read_bytes()
+                if MARK.encode() in found:
+                    yield int(entry.name), found.split(b"\0")
+
+
+def send(pids: Iterable[int], *signals: signal.Signals) -> None:
+    """Send signals to processes that may be gone by now."""
+    for pid in pids:
+        for one in signals:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, one)
+
+
+def resident(pids: Iterable[int]) -> float:
+    """Resident memory of processes together, in MiB."""
+    pages = 0
+    for pid in pids:
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
