@@ -19,11 +19,19 @@ from grain.resource import Cores, Memory
 from grain.worker.errors import ExternalError, Failure, PayloadError
 from grain.worker.payload import Failed, Payloads, describe, failure_in
 
+if sys.version_info < (3, 11):
+    from exceptiongroup import ExceptionGroup
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text()
+    | st.binary(),
     lambda inner: (
         st.lists(inner)
         | st.tuples(inner, inner)
@@ -234,15 +242,10 @@ def test_the_traceback_of_there_is_a_note() -> None:
 
 def test_a_group_of_exceptions_arrives() -> None:
     """With its members."""
-    if sys.version_info < (3, 11):
-        from exceptiongroup import ExceptionGroup as Group
-    else:
-        Group = ExceptionGroup
-
-    error = Group("some", [ValueError(1), Wants(2, path="p")])
+    error = ExceptionGroup("some", [ValueError(1), Wants(2, path="p")])
     back = failure_of(Payloads().load_outcome(Payloads().dump_outcome(outcome.Error(error))))
 
-    assert isinstance(back, Group)
+    assert isinstance(back, ExceptionGroup)
     assert [ValueError, Wants] == [type(e) for e in back.exceptions]
 
 

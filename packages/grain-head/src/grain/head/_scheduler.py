@@ -58,7 +58,7 @@ class Scheduler:
         self.run_times = RunTimes()
         self.tasks: dict[int, Task] = {}
         self.workers: dict[int, Worker] = {}
-        self.queues: dict[tuple[int, Resource], TaskQueue] = {}
+        self.queues: dict[tuple[int, Resource, int], TaskQueue] = {}
         self._levels = LevelIndex()
         self._shapes: dict[Hashable, Shape] = {}
         # Queues with waiting tasks by rank: (-priority, age of the oldest task, queue).
@@ -108,6 +108,13 @@ class Scheduler:
         self._levels.drop(known)
         self._break_promise(known.promise)
 
+    def on_worker_back(self, worker: int) -> None:
+        """A worker that was said to be draining takes tasks again."""
+        known = self.workers[worker]
+        if known.draining:
+            known.draining = False
+            self._unsettled[worker] = known
+
     def on_worker_left(self, worker: int) -> list[int]:
         """A worker is gone with all its runs; their tasks wait again, at the front.
 
@@ -133,33 +140,88 @@ class Scheduler:
 
     # ---- tasks
 
-    def queue(self, request: Resource, priority: int = 0) -> TaskQueue:
+    def queue(self, request: Resource, priority: int = 0, share: int = 0) -> TaskQueue:
         """The queue for a request, made if there is none: what `on_submitted` takes.
 
         Args:
             request: what the tasks need.
             priority: larger goes first.
+            share: whose tasks; each owner has queues of its own.
         """
         queue = self._by_identity.get(id(request))
-        if queue is not None and queue.priority == priority:
+        if queue is not None and queue.priority == priority and queue.share == share:
             return queue
-        return self.queues.get((priority, request)) or self._new_queue(request, priority)
+        known = self.queues.get((priority, request, share))
+        return known or self._new_queue(request, priority, share)
 
-    def on_submitted(self, task: int, queue: TaskQueue) -> None:
+    def on_submitted(self, task: int, queue: TaskQueue, age: int | None = None) -> None:
         """A task wants to run once.
 
         Args:
             task: an id that no waiting or running task has.
             queue: the queue of its request. `TaskQueue.served` and `why_never` tell whether it
                 can be served at all.
+            age: its place among the tasks of its priority, ascending, which no other task has;
+                by default behind all others. Who gives one gives one to all.
         """
-        self._seq += 1
-        new = self.tasks[task] = Task(task, queue, self._seq)
+        if age is None:
+            age = self._seq = self._seq + 1
+        elif queue.tasks and age < queue.tasks[-1].seq:
+            new = self.tasks[task] = Task(task, queue, age)
+            self._requeue(new)
+            return
+        new = self.tasks[task] = Task(task, queue, age)
         queue.tasks.append(new)
         self._waiting += 1
         if not self._active & queue.bit:
             self._activate(queue, new)
             self._open |= queue.bit
+
+    def on_adopted(
+        self,
+        task: int,
+        queue: TaskQueue,
+        worker: int,
+        held: Resource,
+        age: int,
+        began: float,
+        until: float = math.inf,
+    ) -> None:
+        """A task turns out to run already, started by another scheduler.
+
+        Args:
+            task: an id that no waiting or running task has.
+            queue: the queue that it would wait in.
+            worker: where it runs.
+            held: what it was given there.
+            age: as for `on_submitted`.
+            began: when it was started.
+            until: when its hard limit ends it.
+
+        Raises:
+            ValueError: what it holds is not free on that worker.
+        """
+        where = self.workers[worker]
+        where.supply.reclaim(held)
+        new = self.tasks[task] = Task(task, queue, age)
+        new.worker = where
+        new.held = held
+        new.started = began
+        new.until = until
+        self._bounded += until != math.inf
+        where.tasks[task] = new
+        queue.running += 1
+        if not where.draining:
+            self._unsettled[worker] = where
+
+    def on_reclassified(self, task: int, queue: TaskQueue, age: int) -> None:
+        """Of a running task it has become known what it asked for."""
+        known = self.tasks[task]
+        assert known.worker is not None
+        known.queue.running -= 1
+        known.queue = queue
+        known.seq = age
+        queue.running += 1
 
     def on_finished(self, task: int, now: float, *, measured: bool = True) -> None:
         """A run has ended, and everything it held is free again.
@@ -327,12 +389,12 @@ class Scheduler:
 
     # ---- queues and their ranks
 
-    def _new_queue(self, request: Resource, priority: int) -> TaskQueue:
+    def _new_queue(self, request: Resource, priority: int, share: int) -> TaskQueue:
         if len(self.queues) - self._active.bit_count() > _IDLE_QUEUES:
             self._retire_queues()
         bit = self._free_bits.pop() if self._free_bits else 1 << len(self._by_bit)
-        queue = TaskQueue(request, priority, bit, self.run_times)
-        self.queues[priority, request] = self._by_bit[bit] = queue
+        queue = TaskQueue(request, priority, bit, self.run_times, share)
+        self.queues[priority, request, share] = self._by_bit[bit] = queue
         self._by_identity.setdefault(id(request), queue)
         for shape in self._shapes.values():
             self._try_shape(queue, shape)

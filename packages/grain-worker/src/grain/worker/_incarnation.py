@@ -13,7 +13,7 @@ from grain.edge.errors import ChannelError
 from grain.worker._cgroup import read_cgroups
 from grain.worker._warden import End, Warded
 from grain.worker._wire import BLOCKED, CODEC, PACE
-from grain.worker.messages import Ended, Forget, Function, Ready, Run
+from grain.worker.messages import Drop, Ended, Function, Ready, Run
 from grain.worker.reports import Crash
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Incarnation:
         self._reports = reports
         self._channel: FramedChannel | None = None
         self._warded: Warded | None = None
-        self._taught: set[str] = set()
+        self._taught: set[bytes] = set()
         self._blocked = 0.0
         self._oom_kills = read_cgroups().oom_kills
         self.ready = self.served = False
@@ -50,23 +50,23 @@ class Incarnation:
 
     # ---- what it is told
 
-    def start(self, run: Run, payload: Payload, function: Payload) -> bool:
+    def start(self, run: Run, call: tuple[Payload, Payload]) -> bool:
         """Hand over a run, with its function if that has not travelled yet; False if it is dead."""
-        batch: list[tuple[Function | Run, Payload]] = [(run, payload)]
-        if function is not None and run.fn not in self._taught:
-            batch.insert(0, (Function(run.fn), function))
+        function, arguments = call
+        batch: list[tuple[Function | Run, Payload]] = [(run, arguments)]
+        if function is not None and run.function not in self._taught:
+            batch.insert(0, (Function(run.function), function))
         if not self.post(batch):
             return False
-        self._taught.add(run.fn)
+        self._taught.add(run.function)
         self.runs[run.task] = run.attempt
         self.served = True
         return True
 
-    def forget(self, digest: str) -> None:
-        """No more runs of a function will come."""
-        if digest in self._taught:
-            self._taught.remove(digest)
-            self.post([(Forget(digest), None)])
+    def drop(self, digests: tuple[bytes, ...]) -> None:
+        """No more runs of these functions will come."""
+        self._taught.difference_update(digests)
+        self.post([(Drop(digests), None)])
 
     def post(self, batch: Batch) -> bool:
         """Send something; False if it is dead, which `live` is about to notice."""

@@ -146,6 +146,10 @@ class Life:
         """Seconds until runs are cancelled; inf without a deadline."""
         return max(0.0, self._cancel_at - now)
 
+    def time_over(self, now: float) -> float:
+        """Seconds until it is over, come what may; inf without such a moment."""
+        return max(0.0, self._over_at - now)
+
     def _drain(self, reason: str) -> None:
         self.reason = self.reason or reason
 

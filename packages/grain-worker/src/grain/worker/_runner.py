@@ -42,8 +42,8 @@ class Translation(Protocol):
             PayloadError: this run cannot take place.
         """
 
-    def encode(self, ended: Outcome, call: Call | None) -> Payload:
-        """An outcome as bytes. Raises nothing."""
+    def encode(self, ended: Outcome, call: Call | None) -> tuple[Payload, bool]:
+        """An outcome as bytes, and whether these are an exception. Raises nothing."""
 
 
 class Lane:
@@ -164,10 +164,12 @@ class Runner:
     def _report(self, message: Run, ended: Outcome | None, call: Call | None) -> None:
         status = "cancelled" if ended is None else "done"
         payload: Payload = ended
+        failed = type(ended) is outcome.Error
         if self._translation is not None and ended is not None:
-            payload = self._translation.encode(ended, call)
+            payload, failed = self._translation.encode(ended, call)
+        told = Ended(message.task, message.attempt, status, failed)
         try:
-            self._channel.post(((Ended(message.task, message.attempt, status), payload),))
+            self._channel.post(((told, payload),))
         except trio.BrokenResourceError:
             pass  # the head has left: nobody wants to know
 

@@ -35,7 +35,7 @@ class Surroundings:
 
     environ: Mapping[str, str] = field(default_factory=dict)
     affinity: frozenset[int] = frozenset({0})
-    cgroups: Cgroups = Cgroups()
+    cgroups: Cgroups = field(default_factory=Cgroups)
     memory: int | None = None
     devices: frozenset[int] = frozenset()
     node_file: tuple[str, ...] = ()

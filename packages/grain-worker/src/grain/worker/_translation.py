@@ -10,8 +10,8 @@ import outcome
 from grain.resource import ResourceError, from_data
 from grain.worker.errors import PayloadError
 from grain.worker.job import Call, name_of
-from grain.worker.messages import Ended, Forget, Function, Run
-from grain.worker.payload import Payloads
+from grain.worker.messages import Drop, Ended, Function, Run
+from grain.worker.payload import Payloads, failed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -32,18 +32,19 @@ class WireTranslation:
         self._payloads = Payloads(where)
         self._largest = largest
         # Loaded when the first run wants them: bytes until then, and what went wrong from then on.
-        self._functions: dict[str, Any] = {}
+        self._functions: dict[bytes, Any] = {}
 
     def learn(self, message: Message, payload: Payload) -> None:
         """Take in a function, or forget one."""
         if isinstance(message, Function):
             self._functions.setdefault(message.digest, payload)
-        elif isinstance(message, Forget):
-            self._functions.pop(message.digest, None)
+        elif isinstance(message, Drop):
+            for digest in message.digests:
+                self._functions.pop(digest, None)
 
     def decode(self, message: Run, payload: Payload) -> tuple[Run, Call]:
         """See `Translation.decode`."""
-        fn = self._function(message.fn)
+        fn = self._function(message.function)
         args, kwargs = self._payloads.load_arguments(payload)
         try:
             res = from_data(message.res)
@@ -51,10 +52,12 @@ class WireTranslation:
             raise PayloadError(f"the resources of this task are not known here: {error}") from error
         return msgspec.structs.replace(message, res=res), Call(fn, args, kwargs)
 
-    def _function(self, digest: str) -> Callable[..., Awaitable[Any]]:
+    def _function(self, digest: bytes) -> Callable[..., Awaitable[Any]]:
         fn: Any = self._functions.get(digest)
         if fn is None:
-            raise PayloadError(f"a task names the function {digest or '(none)'}, which never came")
+            raise PayloadError(
+                f"a task names the function {digest.hex() or '(none)'}, which never came"
+            )
         if not callable(fn) and not isinstance(fn, PayloadError):
             try:
                 fn = self._payloads.load_function(fn)
@@ -65,14 +68,14 @@ class WireTranslation:
             raise PayloadError(*fn.args)  # each task fails with one of its own
         return fn  # type: ignore[no-any-return]
 
-    def encode(self, ended: Outcome, call: Call | None) -> Payload:
+    def encode(self, ended: Outcome, call: Call | None) -> tuple[Payload, bool]:
         """See `Translation.encode`; what is too large to travel fails the task."""
         name = name_of(call.fn) if call is not None else "this task"
         payload = self._payloads.dump_outcome(ended, name)
         if len(payload) <= self._largest:
-            return payload
+            return payload, failed(payload)
         refusal = PayloadError(
             f"the outcome of {name} has {len(payload)} bytes, {self._largest} can travel at most: "
             "write it to a file, and return the path"
         )
-        return self._payloads.dump_outcome(outcome.Error(refusal), name)
+        return self._payloads.dump_outcome(outcome.Error(refusal), name), True

@@ -13,10 +13,12 @@ Environment Variables".
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grain.resource import Resource, from_data
+from grain.resource import Resource, WTime, from_data
 from grain.worker._cgroup import parse_ids
 from grain.worker.errors import UsageError
 
@@ -26,30 +28,27 @@ if TYPE_CHECKING:
 _MIB = 1024**2
 
 
-class Kept(NamedTuple):
-    """What a worker keeps from its tasks, of what it finds (not of what is stated).
-
-    Attributes:
-        memory: GB for its own processes.
-        walltime: seconds before the job's end at which it is done with its tasks.
-    """
-
-    memory: float = 0.5
-    walltime: float = 60.0
-
-
 class Found(NamedTuple):
     """What a worker has.
 
     Attributes:
         resources: what it offers.
-        end: seconds until the job's end, None if unknown.
+        time: seconds for which it can run tasks, None if that is not limited or not known.
         remarks: what a person should know about how that was found.
     """
 
     resources: Resource
-    end: float | None
+    time: float | None
     remarks: tuple[str, ...] = ()
+
+
+AUTO: Mapping[str, Any] = {
+    "Cores": "auto",
+    "Memory": {"auto": {"less": 0.5}},
+    "GPUs": "auto",
+    "WTime": {"auto": {"less": 60}},
+}
+"""What a worker offers unless told otherwise: all, but 0.5 GB and a minute for itself."""
 
 
 def batch_system(environ: Any) -> str:
@@ -59,85 +58,82 @@ def batch_system(environ: Any) -> str:
     return "pbs" if "PBS_JOBID" in environ else ""
 
 
-def find_resources(stated: Any, around: Surroundings, kept: Kept) -> Found:
+def find_resources(stated: Any, around: Surroundings) -> Found:
     """The resources of a worker.
 
     Args:
-        stated: ``"auto"``, or a dict of kinds with their data. With ``"auto": True`` in it, what it
-            says replaces what is found, kind by kind; None says that there is none of a kind; a
-            number of cores or GPUs takes so many of those that were found.
+        stated: ``"auto"``, which stands for `AUTO`; or a dict from kind to its data. With
+            ``"auto": True`` in it, `AUTO` holds for the kinds that it does not mention. The data
+            may be ``"auto"``: what is found, if there is any; or ``{"auto": {"less": 0.5, "most":
+            8}}``: what is found, less 0.5, and 8 at most (of cores and GPUs so many of those that
+            were found); or None: there is none.
         around: where the worker runs.
-        kept: what the worker keeps from its tasks.
 
     Raises:
         UsageError: it is no such thing.
     """
     if stated == "auto":
-        stated = {"auto": True}
-    if not isinstance(stated, dict) or not all(isinstance(kind, str) for kind in stated):
+        stated = AUTO
+    if not isinstance(stated, Mapping):
         raise UsageError(
             f'resources {stated!r}: say "auto", or an object of kinds, as in '
             '{"Cores": 4, "Memory": 16} or {"auto": true, "Memory": 60}'
         )
-    stated = dict(stated)
-    automatic = stated.pop("auto", False)
-    if not isinstance(automatic, bool):
-        raise UsageError(f'resources: "auto" is true or false, not {automatic!r}')
-    found: dict[str, Any] = {}
+    kinds = dict(stated)
+    rest = kinds.pop("auto", False)
+    if not isinstance(rest, bool):
+        raise UsageError(f'resources: "auto" is true or false, not {rest!r}')
     remarks: list[str] = []
-    end = time_left(around)
-    if automatic:
-        found, remarks = _found(around, kept, end)
-    for kind, data in stated.items():
-        had = found.pop(kind, None)
-        if data is not None:
-            found[kind] = _of_those_found(kind, data, had)
-    if "WTime" in stated:
-        end = _stated_end(stated["WTime"])
-        if end is not None:
-            found["WTime"] = {"T": end, "countdown": True}
+    found = {
+        kind: _resolve(kind, data, around, remarks)
+        for kind, data in {**(AUTO if rest else {}), **kinds}.items()
+    }
     try:
-        return Found(from_data(found), end, tuple(remarks))
+        resources = from_data({kind: data for kind, data in found.items() if data is not None})
     except (ValueError, LookupError, TypeError) as error:
         raise UsageError(f"resources: {error}") from error
+    time = resources.get(WTime)
+    left = time.T if isinstance(time, WTime) else None
+    return Found(resources, left, tuple(remarks))
 
 
-def _found(
-    around: Surroundings, kept: Kept, end: float | None
-) -> tuple[dict[str, Any], list[str]]:
-    remarks: list[str] = []
-    cpus = cpu_ids(around, remarks)
-    found: dict[str, Any] = {"Cores": cpus}
-    memory = memory_bytes(around, len(cpus))
-    if memory is not None:
-        found["Memory"] = max(0.0, memory / 1e9 - kept.memory)
-    if gpus := gpu_ids(around, remarks):
-        found["GPUs"] = gpus
-    if end is not None:
-        found["WTime"] = {"T": max(0.0, end - kept.walltime), "countdown": True}
-    return found, remarks
-
-
-def _of_those_found(kind: str, data: Any, found: Any) -> Any:
-    """A number of cores of a worker whose cores are known means so many of these."""
-    if kind not in ("Cores", "GPUs") or not isinstance(found, list) or isinstance(data, bool):
+def _resolve(kind: str, data: Any, around: Surroundings, remarks: list[str]) -> Any:
+    """The data of one kind, found if it is to be; None for none."""
+    bounds: Any = {} if data == "auto" else None
+    if isinstance(data, Mapping) and "auto" in data:
+        bounds = data["auto"] if len(data) == 1 else None
+        if not isinstance(bounds, Mapping) or not bounds.keys() <= {"less", "most"}:
+            raise UsageError(
+                f'resources: {kind} {dict(data)!r}: say "auto", or as in '
+                '{"auto": {"less": 0.5, "most": 8}}'
+            )
+    if bounds is None:
         return data
-    if not isinstance(data, int) or data < 0:
-        return data
-    if data > len(found):
-        raise UsageError(f"resources: {kind} {data} stated, but only {len(found)} are found here")
-    return found[:data]
-
-
-def _stated_end(data: Any) -> float | None:
-    if data is None:
+    less, most = (_bound(kind, bounds, name) for name in ("less", "most"))
+    if kind in ("Cores", "GPUs"):
+        ids = (cpu_ids if kind == "Cores" else gpu_ids)(around, remarks)
+        end = len(ids) - int(less or 0)
+        ids = ids[: max(0, end if most is None else min(end, int(most)))]
+        return ids or (None if kind == "GPUs" else [])
+    if kind not in ("Memory", "WTime"):
+        raise UsageError(f"resources: {kind} cannot be found out, state it")
+    amount: float | None = time_left(around)
+    if kind == "Memory":
+        size = memory_bytes(around)
+        amount = None if size is None else size / 1e9
+    if amount is None:
         return None
-    from grain.resource import WTime
+    amount = max(0.0, min(amount - (less or 0), math.inf if most is None else most))
+    return amount if kind == "Memory" else {"T": amount, "countdown": True}
 
-    try:
-        return WTime._from_data(data).T  # the one place that knows the forms of a time
-    except (ValueError, TypeError) as error:
-        raise UsageError(f"resources: {error}") from error
+
+def _bound(kind: str, bounds: Mapping[str, Any], name: str) -> float | None:
+    value = bounds.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise UsageError(f'resources: {kind}: "{name}" is a number of 0 or more, not {value!r}')
+    return value
 
 
 # ---- kind by kind
@@ -203,7 +199,7 @@ def expand_counts(text: str) -> list[int]:
     return counts
 
 
-def memory_bytes(around: Surroundings, cpus: int) -> int | None:
+def memory_bytes(around: Surroundings) -> int | None:
     """The memory that may be used, in bytes; None if nothing tells.
 
     Slurm's numbers are MiB, and 0 means all of the node's.
@@ -216,7 +212,7 @@ def memory_bytes(around: Surroundings, cpus: int) -> int | None:
         if per_node:
             limits.append(per_node * _MIB)
         elif per_cpu:
-            limits.append(per_cpu * _MIB * (cpus_granted(around) or cpus))
+            limits.append(per_cpu * _MIB * (cpus_granted(around) or len(around.affinity)))
     return min((limit for limit in limits if limit), default=None)
 
 

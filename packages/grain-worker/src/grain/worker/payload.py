@@ -50,7 +50,7 @@ _LONGEST = 64 * 1024  # characters of a message or a traceback
 class Function(NamedTuple):
     """A function as bytes: travels to each worker once, and is then known by its digest."""
 
-    digest: str
+    digest: bytes
     payload: bytes
     name: str
 
@@ -98,7 +98,7 @@ class Payloads:
         """
         name = job.name_of(fn)
         payload = self._dump(fn, f"the function {name}", name)
-        return Function(hashlib.blake2b(payload, digest_size=16).hexdigest(), payload, name)
+        return Function(hashlib.blake2b(payload, digest_size=16).digest(), payload, name)
 
     def load_function(self, payload: Buffer) -> Callable[..., Any]:
         """The function behind the bytes.
@@ -221,6 +221,11 @@ class Payloads:
                 f"{what} cannot be loaded here ({self.where or 'in this process'}): "
                 f"{type(error).__name__}: {error}"
             ) from error
+
+
+def failed(payload: Buffer) -> bool:
+    """Whether an outcome is a failure; `failure_in` says which."""
+    return memoryview(payload)[:1] != VALUE
 
 
 def failure_in(payload: Buffer) -> Failed | None:

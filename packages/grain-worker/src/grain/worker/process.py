@@ -1,8 +1,7 @@
 """The agent's handle on its runner: a process of its own, started again when it dies.
 
     async with RunnerProcess("w1", reports) as runner:
-        runner.learn(digest, function)          # once
-        runner.start(run, arguments)            # `Reports.ended` tells how it ended
+        runner.start(run, (function, arguments))    # `Reports.ended` tells how it ended
         runner.cancel(task, attempt)
 
 Theory of operation. An *incarnation* is one process, with its channel and its runs. When the
@@ -60,8 +59,7 @@ class RunnerProcess:
         self._context = context
         self._grace = grace
         self._now: Incarnation | None = None
-        self._waiting: deque[tuple[Run, Payload]] = deque()
-        self._functions: dict[str, Payload] = {}
+        self._waiting: deque[tuple[Run, tuple[Payload, Payload]]] = deque()
         self._leaving = False
         self._changed = trio.Event()
         self._gone = trio.Event()
@@ -81,29 +79,24 @@ class RunnerProcess:
         running = tuple(self._now.runs.items()) if self._now is not None else ()
         return running + tuple((run.task, run.attempt) for run, _ in self._waiting)
 
-    def learn(self, digest: str, payload: Payload) -> None:
-        """Take in a function, which runs name by its digest, until `forget`."""
-        self._functions[digest] = payload
-
-    def forget(self, digest: str) -> None:
-        """Forget a function; no more runs of it will come."""
-        self._functions.pop(digest, None)
+    def drop(self, digests: tuple[bytes, ...]) -> None:
+        """Forget these functions; no more runs of them will come."""
         if self._now is not None:
-            self._now.forget(digest)
+            self._now.drop(digests)
 
-    def start(self, run: Run, payload: Payload) -> None:
+    def start(self, run: Run, call: tuple[Payload, Payload]) -> None:
         """Start a run, now or as soon as there is a runner; `Reports` tells how it ended.
 
         Args:
             run: with its resources as plain data and the digest of its function.
-            payload: its arguments, as `grain.worker.payload` makes them.
+            call: its function and its arguments, as `grain.worker.payload` makes them. The
+                function is passed on once to each runner process.
 
         Raises:
             LocalProtocolError: the payload is none that can travel.
         """
-        function = self._functions.get(run.fn)
-        if self._now is None or not self._now.start(run, payload, function):
-            self._waiting.append((run, payload))
+        if self._now is None or not self._now.start(run, call):
+            self._waiting.append((run, call))
 
     def cancel(self, task: int, attempt: int) -> None:
         """Cancel a run; `Reports.ended` tells when nothing of it is left."""
@@ -180,8 +173,8 @@ class RunnerProcess:
 
         def on_ready() -> None:
             waiting, self._waiting = self._waiting, deque()
-            for run, payload in waiting:
-                self.start(run, payload)
+            for run, call in waiting:
+                self.start(run, call)
             tell("")
 
         failures = 0
