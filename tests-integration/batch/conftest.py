@@ -32,8 +32,9 @@ def slurm(
 ) -> Iterator[Batch]:
     """A fake Slurm, and where it can be had, a real one: three nodes of 4 cores and 4000 MiB."""
     if request.param == "fake":
-        # 30 s of KillWait are 2, as in the real one's slurm.conf.
-        with fake("slurm", tmp_path_factory.mktemp("fake"), "--kill-wait=2") as batch:
+        # Its delays are a tenth of the usual; of KillWait there are 2 s, as in the real one's.
+        folder = tmp_path_factory.mktemp("fake")
+        with fake("slurm", folder, "--kill-wait=20", pace=10) as batch:
             yield batch
         return
     try:

@@ -295,7 +295,7 @@ def _minutes(text: str) -> float:
     days, dash, rest = text.rpartition("-")
     parts = rest.split(":")
     if not all(part.isdecimal() for part in (*parts, *([days] if dash else []))) or len(parts) > 3:
-        raise Refused("sbatch: error: Invalid --time specification")
+        raise Refused("sbatch: error: Invalid --time specification", 255)
     numbers = [int(part) for part in parts]
     # minutes, minutes:seconds, hours:minutes:seconds; days-hours, days-hours:minutes, ...
     hours = [*numbers, 0, 0][:3] if dash else [0, *numbers, 0][:3] if len(numbers) < 3 else numbers
@@ -306,7 +306,7 @@ def _minutes(text: str) -> float:
 def _megabytes(text: str) -> int:
     found = re.fullmatch(r"(\d+)([KMGT]?)B?", text, re.IGNORECASE)
     if not found:
-        raise Refused("sbatch: error: Invalid --mem specification")
+        raise Refused("sbatch: error: Invalid --mem specification", 255)
     factor = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2}[found[2].upper()]
     return math.ceil(int(found[1]) * factor)
 
