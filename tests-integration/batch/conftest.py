@@ -52,13 +52,13 @@ def pbs(tmp_path: Path) -> Iterator[Batch]:
 
 
 @pytest.fixture
-def shell_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """The environment of this process, in which the command's code finds a batch system."""
-    bin = tmp_path / "bin"  # noqa: A001 - its name
-    bin.mkdir()
-    (bin / "grain-worker").write_text(WORKER)
-    (bin / "grain-worker").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{bin}{os.pathsep}{os.environ['PATH']}")
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """A worker on PATH that tells what it is told, and ends when the test does."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "grain-worker").write_text(WORKER)
+    (folder / "grain-worker").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("GRAIN_TEST_STOP", str(tmp_path / "stop"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     yield monkeypatch

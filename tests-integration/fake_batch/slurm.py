@@ -33,6 +33,7 @@ SBATCH = {
     "--wrap": "wrap", "-D": "chdir", "--chdir": "chdir", "--requeue": "requeue!",
     "--no-requeue": "norequeue!", "-A": "account", "--account": "account",
     "--exclusive": "exclusive!", "-q": "qos", "--qos": "qos", "--comment": "comment",
+    "--gres": "gres",
     "--version": "version!", "-V": "version!",
 }  # fmt: skip
 SCANCEL = {
@@ -138,6 +139,8 @@ class Slurm:
         return script
 
     def _jobs(self, asked: Asked, given: Options, script: str, typed: Options) -> list[Job]:
+        if given.has("gres"):
+            raise Refused("sbatch: error: Invalid generic resource (gres) specification")
         limit = _minutes(given.get("time")) if given.has("time") else None
         cores = int(given.get("cores", "1")) * int(given.get("tasks", "1"))
         memory = _megabytes(given.get("memory")) if given.has("memory") else 0

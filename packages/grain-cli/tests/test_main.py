@@ -1,5 +1,11 @@
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
 from importlib.metadata import version
 
+import pytest
 from click.testing import CliRunner
 
 from grain.cli import main
@@ -20,3 +26,25 @@ def test_help_says_what_grain_is() -> None:
     assert result.output.startswith("Usage:")
     assert "scheduler" in result.output
     assert result.exit_code == 0
+
+
+def test_help_lists_the_commands() -> None:
+    """Commands are imported when they are wanted, and are there all the same."""
+    result = CliRunner().invoke(main, ["-h"])
+
+    assert "\n  up  Submit workers, one per node.\n" in result.output
+
+
+@pytest.mark.parametrize("words", [["--version"], ["up", "-h"]])
+def test_start_is_quick(words: list[str]) -> None:
+    """The command takes less than 150 ms of a CPU until it does something."""
+    code = "import sys; from grain.cli import main; main(sys.argv[1:])"
+
+    def seconds() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-c", code, *words], capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+    # The best of several: others use this machine, too.
+    assert 0.15 > min(seconds() for _ in range(5))

@@ -28,7 +28,7 @@ queue = "debug"
 walltime = "01:00:00"
 cores = 16
 memory = 60
-extra_args = ["--account=chem"]
+extra_args = ["-A chem"]
 setup_cleanup = '''
 export SCRATCH_DIR=/tmp/$USER-scratch
 mkdir -p $SCRATCH_DIR

@@ -6,7 +6,7 @@
 #PBS -l select=1:ncpus=16:mem=60gb
 #PBS -l walltime=01:00:00
 #PBS -q debug
-#PBS --account=chem
+#PBS -A chem
 
 # Held back for the worker itself (worker.held_back): 0.5 GB of 60, 00:01:00 of 01:00:00.
 grain_began=$(date +%s)

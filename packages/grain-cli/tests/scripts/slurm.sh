@@ -9,7 +9,7 @@
 #SBATCH --time=01:00:00
 #SBATCH --partition=debug
 #SBATCH --signal=B:USR1@120
-#SBATCH --account=chem
+#SBATCH -A chem
 
 # Held back for the worker itself (worker.held_back): 0.5 GB of 60, 00:01:00 of 01:00:00.
 grain_began=$(date +%s)
