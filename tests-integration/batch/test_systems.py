@@ -297,7 +297,10 @@ def test_written_scripts_run(name: str, here: pytest.MonkeyPatch, tmp_path: Path
         command = "sbatch" if system == "slurm" else "qsub"
         batch.out(command, cwd=tmp_path, stdin=text)
         expected = 2 if name == "slurm_array" else 1
-        outputs = lambda: [path.read_text() for path in home.glob("run/**/*.log")]  # noqa: E731
+
+        def outputs() -> list[str]:
+            return [path.read_text() for path in home.glob("run/**/*.log")]
+
         until(lambda: sum("worker: --url" in text for text in outputs()) == expected)
         if system == "slurm":
             until(lambda: batch.out("squeue", "-h") == "")

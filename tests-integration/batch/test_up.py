@@ -9,10 +9,13 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from fake_batch.start import Batch, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 GRAIN = [sys.executable, "-c", "from grain.cli import main; main(prog_name='grain')"]
 
