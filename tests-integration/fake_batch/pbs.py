@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fake_batch.cluster import OVER, Job
+from fake_batch.model import OVER, Job
 from fake_batch.words import Answer, Asked, Options, Refused, directives, script_of
 
 if TYPE_CHECKING:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import datetime
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from grain.cli.batch import Job, _custom_text, _slurm_text, worker_job
 from grain.config import Config, load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DOCS = Path(__file__).parents[3] / "docs"
 NOW = datetime.datetime(2026, 3, 4, 9, 30, 15)

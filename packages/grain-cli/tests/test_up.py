@@ -181,7 +181,7 @@ def test_config_option(alone: Path, words: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["up", "-n", "0"], ["up", "-n", "x"], ["up", "--nope"], ["nope"]]
+    "words", [["up", "-n", "0"], ["up", "-n", "x"], ["up", "--nope"], ["nope"], ["up", "2"]]
 )
 def test_usage(alone: Path, words: list[str]) -> None:
     """What is typed wrong is exit code 2."""

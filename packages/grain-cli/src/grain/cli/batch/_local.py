@@ -72,7 +72,8 @@ class Local:
 
     def _start(self, job: Job, cpus: tuple[int, ...]) -> str:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = self._folder / f"{job.name}-{os.getpid()}.sh"
+        self._sweep()
+        path = self._folder / f"new-{os.getpid()}.sh"
         path.write_text(_script(job))
         path.chmod(0o700)
         with open(job.log_file or os.devnull, "ab") as log:  # noqa: PTH123 - a name, not a path
@@ -87,7 +88,15 @@ class Local:
             )
         # It outlives this command, so nobody here waits for it.
         process.returncode = 0
-        return f"{socket.gethostname()}:{process.pid}:{start_time(process.pid)}"
+        started = f"{socket.gethostname()}:{process.pid}:{start_time(process.pid)}"
+        path.rename(self._folder / f"{started}.sh")
+        return started
+
+    def _sweep(self) -> None:
+        """Remove the scripts of processes that are gone: a shell reads its script as it goes on."""
+        for path in self._folder.glob("*:*:*.sh"):
+            if self._state(path.stem).phase is Phase.GONE:
+                path.unlink(missing_ok=True)
 
     def states(self, ids: Iterable[str]) -> dict[str, State]:
         """Look whether the processes are there; those of other hosts are unknown."""
