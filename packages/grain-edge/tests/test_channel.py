@@ -244,7 +244,7 @@ async def test_memory_passes_the_very_objects() -> None:
         await a.send(batch)
         got = await b.receive()
 
-        assert got is batch
+        assert got[0][1] is payload
         await a.aclose()
         with pytest.raises(trio.EndOfChannel):
             await b.receive()
@@ -260,3 +260,41 @@ async def test_pace_is_a_parameter(autojump_clock: MockClock) -> None:
         link.there.hold()
         with pytest.raises(ChannelBroken, match="silent for [34] s"):
             await b.receive()
+
+
+async def test_memory_receives_all_that_came_meanwhile() -> None:
+    """What was sent in several batches while nobody received arrives as one."""
+    a, b = memory_channels()
+    async with a, b:
+        await a.send([(Note("x"), None)])
+        a.post([(Note("y"), None), (Note("z"), None)])
+
+        assert [Note("x"), Note("y"), Note("z")] == [message for message, _ in await b.receive()]
+
+
+async def test_memory_hands_over_at_once() -> None:
+    """A function that receives is called before the sender goes on, in order, until the end."""
+    a, b = memory_channels()
+    got: list[object] = []
+    async with trio.open_nursery() as nursery, a, b:
+        a.post([(Note("early"), None)])
+        nursery.start_soon(b.receive_into, lambda batch: got.extend(m for m, _ in batch))
+        await trio.testing.wait_all_tasks_blocked()
+        a.post([(Note("x"), None)])
+
+        assert [Note("early"), Note("x")] == got
+        with pytest.raises(trio.BusyResourceError):
+            await b.receive()
+        await a.aclose()  # ends receive_into, or this test would not
+
+
+async def test_memory_send_waits_for_room() -> None:
+    """A sender waits while more than the backlog is not received; posting does not."""
+    a, b = memory_channels(backlog=1)
+    async with trio.open_nursery() as nursery, a, b:
+        a.post([(Note("x"), None), (Note("y"), None)])
+        nursery.start_soon(a.send, [(Note("z"), None)])
+        await trio.testing.wait_all_tasks_blocked()
+
+        assert [Note("x"), Note("y")] == [message for message, _ in await b.receive()]
+        assert [Note("z")] == [message for message, _ in await b.receive()]

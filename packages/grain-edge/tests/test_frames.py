@@ -33,9 +33,7 @@ PAIRS = st.one_of(
 
 
 def inbox() -> Inbox:
-    made = Inbox(CODEC)
-    made.greeted = True
-    return made
+    return Inbox(CODEC)
 
 
 def wire(pairs: list[Any], chunk: int = 1000) -> bytes:
@@ -107,7 +105,7 @@ def test_flipped_bits_never_crash(pairs: list[Any], data: st.DataObject) -> None
 @given(st.binary(max_size=200))
 def test_noise_never_crashes(noise: bytes) -> None:
     """Whatever comes, before the greeting and after it."""
-    for box in (Inbox(CODEC), inbox()):
+    for box in (Inbox(CODEC, greetings=1), inbox()):
         try:
             box.feed(noise)
         except RemoteProtocolError as e:
@@ -188,13 +186,24 @@ def test_every_broken_rule_is_named(data: bytes, naming: str) -> None:
 def test_nothing_but_greetings_before_the_greeting() -> None:
     """A peer that is not welcomed yet cannot have a message parsed."""
     with pytest.raises(RemoteProtocolError, match="greeting not over"):
-        Inbox(CODEC).feed(wire([(Note("x"), None)]))
+        Inbox(CODEC, greetings=1).feed(wire([(Note("x"), None)]))
+
+
+def test_messages_may_follow_the_last_greeting_directly() -> None:
+    """In the same piece, as a dialler does not wait after it has joined."""
+    box = Inbox(CODEC, greetings=2)
+    join = greeting_frame(b"join")
+    assert box.feed(greeting_frame(b"hello")) == []
+    box.greeting = None
+
+    assert box.feed(join + wire([(Note("x"), None)])) == [(Note("x"), None)]
+    assert box.greeting == b"join"
 
 
 def test_oversized_greeting_is_refused_by_its_header() -> None:
     """Before its body is stored."""
     with pytest.raises(RemoteProtocolError, match="4096 at most"):
-        Inbox(CODEC).feed(HEADER.pack(MAX_GREETING + 1, 1, 0, 0))
+        Inbox(CODEC, greetings=1).feed(HEADER.pack(MAX_GREETING + 1, 1, 0, 0))
 
 
 @pytest.mark.parametrize(
@@ -240,7 +249,7 @@ GREETINGS = st.one_of(
 @given(GREETINGS)
 def test_greeting_round_trip(greeting: Message) -> None:
     """Through the frame too."""
-    box = Inbox(CODEC)
+    box = Inbox(CODEC, greetings=1)
     body = encode_greeting(greeting)
     if len(body) <= MAX_GREETING:
         assert box.feed(greeting_frame(body)) == []

@@ -1,7 +1,6 @@
 """That nothing of an external program survives the call, whoever ends it and however."""
 
 # Other processes cannot set an event here: one has to look. Paths are on a local disk.
-# ruff: noqa: ASYNC110, ASYNC240
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -159,3 +161,27 @@ def test_error_pickles() -> None:
     again = pickle.loads(pickle.dumps(error))
 
     assert (str(again), again.mistakes) == ("f.toml: a.b: is wrong", error.mistakes)
+
+
+def test_many_threads_at_first() -> None:
+    """The first configurations of a process can be loaded by several threads at once."""
+    program = """
+import sys, threading
+from grain.config import load
+
+sys.setswitchinterval(1e-6)
+barrier = threading.Barrier(8)
+
+def first():
+    barrier.wait()
+    load(False)
+
+threads = [threading.Thread(target=first) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+    codes = {subprocess.run([sys.executable, "-c", program], check=False).returncode for _ in "123"}
+
+    assert codes == {0}

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 from collections.abc import Awaitable, Callable
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from grain.delayed._mission import current_mission
 from grain.delayed._value import Delayed
 from grain.resource import ZERO, Resource
 from grain.worker.job import Call, name_of, not_async
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 T = TypeVar("T")
 
 CacheKey = Callable[..., str | bytes]
@@ -83,13 +88,20 @@ class DelayedFn(Generic[P, T]):
             res = self.res & res
         return DelayedFn(self.fn, self.nout, self.copy_on_setitem, self.cache_hfn, res)
 
-    def __get__(self, instance: object, owner: type | None = None) -> DelayedFn[..., T]:
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(
+        self: DelayedFn[Concatenate[Any, Q], T], instance: object, owner: type | None = None
+    ) -> DelayedFn[Q, T]: ...
+
+    def __get__(self, instance: object, owner: type | None = None) -> object:
         """As a method: bound to the instance."""
         if instance is None:
             return self
-        # The instance is the first of P, which has no name to say so by.
-        method: Callable[..., Awaitable[T]]
-        method = functools.partial(self.fn, instance)  # type: ignore[arg-type]
+        # Not a partial: two of those differ, and would never share a task by cache_hfn.
+        method = types.MethodType(self.fn, instance)
         return DelayedFn(method, self.nout, self.copy_on_setitem, self.cache_hfn, self.res)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -167,7 +179,7 @@ def _is_async(fn: Any) -> bool:
     """Whether a call of it can be awaited, as far as can be told before."""
     while isinstance(fn, functools.partial):
         fn = fn.func
-    if not callable(fn) or inspect.isclass(fn):
+    if not callable(fn):
         return False
     if not inspect.isroutine(fn):
         fn = type(fn).__call__

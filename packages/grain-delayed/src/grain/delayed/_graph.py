@@ -32,16 +32,17 @@ class Source:
         self.mission = mission
         self.outcome: outcome.Value[Any] | outcome.Error | None = None
         self.traceback: TracebackType | None = None
-        # Whether anybody asked for the outcome; a failure that nobody asked for is reported.
+        # Whether an await of it has ended; if not, its failure is reported in the end. An await
+        # that was given up, as by a timeout, has told nobody.
         self.awaited = False
         self.waiting: list[Gathering] | None = None
 
     def __call__(self, ended: outcome.Value[Any] | outcome.Error) -> None:
         self.outcome = ended
-        if isinstance(ended, outcome.Error):
+        if type(ended) is outcome.Error:
             self.traceback = ended.error.__traceback__
             if not self.awaited:
-                self.mission.unseen.append(self)
+                self.mission.unseen[self] = None
         waiting, self.waiting = self.waiting, None
         for gathering in waiting or ():
             gathering.arrived(ended)
@@ -103,13 +104,13 @@ Node = Source | Operation | Constant
 class Gathering:
     """Waits for several sources: until all are there, or the first that failed."""
 
-    __slots__ = ("event", "missing")
+    __slots__ = ("event", "missing", "sources")
 
-    def __init__(self, missing: Iterable[Source]) -> None:
+    def __init__(self, sources: Sequence[Source]) -> None:
         self.event = trio.Event()
-        self.missing = 0
-        for source in missing:
-            self.missing += 1
+        self.sources = sources
+        self.missing = len(sources)
+        for source in sources:
             if source.waiting is None:
                 source.waiting = [self]
             else:
@@ -117,8 +118,17 @@ class Gathering:
 
     def arrived(self, ended: outcome.Value[Any] | outcome.Error) -> None:
         self.missing -= 1
-        if not self.missing or isinstance(ended, outcome.Error):
+        if not self.missing or type(ended) is outcome.Error:
             self.event.set()
+
+    async def wait(self) -> None:
+        try:
+            await self.event.wait()
+        finally:
+            if self.missing:  # or a task that is awaited again and again would keep them all
+                for source in self.sources:
+                    if source.waiting is not None:
+                        source.waiting.remove(self)
 
 
 def sources_of(roots: Iterable[Node]) -> list[Source]:
@@ -144,18 +154,19 @@ async def gather(roots: Sequence[Node]) -> list[Any]:
         NotInMission: a task belongs to a mission that this trio task cannot wait for.
     """
     sources = sources_of(roots)
-    for source in sources:
-        source.awaited = True
     missing = [source for source in sources if source.outcome is None]
-    failed = any(isinstance(source.outcome, outcome.Error) for source in sources)
+    failed = any(type(source.outcome) is outcome.Error for source in sources)
     if missing and not failed:
         for source in missing:
             check_here(source)
-        await Gathering(missing).event.wait()
+        await Gathering(missing).wait()
     else:
         await trio.lowlevel.checkpoint()
     for source in sources:
-        if isinstance(source.outcome, outcome.Error):
+        source.awaited = True
+        source.mission.unseen.pop(source, None)
+    for source in sources:
+        if type(source.outcome) is outcome.Error:
             # With its first traceback, or each await would make it longer.
             raise source.outcome.error.with_traceback(source.traceback)
     return [evaluated(root) for root in roots]
@@ -163,11 +174,7 @@ async def gather(roots: Sequence[Node]) -> list[Any]:
 
 def check_here(source: Source) -> None:
     """A task can only be waited for in the trio program that its mission runs in."""
-    try:
-        here = trio.lowlevel.current_trio_token() is source.mission.token
-    except RuntimeError:
-        here = False
-    if not here:
+    if not source.mission.here:
         raise NotInMission(
             "this delayed object belongs to a mission of another thread or trio program; "
             "await it there"

@@ -14,12 +14,12 @@ from grain import GVAR
 from grain.delayed._graph import Source
 from grain.delayed._report import Reporter
 from grain.delayed.errors import NotInMission
-from grain.head import Cancelled, GrainExecutor, collapsed
+from grain.head import Cancelled, GrainExecutor, collapsing
 from grain.resource import ZERO, Resource
 from grain.worker.job import capture, name_of
 
 if sys.version_info < (3, 11):
-    from exceptiongroup import BaseExceptionGroup, ExceptionGroup
+    from exceptiongroup import ExceptionGroup
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -38,8 +38,9 @@ class Mission:
     def __init__(self, executor: GrainExecutor, branches: trio.Nursery, priority: int) -> None:
         self.executor = executor
         self.token = trio.lowlevel.current_trio_token()
-        # Tasks that failed and that nobody had awaited by then.
-        self.unseen: list[Source] = []
+        # Tasks that failed, until somebody who awaited them was told so: an ordered set.
+        self.unseen: dict[Source, None] = {}
+        self.ended = False
         self._branches = branches
         self._priority = priority
         self._shared: dict[tuple[Any, str | bytes], Source] = {}
@@ -64,22 +65,25 @@ class Mission:
 
     async def _run_branch(self, call: Call, source: Source) -> None:
         GVAR.res = ZERO
+        GVAR.instance = ""  # a mission may run in a leaf of another
         try:
             source(await capture(call))
         finally:
             if source.outcome is None:
                 source(outcome.Error(Cancelled(f"{name_of(call.fn)} was cancelled")))
 
+    @property
+    def here(self) -> bool:
+        """Whether this is the trio program that the mission runs in."""
+        try:
+            return trio.lowlevel.current_trio_token() is self.token
+        except RuntimeError:
+            return False
+
     def unseen_failures(self) -> list[Exception]:
         """What tasks raised that nobody awaited."""
         errors = [s.outcome.error for s in self.unseen if isinstance(s.outcome, outcome.Error)]
-        return [
-            error
-            for source, error in zip(self.unseen, errors, strict=True)
-            if not source.awaited
-            and isinstance(error, Exception)
-            and not isinstance(error, Cancelled)
-        ]
+        return [e for e in errors if isinstance(e, Exception) and not isinstance(e, Cancelled)]
 
 
 def current_mission(fn: object) -> Mission:
@@ -89,8 +93,14 @@ def current_mission(fn: object) -> Mission:
         NotInMission: there is none here.
     """
     mission = _current.get()
-    if mission is not None:
+    if mission is not None and mission.here and not mission.ended:
         return mission
+    if mission is not None:
+        where = "after its mission had ended" if mission.ended else "in another thread"
+        raise NotInMission(
+            f"{name_of(fn)} was called {where}: call it in the trio program that its mission runs "
+            "in, before the mission ends"
+        )
     if GVAR.instance:
         raise NotInMission(
             f"{name_of(fn)} was called in a leaf: a function with resources runs on a worker, "
@@ -133,26 +143,26 @@ async def mission(
     """
     from grain.config import load
 
-    reporter = Reporter(progress)
+    # Of missions inside of one another, the outermost shows progress: there is one place for it.
+    inside = _current.get() is not None or GVAR.instance
+    reporter = Reporter(False if inside else progress)
+    executor = GrainExecutor(ZERO if local is None else local, name=name, on_event=reporter.event)
     config = load(config_file)
     reporter.config(config_file is False, config.source)
     # Neither the executor's tasks nor the runs on its local worker are part of an outer mission.
     token = _current.set(None)
     failures: list[Exception] = []
     try:
-        executor = GrainExecutor(local or ZERO, name=name, on_event=reporter.event)
-        async with reporter.watching(executor.statistics), executor:
-            async with trio.open_nursery() as branches:
-                made = Mission(executor, branches, int(prioritized))
-                _current.set(made)
-                yield made
-            await executor.join()
-            failures = made.unseen_failures()
-    except BaseExceptionGroup as group:
-        error = collapsed(group)
-        if error is group:
-            raise
-        raise error from error.__cause__
+        with collapsing():
+            async with reporter.watching(executor.statistics), executor:
+                try:
+                    async with trio.open_nursery() as branches:
+                        made = Mission(executor, branches, int(prioritized))
+                        _current.set(made)
+                        yield made
+                finally:
+                    made.ended = True
+        failures = made.unseen_failures()
     finally:
         _current.reset(token)
         reporter.end()

@@ -7,8 +7,9 @@ the user's program.
 from __future__ import annotations
 
 import sys
+import threading
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import trio
@@ -17,6 +18,7 @@ from grain.head.events import Event, NeverStarts, Statistics, WorkerCleaning, Wo
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
+    from typing import TextIO
 
 # Seconds between two looks at the statistics, on a terminal and for a log.
 _LIVE, _LOG = 0.2, 30.0
@@ -27,7 +29,8 @@ class Reporter:
 
     Args:
         progress: whether progress is shown. None and True are the same: as one line on a
-            terminal, else as a log line now and then. False leaves only what happens once.
+            terminal, in the main thread, else as a log line now and then. False leaves only what
+            happens once.
     """
 
     def __init__(self, progress: bool | None = None) -> None:
@@ -62,7 +65,11 @@ class Reporter:
 
     def say(self, line: str) -> None:
         """One line; the progress line, if there is one, stays below it."""
-        print(line, file=sys.stderr, flush=True)
+        if sys.stderr is not None:
+            with suppress(OSError, ValueError):  # that nobody can be told is no reason to stop
+                # In one piece, as missions of other threads write there, too.
+                sys.stderr.write(f"{line}\n")
+                sys.stderr.flush()
 
     @asynccontextmanager
     async def watching(self, statistics: Callable[[], Statistics]) -> AsyncGenerator[None]:
@@ -70,7 +77,11 @@ class Reporter:
         if not self._progress:
             yield
             return
-        show = self._show_live if sys.stderr.isatty() else self._show_log
+        # The line takes over sys.stdout and sys.stderr, of which the process has one each: it is
+        # for the main thread.
+        main = threading.current_thread() is threading.main_thread()
+        live = main and _is_terminal(sys.stderr)
+        show = self._show_live if live else self._show_log
         async with trio.open_nursery() as nursery:
             await nursery.start(show, statistics)
             try:
@@ -104,12 +115,16 @@ class Reporter:
             console=Console(stderr=True),
             auto_refresh=False,
             transient=True,
-            redirect_stdout=sys.stdout.isatty(),
+            redirect_stdout=_is_terminal(sys.stdout),
         ) as live:
             task_status.started()
             while True:
                 live.refresh()
                 await trio.sleep(_LIVE)
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and not stream.closed and stream.isatty()
 
 
 def progress_line(now: Statistics, elapsed: float) -> str:
@@ -127,8 +142,8 @@ def progress_line(now: Statistics, elapsed: float) -> str:
 
 def span(seconds: float) -> str:
     """Seconds as people say them."""
-    if seconds < 60:
-        return f"{seconds:.0f} s"
     minutes, s = divmod(round(seconds), 60)
+    if not minutes:
+        return f"{s} s"
     hours, m = divmod(minutes, 60)
     return f"{hours} h {m} min" if hours else f"{m} min {s} s"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import trio
 
 from grain.delayed._mission import mission
+from grain.delayed._value import Delayed
 from grain.worker.job import not_async
 
 if TYPE_CHECKING:
@@ -68,9 +70,14 @@ def run(
     Raises:
         Exception: as `mission`: what a function raised, or what a task raised that nobody awaited.
         TypeError: subtasks is no async function, and no iterable of them.
+        RuntimeError: called inside of a trio program.
     """
-    single = callable(subtasks)
-    functions: list[Subtask[Any]] = [subtasks] if callable(subtasks) else _listed(subtasks)
+    functions, single = _functions(subtasks)
+    if trio.lowlevel.in_trio_run():
+        raise RuntimeError(
+            "run() begins a trio program, and this is one already: use "
+            "`async with grain.delayed.mission(...)` in it"
+        )
     options: dict[str, Any] = {
         "config_file": config_file,
         "name": name,
@@ -100,20 +107,21 @@ def run(
     return results[0] if single else results
 
 
-def _listed(subtasks: Any) -> list[Subtask[Any]]:
-    hint = (
-        "give run() an async function, not its call: run(main), or with arguments "
-        "run(functools.partial(main, 1)); or a list of async functions"
+def _functions(subtasks: Any) -> tuple[list[Subtask[Any]], bool]:
+    """The functions to run, and whether it is one that was not in a list."""
+    if callable(subtasks) and not isinstance(subtasks, Delayed):
+        return [subtasks], True
+    # Made a list of once: it may be a generator.
+    awaitable = hasattr(subtasks, "__await__")
+    functions = [subtasks] if awaitable or not isinstance(subtasks, Iterable) else list(subtasks)
+    wrong = [f for f in functions if not callable(f) or isinstance(f, Delayed)]
+    if not wrong:
+        return functions, False
+    text = (
+        f"{wrong[0]!r} cannot be run: give run() an async function, not its call: run(main), or "
+        "with arguments run(functools.partial(main, 1)); or a list of async functions"
     )
-    if hasattr(subtasks, "__await__"):
-        if hasattr(subtasks, "close"):
-            subtasks.close()  # or Python warns that it was never awaited
-        raise TypeError(hint)
-    try:
-        functions = list(subtasks)
-    except TypeError:
-        raise TypeError(f"{subtasks!r} cannot be run: {hint}") from None
-    for function in functions:
-        if not callable(function):
-            raise TypeError(f"{function!r} cannot be run: {hint}")
-    return functions
+    for coroutine in wrong:
+        if inspect.iscoroutine(coroutine):
+            coroutine.close()  # or Python warns that it was never awaited
+    raise TypeError(text)

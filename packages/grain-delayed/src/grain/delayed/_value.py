@@ -5,17 +5,24 @@ from __future__ import annotations
 import copy
 import math
 import operator
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
 from grain.delayed._graph import Constant, Nested, Node, Operation, gather
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
 
 _set = object.__setattr__
+
+# NumPy's functions that change an argument and return nothing that could be awaited instead.
+_WRITING = frozenset(
+    {"copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask", "save", "savetxt"}
+    | {"savez", "savez_compressed"}
+)
 
 
 def _binary(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Delayed[Any]]:
@@ -32,7 +39,7 @@ def _reflected(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Dela
     return method
 
 
-def _unary(function: Callable[..., Any]) -> Callable[..., Delayed[Any]]:
+def _called_on(function: Callable[..., Any]) -> Callable[..., Delayed[Any]]:
     def method(self: Delayed[Any], *args: Any) -> Delayed[Any]:
         return record(self, function, (self, *args))
 
@@ -124,15 +131,16 @@ class Delayed(Generic[T_co]):
         self, ufunc: Any, method: str, *inputs: Any, out: tuple[Any, ...] | None = None, **kw: Any
     ) -> Delayed[Any]:
         # An array's `a += r_` asks for out=(a,); as on all delayed objects, it is treated as `+`.
-        if out is not None and not (len(out) == 1 and out[0] is inputs[0]):
-            raise TypeError(
-                f"np.{ufunc.__name__} cannot write a delayed result to out=; assign the result"
-            )
+        in_place = out is not None and method == "__call__" and out[0] is inputs[0]
+        if method == "at" or (out is not None and (not in_place or isinstance(out[0], Delayed))):
+            _refuse_writing(ufunc)
         return record(self, getattr(ufunc, method), inputs, kw)
 
     def __array_function__(
         self, function: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Delayed[Any]:
+        if kwargs.get("out") is not None or function.__name__ in _WRITING:
+            _refuse_writing(function)
         return record(self, function, args, kwargs)
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
@@ -148,7 +156,6 @@ class Delayed(Generic[T_co]):
     __truediv__ = _binary(operator.truediv)
     __floordiv__ = _binary(operator.floordiv)
     __mod__ = _binary(operator.mod)
-    __pow__ = _binary(operator.pow)
     __lshift__ = _binary(operator.lshift)
     __rshift__ = _binary(operator.rshift)
     __and__ = _binary(operator.and_)
@@ -175,14 +182,15 @@ class Delayed(Generic[T_co]):
     __ge__ = _binary(operator.ge)
     __eq__ = _binary(operator.eq)  # type: ignore[assignment]
     __ne__ = _binary(operator.ne)  # type: ignore[assignment]
-    __neg__ = _unary(operator.neg)
-    __pos__ = _unary(operator.pos)
-    __abs__ = _unary(abs)
-    __invert__ = _unary(operator.invert)
-    __round__ = _unary(round)
-    __trunc__ = _unary(math.trunc)
-    __floor__ = _unary(math.floor)
-    __ceil__ = _unary(math.ceil)
+    __pow__ = _called_on(pow)  # it may have a modulus as well
+    __neg__ = _called_on(operator.neg)
+    __pos__ = _called_on(operator.pos)
+    __abs__ = _called_on(abs)
+    __invert__ = _called_on(operator.invert)
+    __round__ = _called_on(round)
+    __trunc__ = _called_on(math.trunc)
+    __floor__ = _called_on(math.floor)
+    __ceil__ = _called_on(math.ceil)
 
     # ---- what cannot be recorded
 
@@ -277,6 +285,13 @@ def _refuse(what: str) -> NoReturn:
     raise TypeError(f"a delayed object cannot {what}: its value is not known yet; await it first")
 
 
+def _refuse_writing(function: Any) -> NoReturn:
+    raise TypeError(
+        f"np.{function.__name__} cannot write a delayed result into an array: await it first, or "
+        "assign what the function returns"
+    )
+
+
 def delayedval(v: T, length: int | None = None, copy_on_setitem: bool = True) -> Delayed[T]:
     """Wrap a value into a delayed object that has it at once.
 
@@ -291,6 +306,14 @@ def delayedval(v: T, length: int | None = None, copy_on_setitem: bool = True) ->
         copy_on_setitem: whether assigning an item copies the value first, see `delayed`.
     """
     return Delayed(Constant(v), length, copy_on_setitem)
+
+
+@overload
+async def each(*dos: Delayed[T]) -> list[T]: ...
+
+
+@overload
+async def each(*dos: Delayed[T] | Iterable[Delayed[T]]) -> list[T]: ...
 
 
 async def each(*dos: Delayed[T] | Iterable[Delayed[T]]) -> list[T]:
@@ -308,12 +331,9 @@ async def each(*dos: Delayed[T] | Iterable[Delayed[T]]) -> list[T]:
         if isinstance(given, Delayed):
             flat.append(given)
             continue
-        try:
-            flat.extend(given)
-        except TypeError:
-            raise TypeError(
-                f"each() takes delayed objects or iterables of them, not {given!r}"
-            ) from None
+        if not isinstance(given, Iterable):
+            raise TypeError(f"each() takes delayed objects or iterables of them, not {given!r}")
+        flat.extend(given)
     for item in flat:
         if not isinstance(item, Delayed):
             raise TypeError(f"each() takes delayed objects or iterables of them, not {item!r}")

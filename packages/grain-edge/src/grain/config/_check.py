@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 KeyPath = tuple[str, ...]
 Plain = dict[str, Any]
 
+# What msgspec must know of a class it finds out at the first use; two threads that do so at once
+# crash the process (seen with msgspec 0.22). An import happens in one thread.
+msgspec.json.Decoder(Config)
+
 
 def check(data: Mapping[str, object], around: Around) -> tuple[Config | None, list[Mistake]]:
     """Make a configuration of a file's data.

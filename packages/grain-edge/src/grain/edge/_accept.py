@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from grain.edge._host import Place
     from grain.edge.messages import Codec, Hello
 
+_FAREWELL = 3.0
 _log = logging.getLogger("grain.edge")
 
 
@@ -65,13 +66,15 @@ class Reception:
         """Accept on a Unix socket, for ever."""
 
         async def take(stream: trio.SocketStream) -> None:
-            async with stream:
-                try:
-                    pid = _unix.check_peer(stream.socket)
-                except EdgeError as e:
-                    _log.warning("turned away: %s", e)
-                    return
-                await self.greet(stream, "unix", f"pid {pid}")
+            # No `async with stream`: its end is a checkpoint, where a cancellation would replace
+            # an error of the handler. What runs here closes the stream in every case.
+            try:
+                pid = _unix.check_peer(stream.socket)
+            except EdgeError as e:
+                _log.warning("turned away: %s", e)
+                await trio.aclose_forcefully(stream)
+                return
+            await self.greet(stream, "unix", f"pid {pid}")
 
         await accept_forever(listener, take)
 
@@ -79,20 +82,21 @@ class Reception:
         """Accept TLS connections of members, for ever."""
 
         async def take(stream: trio.SocketStream) -> None:
-            async with stream:
-                secure = await self._secured(stream, context)
-                if secure is not None:
-                    await self.greet(secure, "tcp", str(stream.socket.getpeername()[0]))
+            try:
+                host = str(stream.socket.getpeername()[0])
+            except OSError:
+                host = ""  # gone already
+            secure = await self._secured(stream, host, context) if host else None
+            if secure is None:
+                await trio.aclose_forcefully(stream)
+            else:
+                await self.greet(secure, "tcp", host)
 
         await accept_forever(listener, take)
 
     async def _secured(
-        self, stream: trio.SocketStream, context: ssl.SSLContext
+        self, stream: trio.SocketStream, host: str, context: ssl.SSLContext
     ) -> _tcp.TlsStream | None:
-        try:
-            host = str(stream.socket.getpeername()[0])
-        except OSError:
-            return None  # gone already
         ticket, out = self.guard.admit(host, trio.current_time())
         if out is not None:
             self._pending.pop(out).cancel()
@@ -132,7 +136,9 @@ class Reception:
                 return
         except (EdgeError, trio.BrokenResourceError) as e:
             _log.info("%s peer %s did not join: %s", transport, target, e)
-            await trio.aclose_forcefully(stream)
+            # Not by force: it may still have to read why it was refused.
+            with trio.move_on_after(_FAREWELL):
+                await stream.aclose()
             return
         except BaseException:
             await trio.aclose_forcefully(stream)

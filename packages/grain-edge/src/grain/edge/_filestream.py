@@ -119,16 +119,25 @@ class FileStream(trio.abc.Stream):
         self._check()
         async with self._pen:
             while self._writer.blobs >= _MAX_BLOBS or self._writer.segments >= _MAX_SEGMENTS:
-                # Acknowledgements are in the other log, which perhaps nobody reads now.
+                # Acknowledgements are in the other log, which perhaps nobody reads now; and the
+                # peer may be waiting for ours in the same way.
                 if not await self._read_once():
                     await self._pause()
+                if self._unacked >= _ACK_BYTES:
+                    await self._store(self._writer.mark(BEAT, self._acknowledge()))
+                self._check()
             if len(data):
-                await self._store(self._writer.append(data, self._reader.seq))
+                await self._store(self._writer.append(data, self._acknowledge()))
         self._check()
 
     async def wait_send_all_might_not_block(self) -> None:
         """Return at once, which is allowed."""
         await trio.lowlevel.checkpoint()
+
+    def _acknowledge(self) -> int:
+        """The last record received, for one that is about to be written."""
+        self._unacked = 0
+        return self._reader.seq
 
     async def _store(self, puts: Sequence[Put]) -> None:
         """Store, again and again if it fails; the caller holds the pen."""
@@ -153,7 +162,6 @@ class FileStream(trio.abc.Stream):
                 del self._undone[:count]
                 if told:
                     _log.warning("%s: works again", self._folder.path)
-        self._unacked = 0
         self._wrote = self._moved = trio.current_time()
         if self._ring is not None:
             await self._ring()
@@ -201,10 +209,10 @@ class FileStream(trio.abc.Stream):
             if self._ended or self._waiting > _BUFFER:
                 await trio.lowlevel.checkpoint()
                 return False
-            segment, offset = self._reader.segment, self._reader.offset
+            segment, offset, asked = self._reader.segment, self._reader.offset, self._look
             try:
                 data = await self._disk.patiently(
-                    self._folder.path, self._folder.read, segment, offset, self._look
+                    self._folder.path, self._folder.read, segment, offset, asked
                 )
                 entries, blobs = await self._parsed(data)
             except OSError as e:
@@ -215,12 +223,14 @@ class FileStream(trio.abc.Stream):
                 return False
             moved = (segment, offset) != (self._reader.segment, self._reader.offset)
             used = self._reader.offset - offset
-            self._look = min(self._look * 4, 1 << 20) if used * 2 > self._look else 4096
+            self._look = max(
+                min(asked * 4, 1 << 20) if used * 2 > asked else 4096, self._reader.wants
+            )
             for entry in entries:
                 self._take(entry, blobs)
             if not moved:
                 self._judge()
-                return False
+                return asked < self._reader.wants  # look again at once, with a wider eye
             self.heard_at = trio.current_time()
             if any(entry.kind in (DATA, BLOB) for entry in entries):
                 self._moved = self.heard_at
@@ -264,14 +274,14 @@ class FileStream(trio.abc.Stream):
                 _log.warning("%s: %s", self._folder.path, e)
         if self._unacked >= _ACK_BYTES and not self._pen.locked():
             async with self._pen:
-                await self._store(self._writer.mark(BEAT, self._reader.seq))
+                await self._store(self._writer.mark(BEAT, self._acknowledge()))
 
     # Staying alive
 
     async def _keep_alive(self) -> None:
         if trio.current_time() - self._wrote >= BEAT_EVERY and not self._pen.locked():
             async with self._pen:
-                await self._store(self._writer.mark(BEAT, self._reader.seq))
+                await self._store(self._writer.mark(BEAT, self._acknowledge()))
 
     def _judge(self) -> None:
         silent = trio.current_time() - self.heard_at
@@ -325,7 +335,7 @@ class FileStream(trio.abc.Stream):
             with trio.move_on_after(2.0) as scope:
                 async with self._pen:
                     if not self._broken:
-                        await self._store(self._writer.mark(END, self._reader.seq))
+                        await self._store(self._writer.mark(END, self._acknowledge()))
                     clean = not self._broken
                 while clean and not self._ended and not self._broken:
                     if not await self._read_once():

@@ -10,6 +10,8 @@ stopped for an hour has missed one beat, and must first read what came meanwhile
 
 from __future__ import annotations
 
+import os
+import select
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 _Self = TypeVar("_Self", bound="FramedChannel")
 _HIGH_WATER = 1024 * 1024
+_SMALL = 4096
 _READ_MIN, _READ_MAX = 16 * 1024, 1024 * 1024
 
 
@@ -75,11 +78,19 @@ class FramedChannel(Channel):
         self._pace = pace or Pace()
         self._outbox = Outbox(codec, self._pace.chunk)
         self._inbox = inbox or Inbox(codec)
-        self._inbox.greeted = True
         self._ready: list[tuple[Message, Payload]] = []
         self._wake = trio.Event()
         self._room = trio.Event()
         self._writing = False
+        self._left: memoryview | None = None
+        # The socket below, where there is one: it can tell what will not block.
+        self._socket: trio.SocketStream | None = None
+        if isinstance(stream, trio.SocketStream):
+            self._socket = stream
+        elif isinstance(stream, trio.SSLStream) and isinstance(
+            stream.transport_stream, trio.SocketStream
+        ):
+            self._socket = stream.transport_stream
         self._receiving = False
         self._closed = False
         self._broken: ChannelError | None = None
@@ -88,6 +99,7 @@ class FramedChannel(Channel):
         self._read_size = _READ_MIN
         self._heard_at = trio.current_time()
         self._heard = heard
+        self._take(self._inbox.early)
         self._nursery_manager: AsyncExitStack | None = None
         self._nursery: trio.Nursery | None = None
 
@@ -97,6 +109,7 @@ class FramedChannel(Channel):
 
     async def __aenter__(self: _Self) -> _Self:  # noqa: PYI019  # typing.Self is younger than 3.10
         self._nursery_manager = AsyncExitStack()
+        self._scope = self._nursery_manager.enter_context(trio.CancelScope())
         self._nursery = await self._nursery_manager.enter_async_context(trio.open_nursery())
         self._nursery.start_soon(self._write)
         self._nursery.start_soon(self._beat)
@@ -111,15 +124,19 @@ class FramedChannel(Channel):
         try:
             if exc is None:
                 await self.aclose()
-            else:
-                await self._abandon()
         finally:
             # The body's exception is not given to the nursery, which would wrap it in a group:
-            # its tasks are an implementation detail, and never raise.
+            # its tasks are an implementation detail, and never raise. Shielded, as a cancellation
+            # that arrives here would replace that exception; nothing here takes long.
             assert self._nursery is not None
             assert self._nursery_manager is not None
-            self._nursery.cancel_scope.cancel()
-            await self._nursery_manager.aclose()
+            self._scope.shield = True
+            try:
+                with trio.CancelScope(shield=True):  # the nursery's own scope may be cancelled
+                    await self._abandon()
+            finally:
+                self._nursery.cancel_scope.cancel()
+                await self._nursery_manager.aclose()
 
     # Sending
 
@@ -130,15 +147,57 @@ class FramedChannel(Channel):
         while self._outbox.pending > _HIGH_WATER:
             await self._room.wait()
             self._check_open()
-        self.post(batch)
+        idle = not self._outbox.pending and not self._writing
+        self._outbox.push(batch)
+        # No pass through the scheduler here: the next wait lets the writer run, and one that never
+        # waits fills the outbox.
+        if not (idle and self._outbox.pending <= _SMALL and await self._write_now()):
+            self._wake.set()
 
     def post(self, batch: Batch) -> None:
         """See `Channel.post`."""
         self._check_open()
         self._outbox.push(batch)
-        # No pass through the scheduler here: the next wait lets the writer run, one that never
-        # waits fills the outbox, and a round trip is a tenth shorter.
         self._wake.set()
+
+    async def _write_now(self) -> bool:
+        """Write the outbox in the sender's own task, sparing a round trip two task switches.
+
+        Only what the kernel takes at once: so there is no point where a cancellation could tear a
+        frame. Returns whether everything was written.
+        """
+        if self._socket is None:
+            return False
+        if self._socket is not self._stream:
+            # TLS: ask first, then nothing will block; should it do so after all, it is shielded.
+            if not select.select([], [self._socket.socket], [], 0)[1]:
+                return False
+            self._writing = True
+            with trio.CancelScope(shield=True):
+                await self._write_out(self._outbox.pull())
+            self._writing = False
+            return not self._outbox.pending
+        data = b"".join(self._outbox.pull())
+        try:
+            done = os.write(self._socket.socket.fileno(), data)
+        except BlockingIOError:
+            done = 0
+        except OSError as e:
+            self._break(f"the connection was lost while sending: {e}")
+            return True
+        self._writes += 1
+        if done < len(data):
+            self._left = memoryview(data)[done:]
+            self._writing = True
+        return done == len(data) and not self._outbox.pending
+
+    async def _write_out(self, buffers: Sequence[bytes | bytearray | memoryview]) -> None:
+        try:
+            for buffer in buffers:
+                await self._stream.send_all(buffer)
+            self._writes += 1
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as e:
+            self._break(f"the connection was lost while sending: {e}")
 
     def _check_open(self) -> None:
         if self._closed:
@@ -147,21 +206,20 @@ class FramedChannel(Channel):
             raise ChannelBroken(str(self._broken)) from self._broken
 
     async def _write(self) -> None:
-        try:
-            while True:
-                while not (buffers := self._outbox.pull()):
-                    self._writing = False
-                    self._tell_room()
-                    await self._wake.wait()
-                    self._wake = trio.Event()
-                self._writing = True
-                for buffer in buffers:
-                    await self._stream.send_all(buffer)
-                self._writes += 1
-                if self._outbox.pending <= _HIGH_WATER:
-                    self._tell_room()
-        except (trio.BrokenResourceError, trio.ClosedResourceError, ChannelError) as e:
-            self._break(f"the connection was lost while sending: {e}")
+        while self._broken is None:
+            if self._left is not None:
+                buffers: list[bytes | bytearray | memoryview] = [self._left]
+                self._left = None
+            elif self._writing or not (buffers := self._outbox.pull()):
+                self._tell_room()
+                await self._wake.wait()
+                self._wake = trio.Event()
+                continue
+            self._writing = True
+            await self._write_out(buffers)
+            self._writing = False
+            if self._outbox.pending <= _HIGH_WATER:
+                self._tell_room()
 
     def _tell_room(self) -> None:
         self._room.set()
@@ -194,7 +252,12 @@ class FramedChannel(Channel):
             raise self._broken
         if self._closed:
             raise trio.ClosedResourceError("this channel was closed")
+        sink = self._inbox.sink
         try:
+            if sink is not None and len(sink) >= _READ_MIN and self._socket is self._stream:
+                assert self._socket is not None
+                await self._read_into(self._socket.socket, sink)
+                return
             data = await self._stream.receive_some(self._read_size)
         except trio.ClosedResourceError:
             self._check_open()
@@ -213,6 +276,17 @@ class FramedChannel(Channel):
             self._broken = e
             await trio.aclose_forcefully(self._stream)
             raise
+
+    async def _read_into(self, socket: trio.socket.SocketType, sink: memoryview) -> None:
+        """Have the kernel put a large payload where it belongs."""
+        try:
+            count = await socket.recv_into(sink)
+        except OSError as e:
+            raise trio.BrokenResourceError(str(e)) from e
+        if not count:
+            raise trio.BrokenResourceError("the peer was killed or cut off amid a message")
+        self._heard_at = trio.current_time()
+        self._take(self._inbox.filled(count))
 
     def _adapt(self, got: int) -> None:
         """Read in large pieces only while large things come: a buffer is made for each read."""

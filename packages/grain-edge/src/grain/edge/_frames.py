@@ -167,23 +167,44 @@ class Inbox:
 
     Args:
         codec: the message types of this channel.
+        greetings: how many frames of the greeting come first. The last one may be followed
+            directly by messages, in the same piece.
     """
 
-    def __init__(self, codec: Codec) -> None:
+    def __init__(self, codec: Codec, greetings: int = 0) -> None:
         self._codec = codec
+        self._greetings = greetings
         self._partial = bytearray()
         self._open: list[tuple[Message, bytearray, int] | None] = [None] * LANES
         self._sink: memoryview | None = None
         self._sink_lane = 0
         self.greeting: bytes | None = None
         """The last greeting's body, until somebody takes it."""
-        self.greeted = False
-        """Set by the shell when the greeting is over; greetings are refused from then on."""
+        self.early: list[tuple[Message, Payload]] = []
+        """Messages that came with the last greeting; kept here by whoever read that."""
 
     @property
     def clean(self) -> bool:
         """Nothing is half received: the stream may end here."""
         return not self._partial and self._sink is None and not any(self._open)
+
+    @property
+    def sink(self) -> memoryview | None:
+        """Where the next bytes of the stream belong, if that is known; then call `filled`."""
+        return self._sink
+
+    def filled(self, count: int) -> list[tuple[Message, Payload]]:
+        """Bytes have been put into the sink; returns what they complete."""
+        out: list[tuple[Message, Payload]] = []
+        self._advance(count, out)
+        return out
+
+    def _advance(self, count: int, out: list[tuple[Message, Payload]]) -> None:
+        sink = self._sink
+        assert sink is not None
+        self._sink = sink[count:] if count < len(sink) else None
+        if self._sink is None:
+            self._end_of_chunk(out)
 
     def feed(self, data: Buffer) -> list[tuple[Message, Payload]]:
         """The messages that these bytes complete, in order.
@@ -211,9 +232,7 @@ class Inbox:
         assert sink is not None
         n = min(len(sink), len(view))
         sink[:n] = view[:n]
-        self._sink = sink[n:] if n < len(sink) else None
-        if self._sink is None:
-            self._end_of_chunk(out)
+        self._advance(n, out)
         return view[n:]
 
     def _complete(self, view: memoryview, out: list[tuple[Message, Payload]]) -> memoryview:
@@ -261,8 +280,8 @@ class Inbox:
             raise RemoteProtocolError(
                 f"the peer sent a frame of kind {kind} with {length} bytes; {_LIMITS[kind]} at most"
             )
-        if (kind == GREETING) is self.greeted:
-            state = "over" if self.greeted else "not over"
+        if (kind == GREETING) is not (self._greetings > 0):
+            state = "not over" if self._greetings else "over"
             raise RemoteProtocolError(f"the peer sent a frame of kind {kind}, greeting {state}")
 
     def _body(
@@ -272,6 +291,7 @@ class Inbox:
             if self.greeting is not None:
                 raise RemoteProtocolError("the peer did not wait for an answer to its greeting")
             self.greeting = bytes(body)
+            self._greetings -= 1
             return
         if self._open[lane] is not None:
             raise RemoteProtocolError(f"the peer left a payload of lane {lane} unfinished")

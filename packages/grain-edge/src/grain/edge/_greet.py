@@ -51,7 +51,7 @@ async def _receive(stream: trio.abc.Stream, inbox: Inbox) -> Message:
         data = await stream.receive_some(4096)
         if not data:
             raise ChannelBroken("the peer closed the connection during the greeting")
-        inbox.feed(data)
+        inbox.early += inbox.feed(data)
     body, inbox.greeting = inbox.greeting, None
     return decode_greeting(body)
 
@@ -64,10 +64,12 @@ async def introduce(stream: trio.abc.Stream, hello: Hello, codec: Codec) -> tupl
         Refused: with the head's reason.
         RemoteProtocolError, trio.BrokenResourceError: no greeting.
     """
-    inbox = Inbox(codec)
+    inbox = Inbox(codec, greetings=1)
     await _send(stream, hello)
     answer = await _receive(stream, inbox)
     if isinstance(answer, Refusal):
+        if answer.protocol != hello.protocol:
+            raise VersionMismatch(f"refused by the head: {answer.reason}")
         raise Refused(f"refused by the head: {answer.reason}")
     if not isinstance(answer, Welcome):
         raise RemoteProtocolError(f"the peer answered the greeting with {type(answer).__name__}")
@@ -106,7 +108,7 @@ async def welcome(
     Raises:
         EdgeError, trio.BrokenResourceError: it did not join.
     """
-    inbox = Inbox(codec)
+    inbox = Inbox(codec, greetings=2)
     try:
         hello = _checked(await _receive(stream, inbox), lineage, epoch, admit)
     except (RemoteProtocolError, VersionMismatch, Refused) as e:

@@ -20,17 +20,21 @@ async def accept_forever(
 ) -> None:
     """Start a task for each connection, which owns it.
 
-    Unlike `trio.serve_listeners` it leaves the stream open when that task returns, so that a task
-    may hand it on.
+    Closes the listener at the end. Unlike `trio.serve_listeners` it leaves the stream open when
+    that task returns, so that a task may hand it on.
     """
-    async with trio.open_nursery() as nursery:
-        while True:
-            try:
-                stream = await listener.accept()
-            except OSError as e:
-                if e.errno not in _EXHAUSTED:
-                    raise
-                _log.warning("cannot accept connections: %s", e.strerror)
-                await trio.sleep(0.1)
-            else:
-                nursery.start_soon(take, stream)
+    try:
+        async with trio.open_nursery() as nursery:
+            while True:
+                try:
+                    stream = await listener.accept()
+                except OSError as e:
+                    if e.errno not in _EXHAUSTED:
+                        raise
+                    _log.warning("cannot accept connections: %s", e.strerror)
+                    await trio.sleep(0.1)
+                else:
+                    nursery.start_soon(take, stream)
+    finally:
+        # Not by `aclose`, a checkpoint, where a cancellation would replace a task's error.
+        listener.socket.close()

@@ -38,7 +38,10 @@ HEADER = struct.Struct("!IIQQB")
 _BLOB = struct.Struct("!QI")
 
 MAX_DATA = 32 * 1024
-"""The most bytes in one DATA record; what is sent in larger pieces goes into blobs."""
+"""The most bytes in one DATA record."""
+
+MAX_INLINE = 256 * 1024
+"""What is sent in larger pieces goes into blobs: worth the operations that a file costs."""
 
 MAX_BLOB = 16 * 1024 * 1024
 FIRST_SEGMENT, SEGMENT = 64 * 1024, 1024 * 1024
@@ -97,7 +100,7 @@ class LogWriter:
         """
         view = memoryview(data).cast("B")
         puts: list[Put] = []
-        if len(view) <= 2 * MAX_DATA:
+        if len(view) <= MAX_INLINE:
             for start in range(0, len(view), MAX_DATA):
                 self._record(puts, DATA, ack, view[start : start + MAX_DATA])
             return _joined(puts)
@@ -193,6 +196,7 @@ class LogReader:
         segment: name of the file to read.
         offset: where to read on in it.
         seq: the last record taken.
+        wants: bytes that the record at the offset has, where fewer were given; else 0.
         doubtful: what lies at the offset is no record, at least not yet.
     """
 
@@ -202,6 +206,7 @@ class LogReader:
         self.offset = 0
         self.seq = 0
         self.doubtful = False
+        self.wants = 0
 
     @property
     def segment(self) -> str:
@@ -225,6 +230,7 @@ class LogReader:
         """
         out: list[Entry] = []
         self.doubtful = False
+        self.wants = 0
         at = 0
         while at + HEADER.size <= len(data):
             length, crc, seq, ack, kind = HEADER.unpack_from(data, at)
@@ -235,6 +241,7 @@ class LogReader:
                 self.doubtful = True
                 break
             if end > len(data):
+                self.wants = end - at
                 break
             if zlib.crc32(data[at + 8 : end]) != crc or not self._known(kind, length):
                 self.doubtful = True

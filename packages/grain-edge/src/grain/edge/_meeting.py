@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 WATCH = 15.0
 """Seconds between two looks of a head at its meeting."""
 
-_UNPUBLISHED = 10.0
 _CLAIM = re.compile(r"claim\.(\d{1,18})")
 
 
@@ -45,9 +44,11 @@ class Meeting:
     Args:
         path: absolute path of the Edge file.
         disk: threads to use.
+        unpublished: seconds after which a claim without a record is passed over.
     """
 
-    def __init__(self, path: str, disk: Disk) -> None:
+    def __init__(self, path: str, disk: Disk, unpublished: float = 10.0) -> None:
+        self._unpublished = unpublished
         self.path = path
         self.directory = path + ".d"
         self.disk = disk
@@ -140,7 +141,7 @@ class Meeting:
             return None
 
     async def _await_publication(self, epoch: int) -> None:
-        with trio.move_on_after(_UNPUBLISHED):
+        with trio.move_on_after(self._unpublished):
             while True:
                 record = await self._incumbent()
                 if record is not None and record.epoch >= epoch:

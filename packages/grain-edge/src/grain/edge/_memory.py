@@ -11,6 +11,8 @@ from grain.edge._channel import Batch, Channel
 from grain.edge.errors import ChannelBroken
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from grain.edge.messages import Message, Payload
 
 
@@ -29,6 +31,7 @@ class MemoryChannel(Channel):
         self._receiving = False
         self._closed = False
         self._peer = self
+        self._handle: Callable[[Batch], object] | None = None
 
     async def send(self, batch: Batch) -> None:
         """See `Channel.send`; the very objects reach the peer."""
@@ -45,6 +48,9 @@ class MemoryChannel(Channel):
             raise trio.ClosedResourceError("this channel was closed")
         if peer._closed:
             raise ChannelBroken("the other end of this channel is closed")
+        if peer._handle is not None:
+            peer._handle(batch)
+            return
         peer._mail.extend(batch)
         peer._arrived.set()
 
@@ -68,6 +74,24 @@ class MemoryChannel(Channel):
         mail, self._mail = self._mail, []
         self._room.set()
         return mail
+
+    async def receive_into(self, handle: Callable[[Batch], object]) -> None:
+        """See `Channel.receive_into`; called by the sender's task."""
+        if self._receiving:
+            raise trio.BusyResourceError("another task is receiving from this channel")
+        if self._mail:
+            handle(await self.receive())
+        self._receiving = True
+        self._handle = handle
+        try:
+            while not (self._closed or self._peer._closed):
+                self._arrived = trio.Event()
+                await self._arrived.wait()
+        finally:
+            self._handle = None
+            self._receiving = False
+        if self._closed:
+            raise trio.ClosedResourceError("this channel was closed")
 
     def silent_for(self) -> float:
         """Always 0: a peer in the same process lives."""

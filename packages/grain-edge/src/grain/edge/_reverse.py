@@ -20,7 +20,7 @@ from grain.edge._interfaces import local_addresses, reachable
 from grain.edge._listening import accept_forever
 from grain.edge._mailbox import leave_note
 from grain.edge._peer import Opened
-from grain.edge.errors import EdgeError
+from grain.edge.errors import EdgeError, Refused
 
 if TYPE_CHECKING:
     from grain.edge._identity import Credential
@@ -83,11 +83,10 @@ class _Waiting:
                 else:
                     self.won.append(opened)
                     self.scope.cancel()
-        except EdgeError as e:
-            if e.final:
-                self.failed = e
-                self.scope.cancel()
-        except trio.BrokenResourceError:
+        except Refused as e:
+            self.failed = e
+            self.scope.cancel()
+        except (EdgeError, trio.BrokenResourceError):
             pass  # not the head, or cut off: the next one may be
         finally:
             self._guard.leave(ticket)

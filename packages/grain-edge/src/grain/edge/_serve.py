@@ -58,6 +58,7 @@ async def serve(
     pace: Pace | None = None,
     admit: Callable[[Hello], str] | None = None,
     transports: frozenset[str] = ALL_TRANSPORTS,
+    watch: float = WATCH,
     task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Be the head of a meeting, until cancelled or superseded; for `nursery.start`.
@@ -74,6 +75,7 @@ async def serve(
         pace: heartbeats and sizes.
         admit: looks at a dialler's greeting and says why it may not join, or "".
         transports: what to offer.
+        watch: seconds between two looks at the meeting.
         task_status: gets a `Serving` once peers may come.
 
     Raises:
@@ -101,7 +103,7 @@ async def serve(
     lineage, epoch = await meeting.claim(place, _living(address, codec))
     head = _Head(meeting, place, lineage, epoch)
     head.reception = Reception(place, lineage, epoch, codec, pace, handler, admit)
-    await head.run(fixed, transports, str(where), task_status)
+    await head.run(fixed, transports, str(where), watch, task_status)
 
 
 def _living(address: str, codec: Codec) -> Callable[[Record], Awaitable[str]]:
@@ -137,6 +139,7 @@ class _Head:
         fixed: TcpAddress | None,
         transports: frozenset[str],
         address: str,
+        watch: float,
         task_status: trio.TaskStatus[Serving],
     ) -> None:
         superseded: list[Superseded] = []
@@ -147,7 +150,7 @@ class _Head:
                 task_status.started(
                     Serving(address, self._record.lineage, self._record.epoch, targets)
                 )
-                nursery.start_soon(self._watch, superseded, nursery.cancel_scope)
+                nursery.start_soon(self._watch, watch, superseded, nursery.cancel_scope)
         finally:
             with trio.CancelScope(shield=True), trio.move_on_after(10):
                 await self._leave(superseded)
@@ -192,9 +195,11 @@ class _Head:
         self._record = record
         return tuple(targets)
 
-    async def _watch(self, superseded: list[Superseded], scope: trio.CancelScope) -> None:
+    async def _watch(
+        self, pause: float, superseded: list[Superseded], scope: trio.CancelScope
+    ) -> None:
         while True:
-            await trio.sleep(WATCH)
+            await trio.sleep(pause)
             try:
                 await self._meeting.watch(self._record)
             except Superseded as e:

@@ -6,6 +6,7 @@ import os
 import socket
 import struct
 import tempfile
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -45,14 +46,12 @@ def socket_path(meeting: str, epoch: int) -> str:
 
 
 def remove_socket(path: str) -> None:
-    """Remove a socket, and its directory where it was the last and made for it alone."""
+    """Remove a socket, and its directory if it was made for this one alone."""
     _files.remove(path)
     directory = Path(path).parent
-    if directory.name.startswith("grain-"):
-        try:
+    if directory.name.startswith("grain-") and directory.name != f"grain-{os.geteuid()}":
+        with suppress(OSError):
             directory.rmdir()
-        except OSError:
-            return
 
 
 async def listen(path: str) -> trio.SocketListener:

@@ -11,6 +11,7 @@ from grain.head._executor import Result as Result
 from grain.head._explain import Explanation as Explanation
 from grain.head._scheduler import Scheduler as Scheduler
 from grain.head.collapse import collapsed as collapsed
+from grain.head.collapse import collapsing as collapsing
 from grain.head.errors import Cancelled as Cancelled
 from grain.head.errors import ExecutorClosed as ExecutorClosed
 from grain.head.errors import ExecutorError as ExecutorError

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import socket
-import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +13,7 @@ import trio
 from grain.edge.channel import memory_channels
 from grain.head._explain import Explanation, explain
 from grain.head._scheduler import Scheduler
-from grain.head.collapse import collapsed
+from grain.head.collapse import collapsing
 from grain.head.errors import Cancelled, ExecutorClosed
 from grain.head.events import (
     Event,
@@ -26,10 +25,8 @@ from grain.head.events import (
 )
 from grain.resource import ZERO, Infeasible, Resource
 from grain.worker import Call, Runner
+from grain.worker.job import name_of
 from grain.worker.messages import Cancel, Ended, Run
-
-if sys.version_info < (3, 11):
-    from exceptiongroup import BaseExceptionGroup
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -107,8 +104,8 @@ class GrainExecutor:
         self._jobs: dict[int, Job] = {}
         self._last_id = 0
         self._outbox: list[tuple[Run | Cancel, object]] = []
-        self._counts = {"done": 0, "failed": 0, "cancelled": 0}
-        self._reported: set[int] = set()
+        self._done = self._failed = self._cancelled = 0
+        self._reported: set[Resource] = set()
         self._open = False
         self._wake = trio.Event()
         self._idle = trio.Event()
@@ -143,9 +140,9 @@ class GrainExecutor:
         Args:
             res: the resources it needs.
             call: what to run.
-            deliver: called with the job's outcome, once, in the executor's own trio task: it must
-                return soon and raise nothing. The outcome of a job that was cancelled is the
-                exception `grain.head.errors.Cancelled`. If None, `results` has it.
+            deliver: called with the job's outcome, once, in the executor's own trio task or in
+                `cancel`: it must return soon and raise nothing. Of a job that was cancelled the
+                outcome is `grain.head.errors.Cancelled`. If None, `results` has it.
             priority: larger goes first.
 
         Returns:
@@ -206,7 +203,9 @@ class GrainExecutor:
             queued=self._scheduler.waiting,
             running=self._scheduler.running,
             results_waiting=self._results.statistics().current_buffer_used,
-            **self._counts,
+            done=self._done,
+            failed=self._failed,
+            cancelled=self._cancelled,
         )
 
     def why(self, job: int) -> Explanation:
@@ -235,26 +234,23 @@ class GrainExecutor:
     async def _living(self) -> AsyncGenerator[None]:
         ours, theirs = memory_channels()
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(Runner(self.name, theirs).serve)
-                nursery.start_soon(self._receive, ours)
-                nursery.start_soon(self._serve_submissions, ours)
-                self._scheduler.on_worker_joined(_LOCAL, self.name, self.local, trio.current_time())
-                self._on_event(WorkerJoined(self.name, self.local))
-                self._open = True
-                try:
-                    yield
-                    await self.join()
-                finally:
-                    self._open = False
-                    self._on_event(WorkerCleaning(self.name))
-                    nursery.cancel_scope.cancel()
-        except BaseExceptionGroup as group:
-            # From here on it is the user's exception: without the nursery's wrapping.
-            error = collapsed(group)
-            if error is group:
-                raise
-            raise error from error.__cause__
+            with collapsing():  # from here on, what the block raised is the user's exception
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(Runner(self.name, theirs).serve)
+                    nursery.start_soon(self._receive, ours)
+                    nursery.start_soon(self._serve_submissions, ours)
+                    self._scheduler.on_worker_joined(
+                        _LOCAL, self.name, self.local, trio.current_time()
+                    )
+                    self._on_event(WorkerJoined(self.name, self.local))
+                    self._open = True
+                    try:
+                        yield
+                        await self.join()
+                    finally:
+                        self._open = False
+                        self._on_event(WorkerCleaning(self.name))
+                        nursery.cancel_scope.cancel()
         finally:
             for job in list(self._jobs):
                 self._resolve(job, None)
@@ -264,7 +260,8 @@ class GrainExecutor:
     async def join(self) -> None:
         """Wait until no job is left; more may be submitted meanwhile and afterwards."""
         while self._jobs:
-            self._idle = trio.Event()
+            if self._idle.is_set():  # others may wait for the same one
+                self._idle = trio.Event()
             await self._idle.wait()
 
     async def _serve_submissions(self, channel: Channel) -> None:
@@ -293,17 +290,19 @@ class GrainExecutor:
         now = trio.current_time()
         for message, payload in batch:
             assert isinstance(message, Ended)
-            self._scheduler.on_finished(message.task, now)
+            self._scheduler.on_finished(message.task, now, measured=message.status == "done")
             self._resolve(message.task, payload)
 
     def _resolve(self, id: int, ended: Outcome | None) -> None:  # noqa: A002 - its name
         """A job's outcome is known; None if it was cancelled."""
         job = self._jobs.pop(id)
         if ended is None or job.cancelled:
-            self._counts["cancelled"] += 1
-            ended = outcome.Error(Cancelled(f"job {id} was cancelled"))
+            self._cancelled += 1
+            ended = outcome.Error(Cancelled(f"{name_of(job.call.fn)} was cancelled (job {id})"))
+        elif type(ended) is outcome.Error:
+            self._failed += 1
         else:
-            self._counts["failed" if isinstance(ended, outcome.Error) else "done"] += 1
+            self._done += 1
         if job.deliver is not None:
             job.deliver(ended)
         else:
@@ -315,7 +314,7 @@ class GrainExecutor:
 
     def _check_served(self, queue: TaskQueue) -> None:
         """Report a request that no worker could ever meet."""
-        if queue.bit in self._reported:
+        if queue.request in self._reported:
             return
         why = self._scheduler.why_never(queue.request, trio.current_time())
         if why is None:
@@ -326,5 +325,5 @@ class GrainExecutor:
                 "other worker can join: ask for less, or give the local worker more, as in "
                 "run(..., local=Cores(4))"
             )
-        self._reported.add(queue.bit)
+        self._reported.add(queue.request)
         self._on_event(NeverStarts(queue.request, why))

@@ -42,8 +42,11 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
     reasons = [f"it asks for {queue.request.ask()}"]
     if queue.rank is not None and queue.rank[1] != known.seq:
         older = sum(1 for other in queue.tasks if other.seq < known.seq and not other.cancelled)
-        reasons.append(f"{older} older tasks that ask for the same go first")
-    reasons += _standing(queue, now)
+        few = "1 older task that asks for the same goes first"
+        many = f"{older} older tasks that ask for the same go first"
+        reasons.append(few if older == 1 else many)
+    else:
+        reasons += _standing(queue, now)
     if not scheduler.workers:
         reasons.append("no worker is here")
     reasons += [f"{w.name}: {_why_not(known, w, now)}" for w in scheduler.workers.values()]
@@ -72,6 +75,7 @@ def _why_not(task: Task, worker: Worker, now: float) -> str:
         return f"never, {left:.0f} s are left and it needs {queue.need:.0f} s"
     if worker.draining:
         return "it takes no more tasks"
+    worker.give_back()
     if not worker.supply.free.request(queue.space):
         return f"not now, free is {worker.supply.free!r} of {worker.supply.total!r}"
     promise = worker.promise

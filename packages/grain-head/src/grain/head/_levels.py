@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from grain.head._tasks import split_time
@@ -38,7 +38,9 @@ class Worker:
         "name",
         "order",
         "promise",
+        "returned",
         "shape",
+        "stale",
         "supply",
         "tasks",
     )
@@ -52,6 +54,11 @@ class Worker:
         # When the worker runs out of time, in the scheduler's time.
         self.end = math.inf if left is None else now + left
         self.order = (self.end, id)
+        # Whether it may have room for other reasons than what was returned: it is new, or a
+        # promise was kept or broken.
+        self.stale = True
+        # What ended runs held and nobody has taken over yet, with the queues that they came from.
+        self.returned: list[tuple[TaskQueue, Resource]] = []
         # What runs on it, by id.
         self.tasks: dict[int, Task] = {}
         self.level: Level | None = None
@@ -59,6 +66,12 @@ class Worker:
         self.draining = False
         # The waiting task, if any, for which room on this worker is kept.
         self.promise: Promise | None = None
+
+    def give_back(self) -> None:
+        """Make what ended runs held free."""
+        while self.returned:
+            self.supply.dealloc(self.returned.pop()[1])
+            self.stale = True
 
 
 class Shape:
@@ -109,9 +122,8 @@ class Level:
         it goes where it is least likely to be cut off.
         """
         need = queue.need
-        if not need:
-            return reversed(self.workers)
-        return self.workers[bisect_left(self.order, (now + need, -1)) :]
+        enough = range(bisect_left(self.order, (now + need, -1)), len(self.workers))
+        return map(self.workers.__getitem__, enough if need else reversed(enough))
 
 
 class LevelIndex:
@@ -180,14 +192,21 @@ class LevelIndex:
 
     def _new(self, key: Hashable, supply: Supply, queues: Iterable[TaskQueue]) -> Level:
         if len(self._levels) >= self._prune_at:
-            # Amounts of memory that come and go leave levels behind which nobody is at.
-            self._levels = {k: v for k, v in self._levels.items() if v.workers}
-            self._prune_at = max(1024, 2 * len(self._levels))
+            self._prune(queues)
         self._count += 1
         level = self._levels[key] = Level(key, self._count, Supply(supply.free))
         for queue in queues:
             self._try(queue, level)
         return level
+
+    def _prune(self, queues: Iterable[TaskQueue]) -> None:
+        """Drop the levels that nobody is at: amounts of memory that come and go leave many."""
+        self._levels = {k: v for k, v in self._levels.items() if v.workers}
+        self._prune_at = max(1024, 2 * len(self._levels))
+        for queue in queues:
+            # In place: a search may be under way in it.
+            queue.heap[:] = [entry for entry in queue.heap if entry[2].workers]
+            heapify(queue.heap)
 
     def _try(self, queue: TaskQueue, level: Level) -> None:
         if level.sample.free.request(queue.space):

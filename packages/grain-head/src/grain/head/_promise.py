@@ -23,23 +23,32 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from grain.head._levels import Worker
-    from grain.head._tasks import TaskQueue
+    from grain.head._tasks import Task, TaskQueue
     from grain.resource import Resource
 
 
 class Promise:
     """Room kept on a worker for the head of a queue."""
 
-    __slots__ = ("_extra", "future", "queue", "start", "worker")
+    __slots__ = ("_beside", "future", "queue", "start", "worker")
 
-    def __init__(self, queue: TaskQueue, worker: Worker, start: float, future: Supply) -> None:
+    def __init__(self, queue: TaskQueue, worker: Worker, start: float) -> None:
         self.queue = queue
         self.worker = worker
         # The scheduler's time at which the task can start at the latest; inf if not known.
         self.start = start
-        # What the worker will have free beside the promised task once that has started.
-        self.future = future
-        self._extra: dict[int, Resource] = {}
+        # What the worker will have free beside the promised task once that has started, and the
+        # runs that hold part of what remains beside it.
+        self.future = Supply(worker.supply.total)
+        self.future.alloc(queue.space)
+        self._beside: dict[int, Resource] = {}
+
+    def stays(self, task: Task) -> bool:
+        """Whether there is room for a running task beside the promised one; if so, it is kept."""
+        if not self.future.free.request(task.held):
+            return False
+        self._beside[task.id] = self.future.alloc(task.held)
+        return True
 
     def allows(self, queue: TaskQueue, now: float) -> bool:
         """Whether a younger task may start on the worker without pushing back the promise."""
@@ -48,13 +57,17 @@ class Promise:
     def started(self, task: int, queue: TaskQueue, now: float) -> None:
         """A younger task was started that `allows` let pass."""
         if not self._ends_before(queue, now):
-            self._extra[task] = self.future.alloc(queue.space)
+            self._beside[task] = self.future.alloc(queue.space)
 
     def finished(self, task: int) -> None:
         """A task ended on the worker."""
-        held = self._extra.pop(task, None)
+        held = self._beside.pop(task, None)
         if held is not None:
             self.future.dealloc(held)
+
+    def lapsed(self, now: float) -> bool:
+        """Whether the worker's time has become too short for the task it is kept for."""
+        return self.worker.end < now + self.queue.need
 
     def _ends_before(self, queue: TaskQueue, now: float) -> bool:
         return self.start != math.inf and now + queue.limits.hard <= self.start
@@ -67,9 +80,8 @@ def best_promise(queue: TaskQueue, workers: Iterable[Worker], now: float) -> Pro
     for worker in workers:
         promise, missing = promise_on(queue, worker, now)
         key = (promise.start, missing)
-        if worker.end - now >= queue.need and (best is None or key < best_key):
-            if promise.start != math.inf and worker.end - promise.start < queue.need:
-                continue
+        start = now if promise.start == math.inf else promise.start
+        if worker.end >= start + queue.need and (best is None or key < best_key):
             best, best_key = promise, key
     return best
 
@@ -80,16 +92,14 @@ def promise_on(queue: TaskQueue, worker: Worker, now: float) -> tuple[Promise, f
     The latest to end are let go on beside the task as long as there is room for both; the first
     that there is no room for has to end, and with it all that end earlier.
     """
-    future = Supply(worker.supply.total)
-    future.alloc(queue.space)
+    promise = Promise(queue, worker, now)
     running = sorted(worker.tasks.values(), key=lambda task: task.until, reverse=True)
     for k, task in enumerate(running):
-        if future.free.request(task.held):
-            future.alloc(task.held)
+        if promise.stays(task):
             continue
         if task.until == math.inf:
             # Which of the runs will end is not known, so none is counted on to stay.
-            future = Supply(worker.supply.total)
-            future.alloc(queue.space)
-        return Promise(queue, worker, task.until, future), len(running) - k
-    return Promise(queue, worker, now, future), 0
+            promise = Promise(queue, worker, math.inf)
+        promise.start = task.until
+        return promise, len(running) - k
+    return promise, 0

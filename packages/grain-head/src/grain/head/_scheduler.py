@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from grain.head._levels import LevelIndex, Shape, Worker
@@ -111,7 +112,8 @@ class Scheduler:
         """A worker is gone with all its runs; their tasks wait again, at the front.
 
         Returns:
-            The ids of those tasks, the oldest first.
+            The ids of those tasks, the oldest first. A task whose run was to be ended by
+            `on_cancelled` is among them: cancel it again, now that it waits.
         """
         gone = self.workers.pop(worker)
         self._unsettled.pop(worker, None)
@@ -158,12 +160,18 @@ class Scheduler:
         if not self._active & queue.bit:
             self._activate(queue, new)
 
-    def on_finished(self, task: int, now: float) -> None:
-        """A run has ended, and everything it held is free again."""
+    def on_finished(self, task: int, now: float, *, measured: bool = True) -> None:
+        """A run has ended, and everything it held is free again.
+
+        Args:
+            task: which task.
+            now: the time.
+            measured: whether the time it took tells of its group; false for one that was stopped.
+        """
         known = self.tasks.pop(task)
         worker = known.worker
         assert worker is not None
-        worker.supply.dealloc(known.held)
+        worker.returned.append((known.queue, known.held))
         del worker.tasks[task]
         self._release(known)
         if worker.promise is not None:
@@ -172,7 +180,8 @@ class Scheduler:
             self._unsettled[worker.id] = worker
         wtime = known.queue.wtime
         if (
-            wtime is not None
+            measured
+            and wtime is not None
             and wtime.group is not None
             and self.run_times.record(wtime.group, now - known.started)
         ):
@@ -222,6 +231,10 @@ class Scheduler:
 
     def _refill(self, worker: Worker, starts: list[Start], now: float) -> None:
         """Start on one worker what fits there, the oldest first."""
+        if not worker.stale and worker.promise is None and self._hand_over(worker, starts, now):
+            return  # where it stands in the index has not changed
+        worker.give_back()
+        worker.stale = False
         queues = self._by_bit.values()
         while True:
             level = self._levels.of(worker, queues)
@@ -233,20 +246,40 @@ class Scheduler:
             starts.append(self._start(chosen, worker, now))
             if self._unsettled:
                 # A promise was kept or broken: more than this worker is concerned.
+                worker.stale = True
                 self._unsettled[worker.id] = worker
                 return
 
+    def _hand_over(self, worker: Worker, starts: list[Start], now: float) -> bool:
+        """Let the oldest tasks take over what ended runs of their own queue held.
+
+        Nothing is then given back and allocated anew, and nobody else finds room.
+
+        Returns:
+            Whether all that was returned was taken over.
+        """
+        while worker.returned and self._order:
+            queue, held = worker.returned[-1]
+            if self._order[0][2] is not queue or (queue.need and worker.end < now + queue.need):
+                return False
+            worker.returned.pop()
+            starts.append(self._start(queue, worker, now, held))
+            if self._unsettled:  # a promise was kept elsewhere
+                self._unsettled[worker.id] = worker
+                return True
+        return not worker.returned
+
     def _first(self, room: int, worker: Worker, now: float) -> TaskQueue | None:
         """The first of the queues in the mask ``room`` that may start its oldest task here."""
-        if self._bounded:
-            self._protect(room, now)
         for _, _, queue in self._order:
             if (
                 room & queue.bit
-                and (not queue.need or worker.end - now >= queue.need)
+                and worker.end >= now + queue.need
                 and (worker.promise is None or self._permitted(queue, worker, now))
             ):
                 return queue
+            if self._bounded:
+                self._protect(queue, now)
         return None
 
     def _serve_first(self, starts: list[Start], now: float) -> None:
@@ -254,8 +287,8 @@ class Scheduler:
         for _, _, queue in self._order:
             if self._open & queue.bit:
                 break
-        if self._bounded:
-            self._protect(queue.bit, now)
+            if self._bounded:
+                self._protect(queue, now)
         worker = self._find(queue, now)
         if worker is None:
             self._open &= ~queue.bit
@@ -273,7 +306,7 @@ class Scheduler:
             left = worker.end - now
             if not worker.supply.total.request(probe.space):
                 reasons.append(f"{worker.name}: {worker.supply.why_never(probe.space)}")
-            elif left < probe.need:
+            elif worker.end < now + probe.need:
                 reasons.append(f"{worker.name}: {left:.0f} s are left, {probe.need:.0f} s needed")
             elif worker.draining:
                 reasons.append(f"{worker.name}: it takes no more tasks")
@@ -346,11 +379,9 @@ class Scheduler:
     def _requeue(self, task: Task) -> None:
         """A task waits again, at the place of its age."""
         queue = task.queue
-        if queue.tasks and queue.tasks[0].seq < task.seq:
-            queue.tasks.append(task)
-            queue.tasks = type(queue.tasks)(sorted(queue.tasks, key=lambda other: other.seq))
-        else:
-            queue.tasks.appendleft(task)
+        # Only tasks that ran before are older, and those are few and in front.
+        older = takewhile(lambda other: other.seq < task.seq, queue.tasks)
+        queue.tasks.insert(sum(1 for _ in older), task)
         self._waiting += 1
         if queue.rank is None or queue.rank[1] != queue.tasks[0].seq:
             self._rerank(queue)
@@ -359,40 +390,57 @@ class Scheduler:
         for queue in self.queues.values():
             if queue.wtime is not None and queue.wtime.group == group:
                 queue.limits = limits_of(queue.wtime, self.run_times)
+                # Shorter limits may suit workers that were out of the question.
+                self._open |= queue.bit & self._active
 
     # ---- room
 
     def _settle(self, worker: Worker) -> None:
         """Look up what a worker has free now; queues that this is room for may be served."""
+        worker.give_back()
+        worker.stale = False
         level = self._levels.of(worker, self._by_bit.values())
         self._levels.place(worker, level, self._by_bit.values())
         self._open |= level.mask & self._active
 
     def _find(self, queue: TaskQueue, now: float) -> Worker | None:
         """The worker on which the head of a queue starts now, if there is one."""
+        best: Worker | None = None
+        tightest = 0.0
         for level in self._levels.fitting(queue):
+            slack = level.slack[queue.bit]
+            if best is not None and slack > tightest:
+                break
             for worker in level.candidates(queue, now):
                 if self._permitted(queue, worker, now):
-                    return worker
-        return None
+                    # Of equally tight fits at several levels: as `Level.candidates` orders them.
+                    if best is None or (worker.end < best.end) == (queue.need > 0):
+                        best, tightest = worker, slack
+                    break
+            if best is not None and not queue.has_equal_levels():
+                break
+        return best
 
     def _permitted(self, queue: TaskQueue, worker: Worker, now: float) -> bool:
         promise = worker.promise
         if promise is None or promise.queue is queue:
             return True
+        if promise.lapsed(now):
+            self._break_promise(promise)
+            return True
         assert queue.rank is not None
         assert promise.queue.rank is not None
         return queue.rank < promise.queue.rank or promise.allows(queue, now)
 
-    def _start(self, queue: TaskQueue, worker: Worker, now: float) -> Start:
+    def _start(
+        self, queue: TaskQueue, worker: Worker, now: float, held: Resource | None = None
+    ) -> Start:
         task = queue.tasks.popleft()
-        if self._order[0][2] is not queue:
-            self._overtake(queue, worker, now)
         self._attempts += 1
         limit = queue.limits.hard
         task.worker = worker
         task.attempt = self._attempts
-        task.held = worker.supply.alloc(queue.space)
+        task.held = worker.supply.alloc(queue.space) if held is None else held
         task.started = now
         if limit != math.inf:
             task.until = now + limit
@@ -400,8 +448,16 @@ class Scheduler:
         worker.tasks[task.id] = task
         queue.running += 1
         self._waiting -= 1
-        if worker.promise is not None and worker.promise.queue is not queue:
-            worker.promise.started(task.id, queue, now)
+        promise = worker.promise
+        if promise is not None and promise.queue is not queue:
+            if promise.allows(queue, now):
+                promise.started(task.id, queue, now)
+            else:
+                # An older task took the room, or one of higher priority.
+                self._break_promise(promise)
+        if self._order[0][2] is not queue:
+            # Only now: a promise on this worker has to reckon with the task that it begins.
+            self._overtake(queue, worker, now)
         self._rerank(queue)
         wtime = queue.wtime
         allocation = task.held if wtime is None else task.held & wtime.resolved(self.run_times)
@@ -418,14 +474,11 @@ class Scheduler:
 
     # ---- promises
 
-    def _protect(self, takers: int, now: float) -> None:
-        """Before tasks are overtaken by these queues: promise a start where it is known."""
-        for _, _, queue in self._order:
-            if queue.bit & takers:
-                return
-            if queue.promise is None and not queue.protected:
-                queue.protected = True
-                self._promise(queue, now, known_only=True)
+    def _protect(self, queue: TaskQueue, now: float) -> None:
+        """Before the head of a queue is passed over: promise it a start where that is known."""
+        if queue.promise is None and not queue.protected:
+            queue.protected = True
+            self._promise(queue, now, known_only=True)
 
     def _overtake(self, taker: TaskQueue, worker: Worker, now: float) -> None:
         """A task is started on a worker that could have served the older ones of other queues."""
@@ -434,7 +487,11 @@ class Scheduler:
         for _, _, queue in self._order:
             if queue is taker:
                 return
-            if mask & queue.bit and queue.promise is None:
+            if not mask & queue.bit:
+                continue
+            if queue.promise is not None and queue.promise.lapsed(now):
+                self._break_promise(queue.promise)
+            if queue.promise is None:
                 queue.overtaken += 1
                 if queue.overtaken >= self.max_overtakes * len(self.workers):
                     self._promise(queue, now)
@@ -462,4 +519,5 @@ class Scheduler:
         promise.queue.promise = promise.worker.promise = None
         promise.queue.protected = False
         if promise.worker.id in self.workers and not promise.worker.draining:
+            promise.worker.stale = True
             self._unsettled[promise.worker.id] = promise.worker

@@ -3,9 +3,32 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+
+@contextmanager
+def collapsing() -> Generator[None]:
+    """Around a nursery: raise what `collapsed` says instead of the nursery's group."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        error = collapsed(group)
+        if error is group:
+            raise
+        # It keeps the context that it has, the exception that its own author was handling: being
+        # raised here would replace that by the group.
+        context = error.__context__
+        try:
+            raise error
+        finally:
+            error.__context__ = context
 
 
 def collapsed(group: BaseExceptionGroup[BaseException]) -> BaseException:

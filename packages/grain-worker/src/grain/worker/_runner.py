@@ -7,8 +7,8 @@ and in a process of its own.
 from __future__ import annotations
 
 import math
-from contextlib import suppress
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -16,8 +16,35 @@ from grain.resource import Resource, from_data
 from grain.worker.job import Call, run_job
 from grain.worker.messages import Cancel, Ended, Run
 
+if sys.version_info < (3, 11):
+    from exceptiongroup import BaseExceptionGroup
+
 if TYPE_CHECKING:
-    from grain.edge.channel import Channel
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from grain.edge.channel import Batch, Channel
+    from grain.worker.job import Outcome
+
+
+class Lane:
+    """A nursery in which one run at a time takes place, by which that run is cancelled.
+
+    A cancel scope for each run would do, and is what the first runs get; but opening and closing
+    one costs as much as the rest of a short run. A lane is opened once and serves many runs.
+    """
+
+    __slots__ = ("_nursery", "cancelled")
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+        self.cancelled = False
+
+    def start(self, run: Callable[..., Awaitable[None]], message: Run, call: Call) -> None:
+        self._nursery.start_soon(run, message, call, self, name=call.fn)
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        self._nursery.cancel_scope.cancel()
 
 
 class Runner:
@@ -31,42 +58,86 @@ class Runner:
     def __init__(self, name: str, channel: Channel) -> None:
         self.name = name
         self._channel = channel
-        self._scopes: dict[int, tuple[int, trio.CancelScope]] = {}
+        # What is under way, by task and attempt, and what cancels it.
+        self._runs: dict[tuple[int, int], Lane | trio.CancelScope] = {}
+        self._idle: list[Lane] = []
+        self._leaving = False
 
     async def serve(self) -> None:
         """Take runs from the channel until its other end is closed, then until they have ended.
 
         Cancelling it cancels the runs, and it returns when nothing of them is left.
         """
-        async with trio.open_nursery() as runs:
-            while True:
-                try:
-                    batch = await self._channel.receive()
-                except trio.EndOfChannel:
-                    return
-                for message, payload in batch:
-                    if type(message) is Run:
-                        self._start(message, payload, runs)
-                    elif type(message) is Cancel:
-                        self._cancel(message)
+        async with trio.open_nursery() as nursery:
+            await self._channel.receive_into(lambda batch: self._take(batch, nursery))
+            self._leaving = True
+            for lane in self._idle:
+                lane.cancel()
 
-    def _start(self, message: Run, call: Call, runs: trio.Nursery) -> None:
-        if message.task in self._scopes:
+    def _take(self, batch: Batch, nursery: trio.Nursery) -> None:
+        for message, payload in batch:
+            if type(message) is Run:
+                self._start(message, payload, nursery)
+            elif type(message) is Cancel:
+                self._cancel(message)
+
+    def _start(self, message: Run, call: Call, nursery: trio.Nursery) -> None:
+        key = (message.task, message.attempt)
+        if key in self._runs:
             return  # delivered twice
-        scope = trio.CancelScope()
-        self._scopes[message.task] = (message.attempt, scope)
-        runs.start_soon(self._run, message, call, scope, name=call.fn)
+        if self._idle:
+            lane = self._runs[key] = self._idle.pop()
+            lane.start(self._run_in_lane, message, call)
+        else:
+            scope = self._runs[key] = trio.CancelScope()
+            nursery.start_soon(self._run_in_scope, message, call, scope, name=call.fn)
+            nursery.start_soon(self._open_lane)
 
     def _cancel(self, message: Cancel) -> None:
-        attempt, scope = self._scopes.get(message.task, (0, None))
-        if scope is not None and attempt == message.attempt:
-            scope.cancel()
+        run = self._runs.get((message.task, message.attempt))
+        if run is not None:
+            run.cancel()
 
-    async def _run(self, message: Run, call: Call, scope: trio.CancelScope) -> None:
+    async def _open_lane(self) -> None:
+        async with trio.open_nursery() as nursery:
+            self._idle.append(Lane(nursery))
+            await trio.sleep_forever()
+
+    async def _run_in_lane(self, message: Run, call: Call, lane: Lane) -> None:
+        ended: Outcome | None = None
+        try:
+            ended = await self._job(message, call, None)
+        except BaseException as error:
+            # Of a cancelled run nothing matters any more, but that Ctrl-C ends more than the run.
+            if not lane.cancelled or has_interrupt(error):
+                raise
+        self._tell(message, ended)
+        if self._leaving:
+            lane.cancel()
+        elif not lane.cancelled:
+            self._idle.append(lane)
+
+    async def _run_in_scope(self, message: Run, call: Call, scope: trio.CancelScope) -> None:
+        self._tell(message, await self._job(message, call, scope))
+
+    def _job(
+        self, message: Run, call: Call, scope: trio.CancelScope | None
+    ) -> Coroutine[Any, Any, Outcome | None]:
         res = message.res if isinstance(message.res, Resource) else from_data(message.res)
         limit = math.inf if message.limit is None else message.limit
-        ended = await run_job(call, res, self.name, limit, scope)
-        del self._scopes[message.task]
+        return run_job(call, res, self.name, limit, scope)
+
+    def _tell(self, message: Run, ended: Outcome | None) -> None:
+        del self._runs[message.task, message.attempt]
         status = "cancelled" if ended is None else "done"
-        with suppress(trio.BrokenResourceError):  # the head has left: nobody wants to know
-            self._channel.post([(Ended(message.task, message.attempt, status), ended)])
+        try:
+            self._channel.post(((Ended(message.task, message.attempt, status), ended),))
+        except trio.BrokenResourceError:
+            pass  # the head has left: nobody wants to know
+
+
+def has_interrupt(error: BaseException) -> bool:
+    """Whether an exception is, or holds, an interrupt from the keyboard."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(KeyboardInterrupt) is not None
+    return isinstance(error, KeyboardInterrupt)

@@ -36,7 +36,7 @@ _PASS = (KeyboardInterrupt, trio.Cancelled)
 
 
 async def run_job(
-    call: Call, res: Resource, instance: str, limit: float, scope: trio.CancelScope
+    call: Call, res: Resource, instance: str, limit: float, scope: trio.CancelScope | None
 ) -> Outcome | None:
     """Run a task in the current trio task, whose context variables it sets.
 
@@ -45,7 +45,8 @@ async def run_job(
         res: what it may use; it sees it as ``GVAR.res``.
         instance: the worker's name; it sees it as ``GVAR.instance``.
         limit: the hard time limit in seconds; inf for none.
-        scope: a fresh cancel scope, by which the run is cancelled from outside.
+        scope: a fresh cancel scope, by which the run is cancelled from outside; None if that is
+            done by a scope around this call.
 
     Returns:
         The value or the exception of the tasklet, `trio.TooSlowError` if it exceeded its limit;
@@ -59,13 +60,19 @@ async def run_job(
     GVAR.instance = instance
     timer = None
     result: Outcome | None = None
-    with scope:
+    try:
         if limit == math.inf:
-            result = await capture(call)
-        else:
-            with trio.move_on_after(limit) as timer:
+            if scope is None:
+                return await capture(call)
+            with scope:
                 result = await capture(call)
-    if scope.cancelled_caught or (result is None and scope.cancel_called):
+        else:
+            with scope or trio.CancelScope(), trio.move_on_after(limit) as timer:
+                result = await capture(call)
+    except BaseException as error:
+        # What is left of a group when the scopes have taken their cancellation out of it.
+        result = failure(call, error)
+    if scope is not None and (scope.cancelled_caught or (result is None and scope.cancel_called)):
         return None
     if timer is not None and timer.cancel_called and not isinstance(result, outcome.Value):
         slow = trio.TooSlowError(f"{name_of(call.fn)} exceeded its hard time limit of {limit:g} s")
@@ -87,19 +94,28 @@ async def capture(call: Call) -> Outcome:
         if not hasattr(awaitable, "__await__"):
             return outcome.Error(not_async(fn))
         return outcome.Value(await awaitable)
-    except Exception as error:
-        return outcome.Error(error)
-    except _PASS:
-        raise
     except BaseException as error:
-        if isinstance(error, BaseExceptionGroup) and error.subgroup(_PASS) is not None:
-            raise
-        aborted = TaskletAborted(
-            f"{name_of(fn)} raised {error!r}, which would end the process that it runs in; "
-            "a tasklet reports failure by an Exception"
-        )
-        aborted.__cause__ = error
-        return outcome.Error(aborted)
+        return failure(call, error)
+
+
+def failure(call: Call, error: BaseException) -> outcome.Error:
+    """The outcome of a call that raised something.
+
+    Raises:
+        KeyboardInterrupt, trio.Cancelled: what it raised concerns more than this call.
+    """
+    if isinstance(error, Exception):
+        return outcome.Error(error)
+    if isinstance(error, _PASS) or (
+        isinstance(error, BaseExceptionGroup) and error.subgroup(_PASS) is not None
+    ):
+        raise error
+    aborted = TaskletAborted(
+        f"{name_of(call.fn)} raised {error!r}, which would end the process that it runs in; "
+        "a tasklet reports failure by an Exception"
+    )
+    aborted.__cause__ = error
+    return outcome.Error(aborted)
 
 
 def not_async(fn: object) -> TypeError:

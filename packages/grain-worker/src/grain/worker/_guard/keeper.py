@@ -1,6 +1,6 @@
 """A keeper: minds one program after the other."""
 
-# ruff: noqa: SIM105, S302
+# ruff: noqa: S302
 # (no contextlib here; marshal comes from our parent; see the package)
 
 from __future__ import annotations

@@ -1,0 +1,111 @@
+"""Ctrl-C during a mission, with real processes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROGRAM = """
+import os, sys, trio
+from grain.delayed import delayed, each, run
+from grain.resource import Cores
+from grain.worker.external import run_external
+
+@delayed
+async def external(i):
+    {call}
+
+@delayed
+async def branch():
+    await each((external @ Cores(1))(i) for i in range(4))
+
+async def main():
+    each_one = branch()
+    await trio.sleep(0)
+    {wait}
+
+run(main, Cores(2), config_file=False, name="me")
+"""
+CALLS = {
+    "trio": 'await trio.run_process(["sleep", "1000.5"])',
+    "grain": 'await run_external(["sleep", "1000.5"])',
+}
+
+
+def sleeps_below(parent: int) -> list[int]:
+    """The processes called sleep that descend from a process."""
+    listed = subprocess.run(
+        ["ps", "-e", "-o", "pid=,ppid=,comm="], capture_output=True, text=True, check=True
+    )
+    rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
+    found, family = [], {parent}
+    for _ in range(5):
+        family |= {int(pid) for pid, ppid, _ in rows if int(ppid) in family}
+    found = [int(pid) for pid, _, name in rows if int(pid) in family and name == "sleep"]
+    return sorted(found)
+
+
+def wait_for_sleeps(parent: int, count: int) -> list[int]:
+    deadline = time.monotonic() + 30
+    while len(pids := sleeps_below(parent)) < count:
+        assert time.monotonic() < deadline, "the external programs did not start"
+        time.sleep(0.05)
+    return pids
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("wait", ["await each_one", "await trio.sleep_forever()"])
+@pytest.mark.parametrize("call", CALLS)
+def test_interrupt(call: str, wait: str, tmp_path: Path) -> None:
+    """All is cancelled, no child is left, the exit is prompt and by KeyboardInterrupt."""
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.format(call=CALLS[call], wait=wait))
+    # A group of its own, as a terminal sends Ctrl-C to; the test's own process is not meant.
+    mission = subprocess.Popen(
+        [sys.executable, program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        children = wait_for_sleeps(mission.pid, 2)
+        start = time.monotonic()
+        mission.send_signal(signal.SIGINT)
+        out, err = mission.communicate(timeout=20)
+        took = time.monotonic() - start
+    finally:
+        mission.kill()
+
+    assert took < 2
+    assert -signal.SIGINT == mission.returncode
+    assert [] == [pid for pid in children if alive(pid)]
+    assert "" == out
+    lines = err.splitlines()
+    assert [
+        "Config file is disabled, using default settings.",
+        "worker me(local) starts cleaning up",
+        "worker me(local) clear",
+    ] == lines[:3]
+    assert re.fullmatch(r"Time elapsed for all jobs: \d+\.\d{3}s", lines[3])
+    assert "Traceback (most recent call last):" == lines[4]
+    assert "KeyboardInterrupt" == lines[-1]
+    assert 1 == err.count("Traceback")
+    assert "ExceptionGroup" not in err

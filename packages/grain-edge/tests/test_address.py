@@ -1,0 +1,104 @@
+"""Addresses, as pure functions."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grain.edge._address import (
+    DEFAULT,
+    EdgeAddress,
+    TcpAddress,
+    UnixAddress,
+    parse_address,
+)
+from grain.edge.errors import AddressError
+
+HOME = "/home/me"
+EDGE = "/home/me/.local/share/edge-file-default"
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("edge:///abs/path", EdgeAddress("/abs/path")),
+        ("edge:///abs//./path", EdgeAddress("/abs/path")),
+        ("edge://$HOME/x/y", EdgeAddress("/home/me/x/y")),
+        (DEFAULT, EdgeAddress(EDGE)),
+        ("tcp://node1:4000", TcpAddress("node1", 4000, EDGE)),
+        ("tcp://:4000", TcpAddress("", 4000, EDGE)),
+        ("tcp://[::1]:4000", TcpAddress("::1", 4000, EDGE)),
+        ("tcp://10.0.0.1:1?edge=/a/b", TcpAddress("10.0.0.1", 1, "/a/b")),
+        ("tcp://h:1?edge=$HOME/b%20c", TcpAddress("h", 1, "/home/me/b c")),
+        ("unix:///run/x", UnixAddress("/run/x")),
+    ],
+)
+def test_forms(text: str, address: object) -> None:
+    """Every form in the documentation."""
+    assert parse_address(text, HOME) == address
+
+
+@pytest.mark.parametrize(
+    ("text", "naming"),
+    [
+        ("", "no address"),
+        ("/abs/path", "no address"),
+        ("http://x", "unknown scheme 'http'"),
+        ("bridge://x:1", "later version"),
+        ("edge://relative", "must be absolute"),
+        ("edge://", "must be absolute"),
+        ("edge:///", "name a file"),
+        ("edge:///a/../b", r"'\.\.'"),
+        ("edge:///a/", "name a file"),
+        ("edge:///a/$USER/b", "no variable but"),
+        ("edge://$HOMER/b", "must be absolute"),
+        ("tcp://host", "a port"),
+        ("tcp://host:99999", "a port"),
+        ("tcp://host:-1", "a port"),
+        ("tcp://::1:4000", "brackets"),
+        ("tcp://a b:1", "no host"),
+        ("tcp://h:1?insecure=1", "only option"),
+        ("unix://x", "must be absolute"),
+        ("unix:///" + "x" * 107, "107 bytes"),
+    ],
+)
+def test_what_is_wrong_is_told(text: str, naming: str) -> None:
+    """And never anything but an AddressError."""
+    with pytest.raises(AddressError, match=naming):
+        parse_address(text, HOME)
+
+
+PATHS = st.lists(
+    st.text(st.characters(exclude_characters="/$\0", codec="utf-8"), min_size=1, max_size=8).filter(
+        lambda part: part not in (".", "..")
+    ),
+    min_size=1,
+    max_size=4,
+).map(lambda parts: "/" + "/".join(parts))
+HOSTS = st.one_of(
+    st.just(""),
+    st.from_regex(r"[a-z][a-z0-9.-]{0,10}", fullmatch=True),
+    st.ip_addresses().map(str).filter(lambda host: "%" not in host),
+)
+ADDRESSES = st.one_of(
+    st.builds(EdgeAddress, PATHS),
+    st.builds(UnixAddress, PATHS.filter(lambda path: len(path.encode()) <= 107)),
+    st.builds(TcpAddress, HOSTS, st.integers(0, 65535), PATHS),
+)
+
+
+@given(ADDRESSES)
+def test_round_trip(address: EdgeAddress | TcpAddress | UnixAddress) -> None:
+    """What is printed can be read again."""
+    assert parse_address(str(address), HOME) == address
+
+
+@given(st.text(max_size=40))
+def test_noise(text: str) -> None:
+    """Any text is an address or an AddressError."""
+    for prefix in ("", "tcp://", "edge://", "unix:///"):
+        try:
+            parse_address(prefix + text, HOME)
+        except AddressError as e:
+            assert str(e)

@@ -1,0 +1,96 @@
+"""The Edge file's block, as pure functions."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grain.edge._block import SIZE, Record, decode_block, encode_block
+from grain.edge.errors import MeetingError, NotAnEdgeFile, OtherVersion, TornEdgeFile
+
+RECORDS = st.builds(
+    Record,
+    lineage=st.text(max_size=32),
+    epoch=st.integers(0, 2**40),
+    open=st.booleans(),
+    host=st.text(max_size=30),
+    boot=st.text(max_size=36),
+    space=st.integers(0, 2**40),
+    pid=st.integers(0, 2**31),
+    start=st.integers(0, 2**50),
+    unix=st.text(max_size=50),
+    tcp=st.lists(st.tuples(st.text(max_size=10), st.integers(0, 65535)), max_size=12).map(tuple),
+    files=st.booleans(),
+    key=st.text(max_size=100),
+)
+PLAIN = Record("line", 3, True, "host", "boot", 1, 2, 3)
+
+
+@given(RECORDS, st.text(max_size=30))
+def test_round_trip(record: Record, package: str) -> None:
+    """What was written is read, and the block has its size."""
+    block = encode_block(record, package)
+
+    assert len(block) == SIZE
+    assert decode_block(block, "p") == record
+
+
+@given(RECORDS, st.integers(0, SIZE - 1))
+def test_truncated_is_torn(record: Record, size: int) -> None:
+    """A file that was cut short, at any place."""
+    with pytest.raises(TornEdgeFile, match="next head repairs it"):
+        decode_block(encode_block(record, "1.0.0")[:size], "p")
+
+
+@given(RECORDS, st.integers(0, SIZE * 8 - 1))
+def test_any_flipped_bit_is_noticed(record: Record, bit: int) -> None:
+    """Nothing is believed that was not written."""
+    block = bytearray(encode_block(record, "1.0.0"))
+    block[bit // 8] ^= 1 << bit % 8
+    with pytest.raises((TornEdgeFile, NotAnEdgeFile)):
+        decode_block(bytes(block), "p")
+
+
+@given(RECORDS, RECORDS, st.integers(1, SIZE - 1))
+def test_half_old_half_new_is_torn(old: Record, new: Record, at: int) -> None:
+    """A write that was seen halfway gives the old record, the new one, or an error."""
+    a, b = encode_block(old, "1"), encode_block(new, "1")
+    mixed = b[:at] + a[at:]
+    if mixed in (a, b):
+        assert decode_block(mixed, "p") in (old, new)
+        return
+    with pytest.raises(TornEdgeFile):
+        decode_block(mixed, "p")
+
+
+@given(st.binary(max_size=SIZE))
+def test_foreign_content(data: bytes) -> None:
+    """Something else, or nothing, in the file."""
+    with pytest.raises((TornEdgeFile, NotAnEdgeFile)):
+        decode_block(data, "p")
+
+
+def test_other_file_is_told_from_a_torn_one() -> None:
+    """The user's own text is not called a torn Edge file, which a head would overwrite."""
+    with pytest.raises(NotAnEdgeFile, match="is no Edge file"):
+        decode_block(b"my thesis, chapter one", "p")
+
+
+def test_other_format_names_its_version() -> None:
+    """An Edge file of a later Grain says which one is needed."""
+    block = bytearray(encode_block(PLAIN, "2.5.0"))
+    block[8:10] = struct.pack("!H", 2)
+    block[16:20] = bytes(4)
+    block[16:20] = struct.pack("!I", zlib.crc32(block))
+    with pytest.raises(OtherVersion, match=r"Grain 2\.5\.0, in format 2"):
+        decode_block(bytes(block), "p")
+
+
+def test_record_that_does_not_fit() -> None:
+    """Is an error at the writer, not a truncated file."""
+    with pytest.raises(MeetingError, match="does not fit"):
+        encode_block(Record("l", 1, True, "h" * 5000, "b", 1, 1, 1), "1")

@@ -1,0 +1,62 @@
+"""Who may try to authenticate, decided without I/O."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grain.edge._guard import Guard
+
+
+def test_silent_connections_make_room() -> None:
+    """16 silent ones of one address do not keep a 17th out, once they are a second old."""
+    guard = Guard()
+    first = [guard.admit("a", 0.0)[0] for _ in range(16)]
+
+    assert guard.admit("a", 0.5) == (None, None)
+    assert guard.admit("b", 0.5) == (17, None)
+    assert guard.admit("a", 1.5) == (18, first[0])
+
+
+def test_many_addresses_make_room() -> None:
+    """64 in all, from whatever address."""
+    guard = Guard()
+    for n in range(64):
+        guard.admit(str(n), 0.0)
+
+    assert guard.admit("x", 0.9) == (None, None)
+    ticket, out = guard.admit("x", 1.1)
+    assert ticket is not None
+    assert out == 1
+    assert len(guard) == 64
+
+
+def test_honest_ones_are_not_driven_out() -> None:
+    """Those who authenticate quickly leave room for as many as come."""
+    guard = Guard()
+    for n in range(1000):
+        ticket, out = guard.admit("a", n * 0.001)
+        assert ticket is not None
+        assert out is None
+        if n >= 10:
+            guard.leave(ticket - 10)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcde"), st.floats(0, 3), st.booleans()), max_size=200))
+def test_bounds_hold(events: list[tuple[str, float, bool]]) -> None:
+    """Whatever comes, neither limit is exceeded, and nobody young is driven out."""
+    guard, now = Guard(8, 3, 1.0), 0.0
+    open_: dict[int, tuple[str, float]] = {}
+    for address, pause, leave in events:
+        now += pause
+        ticket, out = guard.admit(address, now)
+        if out is not None:
+            assert now - open_.pop(out)[1] >= 1.0
+        if ticket is not None:
+            open_[ticket] = (address, now)
+        if leave and open_:
+            gone = next(iter(open_))
+            del open_[gone]
+            guard.leave(gone)
+        assert len(guard) == len(open_) <= 8
+        assert all(sum(a == x for a, _ in open_.values()) <= 3 for x in "abcde")

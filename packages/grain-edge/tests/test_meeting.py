@@ -1,0 +1,350 @@
+"""The meeting place on a real directory: claims, and every bad state of its files."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+
+from grain.edge import _files
+from grain.edge._block import SIZE, Record, encode_block
+from grain.edge._disk import Disk
+from grain.edge._host import start_time, this_place
+from grain.edge._meeting import Meeting
+from grain.edge.errors import (
+    ExposedFile,
+    FilesystemFailed,
+    FilesystemFull,
+    FilesystemHung,
+    FilesystemReadOnly,
+    ForeignFile,
+    LinkedFile,
+    MeetingError,
+    MeetingTaken,
+    NoEdgeFile,
+    NotAnEdgeFile,
+    Superseded,
+    TornEdgeFile,
+)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    directory = tmp_path / "shared"
+    directory.mkdir(mode=0o700)
+    return directory / "meeting"
+
+
+@pytest.fixture
+def meeting(place: Path) -> Meeting:
+    return Meeting(str(place), Disk(), unpublished=0.3)
+
+
+@pytest.fixture
+def dead() -> int:
+    """The pid of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def record(**changes: object) -> Record:
+    me = this_place()
+    mine = Record("line", 1, True, me.host, me.boot, me.space, me.pid, me.start)
+    return msgspec.structs.replace(mine, **changes)
+
+
+async def nobody(_: Record) -> str:
+    return ""
+
+
+async def somebody(_: Record) -> str:
+    return "it answers"
+
+
+async def test_first_claim_makes_everything_private(meeting: Meeting, place: Path) -> None:
+    """Even under the most permissive umask."""
+    old = os.umask(0)
+    try:
+        lineage, epoch = await meeting.claim(this_place(), nobody)
+        await meeting.publish(record(lineage=lineage, epoch=epoch))
+    finally:
+        os.umask(old)
+
+    assert epoch == 1
+    assert len(lineage) == 32
+    assert place.stat().st_mode & 0o777 == 0o600
+    assert place.stat().st_size == SIZE
+    assert Path(f"{place}.d").stat().st_mode & 0o777 == 0o700
+    assert (await meeting.read()).epoch == 1
+
+
+async def test_hostile_umask_does_not_lock_us_out(meeting: Meeting, place: Path) -> None:
+    """umask 777 would make a directory that its owner cannot enter."""
+    old = os.umask(0o777)
+    try:
+        await meeting.claim(this_place(), nobody)
+    finally:
+        os.umask(old)
+
+    assert Path(f"{place}.d").stat().st_mode & 0o777 == 0o700
+
+
+async def test_default_directory_is_made(tmp_path: Path) -> None:
+    """~/.local/share need not exist."""
+    meeting = Meeting(str(tmp_path / ".local" / "share" / "edge-file-default"), Disk())
+    _, epoch = await meeting.claim(this_place(), nobody)
+
+    assert epoch == 1
+
+
+async def test_claim_against_a_living_process_names_it(meeting: Meeting) -> None:
+    """Host and pid are in the error and in its text."""
+    await meeting.claim(this_place(), nobody)
+    await meeting.publish(record())
+    with pytest.raises(MeetingTaken, match=f"process {os.getpid()} on ") as caught:
+        await meeting.claim(this_place(), nobody)
+
+    assert caught.value.pid == os.getpid()
+    assert caught.value.host == socket.gethostname()
+
+
+async def test_claim_after_a_dead_process_takes_over(meeting: Meeting, dead: int) -> None:
+    """With a higher epoch of the same lineage; the old claim is removed."""
+    await meeting.claim(this_place(), nobody)
+    await meeting.publish(record(pid=dead, start=5))
+    lineage, epoch = await meeting.claim(this_place(), somebody)
+    await meeting.publish(record(epoch=epoch))
+
+    assert (lineage, epoch) == ("line", 2)
+    assert os.listdir(meeting.directory) == ["claim.2"]
+
+
+async def test_reused_pid_is_not_the_old_process(meeting: Meeting) -> None:
+    """A living process of that number that started at another time is another one."""
+    parent = os.getppid()
+    started = start_time(parent)
+    await meeting.claim(this_place(), nobody)
+    await meeting.publish(record(pid=parent, start=started))
+    with pytest.raises(MeetingTaken):
+        await meeting.claim(this_place(), nobody)
+    await meeting.publish(record(pid=parent, start=(started or 0) - 1))
+
+    assert (await meeting.claim(this_place(), nobody))[1] == 2
+
+
+async def test_claim_against_another_host_asks_it(meeting: Meeting) -> None:
+    """Where no pid can be looked at, an answer decides."""
+    await meeting.claim(this_place(), nobody)
+    await meeting.publish(record(boot="other", host="node7", pid=1234))
+    with pytest.raises(MeetingTaken, match=r"1234 on node7 .*it answers"):
+        await meeting.claim(this_place(), somebody)
+
+    assert (await meeting.claim(this_place(), nobody))[1] == 2
+
+
+async def test_ended_meeting_is_free(meeting: Meeting) -> None:
+    """A clean end says so in the file, so nobody is asked."""
+    await meeting.claim(this_place(), nobody)
+    await meeting.publish(record(open=False))
+
+    assert (await meeting.claim(this_place(), somebody))[1] == 2
+
+
+async def test_of_many_at_once_one_wins(meeting: Meeting) -> None:
+    """Twenty claimants at the same moment: one epoch, and the others learn who has it."""
+    outcomes: list[object] = []
+
+    async def claimant() -> None:
+        mine = Meeting(meeting.path, Disk())
+        try:
+            lineage, epoch = await mine.claim(this_place(), nobody)
+        except MeetingTaken as e:
+            outcomes.append(e.epoch)
+        else:
+            await mine.publish(record(lineage=lineage, epoch=epoch))
+            outcomes.append("won")
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(20):
+            nursery.start_soon(claimant)
+
+    assert sorted(map(str, outcomes)) == ["1"] * 19 + ["won"]
+
+
+async def test_incumbent_steps_down(meeting: Meeting) -> None:
+    """Before it writes and whenever it looks, a higher claim counts."""
+    await meeting.claim(this_place(), nobody)
+    await meeting.publish(record())
+    await meeting.watch(record())
+    Path(meeting.directory, "claim.7").touch(mode=0o600)
+    with pytest.raises(Superseded, match="epoch 1 steps down, as epoch 7"):
+        await meeting.watch(record())
+    with pytest.raises(Superseded):
+        await meeting.publish(record())
+
+
+async def test_holder_repairs_what_a_slower_one_overwrote(meeting: Meeting, place: Path) -> None:
+    """Also a file that was removed or torn."""
+    await meeting.claim(this_place(), nobody)
+    await meeting.publish(record(epoch=5))
+    for damage in (encode_block(record(epoch=4), "1"), b"GRAINEDG", None):
+        if damage is None:
+            place.unlink()
+        else:
+            place.write_bytes(damage)
+        await meeting.watch(record(epoch=5))
+
+        assert (await meeting.read()).epoch == 5
+
+
+async def test_claim_of_one_that_died_is_passed_over(meeting: Meeting) -> None:
+    """Claimed but never published: after a while the next number is taken."""
+    await meeting.claim(this_place(), nobody)
+
+    assert (await meeting.claim(this_place(), nobody))[1] == 2
+
+
+async def test_torn_file_is_taken_over(meeting: Meeting, place: Path) -> None:
+    """A head that died amid its write does not block the meeting."""
+    await meeting.claim(this_place(), nobody)
+    await meeting.publish(record())
+    place.write_bytes(place.read_bytes()[:100])
+    with pytest.raises(TornEdgeFile):
+        await meeting.read()
+
+    assert (await meeting.claim(this_place(), nobody))[1] == 2
+
+
+# Each bad state its own error
+
+
+async def test_missing(meeting: Meeting) -> None:
+    with pytest.raises(NoEdgeFile, match="Start a head"):
+        await meeting.read()
+
+
+async def test_foreign_content_is_neither_read_nor_overwritten(
+    meeting: Meeting, place: Path
+) -> None:
+    place.write_text("my thesis " * 1000)
+    place.chmod(0o600)
+    with pytest.raises(NotAnEdgeFile):
+        await meeting.read()
+    with pytest.raises(NotAnEdgeFile):
+        await meeting.claim(this_place(), nobody)
+
+    assert place.read_text().startswith("my thesis")
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o660, 0o606])
+async def test_exposed_file(meeting: Meeting, place: Path, mode: int) -> None:
+    place.write_bytes(encode_block(record(), "1"))
+    place.chmod(mode)
+    with pytest.raises(ExposedFile, match="chmod 600"):
+        await meeting.read()
+
+
+async def test_symlink(meeting: Meeting, place: Path) -> None:
+    (place.parent / "real").write_bytes(encode_block(record(), "1"))
+    place.symlink_to("real")
+    with pytest.raises(LinkedFile, match="symbolic link"):
+        await meeting.read()
+
+
+async def test_hard_link(meeting: Meeting, place: Path) -> None:
+    place.write_bytes(encode_block(record(), "1"))
+    place.chmod(0o600)
+    (place.parent / "second").hardlink_to(place)
+    with pytest.raises(LinkedFile):
+        await meeting.read()
+
+
+async def test_named_pipe_does_not_hang(meeting: Meeting, place: Path) -> None:
+    os.mkfifo(place, 0o600)
+    with trio.fail_after(5), pytest.raises(LinkedFile):
+        await meeting.read()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+async def test_foreign_file(meeting: Meeting, place: Path) -> None:
+    place.write_bytes(encode_block(record(), "1"))
+    place.chmod(0o600)
+    os.chown(place, 65534, 65534)
+    with pytest.raises(ForeignFile, match="belongs to user 65534"):
+        await meeting.read()
+
+
+async def test_directory_where_others_write(meeting: Meeting, place: Path) -> None:
+    place.parent.chmod(0o770)
+    with pytest.raises(ExposedFile, match="chmod go-w"):
+        await meeting.claim(this_place(), nobody)
+
+
+async def test_planted_private_directory(meeting: Meeting, place: Path) -> None:
+    Path(meeting.directory).mkdir(mode=0o755)
+    with pytest.raises(ExposedFile, match="chmod 700"):
+        await meeting.claim(this_place(), nobody)
+
+
+async def test_private_directory_is_a_link(meeting: Meeting, place: Path) -> None:
+    elsewhere = place.parent / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    Path(meeting.directory).symlink_to(elsewhere)
+    with pytest.raises(LinkedFile):
+        await meeting.claim(this_place(), nobody)
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (errno.ENOSPC, FilesystemFull),
+        (errno.EDQUOT, FilesystemFull),
+        (errno.EROFS, FilesystemReadOnly),
+        (errno.EACCES, FilesystemReadOnly),
+        (errno.ELOOP, LinkedFile),
+        (errno.EIO, FilesystemFailed),
+        (errno.ESTALE, FilesystemFailed),
+    ],
+)
+async def test_errors_of_the_filesystem(number: int, kind: type[MeetingError]) -> None:
+    """Each with the path and the system's words."""
+
+    def fails() -> None:
+        raise OSError(number, os.strerror(number))
+
+    with pytest.raises(kind, match="/the/path: "):
+        await Disk().run("/the/path", fails)
+
+
+async def test_hung_filesystem_stalls_nothing_else() -> None:
+    """The call is reported after its deadline, and the rest of the program goes on meanwhile."""
+    release = trio.Event()
+    disk = Disk(deadline=0.2)
+    ticks = 0
+
+    def hangs() -> None:
+        trio.from_thread.run(release.wait)
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await trio.sleep(0.01)
+            ticks += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(tick)
+        for _ in range(6):  # more than there are threads
+            with pytest.raises(FilesystemHung, match="has not answered"):
+                await disk.run("/net/gone", hangs)
+        assert ticks > 20
+        release.set()
+        assert await Disk().run("/net/fine", _files.names, "/nowhere") == []
+        nursery.cancel_scope.cancel()

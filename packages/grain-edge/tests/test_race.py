@@ -1,0 +1,122 @@
+"""Several ways at once, by trio's mock clock."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from grain.edge._race import Way, race
+from grain.edge.errors import ChannelBroken, VersionMismatch
+
+if TYPE_CHECKING:
+    from trio.testing import MockClock
+
+    from grain.edge._report import Attempt
+
+
+class Thing(trio.abc.AsyncResource):
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.closed = False
+
+    async def aclose(self) -> None:
+        self.closed = True
+        await trio.lowlevel.checkpoint()
+
+
+class Ways:
+    def __init__(self) -> None:
+        self.opened: list[Thing] = []
+        self.started: list[tuple[str, float]] = []
+
+    def way(
+        self, name: str, seconds: float, error: Exception | None = None, **options: float
+    ) -> Way[Thing]:
+        return Way("tcp", name, partial(self._open, name, seconds, error), **options)
+
+    async def _open(self, name: str, seconds: float, error: Exception | None) -> Thing:
+        self.started.append((name, trio.current_time()))
+        await trio.sleep(seconds)
+        if error is not None:
+            raise error
+        self.opened.append(Thing(name))
+        return self.opened[-1]
+
+
+async def test_best_first_and_no_other_if_it_is_quick(autojump_clock: MockClock) -> None:
+    """The second is not even tried."""
+    ways = Ways()
+    tried: list[Attempt] = []
+    won = await race([ways.way("a", 0.1), ways.way("b", 0)], tried)
+
+    assert won is not None
+    assert won.name == "a"
+    assert [name for name, _ in ways.started] == ["a"]
+    assert [(a.target, a.outcome) for a in tried] == [("a", "ok")]
+
+
+async def test_second_starts_when_the_first_is_slow(autojump_clock: MockClock) -> None:
+    """A route that swallows packets costs a quarter of a second."""
+    ways = Ways()
+    tried: list[Attempt] = []
+    begin = trio.current_time()
+    won = await race([ways.way("hole", 1e9), ways.way("b", 0.1)], tried)
+
+    assert won is not None
+    assert won.name == "b"
+    assert trio.current_time() - begin == pytest.approx(0.35)
+    assert tried[1].outcome.startswith("given up")
+
+
+async def test_second_starts_when_the_first_fails(autojump_clock: MockClock) -> None:
+    """At once."""
+    ways = Ways()
+    tried: list[Attempt] = []
+    begin = trio.current_time()
+    won = await race(
+        [ways.way("a", 0.01, ConnectionRefusedError("refused")), ways.way("b", 0)], tried
+    )
+
+    assert won is not None
+    assert trio.current_time() - begin == pytest.approx(0.01)
+    assert tried[0].outcome == "refused"
+
+
+async def test_nobody(autojump_clock: MockClock) -> None:
+    """Every failure is told, a silent way's too."""
+    ways = Ways()
+    tried: list[Attempt] = []
+    error = ChannelBroken("gone")
+
+    assert await race([ways.way("a", 1e9, deadline=5.0), ways.way("b", 0, error)], tried) is None
+    assert sorted(a.outcome for a in tried) == ["gone", "no answer within 5 s"]
+
+
+async def test_final_error_ends_it(autojump_clock: MockClock) -> None:
+    """No other way helps against another version."""
+    ways = Ways()
+    with pytest.raises(VersionMismatch):
+        await race([ways.way("a", 0, VersionMismatch("x")), ways.way("b", 0)], [])
+
+
+async def test_both_at_the_same_moment(autojump_clock: MockClock) -> None:
+    """One wins, the other one is closed."""
+    ways = Ways()
+    won = await race([ways.way("a", 0.5), ways.way("b", 0.25)], [])
+
+    assert won is not None
+    assert [thing.closed for thing in ways.opened if thing is not won] in ([], [True])
+    assert not won.closed
+
+
+async def test_all_of_them(autojump_clock: MockClock) -> None:
+    """For a report: each to its end, nothing left open."""
+    ways = Ways()
+    tried: list[Attempt] = []
+
+    assert await race([ways.way("a", 0), ways.way("b", 1)], tried, all_of_them=True) is None
+    assert [a.outcome for a in tried] == ["ok", "ok"]
+    assert all(thing.closed for thing in ways.opened)

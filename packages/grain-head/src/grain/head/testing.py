@@ -1,0 +1,375 @@
+"""For tests of the scheduler: its invariants, scenarios, and workloads in virtual time.
+
+    cluster = Cluster(Cores(8), max_overtakes=1)
+    long = cluster.submit(Cores(4))
+    wide = cluster.submit(Cores(8))
+    assert cluster.running == [long]
+    cluster.finish(long)
+    assert cluster.running == [wide]
+
+Every step dispatches, and checks every invariant.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from functools import reduce
+from heapq import heappop, heappush
+from operator import or_
+from typing import TYPE_CHECKING, NamedTuple
+
+from grain.head._explain import Explanation, explain
+from grain.head._scheduler import Scheduler
+from grain.resource import Supply
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from grain.head._levels import Level, Worker
+    from grain.head._promise import Promise
+    from grain.head._tasks import Start, Task, TaskQueue
+    from grain.resource import Resource
+
+
+class Cluster:
+    """A scheduler with workers and a clock: each method is one event, and what follows from it.
+
+    Args:
+        workers: what the first workers have; their ids count from 0.
+        max_overtakes: see `Scheduler`.
+
+    Attributes:
+        now: the time in seconds.
+        starts: what was started, by task; the last run if there were several.
+        order: the ids of all started tasks, in the order of starting.
+    """
+
+    def __init__(self, *workers: Resource, max_overtakes: int = 64) -> None:
+        self.scheduler = Scheduler(max_overtakes=max_overtakes)
+        self.now = 0.0
+        self.starts: dict[int, Start] = {}
+        self.order: list[int] = []
+        self._last_task = self._last_worker = -1
+        for total in workers:
+            self.join(total)
+
+    def join(self, total: Resource) -> int:
+        """A worker joins; returns its id."""
+        self._last_worker += 1
+        self.scheduler.on_worker_joined(self._last_worker, f"w{self._last_worker}", total, self.now)
+        self.settle()
+        return self._last_worker
+
+    def drain(self, worker: int) -> None:
+        """A worker takes no more tasks."""
+        self.scheduler.on_worker_draining(worker)
+        self.settle()
+
+    def leave(self, worker: int) -> list[int]:
+        """A worker is lost; returns the tasks that wait again."""
+        again = self.scheduler.on_worker_left(worker)
+        check_scheduler(self.scheduler)
+        self.settle()
+        return again
+
+    def submit(self, request: Resource, *, priority: int = 0) -> int:
+        """A task is submitted; returns its id."""
+        self._last_task += 1
+        self.scheduler.on_submitted(self._last_task, self.scheduler.queue(request, priority))
+        self.settle()
+        return self._last_task
+
+    def submit_many(self, *requests: Resource, priority: int = 0) -> list[int]:
+        """Tasks are submitted in the same instant; returns their ids."""
+        for request in requests:
+            self._last_task += 1
+            self.scheduler.on_submitted(self._last_task, self.scheduler.queue(request, priority))
+        self.settle()
+        return list(range(self._last_task - len(requests) + 1, self._last_task + 1))
+
+    def finish(self, *tasks: int) -> None:
+        """Runs end in the same instant."""
+        for task in tasks:
+            self.scheduler.on_finished(task, self.now)
+        self.settle()
+
+    def finish_after(self, task: int, seconds: float) -> None:
+        """Time passes, then a run ends."""
+        self.wait(seconds)
+        self.finish(task)
+
+    def cancel(self, *tasks: int) -> None:
+        """Tasks are cancelled in the same instant."""
+        for task in tasks:
+            self.scheduler.on_cancelled(task)
+        self.settle()
+
+    def wait(self, seconds: float) -> None:
+        """Time passes."""
+        self.now += seconds
+        self.settle()
+
+    def settle(self) -> list[Start]:
+        """Dispatch, and check the invariants before and after."""
+        check_scheduler(self.scheduler)
+        starts = self.scheduler.dispatch(self.now)
+        for start in starts:
+            self.starts[start.task] = start
+            self.order.append(start.task)
+        check_scheduler(self.scheduler, dispatched=self.now)
+        return starts
+
+    @property
+    def running(self) -> list[int]:
+        """The ids of the running tasks, ascending."""
+        return sorted(t.id for t in self.scheduler.tasks.values() if t.worker is not None)
+
+    @property
+    def waiting(self) -> list[int]:
+        """The ids of the waiting tasks, ascending."""
+        return sorted(t.id for t in self.scheduler.tasks.values() if t.worker is None)
+
+    def where(self, task: int) -> int | None:
+        """The worker that a task runs on."""
+        worker = self.scheduler.tasks[task].worker
+        return None if worker is None else worker.id
+
+    def why(self, task: int) -> Explanation:
+        """Why a task is not running."""
+        return explain(self.scheduler, task, self.now)
+
+    def promise(self, task: int) -> tuple[int, float] | None:
+        """The worker and the time promised to the oldest task of a queue."""
+        made = self.scheduler.tasks[task].queue.promise
+        return None if made is None else (made.worker.id, made.start)
+
+
+class Lot(NamedTuple):
+    """One task of a workload.
+
+    Attributes:
+        request: what it asks for.
+        duration: how long it takes, in seconds.
+        at: when it is submitted, in seconds.
+    """
+
+    request: Resource
+    duration: float
+    at: float = 0.0
+
+
+class Outlook(NamedTuple):
+    """What became of a workload.
+
+    Attributes:
+        makespan: when the last task ended, in seconds.
+        started: when each started, in seconds, in the order of the workload.
+    """
+
+    makespan: float
+    started: list[float]
+
+
+def simulate(
+    workers: Iterable[Resource], lots: Sequence[Lot], *, max_overtakes: int = 64
+) -> Outlook:
+    """Run a workload of known durations in virtual time."""
+    scheduler = Scheduler(max_overtakes=max_overtakes)
+    for number, total in enumerate(workers):
+        scheduler.on_worker_joined(number, f"w{number}", total, 0.0)
+    coming = sorted(range(len(lots)), key=lambda k: lots[k].at, reverse=True)
+    ends: list[tuple[float, int]] = []
+    started = [math.inf] * len(lots)
+    now = 0.0
+    while coming or ends:
+        now = min(lots[coming[-1]].at if coming else math.inf, ends[0][0] if ends else math.inf)
+        while ends and ends[0][0] <= now:
+            scheduler.on_finished(heappop(ends)[1], now)
+        while coming and lots[coming[-1]].at <= now:
+            task = coming.pop()
+            scheduler.on_submitted(task, scheduler.queue(lots[task].request))
+        for start in scheduler.dispatch(now):
+            started[start.task] = now
+            heappush(ends, (now + lots[start.task].duration, start.task))
+    assert not scheduler.tasks, "some tasks never started"
+    return Outlook(now, started)
+
+
+def check_scheduler(scheduler: Scheduler, *, dispatched: float | None = None) -> None:
+    """Assert every invariant of a scheduler, by brute force.
+
+    Args:
+        scheduler: which.
+        dispatched: the time, if `Scheduler.dispatch` was called at it and nothing happened since:
+            then no task may wait that could start.
+
+    Raises:
+        AssertionError: an invariant does not hold.
+    """
+    for worker in scheduler.workers.values():
+        _check_account(worker)
+    _check_tasks(scheduler)
+    _check_queues(scheduler)
+    _check_shapes(scheduler)
+    _check_levels(scheduler)
+    _check_promises(scheduler)
+    if dispatched is not None:
+        _check_work_conserved(scheduler, dispatched)
+
+
+def _check_account(worker: Worker) -> None:
+    """What is free plus what is held is what the worker has."""
+    supply = copy.deepcopy(worker.supply)
+    for task in worker.tasks.values():
+        supply.dealloc(task.held)
+    for _, held in worker.returned:
+        supply.dealloc(held)
+    assert supply.idle(), f"{worker.name}: {supply!r} after all was given back"
+
+
+def _check_tasks(scheduler: Scheduler) -> None:
+    """Each task waits in its queue or runs on its worker, and the counts agree."""
+    running = {t.id: t for w in scheduler.workers.values() for t in w.tasks.values()}
+    waiting = {t.id: t for q in scheduler.queues.values() for t in q.tasks if not t.cancelled}
+    assert {**running, **waiting} == scheduler.tasks
+    assert len(running) + len(waiting) == len(scheduler.tasks)
+    assert (scheduler.running, scheduler.waiting) == (len(running), len(waiting))
+    assert scheduler._bounded == sum(t.until != math.inf for t in running.values())
+    for task in running.values():
+        assert task.worker is not None
+        assert task.worker.tasks[task.id] is task
+        assert not task.cancelled
+    assert all(task.worker is None and task.until == math.inf for task in waiting.values())
+
+
+def _check_queues(scheduler: Scheduler) -> None:
+    """Tasks wait by age, queues by rank; every queue has a bit of its own."""
+    expected = []
+    for (priority, request), queue in scheduler.queues.items():
+        assert (priority, request) == (queue.priority, queue.request)
+        ages = [task.seq for task in queue.tasks]
+        assert ages == sorted(set(ages))
+        assert all(task.queue is queue for task in queue.tasks)
+        running = [t for t in scheduler.tasks.values() if t.queue is queue and t.worker]
+        assert queue.running == len(running)
+        alive = [task for task in queue.tasks if not task.cancelled]
+        assert queue.rank == ((-priority, alive[0].seq) if alive else None)
+        if alive:
+            expected.append((-priority, alive[0].seq, queue))
+        else:
+            assert not queue.tasks, "only cancelled tasks are left, and kept"
+            assert not queue.overtaken
+    assert scheduler._order == sorted(expected, key=lambda entry: entry[:2])
+    assert scheduler._active == reduce(or_, (queue.bit for *_, queue in expected), 0)
+    assert not scheduler._open & ~scheduler._active
+    assert scheduler._by_bit == {queue.bit: queue for queue in scheduler.queues.values()}
+    bits = [*scheduler._by_bit, *scheduler._free_bits]
+    assert sorted(bits) == [1 << k for k in range(len(bits))]
+    for identity, queue in scheduler._by_identity.items():
+        assert identity == id(queue.request)
+        assert scheduler._by_bit[queue.bit] is queue
+
+
+def _check_shapes(scheduler: Scheduler) -> None:
+    """It is known of each kind of worker which queues it could serve."""
+    queues = scheduler.queues.values()
+    for shape in scheduler._shapes.values():
+        assert shape.workers == sum(w.shape is shape for w in scheduler.workers.values()) > 0
+        assert shape.mask == _mask(queues, shape.sample.total)
+    for worker in scheduler.workers.values():
+        assert worker.shape is scheduler._shapes[Supply(worker.supply.total).level()]
+    for queue in queues:
+        assert queue.served == sum(bool(s.mask & queue.bit) for s in scheduler._shapes.values())
+
+
+def _check_levels(scheduler: Scheduler) -> None:
+    """Workers are where what they have free belongs, and each queue knows where it fits."""
+    levels = scheduler._levels._levels
+    placed: list[Worker] = []
+    for key, level in levels.items():
+        assert level.sample.level() == level.key == key
+        _check_level(scheduler, level)
+        assert level.order == sorted(level.order) == [w.order for w in level.workers]
+        assert all(worker.level is level for worker in level.workers)
+        placed += level.workers
+    assert len(placed) == sum(w.level is not None for w in scheduler.workers.values())
+    for worker in scheduler.workers.values():
+        if worker.draining:
+            assert worker.level is None
+            assert worker.id not in scheduler._unsettled
+        elif worker.id not in scheduler._unsettled:
+            assert worker.level is not None
+            assert worker.level is levels[worker.supply.level()]
+    for queue in scheduler.queues.values():
+        heap = queue.heap
+        assert all(heap[(k - 1) // 2] <= heap[k] for k in range(1, len(heap)))
+        assert len(heap) == len({number for _, number, _ in heap})
+
+
+def _check_level(scheduler: Scheduler, level: Level) -> None:
+    queues = scheduler.queues.values()
+    assert level.mask == _mask(queues, level.sample.free)
+    assert not level.pushed & ~level.mask
+    if level.workers:
+        assert level.pushed == level.mask
+    for queue in queues:
+        entries = [slack for slack, _, other in queue.heap if other is level]
+        wanted = [level.sample.slack(queue.space)] if level.pushed & queue.bit else []
+        assert entries == wanted
+
+
+def _mask(queues: Iterable[TaskQueue], free: Resource) -> int:
+    return reduce(or_, (q.bit for q in queues if free.request(q.space)), 0)
+
+
+def _check_promises(scheduler: Scheduler) -> None:
+    """A promise is known to both sides, and can be kept whatever the runs do."""
+    for queue in scheduler.queues.values():
+        if queue.promise is not None:
+            assert queue.promise.queue is queue
+            assert queue.promise.worker.promise is queue.promise
+            assert queue.rank is not None
+    for worker in scheduler.workers.values():
+        if worker.promise is not None:
+            assert worker.promise.worker is worker
+            assert worker.promise.queue.promise is worker.promise
+            assert not worker.draining
+            _check_promise(worker.promise, worker)
+
+
+def _check_promise(promise: Promise, worker: Worker) -> None:
+    assert promise._beside.keys() <= worker.tasks.keys()
+    future = copy.deepcopy(promise.future)
+    for held in promise._beside.values():
+        future.dealloc(held)
+    needed = Supply(worker.supply.total)
+    needed.alloc(promise.queue.space)
+    assert future.level() == needed.level()
+    if promise.start != math.inf:
+        for task in worker.tasks.values():
+            if task.until > promise.start:
+                # Raises if the promise cannot be kept.
+                needed.alloc(task.held)
+
+
+def _check_work_conserved(scheduler: Scheduler, now: float) -> None:
+    """No task waits that could start, unless room is kept for an older one."""
+    assert not scheduler._open
+    assert not scheduler._unsettled
+    for *rank, queue in scheduler._order:
+        for worker in scheduler.workers.values():
+            if worker.draining or worker.end < now + queue.need:
+                continue
+            if worker.supply.free.request(queue.space):
+                promise = worker.promise
+                task = _head(queue)
+                assert promise is not None, f"{task} could start on {worker.name}"
+                assert promise.queue is not queue, f"{task} could start as promised"
+                assert promise.queue.rank is not None
+                assert promise.queue.rank < tuple(rank), f"{task} is older than the promised one"
+                assert not promise.allows(queue, now), f"{task} would not push back the promise"
+
+
+def _head(queue: TaskQueue) -> Task:
+    return next(task for task in queue.tasks if not task.cancelled)

@@ -1,0 +1,193 @@
+"""Workers and tasks that go, groups that learn, and requests by the hundred."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from grain.head.testing import Cluster, Lot, check_scheduler, simulate
+from grain.resource import Cores, Memory, Node, WTime
+
+
+def test_lost_worker() -> None:
+    """The tasks of a lost worker wait again at the front, the oldest first, as new attempts."""
+    cluster = Cluster(Cores(3))
+    ids = [cluster.submit(Cores(1)) for _ in range(6)]
+    attempts = {task: start.attempt for task, start in cluster.starts.items()}
+
+    assert cluster.leave(0) == ids[:3]
+    cluster.join(Cores(2))
+
+    assert cluster.running == ids[:2]
+    assert all(cluster.starts[task].attempt > attempts[task] for task in ids[:2])
+
+
+def test_two_lost_workers() -> None:
+    """However workers are lost, the older task goes first again."""
+    cluster = Cluster(Cores(2), Cores(2))
+    ids = [cluster.submit(Cores(1)) for _ in range(6)]
+    first = cluster.starts[ids[0]].worker
+    cluster.leave(first)
+    cluster.leave(1 - first)
+    cluster.join(Cores(6))
+
+    assert cluster.order[-6:] == ids
+
+
+def test_draining() -> None:
+    """A draining worker starts nothing more, and its runs end as they would."""
+    cluster = Cluster(Cores(2))
+    running = cluster.submit(Cores(1))
+    cluster.drain(0)
+    waiting = cluster.submit(Cores(1))
+    assert cluster.running == [running]
+    cluster.finish(running)
+
+    assert cluster.waiting == [waiting]
+
+
+def test_cancel() -> None:
+    """A waiting task is gone; a running one holds its resources until it has ended."""
+    cluster = Cluster(Cores(1))
+    running, waiting, last = cluster.submit_many(Cores(1), Cores(1), Cores(1))
+    cluster.cancel(waiting, running, 99)
+    assert cluster.running == [running]
+    assert cluster.waiting == [last]
+    cluster.finish(running)
+
+    assert cluster.running == [last]
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_mass_cancel(step: int) -> None:
+    """Thousands of waiting tasks are cancelled from either end, and nothing of them stays."""
+    cluster = Cluster(Cores(1))
+    ids = cluster.submit_many(*[Cores(1)] * 3000)
+    cluster.cancel(*ids[1:][::step])
+
+    assert list(cluster.scheduler.tasks) == ids[:1]
+
+
+def test_group_learns() -> None:
+    """After 8 runs the limits of the tasks that wait are those of their group."""
+    cluster = Cluster(Cores(1))
+    request = Cores(1) & WTime(group="g")
+    for _ in range(8):
+        task = cluster.submit(request)
+        cluster.wait(100)
+        cluster.finish(task)
+    task = cluster.submit(request)
+
+    assert cluster.starts[task].limit == 100
+    assert cluster.starts[0].limit == float("inf")
+
+
+def test_estimate_opens_other_workers() -> None:
+    """A task that waited because of its stated limit starts when the estimate is shorter."""
+    cluster = Cluster(Cores(1) & WTime(T=2000))
+    request = Cores(1) & WTime(T=1000, group="g")
+    for _ in range(7):
+        cluster.finish_after(cluster.submit(request), 100)
+    last = cluster.submit(request)
+    cluster.join(Cores(1) & WTime(T=300))
+    waiting = cluster.submit(request)
+    assert cluster.waiting == [waiting]
+    cluster.submit(Cores(1), priority=1)
+    cluster.scheduler.on_cancelled(2)
+    cluster.finish_after(last, 100)
+
+    assert waiting in cluster.running
+
+
+def test_stopped_runs_are_not_measured() -> None:
+    """A run that was stopped does not tell how long the runs of its group take."""
+    cluster = Cluster(Cores(1))
+    request = Cores(1) & WTime(group="g")
+    for _ in range(8):
+        task = cluster.submit(request)
+        cluster.wait(11)
+        cluster.scheduler.on_finished(task, cluster.now, measured=False)
+        cluster.settle()
+
+    assert cluster.scheduler.run_times.limits("g") is None
+
+
+def test_queues_are_retired() -> None:
+    """Of thousands of requests that come once, the memory is used again."""
+    cluster = Cluster(Node(4, 1000))
+    scheduler = cluster.scheduler
+    for k in range(700):
+        scheduler.on_submitted(k, scheduler.queue(Node(1, 1 + k / 8)))
+        scheduler.dispatch(0.0)
+        scheduler.on_finished(k, 0.0)
+    scheduler.dispatch(0.0)
+    check_scheduler(scheduler, dispatched=0.0)
+
+    assert len(cluster.scheduler.queues) <= 258
+    assert max(cluster.scheduler._by_bit).bit_length() <= 258
+
+
+def test_levels_are_pruned() -> None:
+    """Of thousands of amounts of memory that were free once, nothing stays."""
+    cluster = Cluster(Node(2, 5000))
+    idle = cluster.scheduler.queue(Cores(1))
+    scheduler = cluster.scheduler
+    for k in range(1200):
+        scheduler.on_submitted(k, scheduler.queue(Memory(1 + k) & Cores(1)))
+        scheduler.dispatch(0.0)
+        scheduler.on_finished(k, 0.0)
+    scheduler.dispatch(0.0)
+    check_scheduler(scheduler, dispatched=0.0)
+
+    assert len(scheduler._levels._levels) <= 1024
+    assert len(idle.heap) <= 1024
+
+
+def test_why() -> None:
+    """Why a task does not run is told for each reason there is."""
+    cluster = Cluster(Cores(4), max_overtakes=1)
+    first = cluster.submit(Cores(2))
+    wide = cluster.submit(Cores(4))
+    assert "w0: not now, free is CPU_Cores([2-3]) of CPU_Cores([0-3])" in cluster.why(wide).reasons
+    cluster.submit(Cores(1))
+    assert "w0 is kept free for it, until enough of it is" in cluster.why(wide).reasons
+    late, later, never = cluster.submit_many(Cores(1), Cores(1), Cores(9))
+    kept = "w0: room is kept for an older task that asks for Cores(4)"
+    assert kept in cluster.why(late).reasons
+    assert "1 older task that asks for the same goes first" in cluster.why(later).reasons
+    assert any(reason.startswith("w0: never, it has") for reason in cluster.why(never).reasons)
+    assert cluster.why(first).state == "running"
+    assert cluster.why(99).state == "unknown"
+    cluster.wait(5)
+    assert cluster.why(first).reasons == ("on w0 with CPU_Cores([0-1]), for 5 s",)
+    cluster.drain(0)
+    assert "w0: it takes no more tasks" in cluster.why(wide).reasons
+    cluster.leave(0)
+    assert "no worker is here" in cluster.why(wide).reasons
+
+
+def test_why_with_limits() -> None:
+    """A promised start is told in seconds, and so is a lack of time."""
+    cluster = Cluster(Cores(4) & WTime(T=500))
+    cluster.submit(Cores(3) & WTime(T=100))
+    wide = cluster.submit(Cores(4))
+    cluster.submit(Cores(1) & WTime(T=50))
+    long = cluster.submit(Cores(1) & WTime(T=501))
+    cluster.wait(40)
+
+    assert "it is promised a start on w0 in 60 s at the latest" in cluster.why(wide).reasons
+    assert "w0: never, 460 s are left and it needs 501 s" in cluster.why(long).reasons
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_packing(seed: int) -> None:
+    """A mixed workload takes at most 3 % more than it has to."""
+    rng = random.Random(seed)
+    sizes = [1, 2, 4, 8] * 50
+    rng.shuffle(sizes)
+    lots = [Lot(Cores(n), rng.uniform(0.05, 0.5)) for n in sizes]
+    area = sum(n * lot.duration for n, lot in zip(sizes, lots, strict=True))
+    least = max(area / 8, *(lot.duration for lot in lots))
+
+    assert simulate([Cores(8)], lots).makespan <= 1.03 * least

@@ -1,0 +1,189 @@
+"""`GrainExecutor`: two queues around a scheduler and a local worker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import outcome
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from grain.head import Cancelled, ExecutorClosed, GrainExecutor
+from grain.head.events import Event, NeverStarts, WorkerCleaning, WorkerJoined, WorkerLeft
+from grain.resource import Cores, GPUs, Infeasible, WTime
+from grain.worker import Call
+
+if TYPE_CHECKING:
+    from trio.testing import MockClock
+
+
+async def nap(seconds: float) -> float:
+    await trio.sleep(seconds)
+    return seconds
+
+
+async def test_queues(autojump_clock: MockClock) -> None:
+    """Results come with their job's id, in the order of ending, and end after close()."""
+    async with GrainExecutor(Cores(2)) as executor:
+        ids = [executor.submit(Cores(1), nap, seconds) for seconds in (3, 1, 1)]
+        executor.close()
+        found = [(job, ended.unwrap()) async for job, ended in executor.results]
+
+    assert found == [(ids[1], 1), (ids[2], 1), (ids[0], 3)]
+    assert ids == [1, 2, 3]
+
+
+async def test_results_left_unread() -> None:
+    """Results that nobody took are there after the executor has ended."""
+    async with GrainExecutor(Cores(1)) as executor:
+        for _ in range(50):
+            executor.submit(Cores(1), nap, 0)
+    assert executor.statistics().results_waiting == 50
+
+    assert len([job async for job, _ in executor.results]) == 50
+
+
+async def test_cancel(autojump_clock: MockClock) -> None:
+    """A cancelled job frees its resources when it has ended, even if it takes its time."""
+    times: list[float] = []
+
+    async def stubborn() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(5)
+
+    async def note() -> None:
+        times.append(trio.current_time())
+
+    async with GrainExecutor(Cores(1)) as executor:
+        running = executor.submit(Cores(1), stubborn)
+        waiting = executor.submit(Cores(1), nap, 1)
+        executor.submit(Cores(1), note)
+        await wait_all_tasks_blocked()
+        for job in (waiting, running, running, 99):
+            executor.cancel(job)
+        assert executor.statistics().cancelled == 1
+        began = trio.current_time()
+        executor.close()
+        ended = {job: result async for job, result in executor.results}
+
+    assert times == [pytest.approx(began + 5)]
+    for job in (running, waiting):
+        result = ended[job]
+        assert isinstance(result, outcome.Error)
+        assert isinstance(result.error, Cancelled)
+
+
+async def test_leaving_by_exception_cancels() -> None:
+    """The exception passes unwrapped, after nothing is left of the jobs."""
+    ended = []
+
+    async def tasklet() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.append(1)
+
+    delivered: list[Any] = []
+    with pytest.raises(ValueError, match=r"^mine$"):
+        async with GrainExecutor(Cores(1)) as executor:
+            executor.submit_call(Cores(1), Call(tasklet, (), {}), delivered.append)
+            executor.submit(Cores(1), tasklet)
+            await wait_all_tasks_blocked()
+            raise ValueError("mine")
+
+    assert ended == [1]
+    assert isinstance(delivered[0].error, Cancelled)
+    assert executor.statistics().cancelled == 2
+
+
+async def test_outside_of_its_life() -> None:
+    """Jobs are refused outside of the block and after close(), and an executor is used once."""
+    executor = GrainExecutor(Cores(1))
+    with pytest.raises(ExecutorClosed, match="takes no jobs"):
+        executor.submit(Cores(1), nap, 1)
+    async with executor:
+        executor.close()
+        with pytest.raises(ExecutorClosed):
+            executor.submit(Cores(1), nap, 1)
+    with pytest.raises(ExecutorClosed, match="used once"):
+        await executor.__aenter__()
+
+
+async def test_infeasible() -> None:
+    """What can never run is an error at once, where no worker can join."""
+    async with GrainExecutor(Cores(2)) as executor:
+        with pytest.raises(Infeasible, match=r"asks for Cores\(3\) can never run here .*it has"):
+            executor.submit(Cores(3), nap, 1)
+        assert executor.statistics().queued == 0
+
+
+async def test_events() -> None:
+    """Events come in order; an impossible request is told of once if workers may join."""
+    events: list[Event] = []
+    with pytest.raises(KeyError):
+        async with GrainExecutor(Cores(2), expect_workers=True, on_event=events.append) as executor:
+            executor.submit(GPUs(1), nap, 1)
+            executor.submit(GPUs(1), nap, 1)
+            assert "never, it has no GPUs at all" in str(executor.why(1))
+            raise KeyError
+
+    kinds = [type(event) for event in events]
+    assert kinds == [WorkerJoined, NeverStarts, WorkerCleaning, WorkerLeft]
+
+
+async def test_time_limit(autojump_clock: MockClock) -> None:
+    """A job that exceeds its hard limit fails with TooSlowError."""
+    async with GrainExecutor(Cores(1)) as executor:
+        executor.submit(Cores(1) & WTime(T=5), nap, 10)
+        _, ended = await executor.results.receive()
+
+    with pytest.raises(trio.TooSlowError, match="hard time limit of 5 s"):
+        ended.unwrap()
+
+
+async def test_priority() -> None:
+    """Larger priorities go first."""
+    order: list[int] = []
+
+    async def note(k: int) -> None:
+        order.append(k)
+
+    async with GrainExecutor(Cores(1)) as executor:
+        for k in (0, 2, 1):
+            executor.submit_call(Cores(1), Call(note, (k,), {}), priority=k)
+
+    assert order == [2, 1, 0]
+
+
+async def test_two_wait_for_the_end(autojump_clock: MockClock) -> None:
+    """Any number of tasks may wait until no job is left."""
+    async with GrainExecutor(Cores(1)) as executor, trio.open_nursery() as nursery:
+        executor.submit(Cores(1), nap, 1)
+        nursery.start_soon(executor.join)
+        nursery.start_soon(executor.join)
+
+    assert executor.statistics().done == 1
+
+
+async def test_failures_are_outcomes() -> None:
+    """A sync function and a BaseException fail their job and nothing else."""
+
+    async def leaves() -> None:
+        raise SystemExit(1)
+
+    async with GrainExecutor(Cores(1)) as executor:
+        executor.submit(Cores(1), len, "abc")  # type: ignore[arg-type]
+        executor.submit(Cores(1), leaves)
+        executor.submit(Cores(1), nap, 0)
+
+    assert (executor.statistics().failed, executor.statistics().done) == (2, 1)
+
+
+def test_local_of_a_wrong_type() -> None:
+    """The resources of the local worker are resources."""
+    with pytest.raises(TypeError, match=r"local=2: give the resources"):
+        GrainExecutor(2)  # type: ignore[arg-type]

@@ -1,0 +1,221 @@
+"""Random events against the invariants, and against a scheduler that is too simple to be wrong."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from grain.head.testing import Cluster
+from grain.resource import (
+    ZERO,
+    Capacity,
+    Cores,
+    GPUs,
+    Memory,
+    Resource,
+    Supply,
+    Token,
+    WTime,
+    resource_kind,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from grain.head._tasks import Start, Task
+
+_NOWHERE = (math.inf, math.inf)
+
+
+@resource_kind("MachineLicences")
+class Licences(Resource):
+    """A custom kind: a pool that is counted, written with nothing but the five methods."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def _request(self, res: Licences) -> bool:
+        return res.n <= self.n
+
+    def _alloc(self, res: Licences) -> Licences:
+        self.n -= res.n
+        return Licences(res.n)
+
+    def _dealloc(self, res: Licences) -> None:
+        self.n += res.n
+
+    def _repr(self) -> str:
+        return f"Licences({self.n})"
+
+    def _stat(self) -> tuple[int, int]:
+        return (self.n, max(self.n, 1))
+
+
+def joined(parts: Sequence[Resource | None]) -> Resource:
+    whole = ZERO
+    for part in parts:
+        if part is not None:
+            whole = whole & part
+    return whole
+
+
+def maybe(*parts: Resource) -> st.SearchStrategy[Resource | None]:
+    return st.sampled_from([None, None, *parts])
+
+
+workers = st.tuples(
+    st.sampled_from([Cores(1), Cores(4), Cores(8), Cores([3, 5, 6])]),
+    maybe(Memory(8), Memory(16)),
+    maybe(GPUs(2)),
+    maybe(Token("fast")),
+    maybe(Capacity(3)),
+    maybe(Licences(2)),
+    maybe(WTime(T=30), WTime(T=100)),
+).map(joined)
+
+# The first that a failing example shrinks to is the simplest.
+requests = st.tuples(
+    st.sampled_from([Cores(1), None, Cores(2), Cores(4), Cores(8)]),
+    maybe(Memory(2), Memory(5), Memory(7.5)),
+    maybe(GPUs(1)),
+    maybe(Token("fast")),
+    maybe(Capacity(2)),
+    maybe(Licences(1)),
+    maybe(WTime(T=10), WTime(T=40, softT=20), WTime(group="g"), WTime(T=60, group="h")),
+).map(joined)
+
+untimed = st.sampled_from([Cores(1), Cores(2), Cores(4), Cores(8), Cores(1) & Memory(3)])
+
+
+class Model:
+    """Which tasks start where, decided from nothing: each in its order, on the best worker.
+
+    It is taken before a decision, and looks only at what waits and what is free.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.now = cluster.now
+        self.ends = {w.id: w.end for w in cluster.scheduler.workers.values() if not w.draining}
+        for worker in cluster.scheduler.workers.values():
+            worker.give_back()
+        self.free = {w: Supply(cluster.scheduler.workers[w].supply.free) for w in self.ends}
+        waiting = [task for task in cluster.scheduler.tasks.values() if task.worker is None]
+        self.waiting = sorted(waiting, key=lambda task: (-task.queue.priority, task.seq))
+
+    def starts(self, actual: dict[int, Start]) -> list[int]:
+        """The tasks that start; where workers are equally good, the actual choice is followed."""
+        found = []
+        for task in self.waiting:
+            ranks = {worker: self.rank(task, worker) for worker in self.free}
+            best = min(ranks.values(), default=_NOWHERE)
+            if best != _NOWHERE:
+                assert task.id in actual, f"{task} could have started"
+                found.append(task.id)
+                start = actual[task.id]
+                assert ranks[start.worker] == best, f"{task} fits better elsewhere"
+                self.free[start.worker].alloc(start.allocation)
+        return found
+
+    def rank(self, task: Task, worker: int) -> tuple[float, float]:
+        """How well a task fits: smaller is better."""
+        queue, end, free = task.queue, self.ends[worker], self.free[worker]
+        if end < self.now + queue.need or not free.free.request(queue.space):
+            return _NOWHERE
+        return (free.slack(queue.space), end if queue.need else -end)
+
+
+class Machine(RuleBasedStateMachine):
+    """Any events in any order; `Cluster` checks every invariant after each."""
+
+    requests = requests
+    bounds: st.SearchStrategy[int] = st.sampled_from([0, 1, 3, 64])
+
+    @initialize(data=st.data())
+    def begin(self, data: st.DataObject) -> None:
+        self.cluster = Cluster(max_overtakes=data.draw(self.bounds))
+        self.join(data.draw(workers))
+
+    @rule(total=workers)
+    def join(self, total: Resource) -> None:
+        if len(self.cluster.scheduler.workers) < 4:
+            self.cluster.join(total)
+
+    @rule(data=st.data(), priority=st.sampled_from([0, 0, 0, 1]), n=st.integers(1, 4))
+    def submit(self, data: st.DataObject, priority: int, n: int) -> None:
+        asked = [data.draw(self.requests) for _ in range(n)]
+        self.cluster.submit_many(*asked, priority=priority)
+
+    @precondition(lambda self: self.cluster.running)
+    @rule(data=st.data(), n=st.integers(1, 2))
+    def finish(self, data: st.DataObject, n: int) -> None:
+        chosen = data.draw(st.lists(st.sampled_from(self.cluster.running), max_size=n, unique=True))
+        self.cluster.finish(*chosen)
+
+    @precondition(lambda self: self.cluster.scheduler.tasks)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        self.cluster.cancel(data.draw(st.sampled_from(sorted(self.cluster.scheduler.tasks))))
+
+    @precondition(lambda self: self.cluster.scheduler.workers)
+    @rule(data=st.data())
+    def drain(self, data: st.DataObject) -> None:
+        self.cluster.drain(data.draw(st.sampled_from(sorted(self.cluster.scheduler.workers))))
+
+    @precondition(lambda self: self.cluster.scheduler.workers)
+    @rule(data=st.data())
+    def leave(self, data: st.DataObject) -> None:
+        worker = data.draw(st.sampled_from(sorted(self.cluster.scheduler.workers)))
+        held = self.cluster.scheduler.workers[worker].tasks
+        expected = sorted(held)
+        again = self.cluster.leave(worker)
+        assert sorted(again) == expected
+
+    @rule(seconds=st.sampled_from([1, 5, 11, 20]))
+    def wait(self, seconds: int) -> None:
+        self.cluster.wait(seconds)
+
+
+class ComparedCluster(Cluster):
+    """A cluster that compares each decision with the simple model."""
+
+    def settle(self) -> list[Start]:
+        model = Model(self)
+        starts = super().settle()
+        expected = model.starts({start.task: start for start in starts})
+        assert [start.task for start in starts] == expected
+        return starts
+
+
+class ComparedMachine(Machine):
+    """Without promises, which tasks start, in which order and where, is what the model says."""
+
+    requests = untimed
+    bounds = st.just(1 << 30)
+
+    @initialize(data=st.data())
+    def begin(self, data: st.DataObject) -> None:
+        self.cluster = ComparedCluster(max_overtakes=data.draw(self.bounds))
+        self.join(data.draw(workers))
+
+
+@pytest.mark.parametrize("machine", [Machine, ComparedMachine])
+def test_any_events_in_any_order(machine: Any) -> None:
+    """After any events every invariant holds, and nothing waits that could start."""
+    quick = settings(
+        max_examples=25,
+        stateful_step_count=25,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(machine, settings=quick)

@@ -1,0 +1,151 @@
+"""Which task goes first, and where it goes."""
+
+from __future__ import annotations
+
+import pytest
+
+from grain.head.testing import Cluster
+from grain.resource import Capacity, Cores, GPUs, Node, Resource, Token, WTime
+
+
+def test_first_come_first_served() -> None:
+    """Tasks that ask for the same start in the order of submission."""
+    cluster = Cluster(Cores(1))
+    ids = [cluster.submit(Cores(1)) for _ in range(4)]
+    for task in ids:
+        cluster.finish(task)
+
+    assert cluster.order == ids
+
+
+def test_age_counts_across_requests() -> None:
+    """Between different requests, the older task goes first."""
+    cluster = Cluster(Cores(2))
+    running = cluster.submit(Cores(2))
+    waiting = cluster.submit_many(Cores(2), Cores(1), Cores(2))
+    cluster.finish(running)
+    cluster.finish(waiting[0])
+    cluster.finish(waiting[1])
+
+    assert cluster.order == [running, *waiting]
+
+
+def test_priority() -> None:
+    """A task of higher priority goes before older ones, and age decides within a priority."""
+    cluster = Cluster(Cores(1))
+    running = cluster.submit(Cores(1))
+    low = cluster.submit(Cores(1))
+    high = cluster.submit_many(Cores(1), Cores(1), priority=1)
+    cluster.finish(running)
+    cluster.finish(high[0])
+    cluster.finish(high[1])
+
+    assert cluster.order == [running, *high, low]
+
+
+def test_no_head_of_line_blocking() -> None:
+    """While the oldest task waits for room, a younger one uses what it cannot."""
+    cluster = Cluster(Cores(4))
+    first = cluster.submit(Cores(3))
+    wide = cluster.submit(Cores(4))
+    narrow = cluster.submit(Cores(1))
+
+    assert cluster.running == [first, narrow]
+    assert cluster.waiting == [wide]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_tightest_fit(order: tuple[int, int]) -> None:
+    """The worker on which least remains is taken, so that large holes stay for large tasks."""
+    totals = [Cores(8), Cores(3)]
+    cluster = Cluster(*(totals[k] for k in order))
+    task = cluster.submit(Cores(2))
+
+    assert cluster.where(task) == order.index(1)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_gpus_are_left_to_those_who_ask(order: tuple[int, int]) -> None:
+    """A task without GPUs prefers a worker without."""
+    totals = [Cores(4) & GPUs(2), Cores(4)]
+    cluster = Cluster(*(totals[k] for k in order))
+    task = cluster.submit(Cores(1))
+
+    assert cluster.where(task) == order.index(1)
+
+
+def test_capacity_counts_every_task() -> None:
+    """A worker of capacity 2 runs two tasks, whatever they ask for."""
+    cluster = Cluster(Cores(8) & Capacity(2))
+    ids = cluster.submit_many(Cores(1), Cores(2), Cores(1))
+
+    assert cluster.running == ids[:2]
+
+
+def test_soft_limit_decides() -> None:
+    """A task starts only where its soft limit fits the time left; the hard one need not."""
+    cluster = Cluster(Cores(2) & WTime(T=100))
+    fits, too_long = cluster.submit_many(
+        Cores(1) & WTime(T=500, softT=100), Cores(1) & WTime(T=500, softT=101)
+    )
+
+    assert cluster.running == [fits]
+    assert cluster.waiting == [too_long]
+    assert cluster.starts[fits].limit == 500
+
+
+def test_least_time_that_suffices() -> None:
+    """A task with a limit goes where the least time remains; one without, where the most does."""
+    cluster = Cluster(*(Cores(2) & WTime(T=left) for left in (1000, 50, 200)))
+    limited = cluster.submit(Cores(1) & WTime(T=100))
+    cluster.finish(limited)
+    unlimited = cluster.submit(Cores(1))
+
+    assert cluster.starts[limited].worker == 2
+    assert cluster.where(unlimited) == 0
+
+
+def test_time_is_over() -> None:
+    """Nothing starts on a worker whose time is over."""
+    cluster = Cluster(Cores(1) & WTime(T=10))
+    cluster.wait(11)
+    task = cluster.submit(Cores(1))
+
+    assert cluster.waiting == [task]
+
+
+def test_token() -> None:
+    """A task with a token runs only where exactly that token is."""
+    cluster = Cluster(Cores(1) & Token("a"), Cores(1) & Token("b"))
+    task = cluster.submit(Cores(1) & Token("b"))
+    stuck = cluster.submit(Cores(1) & Token("c"))
+
+    assert cluster.where(task) == 1
+    assert cluster.waiting == [stuck]
+
+
+@pytest.mark.parametrize(
+    ("request_", "told"),
+    [
+        (Cores(9), "w0: it has CPU_Cores([0-3]), asked for Cores(9)"),
+        (GPUs(1), "w0: it has no GPUs at all"),
+        (Cores(1) & WTime(T=60), "w0: 50 s are left, 60 s needed"),
+    ],
+)
+def test_why_never(request_: Resource, told: str) -> None:
+    """Of an impossible request it is told what is missing, by worker."""
+    cluster = Cluster(Cores(4) & WTime(T=50))
+
+    assert cluster.scheduler.why_never(request_, 0.0) == told
+
+
+def test_why_never_of_workers_that_are_not_there() -> None:
+    """Without workers that take tasks, that is the reason."""
+    cluster = Cluster()
+    assert cluster.scheduler.why_never(Cores(1), 0.0) == "no worker is here"
+
+    cluster.drain(cluster.join(Cores(1)))
+    assert cluster.scheduler.why_never(Cores(1), 0.0) == "w0: it takes no more tasks"
+
+    cluster.join(Node(1, 1))
+    assert cluster.scheduler.why_never(Cores(1), 0.0) is None

@@ -1,0 +1,1 @@
+"""What developers of Grain run; nothing here is installed."""

@@ -1,0 +1,21 @@
+"""Run benchmarks: python -m tools.bench [NAME ...]; all of them without a name."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+
+def main(names: list[str]) -> None:
+    """Run the modules of this folder whose names begin with one of those given."""
+    known = sorted(p.stem for p in Path(__file__).parent.glob("[!_]*.py"))
+    chosen = [module for module in known if not names or module.startswith(tuple(names))]
+    if not chosen:
+        sys.exit(f"no such benchmark; there are: {', '.join(known)}")
+    for module in chosen:
+        importlib.import_module(f"tools.bench.{module}").main()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
