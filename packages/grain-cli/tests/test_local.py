@@ -62,6 +62,7 @@ def test_process_lives_and_is_ended(job: Job, tmp_path: Path, started: list[Subm
 
     assert {one.id: State(Phase.RUNNING, "", HERE)} == system.states([one.id])
     assert pid == os.getsid(pid)
+    assert [] == list((tmp_path / "scripts").iterdir())
     assert 1 == len(one.cpus)
     assert log.read_text().split()[-1] == str(one.cpus[0])
 
@@ -70,17 +71,6 @@ def test_process_lives_and_is_ended(job: Job, tmp_path: Path, started: list[Subm
 
     assert "term\nclean\n" == log.read_text().split("\n", 1)[1]
     system.cancel([one.id])
-
-
-def test_scripts_are_swept(job: Job, tmp_path: Path, started: list[Submitted]) -> None:
-    """The script of a process that is gone is removed when the next starts."""
-    system = Local(tmp_path / "scripts")
-    for main in ("true", MAIN):
-        started += system.submit(replace(job, main=main), 1)
-        ids = [one.id for one in started]
-        until(lambda: system.states(ids)[ids[0]].phase is Phase.GONE)  # noqa: B023 - called here
-
-    assert [f"{started[1].id}.sh"] == [path.name for path in (tmp_path / "scripts").iterdir()]
 
 
 def test_cpus_of_living_workers_are_taken(

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
+import time
 from importlib.metadata import version
 
 import pytest
@@ -37,14 +37,16 @@ def test_help_lists_the_commands() -> None:
 
 @pytest.mark.parametrize("words", [["--version"], ["up", "-h"]])
 def test_start_is_quick(words: list[str]) -> None:
-    """The command takes less than 150 ms of a CPU until it does something."""
+    """The command takes less than 150 ms until it does something."""
     code = "import sys; from grain.cli import main; main(sys.argv[1:])"
 
-    def seconds() -> float:
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-c", code, *words], capture_output=True, check=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    def seconds(*code_and_words: str) -> float:
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-c", *code_and_words], capture_output=True, check=True)
+        return time.perf_counter() - began
 
-    # The best of several: others use this machine, too.
-    assert 0.15 > min(seconds() for _ in range(5))
+    # The best of several, as others use this machine, too; and where even Python with click takes
+    # longer than the 75 ms it usually does, so much more.
+    pairs = [(seconds(code, *words), seconds("import click")) for _ in range(7)]
+    whole, least = (min(times) for times in zip(*pairs, strict=True))
+    assert 0.15 * max(1, least / 0.075) > whole

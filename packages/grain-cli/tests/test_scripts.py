@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from grain.cli.batch import Job, _custom_text, _pbs_text, _shell, _slurm_text
+from grain.cli.batch import Job, _custom_text, _pbs_text, _slurm_text
+from grain.cli.batch._local import Local
 
 if TYPE_CHECKING:
     from grain.config import Config
@@ -93,7 +94,7 @@ def made(job_of: Made, configure: Callable[[str], Config]) -> dict[str, str]:
         "pbs_odd": _pbs_text.script(odd),
         "pbs_torque": _pbs_text.script(full, "torque"),
         "custom": custom,
-        "local": f"{full.script.shebang}\n{_shell.body(full)}",
+        "local": Local(Path()).script(full, 1),
     }
 
 

@@ -1,4 +1,6 @@
 #!/bin/bash
+rm -f -- "$0"
+
 # Held back for the worker itself (worker.held_back): 0.5 GB of 60, 00:01:00 of 01:00:00.
 grain_began=$(date +%s)
 grain_name=w093015

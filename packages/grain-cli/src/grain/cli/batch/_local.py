@@ -12,7 +12,6 @@ import os
 import signal
 import socket
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,8 +71,7 @@ class Local:
 
     def _start(self, job: Job, cpus: tuple[int, ...]) -> str:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._sweep()
-        path = self._folder / f"new-{os.getpid()}.sh"
+        path = self._folder / f"{job.name}-{os.getpid()}.sh"
         path.write_text(_script(job))
         path.chmod(0o700)
         with open(job.log_file or os.devnull, "ab") as log:  # noqa: PTH123 - a name, not a path
@@ -88,15 +86,7 @@ class Local:
             )
         # It outlives this command, so nobody here waits for it.
         process.returncode = 0
-        started = f"{socket.gethostname()}:{process.pid}:{start_time(process.pid)}"
-        path.rename(self._folder / f"{started}.sh")
-        return started
-
-    def _sweep(self) -> None:
-        """Remove the scripts of processes that are gone: a shell reads its script as it goes on."""
-        for path in self._folder.glob("*:*:*.sh"):
-            if self._state(path.stem).phase is Phase.GONE:
-                path.unlink(missing_ok=True)
+        return f"{socket.gethostname()}:{process.pid}:{start_time(process.pid)}"
 
     def states(self, ids: Iterable[str]) -> dict[str, State]:
         """Look whether the processes are there; those of other hosts are unknown."""
@@ -147,5 +137,5 @@ def start_time(pid: int) -> str:
 
 
 def _script(job: Job) -> str:
-    # A process of this machine has no end of its walltime that anybody would warn of.
-    return f"{job.script.shebang}\n" + body(replace(job, warning=None))
+    # The shell has its script open, so the file can go; its directory stays empty.
+    return f'{job.script.shebang}\nrm -f -- "$0"\n\n{body(job)}'
