@@ -91,7 +91,10 @@ class Pbs:
         """The output goes to where it was asked for, now that the job has ended."""
         spooled, wanted = self.spool / f"{job.number}.OU", Path(job.cwd, job.output)
         if wanted.parent.is_dir() and spooled.exists():
-            wanted.write_bytes(spooled.read_bytes())
+            # It is there as a whole or not at all, so that tests can wait for it.
+            part = wanted.with_name(f".{wanted.name}.part")
+            part.write_bytes(spooled.read_bytes())
+            part.replace(wanted)
 
     def number(self, job: Job) -> str:
         """Its id."""
