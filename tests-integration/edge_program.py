@@ -10,6 +10,7 @@ import logging
 import sys
 
 import trio
+
 from grain.edge import Peer, Serving, dial, serve
 from grain.edge.errors import ChannelBroken, EdgeError
 from grain.edge.testing import CODEC, Note

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+
 from grain.edge import Serving, dial, serve
 from grain.edge._unix import socket_path
 from grain.edge.errors import DialError, ForeignFile, LinkedFile

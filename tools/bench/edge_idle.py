@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 import trio
+
 from grain.edge import Peer, Serving, dial, serve
 from grain.edge.testing import CODEC
-
 from tools.bench import report
 
 COUNT = 1000
@@ -80,7 +80,10 @@ def main() -> None:
     """Measure, each in a process of its own so that memory is counted from the same start."""
     for transport in ("unix", "tcp"):
         with tempfile.TemporaryDirectory() as directory:
-            code = f"import trio; from tools.bench.edge_idle import head; trio.run(head, {f'edge://{directory}/m'!r}, {transport!r})"
+            code = (
+                "import trio; from tools.bench.edge_idle import head; "
+                f"trio.run(head, {f'edge://{directory}/m'!r}, {transport!r})"
+            )
             subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
     for module in ("grain.edge", "trio"):
         times = []

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+
 from grain.edge._disk import Disk
 from grain.edge._filestream import LOST, FileStream
 from grain.edge._folder import Folder
