@@ -115,8 +115,23 @@ def prepare(*, install: bool) -> None:
     if not install or not shutil.which("apt-get"):
         raise Failed("slurmctld and munged are not installed; on Debian: apt install slurm-wlm")
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for words in (["update"], ["install", "-y", "--no-install-recommends", "slurm-wlm", "munge"]):
-        subprocess.run(["apt-get", "-qq", *words], env=env, check=True, stdout=sys.stderr)
+    with no_services():
+        for words in (["update"], ["install", "-y", "--no-install-recommends", "slurm-wlm"]):
+            subprocess.run(["apt-get", "-qq", *words], env=env, check=True, stdout=sys.stderr)
+
+
+@contextlib.contextmanager
+def no_services(policy: Path = Path("/usr/sbin/policy-rc.d")) -> Iterator[None]:
+    """Keep Debian's packages from starting daemons of their own while they are installed."""
+    if policy.exists():
+        yield
+        return
+    try:
+        policy.write_text("#!/bin/sh\nexit 101\n")
+        policy.chmod(0o755)
+        yield
+    finally:
+        policy.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -32,8 +32,9 @@ def slurm(
 ) -> Iterator[Batch]:
     """A fake Slurm, and where it can be had, a real one: three nodes of 4 cores and 4000 MiB."""
     if request.param == "fake":
-        # 30 s of KillWait are 2, as in the real one's slurm.conf.
-        with fake("slurm", tmp_path_factory.mktemp("fake"), "--kill-wait=2") as batch:
+        # Its delays are a tenth of the usual; of KillWait there are 2 s, as in the real one's.
+        folder = tmp_path_factory.mktemp("fake")
+        with fake("slurm", folder, "--kill-wait=20", pace=10) as batch:
             yield batch
         return
     try:
@@ -51,13 +52,13 @@ def pbs(tmp_path: Path) -> Iterator[Batch]:
 
 
 @pytest.fixture
-def shell_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """The environment of this process, in which the command's code finds a batch system."""
-    bin = tmp_path / "bin"  # noqa: A001 - its name
-    bin.mkdir()
-    (bin / "grain-worker").write_text(WORKER)
-    (bin / "grain-worker").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{bin}{os.pathsep}{os.environ['PATH']}")
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """A worker on PATH that tells what it is told, and ends when the test does."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "grain-worker").write_text(WORKER)
+    (folder / "grain-worker").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("GRAIN_TEST_STOP", str(tmp_path / "stop"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     yield monkeypatch

@@ -92,7 +92,7 @@ REFUSALS = [
         "sbatch: error: Batch job submission failed: Invalid job array specification\n",
     ),
     (["--nope"], 255, "sbatch: unrecognized option '--nope'\n"),
-    (["--time=5x"], 1, "sbatch: error: Invalid --time specification\n"),
+    (["--time=5x"], 255, "sbatch: error: Invalid --time specification\n"),
     (["/nonexistent.sh"], 1, "sbatch: error: Unable to open file /nonexistent.sh\n"),
 ]
 

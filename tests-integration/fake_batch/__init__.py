@@ -11,8 +11,10 @@ know they refuse. ``fakectl`` breaks nodes and makes the controller deaf.
 #
 #   client.py      what every command is: arguments to the controller, its answer to the terminal
 #   processes.py   starting, finding and ending the processes of a job
-#   cluster.py     nodes and jobs, and what time does to them; knows no batch system
+#   model.py       nodes, jobs, delays, and how batch systems differ
+#   cluster.py     what time does to nodes and jobs; knows no batch system
 #   words.py       options and directives
+#   slurm_words.py values as Slurm writes them
 #   slurm.py       sbatch, scancel, scontrol: what they accept and say
 #   slurm_show.py  squeue, sinfo: the tables
 #   pbs.py         qsub, qstat, qdel, qsig

@@ -8,8 +8,9 @@ import sys
 import threading
 from pathlib import Path
 
-from fake_batch.cluster import Cluster, Node, Timing
+from fake_batch.cluster import Cluster
 from fake_batch.controller import Controller
+from fake_batch.model import Node, Timing
 from fake_batch.pbs import Pbs
 from fake_batch.processes import Processes
 from fake_batch.slurm import MAX_ARRAY, Slurm

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fake_batch.cluster import OVER, Job
+from fake_batch.model import OVER, Job
 from fake_batch.words import Answer, Asked, Options, Refused, directives, script_of
 
 if TYPE_CHECKING:
@@ -91,7 +91,10 @@ class Pbs:
         """The output goes to where it was asked for, now that the job has ended."""
         spooled, wanted = self.spool / f"{job.number}.OU", Path(job.cwd, job.output)
         if wanted.parent.is_dir() and spooled.exists():
-            wanted.write_bytes(spooled.read_bytes())
+            # It is there as a whole or not at all, so that tests can wait for it.
+            part = wanted.with_name(f".{wanted.name}.part")
+            part.write_bytes(spooled.read_bytes())
+            part.replace(wanted)
 
     def number(self, job: Job) -> str:
         """Its id."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
-import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fake_batch.cluster import OVER, Job
+from fake_batch.model import OVER, Job
+from fake_batch.slurm_words import array_of, failed, megabytes_of, minutes_of, signal_of, warning_of
 from fake_batch.words import Answer, Asked, Options, Refused, directives, script_of
 
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ SBATCH = {
     "--wrap": "wrap", "-D": "chdir", "--chdir": "chdir", "--requeue": "requeue!",
     "--no-requeue": "norequeue!", "-A": "account", "--account": "account",
     "--exclusive": "exclusive!", "-q": "qos", "--qos": "qos", "--comment": "comment",
+    "--gres": "gres",
     "--version": "version!", "-V": "version!",
 }  # fmt: skip
 SCANCEL = {
@@ -138,14 +138,16 @@ class Slurm:
         return script
 
     def _jobs(self, asked: Asked, given: Options, script: str, typed: Options) -> list[Job]:
-        limit = _minutes(given.get("time")) if given.has("time") else None
+        if given.has("gres"):
+            raise Refused("sbatch: error: Invalid generic resource (gres) specification")
+        limit = minutes_of(given.get("time")) if given.has("time") else None
         cores = int(given.get("cores", "1")) * int(given.get("tasks", "1"))
-        memory = _megabytes(given.get("memory")) if given.has("memory") else 0
+        memory = megabytes_of(given.get("memory")) if given.has("memory") else 0
         queue = given.get("partition", "main")
         never = self._fits(queue, cores, memory, limit, int(given.get("nodes", "1")))
-        indices, throttle = _array(given.get("array")) if given.has("array") else ([-1], 0)
+        indices, throttle = array_of(given.get("array")) if given.has("array") else ([-1], 0)
         if given.has("array") and (not indices or indices[-1] >= self.max_array):
-            raise _failed("Invalid job array specification")
+            raise failed("Invalid job array specification")
         default = "slurm-%A_%a.out" if given.has("array") else "slurm-%j.out"
         name = Path(typed.rest[0]).name if typed.rest else "wrap" if typed.has("wrap") else "sbatch"
         base = self.cluster.number()
@@ -166,7 +168,7 @@ class Slurm:
                 throttle=throttle,
                 append=given.get("mode") == "append",
                 requeues=not given.has("norequeue"),
-                warning=_warning(given.get("signal")) if given.has("signal") else None,
+                warning=warning_of(given.get("signal")) if given.has("signal") else None,
                 never=never,
             )
             for index in indices
@@ -210,7 +212,7 @@ class Slurm:
                 self.cluster.end(job, now, "CANCELLED")
             elif given.has("batch"):
                 # Without --batch a signal goes to the steps of srun, of which there are none.
-                self.cluster.signal(job, _signal(given.get("signal")), shell_only=True)
+                self.cluster.signal(job, signal_of(given.get("signal")), shell_only=True)
         return Answer()
 
     def find(self, word: str) -> list[Job]:
@@ -284,55 +286,6 @@ class Slurm:
             f"   WorkDir={job.cwd}\n"
             f"   StdOut={Path(job.cwd, self._filled(job))}\n"
         )
-
-
-def _failed(text: str) -> Refused:
-    return Refused(f"sbatch: error: Batch job submission failed: {text}")
-
-
-def _minutes(text: str) -> float:
-    """A limit in seconds, of whole minutes, rounded up, as Slurm does."""
-    days, dash, rest = text.rpartition("-")
-    parts = rest.split(":")
-    if not all(part.isdecimal() for part in (*parts, *([days] if dash else []))) or len(parts) > 3:
-        raise Refused("sbatch: error: Invalid --time specification")
-    numbers = [int(part) for part in parts]
-    # minutes, minutes:seconds, hours:minutes:seconds; days-hours, days-hours:minutes, ...
-    hours = [*numbers, 0, 0][:3] if dash else [0, *numbers, 0][:3] if len(numbers) < 3 else numbers
-    seconds = int(days or 0) * 86400 + hours[0] * 3600 + hours[1] * 60 + hours[2]
-    return math.ceil(seconds / 60) * 60.0
-
-
-def _megabytes(text: str) -> int:
-    found = re.fullmatch(r"(\d+)([KMGT]?)B?", text, re.IGNORECASE)
-    if not found:
-        raise Refused("sbatch: error: Invalid --mem specification")
-    factor = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2}[found[2].upper()]
-    return math.ceil(int(found[1]) * factor)
-
-
-def _array(text: str) -> tuple[list[int], int]:
-    found = re.fullmatch(r"(\d+)(?:-(\d+))?(?:%(\d+))?", text)
-    if not found:
-        raise _failed("Invalid job array specification")
-    first, last = int(found[1]), int(found[2] or found[1])
-    return list(range(first, last + 1)), int(found[3] or 0)
-
-
-def _signal(text: str) -> signal.Signals:
-    name = text.upper().removeprefix("SIG")
-    try:
-        return signal.Signals(int(name)) if name.isdecimal() else signal.Signals[f"SIG{name}"]
-    except (KeyError, ValueError):
-        raise Refused(f"scancel: error: Unknown job signal: {text}") from None
-
-
-def _warning(text: str) -> tuple[signal.Signals, float] | None:
-    name, _, seconds = text.partition("@")
-    if not name.startswith("B:"):
-        # To the steps of srun only, of which there are none.
-        return None
-    return _signal(name.removeprefix("B:")), float(seconds or 60)
 
 
 def user() -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from fake_batch.cluster import OVER
+from fake_batch.model import OVER
 from fake_batch.slurm import PARTITIONS, user
 from fake_batch.words import Answer, Asked, Options, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fake_batch.cluster import Job, Node
+    from fake_batch.model import Job, Node
     from fake_batch.slurm import Slurm
 
 SQUEUE = {

@@ -1,5 +1,11 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
 from importlib.metadata import version
 
+import pytest
 from click.testing import CliRunner
 
 from grain.cli import main
@@ -20,3 +26,27 @@ def test_help_says_what_grain_is() -> None:
     assert result.output.startswith("Usage:")
     assert "scheduler" in result.output
     assert result.exit_code == 0
+
+
+def test_help_lists_the_commands() -> None:
+    """Commands are imported when they are wanted, and are there all the same."""
+    result = CliRunner().invoke(main, ["-h"])
+
+    assert "\n  up  Submit workers, one per node.\n" in result.output
+
+
+@pytest.mark.parametrize("words", [["--version"], ["up", "-h"]])
+def test_start_is_quick(words: list[str]) -> None:
+    """The command takes less than 150 ms until it does something."""
+    code = "import sys; from grain.cli import main; main(sys.argv[1:])"
+
+    def seconds(*code_and_words: str) -> float:
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-c", *code_and_words], capture_output=True, check=True)
+        return time.perf_counter() - began
+
+    # The best of several, as others use this machine, too; and where even Python with click takes
+    # longer than the 75 ms it usually does, so much more.
+    pairs = [(seconds(code, *words), seconds("import click")) for _ in range(7)]
+    whole, least = (min(times) for times in zip(*pairs, strict=True))
+    assert 0.15 * max(1, least / 0.075) > whole

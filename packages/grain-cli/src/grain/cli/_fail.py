@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from grain.cli.batch.errors import BatchError
-from grain.config import ConfigError
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -17,6 +14,10 @@ if TYPE_CHECKING:
 @contextlib.contextmanager
 def told() -> Iterator[None]:
     """Turn errors of configuration, batch system and files into click's."""
+    # Help and completion need neither.
+    from grain.cli.batch import BatchError
+    from grain.config import ConfigError
+
     try:
         yield
     except (ConfigError, BatchError) as error:

@@ -30,6 +30,12 @@ def up(
 
     What follows `--` is for the batch system, as in: grain up -n 2 -- --exclusive
     """
+    if options and not options[0].startswith("-"):
+        raise click.UsageError(
+            f"{options[0]!r} is no option for the batch system; did you mean -n {options[0]}?"
+            if options[0].isdecimal()
+            else f"{options[0]!r} is no option for the batch system"
+        )
     with told():
         submit_workers(config_file or ctx.obj, count, dry=dry, options=options)
 

@@ -53,7 +53,7 @@ class Scheduler:
             before room is kept for it, where run times are not known.
     """
 
-    def __init__(self, *, max_overtakes: int = 64) -> None:
+    def __init__(self, *, max_overtakes: int = 128) -> None:
         self.max_overtakes = max_overtakes
         self.run_times = RunTimes()
         self.tasks: dict[int, Task] = {}
@@ -176,6 +176,7 @@ class Scheduler:
         self._waiting += 1
         if not self._active & queue.bit:
             self._activate(queue, new)
+            self._open |= queue.bit
 
     def on_adopted(
         self,
@@ -423,10 +424,13 @@ class Scheduler:
         queue.rank = (-queue.priority, head.seq)
         insort(self._order, (-queue.priority, head.seq, queue))
         self._active |= queue.bit
-        self._open |= queue.bit
 
     def _rerank(self, queue: TaskQueue) -> None:
-        """The oldest task of a queue is another now, or none waits any more."""
+        """The oldest task of a queue is another now, or none waits any more.
+
+        Where the last one found no room, a younger one that asks for the same finds none either:
+        whether the queue is open does not change.
+        """
         if queue.rank is not None:
             del self._order[bisect_left(self._order, queue.rank)]
         if queue.promise is not None:
@@ -450,6 +454,7 @@ class Scheduler:
         self._waiting += 1
         if queue.rank is None or queue.rank[1] != queue.tasks[0].seq:
             self._rerank(queue)
+            self._open |= queue.bit  # as an older one it may pass a promise that a younger may not
 
     def _new_estimate(self, group: str) -> None:
         for queue in self.queues.values():
@@ -470,11 +475,21 @@ class Scheduler:
 
     def _find(self, queue: TaskQueue, now: float) -> Worker | None:
         """The worker on which the head of a queue starts now, if there is one."""
+        best: Worker | None = None
+        tightest = 0.0
         for level in self._levels.fitting(queue):
+            slack = level.slack[queue.bit]
+            if best is not None and slack > tightest:
+                break
             for worker in level.candidates(queue, now):
                 if self._permitted(queue, worker, now):
-                    return worker
-        return None
+                    # Of equally tight fits at several levels: as `Level.candidates` orders them.
+                    if best is None or (worker.end < best.end) == (queue.need > 0):
+                        best, tightest = worker, slack
+                    break
+            if best is not None and not queue.has_equal_levels():
+                break
+        return best
 
     def _permitted(self, queue: TaskQueue, worker: Worker, now: float) -> bool:
         promise = worker.promise

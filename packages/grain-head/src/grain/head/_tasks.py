@@ -117,6 +117,11 @@ class TaskQueue:
             tasks.popleft()
         return None
 
+    def has_equal_levels(self) -> bool:
+        """Whether another level may fit as tightly as the first one: the heap's next two tell."""
+        heap = self.heap
+        return any(entry[0] == heap[0][0] for entry in heap[1:3])
+
     @property
     def need(self) -> float:
         """The seconds that a worker must have left to take such a task."""

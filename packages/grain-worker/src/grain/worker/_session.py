@@ -42,6 +42,8 @@ from grain.worker.messages import (
 from grain.worker.messages import Draining as DrainingMessage
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from grain.edge.messages import Message, Payload
     from grain.resource import Resource
 
@@ -203,11 +205,19 @@ class WorkerSession:
         if ended.status == "done":
             self._over_with(run, "error" if ended.failed else "value", payload)
         else:
-            self._over_with(run, "returned" if run.returning else "cancelled", None)
+            returned = run.returning or ended.status == "returned"
+            self._over_with(run, "returned" if returned else "cancelled", None)
 
-    def on_runner_crashed(self, detail: str) -> None:
-        """The runner's process died, and everything that ran in it."""
+    def on_runner_crashed(self, detail: str, numbers: Collection[int] | None = None) -> None:
+        """The runner's process died, and everything that ran in it.
+
+        Args:
+            detail: how it died.
+            numbers: what ran in it; None for everything, which it was before the next one started.
+        """
         for run in list(self.runs.values()):
+            if numbers is not None and run.number not in numbers:
+                continue
             status: Status = "crashed"
             if run.revoked:
                 status = "returned" if run.returning else "cancelled"

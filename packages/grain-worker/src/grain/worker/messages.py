@@ -1,9 +1,9 @@
 """What a head, a worker's agent and its runner say to each other.
 
-Agent and runner (also the head and its local worker): `Run`, `Cancel`, `Ended`. Head and agent:
-everything below, told field by field and with the rules of delivery in docs/protocol.md. A run is
-known by its *attempt*: (epoch of the head that started it, a number of that head's), which no
-other run ever has.
+Agent and runner (also the head and its local worker): `Run`, `Cancel`, `Ended`, and where they are
+two processes `Ready`, `Function` and `Drop`. Head and agent: everything below, told field by field
+and with the rules of delivery in docs/protocol.md. A run is known by its *attempt*: (epoch of the
+head that started it, a number of that head's), which no other run ever has.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ class Run(Message, frozen=True):
         res: the resources that the run may use: a `grain.resource.Resource` in memory, its plain
             data on a wire.
         limit: the hard time limit in seconds, None without one.
-        function: the digest of the function, where the payload is ``(function, arguments)`` and
-            not the call itself.
+        function: the digest of the function, where the payload is not the call itself: within the
+            agent ``(function, arguments)``, to the runner the arguments alone, as it got the
+            `Function` before.
     """
 
     max_payload = 256 * 1024**2
@@ -61,7 +62,8 @@ class Ended(Message, frozen=True):
     Attributes:
         task: which task.
         attempt: which of its runs.
-        status: ``"done"``: the payload tells how; ``"cancelled"``: because the head said so.
+        status: ``"done"``: the payload tells how; ``"cancelled"``: because the head said so;
+            ``"returned"``: it failed while the batch system was ending the job, and not by itself.
         failed: whether the payload is an exception.
     """
 
@@ -71,6 +73,16 @@ class Ended(Message, frozen=True):
     attempt: int
     status: str = "done"
     failed: bool = False
+
+
+class Ready(Message, frozen=True):
+    """The runner has entered its context and takes runs; or it cannot.
+
+    Attributes:
+        error: why not; empty if all is well.
+    """
+
+    error: str = ""
 
 
 # ---- agent to head

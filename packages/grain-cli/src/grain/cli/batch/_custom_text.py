@@ -33,18 +33,19 @@ def script(job: Job, config: Config, now: datetime.datetime) -> str:
         ConfigError: A placeholder is unknown, or what it stands for is unset, or there is no
             ``{{body}}``, without which nothing would be started.
     """
-    values = _values(job, now)
+    known = values(job, now)
     found = _PLACEHOLDER.findall(config.custom_system.template)
     for name in (*found, *([] if "body" in found else ["body"])):
-        if problem := _problem(name, values, missing=name not in found):
+        if problem := _problem(name, known, missing=name not in found):
             file = config.source or "the defaults"
             raise ConfigError(file, (Mistake("custom_system.template", problem),))
     # One pass, so that a value with braces in it is not filled in again.
-    text = _PLACEHOLDER.sub(lambda mark: values[mark[1]] or "", config.custom_system.template)
+    text = _PLACEHOLDER.sub(lambda mark: known[mark[1]] or "", config.custom_system.template)
     return text if text.endswith("\n") else text + "\n"
 
 
-def _values(job: Job, now: datetime.datetime) -> dict[str, str | None]:
+def values(job: Job, now: datetime.datetime) -> dict[str, str | None]:
+    """What the placeholders stand for; None for what is not set."""
     asked = job.script
     return {
         "body": body(job),

@@ -12,7 +12,6 @@ import os
 import signal
 import socket
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -138,5 +137,5 @@ def start_time(pid: int) -> str:
 
 
 def _script(job: Job) -> str:
-    # A process of this machine has no end of its walltime that anybody would warn of.
-    return f"{job.script.shebang}\n" + body(replace(job, warning=None))
+    # The shell has its script open, so the file can go; its directory stays empty.
+    return f'{job.script.shebang}\nrm -f -- "$0"\n\n{body(job)}'

@@ -35,6 +35,10 @@ REMEDIES = (
     ("generic resource", "Change the --gres or --gpus in script.extra_args."),
     ("unrecognized option", "Correct script.extra_args, or what you wrote after `--`."),
     ("nrecognized", "Correct script.extra_args, or what you wrote after `--`."),
+    (
+        "Could not establish a configuration source",
+        "Slurm is installed but not configured here; run this on a login node of the cluster.",
+    ),
     *((text, "Slurm's controller does not answer; try again later.") for text in SILENT),
 )
 

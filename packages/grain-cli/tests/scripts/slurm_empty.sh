@@ -1,0 +1,46 @@
+#!/bin/bash
+#SBATCH --job-name=w093015
+#SBATCH --output=/home/me/run/w093015.log
+#SBATCH --open-mode=append
+#SBATCH --nodes=1
+#SBATCH --ntasks=1
+#SBATCH --signal=B:USR1@120
+
+# Held back for the worker itself (worker.held_back): 0.5 GB, 00:01:00.
+grain_name=w093015
+
+grain_main=
+grain_signal=
+grain_forward() {
+    grain_again=yes
+    if [ -z "$grain_main" ]; then
+        grain_signal=$1
+    else
+        kill -s "$1" "$grain_main" 2>/dev/null || :
+    fi
+}
+trap 'grain_forward USR1' USR1
+trap 'grain_forward TERM' TERM
+
+if [ -n "$grain_signal" ]; then
+    echo "grain: SIG$grain_signal came during the set-up; $grain_name is not started" >&2
+    exit 1
+fi
+
+grain-worker \
+    --url edge:///home/me/.local/share/edge-file-default \
+    --res '{"Cores": "auto", "GPUs": "auto", "Memory": {"auto": {"less": 0.5}}, "WTime": {"auto": {"less": 60}}}' \
+    --name "$grain_name" &
+grain_main=$!
+[ -z "$grain_signal" ] || kill -s "$grain_signal" "$grain_main" 2>/dev/null || :
+
+# A signal interrupts `wait`, which is then repeated; 127 tells that all was collected already.
+grain_status=127
+grain_again=yes
+while [ "$grain_again" = yes ]; do
+    grain_again=no
+    wait "$grain_main" && grain_got=0 || grain_got=$?
+    [ "$grain_got" = 127 ] || grain_status=$grain_got
+done
+grain_main=
+exit "$grain_status"

@@ -1,0 +1,131 @@
+"""What Slurm and PBS print, read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from grain.cli.batch import Job, Phase, State, _pbs_text, _slurm_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SQUEUE = """\
+6_0|RUNNING|None|n1
+6_1|PENDING|Resources|
+7|PENDING|PartitionTimeLimit|
+8|COMPLETING|None|n2
+9|FAILED|JobLaunchFailure|n3
+10|COMPLETED|None|n3
+11|CONFIGURING|None|n4
+12|A_NEW_STATE|None|
+"""
+QSTAT = """\
+Job Id: 0.pbs
+    Job_Name = w093015
+    job_state = R
+    exec_host = pbs/0*2
+    Variable_List = PBS_O_HOME=/root,PBS_O_LANG=en_US.UTF-8,
+\tPBS_O_LOGNAME=root,job_state = Q
+
+Job Id: 1.pbs
+    job_state = Q
+    comment = Can Never Run: Insufficient amount of resource: ncpus (R: 99 A: 4
+\t T: 4)
+
+Job Id: 2.pbs
+    job_state = F
+    exec_host = pbs/0*2
+    comment = Job run at Sat and finished
+
+Job Id: 3.pbs
+    job_state = E
+    exec_host = n3/1
+
+"""
+
+
+def test_squeue() -> None:
+    """Each line is a job; what is not listed has ended; what is not known counts as ended."""
+    expected = {
+        "6_0": State(Phase.RUNNING, "", "n1"),
+        "6_1": State(Phase.PENDING, "Resources"),
+        "7": State(Phase.PENDING, "PartitionTimeLimit"),
+        "8": State(Phase.ENDING, "", "n2"),
+        "9": State(Phase.GONE, "FAILED (JobLaunchFailure)", "n3"),
+        "10": State(Phase.GONE, "COMPLETED", "n3"),
+        "11": State(Phase.PENDING, "", "n4"),
+        "12": State(Phase.GONE, "A_NEW_STATE"),
+        "99": State(Phase.GONE),
+    }
+
+    assert expected == _slurm_text.states(SQUEUE, expected)
+
+
+def test_qstat() -> None:
+    """Folded lines are joined; a finished job's node and comment are told."""
+    never = "Can Never Run: Insufficient amount of resource: ncpus (R: 99 A: 4 T: 4)"
+    expected = {
+        "0.pbs": State(Phase.RUNNING, "", "pbs"),
+        "1.pbs": State(Phase.PENDING, never),
+        "2.pbs": State(Phase.GONE, "Job run at Sat and finished", "pbs"),
+        "3.pbs": State(Phase.ENDING, "", "n3"),
+        "99.pbs": State(Phase.GONE),
+    }
+
+    assert expected == _pbs_text.states(QSTAT, expected)
+
+
+@pytest.mark.parametrize(
+    ("printed", "job"),
+    [("6\n", "6"), ("6;cluster\n", "6"), ("a banner\n7\n", "7"), ("", ""), ("error\n", "")],
+)
+def test_sbatch_id(printed: str, job: str) -> None:
+    """The id is the number in the last line."""
+    assert job == _slurm_text.submitted_id(printed)
+
+
+@pytest.mark.parametrize(
+    ("printed", "job"),
+    [("0.pbs\n", "0.pbs"), ("12\n", "12"), ("1[].pbs\n", "1[].pbs"), ("", ""), ("oops\n", "")],
+)
+def test_qsub_id(printed: str, job: str) -> None:
+    """The id is the last line: with the server's name, or bare."""
+    assert job == _pbs_text.submitted_id(printed)
+
+
+@pytest.mark.parametrize(
+    ("printed", "dialect"),
+    [
+        ("pbs_version = 23.06.06\n", "openpbs"),
+        ("pbs_version = 2021.1.3.20220217134230\n", "openpbs"),
+        ("Version: 6.1.2\nCommit: 661e092552de\n", "torque"),
+        ("version: 4.2.10\n", "torque"),
+        ("", "openpbs"),
+    ],
+)
+def test_dialect(printed: str, dialect: str) -> None:
+    """Torque tells its version in other words than OpenPBS."""
+    assert dialect == _pbs_text.dialect(printed)
+
+
+@pytest.mark.parametrize(
+    ("told", "harmless"),
+    [
+        ("qdel: Unknown Job Id 999.pbs\n", True),
+        ("qstat: Unknown Job Id 9.pbs\nqstat: 0.pbs Job has finished, use -x or -H\n", True),
+        ("qdel: Unknown Job Id 999.pbs\nqdel: Unauthorized Request 3.pbs\n", False),
+    ],
+)
+def test_only_ended(told: str, harmless: bool) -> None:
+    """A job that has ended is nothing to complain of; anything else is."""
+    assert harmless == _pbs_text.only_ended(told)
+
+
+def test_own_shape(job_of: Callable[..., Job]) -> None:
+    """Where the user asks for a shape with GPUs, ours is left out: PBS takes one only."""
+    job = job_of('[script]\ncores = 4\nextra_args = ["-l select=1:ncpus=4:ngpus=1"]')
+
+    lines = [line for line in _pbs_text.script(job).splitlines() if "-l" in line]
+    assert ["#PBS -l select=1:ncpus=4:ngpus=1"] == [line for line in lines if "#PBS" in line]

@@ -1,0 +1,159 @@
+"""Processes of this machine in place of jobs."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from grain.cli.batch import BatchError, Job, Phase, State, Submitted
+from grain.cli.batch._local import Local, divide, start_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+HERE = socket.gethostname()
+MAIN = "sh -c 'trap \"echo term; exit 0\" TERM; taskset -pc $$; while :; do sleep 0.05; done'"
+
+
+@pytest.fixture
+def started() -> Iterator[list[Submitted]]:
+    """What a test starts, ended and collected afterwards."""
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+    found: list[Submitted] = []
+    yield found
+    for one in found:
+        pid = int(one.id.split(":")[1])
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+
+
+def until(done: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def job(job_of: Callable[..., Job], tmp_path: Path) -> Job:
+    job = job_of("[script]\ncores = 1\nsetup_cleanup = ['defer echo clean']")
+    return replace(job, log_file=str(tmp_path / "w.log"), main=MAIN)
+
+
+def test_process_lives_and_is_ended(job: Job, tmp_path: Path, started: list[Submitted]) -> None:
+    """A process has a session and CPUs of its own, is known, and ends upon TERM, cleaning up."""
+    system = Local(tmp_path / "scripts")
+    started += system.submit(job, 1)
+    one = started[0]
+    pid = int(one.id.split(":")[1])
+    log = tmp_path / "w.log"
+    until(lambda: log.exists() and "affinity" in log.read_text())
+
+    assert {one.id: State(Phase.RUNNING, "", HERE)} == system.states([one.id])
+    assert pid == os.getsid(pid)
+    assert [] == list((tmp_path / "scripts").iterdir())
+    assert 1 == len(one.cpus)
+    assert log.read_text().split()[-1] == str(one.cpus[0])
+
+    system.cancel([one.id])
+    until(lambda: system.states([one.id])[one.id].phase is Phase.GONE)
+
+    assert "term\nclean\n" == log.read_text().split("\n", 1)[1]
+    system.cancel([one.id])
+
+
+def test_cpus_of_living_workers_are_taken(
+    job: Job, tmp_path: Path, started: list[Submitted]
+) -> None:
+    """A second worker gets other CPUs, or none; those of one that ended are free again."""
+    everything = len(os.sched_getaffinity(0))
+    folder = tmp_path / "scripts"
+    started += Local(folder).submit(job, everything)
+    taken = [(one.id, one.cpus) for one in started]
+
+    with pytest.raises(BatchError, match="0 CPUs of this machine are free"):
+        list(Local(folder, taken).submit(job, 1))
+
+    assert everything == len({one.cpus for one in started})
+    Local(folder).cancel([started[0].id])
+    until(lambda: Local(folder).states([started[0].id])[started[0].id].phase is Phase.GONE)
+    again = list(Local(folder, taken).submit(job, 1))
+    started += again
+    assert started[0].cpus == again[0].cpus
+
+
+@pytest.mark.parametrize(
+    ("free", "n", "cores", "shares"),
+    [
+        ([0, 1, 2, 3], 1, None, [(0, 1, 2, 3)]),
+        ([0, 1, 2, 3], 2, None, [(0, 1), (2, 3)]),
+        ([1, 3, 5], 2, None, [(1,), (3,)]),
+        ([0, 1, 2, 3], 2, 1, [(0,), (1,)]),
+    ],
+)
+def test_divide(free: list[int], n: int, cores: int | None, shares: list[tuple[int, ...]]) -> None:
+    """As many as asked for, or equal shares."""
+    assert shares == divide(free, n, cores)
+
+
+@pytest.mark.parametrize(
+    ("n", "cores", "asked"), [(3, None, "3"), (1, 3, "1 of 3"), (2, 2, "2 of 2")]
+)
+def test_too_few_cpus(n: int, cores: int | None, asked: str) -> None:
+    """The error says how many there are and what to do."""
+    with pytest.raises(BatchError) as info:
+        divide([0, 1], n, cores)
+
+    assert (
+        f"2 CPUs of this machine are free, too few for {asked} workers\n"
+        "Start fewer, lower script.cores, or end the workers that have the others."
+    ) == str(info.value)
+
+
+def test_pids_are_used_again(tmp_path: Path) -> None:
+    """A process with the pid of a worker, but another start, is not the worker."""
+    system = Local(tmp_path)
+    own, other = (f"{HERE}:{os.getpid()}:{start}" for start in (start_time(os.getpid()), "1"))
+
+    assert {own: Phase.RUNNING, other: Phase.GONE} == {
+        one: state.phase for one, state in system.states([own, other]).items()
+    }
+    system.cancel([other])
+
+
+def test_other_hosts(tmp_path: Path) -> None:
+    """Of another login node's processes nothing is known, and none is ended here."""
+    system = Local(tmp_path)
+
+    assert {"there:1:2": State(Phase.UNKNOWN, "it was started on there", "there")} == system.states(
+        ["there:1:2"]
+    )
+    with pytest.raises(BatchError, match="it was started on there"):
+        system.cancel(["there:1:2"])
+
+
+def test_options_are_refused(job: Job, tmp_path: Path) -> None:
+    """There is no batch system that could take them."""
+    with pytest.raises(BatchError, match="take no further options"):
+        list(Local(tmp_path).submit(replace(job, extra_args=("-A",)), 1))
+
+
+def test_unwritable_log(job: Job, tmp_path: Path) -> None:
+    """A log that cannot be written is told, with its name."""
+    with pytest.raises(BatchError) as info:
+        list(Local(tmp_path).submit(replace(job, log_file="/nonexistent/w.log"), 1))
+
+    assert "w093015 cannot be started:\n  /nonexistent/w.log: No such file or directory" == str(
+        info.value
+    )

@@ -1,0 +1,106 @@
+"""The files from which `grain` knows its jobs."""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from grain.cli.batch import Record, Records, state_folder
+
+RECORD = Record(
+    id="6_0",
+    system="slurm",
+    name="w093015-0",
+    log_file="/home/me/w093015-0.log",
+    address="edge:///shared/me/edge",
+    config="/home/me/grain.toml",
+    submitted=1772616615.25,
+    cpus=(0, 1),
+)
+
+
+def test_what_is_added_is_read(tmp_path: Path) -> None:
+    """Records come back as they were, with their file."""
+    records = Records(tmp_path / "jobs")
+    file = records.new_file()
+    other = replace(RECORD, id="6_1", cpus=())
+    records.add(file, RECORD)
+    records.add(file, other)
+
+    assert [replace(one, file=file.name) for one in (RECORD, other)] == records.read()
+    assert 2 == len(file.read_text().splitlines())
+
+
+def test_nobody_else_may_look(tmp_path: Path) -> None:
+    """The directory and the files are their owner's alone."""
+    file = Records(tmp_path / "jobs").new_file()
+
+    assert 0o700 == stat.S_IMODE(file.parent.stat().st_mode)
+    assert 0o600 == stat.S_IMODE(file.stat().st_mode)
+
+
+def test_submissions_do_not_share_files(tmp_path: Path) -> None:
+    """Two commands in the same second write to different files."""
+    records = Records(tmp_path / "jobs")
+
+    assert 20 == len({records.new_file() for _ in range(20)})
+
+
+@pytest.mark.parametrize(
+    "line", ['{"id": "6_1", "sys', "[]", "null", '{"id": "7"}', "\xff\xfe", ""]
+)
+def test_damaged_lines_are_passed_over(tmp_path: Path, line: str) -> None:
+    """A line that was cut off, or written by another version, hides no other."""
+    records = Records(tmp_path / "jobs")
+    file = records.new_file()
+    records.add(file, RECORD)
+    with file.open("a", encoding="latin-1") as out:
+        out.write(f"{line}\n")
+    records.add(file, replace(RECORD, id="8"))
+
+    assert ["6_0", "8"] == [record.id for record in records.read()]
+
+
+def test_unknown_fields_are_ignored(tmp_path: Path) -> None:
+    """A later version may tell more."""
+    records = Records(tmp_path / "jobs")
+    file = records.new_file()
+    records.add(file, RECORD)
+    file.write_text(file.read_text().replace('{"id"', '{"later": 1, "id"'))
+
+    assert [replace(RECORD, file=file.name)] == records.read()
+
+
+def test_forgotten_files_are_gone(tmp_path: Path) -> None:
+    """Forgetting twice is no error, as two commands may do so."""
+    records = Records(tmp_path / "jobs")
+    file = records.new_file()
+    records.add(file, RECORD)
+
+    records.forget(file.name)
+    records.forget(file.name)
+
+    assert [] == records.read()
+
+
+def test_no_folder(tmp_path: Path) -> None:
+    """Before the first submission there is nothing."""
+    assert [] == Records(tmp_path / "nowhere").read()
+
+
+@pytest.mark.parametrize(
+    ("given", "folder"),
+    [
+        ("/state", "/state/grain"),
+        ("", "/home/me/.local/state/grain"),
+        ("rel", "/home/me/.local/state/grain"),
+    ],
+)
+def test_state_folder(monkeypatch: pytest.MonkeyPatch, given: str, folder: str) -> None:
+    """XDG_STATE_HOME counts if it is absolute, as its specification says."""
+    monkeypatch.setenv("HOME", "/home/me")
+
+    assert Path(folder) == state_folder({"XDG_STATE_HOME": given})

@@ -1,0 +1,142 @@
+"""The scripts that come of configurations, as files to read: tests/scripts/*.sh.
+
+`GRAIN_WRITE_SCRIPTS=1 pytest packages/grain-cli/tests/test_scripts.py` writes them anew.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from grain.cli.batch import Job, _custom_text, _pbs_text, _slurm_text
+from grain.cli.batch._local import Local
+
+if TYPE_CHECKING:
+    from grain.config import Config
+
+SCRIPTS = Path(__file__).parent / "scripts"
+FULL = """
+address = "edge:///shared/me/edge"
+contextmod = "context.py"
+[script]
+queue = "debug"
+walltime = "01:00:00"
+cores = 16
+memory = 60
+extra_args = ["-A chem"]
+setup_cleanup = '''
+export SCRATCH_DIR=/tmp/$USER-scratch
+mkdir -p $SCRATCH_DIR
+defer rm -r $SCRATCH_DIR
+defer cp -r $SCRATCH_DIR/kept $HOME/kept
+'''
+[worker.res]
+Token = { token = "it's" }
+"""
+ODD = """
+[worker]
+name = "a#b$(id)"
+log_file = "logs of me/w#{{HHMMSS}} \\"x\\".log"
+dial = "edge:///a b/'c';id"
+[script]
+shebang = "#!/bin/sh"
+queue = "my queue"
+memory = 3.5
+setup_cleanup = '''
+set -eu
+cat <<END
+  ; } ) "
+END
+defer echo "it's }"
+'''
+"""
+CUSTOM = """
+system = "custom"
+[script]
+walltime = "90m"
+cores = 8
+memory = 16
+queue = "fast"
+extra_args = ["-P chem"]
+setup_cleanup = ["defer true"]
+[custom_system]
+submit_cmd = "bsub <"
+directory = "/shared/me/jobs"
+template = '''
+{{shebang}}
+#BSUB -J {{name}} -o {{log_file}} -q {{queue}} -n {{cores}} -M {{memory}} -W {{walltime}}
+#BSUB {{extra_args}} # {{seconds}} {{HHMMSS}}
+
+{{body}}
+'''
+"""
+
+Made = Callable[..., Job]
+
+
+def made(job_of: Made, configure: Callable[[str], Config]) -> dict[str, str]:
+    """All scripts by name."""
+    now = datetime.datetime(2026, 3, 4, 9, 30, 15)
+    custom = _custom_text.script(job_of(CUSTOM), configure(CUSTOM), now)
+    full, odd, empty = job_of(FULL, path="/opt/grain/bin"), job_of(ODD), job_of("")
+    return {
+        "slurm": _slurm_text.script(full),
+        "slurm_array": _slurm_text.script(full, 2),
+        "slurm_odd": _slurm_text.script(odd),
+        "slurm_empty": _slurm_text.script(empty),
+        "pbs": _pbs_text.script(full),
+        "pbs_odd": _pbs_text.script(odd),
+        "pbs_torque": _pbs_text.script(full, "torque"),
+        "custom": custom,
+        "local": Local(Path()).script(full, 1),
+    }
+
+
+NAMES = sorted(
+    [
+        "custom",
+        "local",
+        "pbs",
+        "pbs_odd",
+        "pbs_torque",
+        "slurm",
+        "slurm_array",
+        "slurm_empty",
+        "slurm_odd",
+    ]
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_script_is_as_written_down(
+    name: str, job_of: Made, configure: Callable[[str], Config], tmp_path: Path
+) -> None:
+    """What is submitted changes only when somebody looks at the change."""
+    text = made(job_of, configure)[name].replace(str(tmp_path), "/home/me")
+    path = SCRIPTS / f"{name}.sh"
+    if os.environ.get("GRAIN_WRITE_SCRIPTS"):
+        path.write_text(text)
+
+    assert path.read_text() == text
+
+
+def test_no_script_is_left_over() -> None:
+    """Every file there is one that is tested."""
+    assert NAMES == sorted(path.stem for path in SCRIPTS.glob("*.sh"))
+
+
+@pytest.mark.parametrize("shell", ["bash", "sh"])
+@pytest.mark.parametrize("name", NAMES)
+def test_shells_read_it(name: str, shell: str) -> None:
+    """It has no mistake in its syntax, for bash nor for a plain POSIX shell."""
+    done = subprocess.run(
+        [shell, "-n", SCRIPTS / f"{name}.sh"], capture_output=True, text=True, check=False
+    )
+
+    assert (0, "") == (done.returncode, done.stderr)

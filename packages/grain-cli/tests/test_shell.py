@@ -1,0 +1,217 @@
+"""What the shell does around a worker: signals, set-up, clean-up, exit status."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from grain.cli.batch import BatchError, Job
+from grain.cli.batch._shell import body, interpreter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Made = Callable[..., Job]
+
+# Tells its signals; ends on TERM only, after a while and with a status of its own.
+MAIN = """bash -c '
+    trap "echo main USR1" USR1
+    trap "echo main TERM; sleep 0.2; exit 7" TERM
+    echo main "$0"
+    for _ in $(seq 600); do sleep 0.05 & wait $!; done' "$grain_name\""""
+
+
+@pytest.fixture(params=["bash", "dash", "sh"])
+def shell(request: pytest.FixtureRequest) -> str:
+    """A shell that a script may be run by."""
+    found = shutil.which(str(request.param))
+    if found is None:
+        pytest.skip(f"there is no {request.param} here")
+    return found
+
+
+@contextmanager
+def running(shell: str, job: Job, out: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A script that runs, and whatever it started, ended at the end."""
+    path = out.with_suffix(".sh")
+    path.write_text("#!\n" + body(job))
+    with out.open("wb") as file:
+        process = subprocess.Popen(
+            [shell, path],
+            stdout=file,
+            stderr=file,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(10)
+
+
+def until(out: Path, text: str) -> None:
+    deadline = time.monotonic() + 20
+    while text not in out.read_text():
+        assert time.monotonic() < deadline, out.read_text()
+        time.sleep(0.01)
+
+
+def commands(job: Job, setup_cleanup: tuple[str, ...], main: str = MAIN) -> Job:
+    return replace(
+        job,
+        main=main,
+        script=type(job.script)(setup_cleanup=setup_cleanup),
+    )
+
+
+@pytest.fixture
+def job(job_of: Made) -> Job:
+    return commands(job_of("[script]\nwalltime = 3600"), ("defer echo clean",))
+
+
+@pytest.mark.parametrize("status", [0, 5])
+def test_status_is_that_of_the_worker(shell: str, job: Job, tmp_path: Path, status: int) -> None:
+    """The script ends as the worker does, and cleans up."""
+    with running(shell, replace(job, main=f"sh -c 'exit {status}'"), tmp_path / "out") as process:
+        assert status == process.wait(20)
+
+    assert "clean\n" == (tmp_path / "out").read_text()
+
+
+def test_worker_that_is_not_there(shell: str, job: Job, tmp_path: Path) -> None:
+    """A missing worker is status 127, not success."""
+    with running(shell, replace(job, main="grain-no-such-command"), tmp_path / "out") as process:
+        assert 127 == process.wait(20)
+
+    assert "clean" in (tmp_path / "out").read_text()
+
+
+def test_signals_reach_the_worker_and_it_ends_in_peace(
+    shell: str, job: Job, tmp_path: Path
+) -> None:
+    """USR1 and TERM are forwarded; the script waits for the real end, then cleans up."""
+    out = tmp_path / "out"
+    with running(shell, job, out) as process:
+        until(out, "main w093015")
+        for _ in range(3):
+            process.send_signal(signal.SIGUSR1)
+            time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+
+        assert 7 == process.wait(20)
+
+    assert ["main w093015", *["main USR1"] * 3, "main TERM", "clean"] == out.read_text().split(
+        "\n"
+    )[:-1]
+
+
+def test_signal_during_the_setup(shell: str, job: Job, tmp_path: Path) -> None:
+    """The worker is not started at all, and the clean-up runs."""
+    out = tmp_path / "out"
+    with running(
+        shell, commands(job, ("echo begin; sleep 0.5", "defer echo clean")), out
+    ) as process:
+        until(out, "begin")
+        process.send_signal(signal.SIGTERM)
+
+        assert 1 == process.wait(20)
+
+    assert [
+        "begin",
+        "grain: SIGTERM came during the set-up; w093015 is not started",
+        "clean",
+    ] == out.read_text().splitlines()
+
+
+def test_signal_during_the_cleanup(shell: str, job: Job, tmp_path: Path) -> None:
+    """A signal that comes when the worker has left does not keep the clean-up from its work."""
+    out = tmp_path / "out"
+    cleanup = ("defer echo last", "defer echo first; sleep 0.5")
+    with running(shell, commands(job, cleanup, "true"), out) as process:
+        until(out, "first")
+        process.send_signal(signal.SIGTERM)
+
+        assert 0 == process.wait(20)
+
+    assert "first\nlast\n" == out.read_text()
+
+
+def test_failed_setup_with_set_e(shell: str, job: Job, tmp_path: Path) -> None:
+    """Under `set -e` the script ends with the command that fails, and cleans up nevertheless."""
+    setup = ("set -eu", "defer echo last", "defer false", "defer echo first", "false")
+    with running(shell, commands(job, setup), tmp_path / "out") as process:
+        assert 1 == process.wait(20)
+
+    assert "first\nlast\n" == (tmp_path / "out").read_text()
+
+
+def test_set_e_does_not_abandon_the_worker(shell: str, job: Job, tmp_path: Path) -> None:
+    """Under `set -eu` as without, a signal does not end the script before the worker."""
+    out = tmp_path / "out"
+    with running(shell, commands(job, ("set -eu", "defer echo clean")), out) as process:
+        until(out, "main w093015")
+        process.send_signal(signal.SIGTERM)
+
+        assert 7 == process.wait(20)
+
+    assert "main w093015\nmain TERM\nclean\n" == out.read_text()
+
+
+def test_setup_counts_against_the_walltime(shell: str, job: Job, tmp_path: Path) -> None:
+    """What the worker is told to have left is less by the time of the set-up."""
+    slow = replace(commands(job, ("sleep 1.1",), 'echo "$grain_left"'), time_left=100)
+    with running(shell, slow, tmp_path / "out") as process:
+        assert 0 == process.wait(20)
+
+    assert (tmp_path / "out").read_text().strip() in {"98", "99"}
+
+
+def test_setup_that_takes_all_of_the_walltime(shell: str, job: Job, tmp_path: Path) -> None:
+    """No worker is started that would have no time for a task."""
+    slow = replace(commands(job, ("sleep 1.1", "defer echo clean")), time_left=1)
+    with running(shell, slow, tmp_path / "out") as process:
+        assert 1 == process.wait(20)
+
+    assert (
+        "grain: the set-up took all of the walltime; w093015 is not started\nclean\n"
+        == (tmp_path / "out").read_text()
+    )
+
+
+@pytest.mark.parametrize(
+    ("shebang", "shell"),
+    [
+        ("#!/bin/bash", "/bin/bash"),
+        ("#!/bin/bash -l", "/bin/bash"),
+        ("#! /usr/bin/zsh", "/usr/bin/zsh"),
+        ("#!/usr/bin/env -S bash -l", "/bin/bash"),
+    ],
+)
+def test_interpreter(shebang: str, shell: str) -> None:
+    """The shell that runs the script is the one that its first line names."""
+    assert shell == interpreter(shebang)
+
+
+@pytest.mark.parametrize(
+    "shebang", ["#!", "#!/bin/csh", "#!/usr/bin/env python3", "#!/usr/bin/env"]
+)
+def test_no_shell(shebang: str) -> None:
+    """What cannot run the script is refused before it is submitted."""
+    with pytest.raises(BatchError) as info:
+        interpreter(shebang)
+
+    assert (
+        f"script.shebang: {shebang!r} names no shell that can run the script\n"
+        "Name one of sh, bash, dash, ksh, zsh, as in '#!/bin/bash'."
+    ) == str(info.value)

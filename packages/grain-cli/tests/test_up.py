@@ -1,0 +1,239 @@
+"""`grain up`, with commands in place of batch systems that say one thing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from grain.cli import main
+
+Put = Callable[[str, str], Path]
+SLURM = 'system = "slurm"\n'
+
+
+def grain(*words: str) -> Result:
+    return CliRunner().invoke(main, [*words], catch_exceptions=False)
+
+
+def records(folder: Path) -> list[dict[str, object]]:
+    files = sorted((folder / "state/grain/jobs").glob("*"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def test_dry_run_submits_nothing(alone: Path, command: Put) -> None:
+    """The script is printed; no command is run and no file is made."""
+    command("sbatch", f"touch {alone}/called")
+    (alone / "grain.toml").write_text(SLURM + '[worker]\nlog_file = "logs/w.log"')
+
+    result = grain("up", "--dry", "-n", "2", "--", "--exclusive")
+
+    assert 0 == result.exit_code
+    assert result.output.startswith("#!/bin/bash\n#SBATCH --job-name=w")
+    assert "\n#SBATCH --array=0-1\n" in result.output
+    assert "\n#SBATCH --exclusive\n" in result.output
+    assert {"bin", "grain.toml"} == {path.name for path in alone.iterdir()}
+
+
+def test_slurm(alone: Path, command: Put) -> None:
+    """What the dry run shows is submitted, the log's directory is made, the job recorded."""
+    command("sbatch", f'[ "$*" = --parsable ] && cat > {alone}/read && echo 6')
+    text = SLURM + '[worker]\nname = "w"\nlog_file = "logs/%j/w.log"\n'
+    (alone / "grain.toml").write_text(text)
+
+    dry = grain("up", "--dry")
+    result = grain("up")
+
+    assert f"w is job 6, output in {alone}/logs/%j/w.log\n" == result.output
+    assert (0, dry.output) == (result.exit_code, (alone / "read").read_text())
+    assert ["logs"] == [path.name for path in alone.iterdir() if path.name == "logs"]
+    [record] = records(alone)
+    assert isinstance(record.pop("submitted"), float)
+    assert {
+        "id": "6",
+        "system": "slurm",
+        "name": "w",
+        "log_file": f"{alone}/logs/%j/w.log",
+        "address": f"edge://{Path.home()}/.local/share/edge-file-default",
+        "config": f"{alone}/grain.toml",
+        "cpus": [],
+    } == record
+
+
+def test_array(alone: Path, command: Put) -> None:
+    """An array's tasks are recorded one by one."""
+    command("sbatch", "cat > /dev/null; echo 6")
+    (alone / "grain.toml").write_text(SLURM + '[worker]\nname = "w"\n')
+
+    result = grain("up", "-n", "2")
+
+    assert 0 == result.exit_code
+    assert [("6_0", "w-0"), ("6_1", "w-1")] == [(r["id"], r["name"]) for r in records(alone)]
+
+
+def test_refusal(alone: Path, command: Put) -> None:
+    """The batch system's words, unchanged, and what to change; nothing is recorded."""
+    told = "sbatch: error: invalid partition specified: nope"
+    command("sbatch", f'cat > /dev/null; echo "{told}" >&2; exit 1')
+    (alone / "grain.toml").write_text(SLURM)
+
+    result = grain("up")
+
+    assert 1 == result.exit_code
+    assert (
+        f"Error: sbatch failed (exit code 1):\n  {told}\n"
+        "Set script.queue to a partition that there is; `sinfo -s` lists them.\n"
+    ) == result.output
+    assert [] == list((alone / "state/grain/jobs").iterdir())
+
+
+def test_refusal_after_the_first(alone: Path, command: Put) -> None:
+    """Jobs that were accepted before a refusal are printed and recorded."""
+    command(
+        "qsub",
+        f'[ "$1" = --version ] && exit; cat > /dev/null; [ -e {alone}/one ] && '
+        f"{{ echo 'qsub: Unknown queue' >&2; exit 170; }}; touch {alone}/one; echo 0.pbs",
+    )
+    (alone / "grain.toml").write_text('system = "pbs"\n[worker]\nname = "w"\nlog_file = "w.log"')
+
+    result = grain("up", "-n", "3")
+
+    assert 1 == result.exit_code
+    assert (
+        f"w-0 is job 0.pbs, output in {alone}/w-0.log\n"
+        "Error: qsub failed (exit code 170):\n"
+        "  qsub: Unknown queue\n"
+        "Set script.queue to a queue that there is; `qstat -Q` lists them.\n"
+    ) == result.output
+    assert ["0.pbs"] == [record["id"] for record in records(alone)]
+
+
+def test_torque(alone: Path, command: Put) -> None:
+    """The dialect is that of the qsub that is there."""
+    command("qsub", "echo 'Version: 6.1.2' >&2")
+    (alone / "grain.toml").write_text('system = "pbs"\n[script]\ncores = 4\nmemory = 8')
+
+    lines = grain("up", "--dry").output.splitlines()
+
+    asked = [line for line in lines if line.startswith("#PBS -l")]
+    assert ["#PBS -l nodes=1:ppn=4", "#PBS -l mem=8gb"] == asked
+
+
+@pytest.mark.parametrize(("system", "missing"), [("slurm", "sbatch"), ("pbs", "qsub")])
+def test_no_batch_system(
+    alone: Path, monkeypatch: pytest.MonkeyPatch, system: str, missing: str
+) -> None:
+    """A missing command is named, with where to look."""
+    monkeypatch.setenv("PATH", str(alone / "bin"))
+    (alone / "grain.toml").write_text(f'system = "{system}"')
+
+    result = grain("up")
+
+    assert 1 == result.exit_code
+    assert result.output.startswith(f"Error: {missing}: there is no such command\nRun this where ")
+
+
+def test_custom(alone: Path, command: Put) -> None:
+    """The script is put into the directory and its path given to the user's command."""
+    command("mysub", f'echo "$@" > {alone}/args; pwd >> {alone}/args; echo "Job <7> is submitted"')
+    (alone / "grain.toml").write_text(
+        f"""
+        system = "custom"
+        [worker]
+        name = "w"
+        [custom_system]
+        submit_cmd = "mysub -q x"
+        directory = "{alone}/my jobs"
+        template = '''#!/bin/sh\n{{{{body}}}}'''
+        """
+    )
+
+    result = grain("up", "--", "-m", "a b")
+
+    assert 0 == result.exit_code
+    assert f"-q x -m a b {alone}/my jobs/w.sh\n{alone}/my jobs\n" == (alone / "args").read_text()
+    assert "grain-worker" in (alone / "my jobs/w.sh").read_text()
+    assert ["Job <7> is submitted"] == [record["id"] for record in records(alone)]
+
+
+def test_mistake_in_the_configuration(alone: Path) -> None:
+    """It is told as the configuration tells it, with exit code 1."""
+    (alone / "grain.toml").write_text("[script]\nwalltme = 1")
+
+    result = grain("up", "--dry")
+
+    assert 1 == result.exit_code
+    assert result.output.startswith("Error: grain.toml: script.walltme: found an unknown key")
+
+
+@pytest.mark.parametrize("words", [["-c", "my.toml", "up"], ["up", "-c", "my.toml"]])
+def test_config_option(alone: Path, words: list[str]) -> None:
+    """-c stands before or after the command."""
+    (alone / "my.toml").write_text('[worker]\nname = "mine"')
+
+    assert "grain_name=mine\n" in grain(*words, "--dry").output
+
+
+@pytest.mark.parametrize(
+    "words", [["up", "-n", "0"], ["up", "-n", "x"], ["up", "--nope"], ["nope"], ["up", "2"]]
+)
+def test_usage(alone: Path, words: list[str]) -> None:
+    """What is typed wrong is exit code 2."""
+    assert 2 == grain(*words).exit_code
+
+
+def test_unwritable_state(alone: Path, command: Put) -> None:
+    """Nothing is submitted that could not be recorded."""
+    command("sbatch", f"touch {alone}/called; echo 6")
+    (alone / "grain.toml").write_text(SLURM)
+    (alone / "state").write_text("a file")
+
+    result = grain("up")
+
+    assert 1 == result.exit_code
+    assert f"Error: {alone}/state/grain/jobs: Not a directory\n" == result.output
+    assert not (alone / "called").exists()
+
+
+def test_unreachable(alone: Path, command: Put) -> None:
+    """A batch system that is down is no mistake of the user's."""
+    text = "sbatch: error: Unable to contact slurm controller (connect failure)"
+    command("sbatch", f'cat > /dev/null; echo "{text}" >&2; exit 1')
+    (alone / "grain.toml").write_text(SLURM)
+
+    assert grain("up").output.endswith("Slurm's controller does not answer; try again later.\n")
+
+
+@pytest.mark.parametrize("line", ["grain ", "grain up --d"])
+def test_completion(alone: Path, line: str) -> None:
+    """The shell completes commands and options."""
+    env = {
+        **os.environ,
+        "_GRAIN_COMPLETE": "bash_complete",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(line.split(" ")) - 1),
+    }
+    words = [sys.executable, "-c", "from grain.cli import main; main(prog_name='grain')"]
+
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+
+    assert {"grain ": "plain,up", "grain up --d": "plain,--dry"}[line] in done.stdout.split()
+
+
+def test_start_is_light(alone: Path) -> None:
+    """The command itself imports click, and neither configuration nor trio."""
+    code = (
+        "import sys; import grain.cli; before = set(sys.modules);"
+        "print(sorted({'trio', 'msgspec', 'grain.config', 'grain.cli.batch', 'asyncio',"
+        " 'subprocess_'} & before))"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "[]\n" == done.stdout

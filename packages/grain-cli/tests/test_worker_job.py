@@ -1,0 +1,95 @@
+"""What a worker is told to own, and when it is warned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from grain.cli.batch import Job
+from grain.cli.batch._worker import resources, warning_lead
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from grain.config import Config
+
+
+@pytest.mark.parametrize(
+    ("text", "owned"),
+    [
+        (
+            "",
+            {
+                "Cores": "auto",
+                "GPUs": "auto",
+                "Memory": {"auto": {"less": 0.5}},
+                "WTime": {"auto": {"less": 60}},
+            },
+        ),
+        (
+            "[script]\ncores = 4\nmemory = 8\nwalltime = 600",
+            {"Cores": {"auto": {"most": 4}}, "GPUs": "auto", "Memory": 7.5},
+        ),
+        (
+            "[script]\nmemory = 0.3\n[worker.held_back]\nmemory = 0.1\nwalltime = 5",
+            {"Cores": "auto", "GPUs": "auto", "Memory": 0.2, "WTime": {"auto": {"less": 5}}},
+        ),
+        (
+            "[worker.res]\nCores = 2\nMemory = 1\nWTime = 10\nGPUs = [0]",
+            {"Cores": 2, "GPUs": [0], "Memory": 1, "WTime": 10},
+        ),
+    ],
+)
+def test_resources(configure: Callable[[str], Config], text: str, owned: dict[str, Any]) -> None:
+    """Configured amounts less what is held back; the rest is for the worker to find out."""
+    assert owned == resources(configure(text))
+
+
+def test_most_memory(configure: Callable[[str], Config]) -> None:
+    """Several workers of one machine share its memory."""
+    assert {"auto": {"less": 0.5, "most": 8.0}} == resources(configure(""), 8.0)["Memory"]
+
+
+@pytest.mark.parametrize(
+    ("walltime", "held_back", "lead"),
+    [
+        (3600, 60, 120),
+        (None, 60, 120),
+        (120, 60, 60),
+        (180, 60, 90),
+        (90, 60, 60),
+        (7200, 600, 660),
+    ],
+)
+def test_warning(walltime: int | None, held_back: int, lead: int) -> None:
+    """A minute before the worker has to be done, but in short jobs not at their start."""
+    assert lead == warning_lead(walltime, held_back)
+
+
+def test_walltime_of_the_user(job_of: Callable[..., Job]) -> None:
+    """A walltime in worker.res is left as it is; there are not two."""
+    job = job_of("[script]\nwalltime = 600\n[worker.res]\nWTime = 10")
+
+    assert "$grain_left" not in job.main
+    assert '"WTime": 10' in job.main
+
+
+def test_members() -> None:
+    """Several differ in name and log."""
+    from grain.config import Script
+
+    job = Job(name="w1", log_file="/a.b/w1.log", script=Script(), main="")
+
+    assert [("w1-0", "/a.b/w1-0.log"), ("w1-1", "/a.b/w1-1.log")] == [
+        (one.name, one.log_file) for one in job.members(2)
+    ]
+    assert [job] == job.members(1)
+    assert "" == Job(name="w1", log_file="", script=Script(), main="").member("0").log_file
+
+
+def test_log_file_is_absolute(job_of: Callable[..., Job]) -> None:
+    """Batch systems start a job where they like."""
+    assert "/home/me/run/w093015.log" == job_of("").log_file
+    assert Path("/x/y") == Path(job_of('[worker]\nlog_file = "/x/y"').log_file)

@@ -1,0 +1,74 @@
+"""docs/workers.md is true."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from grain.cli.batch import Job, _custom_text, _slurm_text, worker_job
+from grain.config import Config, load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DOCS = Path(__file__).parents[3] / "docs"
+NOW = datetime.datetime(2026, 3, 4, 9, 30, 15)
+pytestmark = pytest.mark.skipif(
+    not (DOCS / "workers.md").exists(), reason="docs/ is not part of a source package"
+)
+
+
+def blocks(language: str) -> list[str]:
+    """The page's blocks of code."""
+    text = (DOCS / "workers.md").read_text(encoding="utf-8")
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def test_script(job_of: Callable[..., Job]) -> None:
+    """The script on the page is that of the configuration on the page.
+
+    `GRAIN_WRITE_SCRIPTS=1` writes it anew.
+    """
+    script = _slurm_text.script(job_of(blocks("toml")[0]))
+    page = DOCS / "workers.md"
+    if os.environ.get("GRAIN_WRITE_SCRIPTS"):
+        text = page.read_text(encoding="utf-8")
+        page.write_text(text.replace(blocks("bash")[0], script), encoding="utf-8")
+
+    assert script == blocks("bash")[0]
+
+
+def test_custom(configure: Callable[[str], Config], job_of: Callable[..., Job]) -> None:
+    """The template on the page works."""
+    text = blocks("toml")[1]
+
+    script = _custom_text.script(job_of(text), configure(text), NOW)
+
+    assert "#BSUB -M 120GB\n#BSUB -W 12:00:00\n" in script
+    assert "{{" not in script
+
+
+@pytest.mark.parametrize("name", ["workers.md", "grain.reference.toml"])
+def test_placeholders(name: str, job_of: Callable[..., Job]) -> None:
+    """Page and reference name every placeholder, and none that there is not."""
+    text = (DOCS / name).read_text(encoding="utf-8")
+
+    found = set(re.findall(r"\{\{(\w+)\}\}", text))
+
+    assert set(_custom_text.values(job_of(""), NOW)) == found
+
+
+@pytest.mark.parametrize("system", ["slurm", "pbs"])
+def test_samples(system: str) -> None:
+    """The samples make scripts."""
+    config = load(DOCS / "examples" / f"grain.{system}.toml", env={"HOME": "/h", "USER": "me"})
+
+    job = worker_job(config, now=NOW, folder="/run")
+
+    assert "--res" in job.main
+    assert job.script.setup

@@ -1,0 +1,269 @@
+"""What the fakes do that a real Slurm cannot be made to do in a test; and PBS."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from fake_batch.processes import MARK
+from fake_batch.start import HERE, Batch, fake, until
+
+GOES_ON = """\
+#!/bin/bash
+trap '' TERM
+while :; do date +%s.%N >> beat; sleep 0.05; done
+"""
+
+
+def marked(folder: Path) -> list[int]:
+    """The living processes of a fake's jobs."""
+    mark = f"{MARK}={folder}:".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdecimal() and mark in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def beats(folder: Path) -> int:
+    path = folder / "beat"
+    return len(path.read_text().split()) if path.exists() else 0
+
+
+def test_nothing_is_left(tmp_path: Path) -> None:
+    """With the block ends every process of its jobs, those too that left their session."""
+    with fake("slurm", tmp_path / "s") as slurm:
+        slurm.out("sbatch", cwd=tmp_path, stdin="#!/bin/sh\nsetsid sleep 300 &\nsleep 300\n")
+        until(lambda: len(marked(tmp_path / "s")) == 3)
+
+    assert [] == marked(tmp_path / "s")
+
+
+def test_controller_ends_with_whoever_started_it(tmp_path: Path) -> None:
+    """A test that is killed leaves no controller and no job behind."""
+    folder = tmp_path / "s"
+    code = (
+        "import os, sys, time; from pathlib import Path; from fake_batch.start import fake\n"
+        f"with fake('slurm', Path({str(folder)!r})) as slurm:\n"
+        "    slurm.out('sbatch', '--wrap', 'sleep 300'); print(flush=True); time.sleep(300)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(HERE)},
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+    ) as test:
+        assert test.stdout is not None
+        test.stdout.readline()
+        until(lambda: marked(folder))
+        test.send_signal(signal.SIGKILL)
+
+    until(lambda: not marked(folder) and not (folder / "socket").exists())
+
+
+def test_crash_of_a_daemon(tmp_path: Path) -> None:
+    """The job starts elsewhere when its node is lost, and the old one goes on beside it."""
+    with fake("slurm", tmp_path / "s", pace=100) as slurm:
+        job = slurm.out("sbatch", "--parsable", "-o", "out", cwd=tmp_path, stdin=GOES_ON)
+        until(lambda: beats(tmp_path))
+        [first] = marked(tmp_path / "s")[:1]
+        slurm.out("fakectl", "crash", "n1")
+        lost = slurm.out("sinfo", "-h", "-p", "short", "-o", "%t")
+        until(lambda: slurm.out("squeue", "-h", "-o", "%T %N", "-j", job) == "RUNNING n2")
+
+        assert "mix*" == lost
+        assert "down*" == slurm.out("sinfo", "-h", "-p", "short", "-o", "%t")
+        assert first in marked(tmp_path / "s")
+        slurm.out("fakectl", "revive", "n1")
+        until(lambda: first not in marked(tmp_path / "s"))
+        assert [] != marked(tmp_path / "s")
+
+
+def test_loss_of_a_machine(tmp_path: Path) -> None:
+    """Its processes stop at once; with --no-requeue the job is over when that is noticed."""
+    with fake("slurm", tmp_path / "s", pace=100) as slurm:
+        words = ["sbatch", "--parsable", "--no-requeue", "-o", "out"]
+        job = slurm.out(*words, cwd=tmp_path, stdin=GOES_ON)
+        until(lambda: beats(tmp_path))
+        slurm.out("fakectl", "lose", "n1")
+        until(lambda: not marked(tmp_path / "s"))
+        until(lambda: slurm.out("squeue", "-h", "-t", "all", "-o", "%T", "-j", job) == "NODE_FAIL")
+
+
+def test_memory_is_watched(tmp_path: Path) -> None:
+    """A job that takes more than it asked for is killed, with a line in its output."""
+    script = f"#!{sys.executable}\nx = b'x' * 200_000_000\nimport time; time.sleep(300)\n"
+    with fake("slurm", tmp_path / "s", pace=100) as slurm:
+        job = slurm.out("sbatch", "--parsable", "--mem=50", "-o", "out", cwd=tmp_path, stdin=script)
+        until(lambda: slurm.out("squeue", "-h", "-t", "all", "-o", "%T", "-j", job) == "FAILED")
+
+        shown = slurm.out("scontrol", "show", "job", job)
+
+    assert "ExitCode=0:9" in shown
+    assert "Reason=JobLaunchFailure" in shown
+    assert "exceeded memory limit" in (tmp_path / "out").read_text()
+
+
+def test_jobs_wait_for_room(tmp_path: Path) -> None:
+    """Cores and memory of a node are not given twice."""
+    with fake("slurm", tmp_path / "s", "--nodes=1") as slurm:
+        big = slurm.out("sbatch", "--parsable", "-c", "3", "--wrap", "sleep 300", cwd=tmp_path)
+        slurm.out("sbatch", "-c", "2", "--wrap", "true", cwd=tmp_path)
+        slurm.out("sbatch", "-c", "2", "--wrap", "true", cwd=tmp_path)
+        slurm.out("sbatch", "--mem=4000", "-c", "1", "--wrap", "true", cwd=tmp_path)
+        reasons = slurm.out("squeue", "-h", "-t", "PD", "-o", "%r").split()
+        slurm.out("scancel", big)
+        until(lambda: "" == slurm.out("squeue", "-h"))
+
+        states = slurm.out("squeue", "-h", "-t", "all", "-o", "%T").split()
+
+    assert ["Resources", "Priority"] == reasons[:2]
+    assert ["CANCELLED", "COMPLETED", "COMPLETED", "COMPLETED"] == states
+
+
+def test_ended_jobs_are_forgotten(tmp_path: Path) -> None:
+    """After MinJobAge an id is unknown."""
+    with fake("slurm", tmp_path / "s", pace=1000) as slurm:
+        job = slurm.out("sbatch", "--parsable", "--wrap", "true", cwd=tmp_path)
+        until(lambda: slurm.run("squeue", "-j", job).returncode)
+
+        assert (
+            "slurm_load_jobs error: Invalid job id specified\n"
+            == slurm.run("scontrol", "show", "job", job).stderr
+        )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["squeue", "--json"],
+        ["squeue", "-o", "%Z"],
+        ["sinfo", "-s"],
+        ["scontrol", "reboot"],
+        ["scancel", "--full", "1"],
+        ["sbatch", "--het-group=1"],
+        ["fakectl", "frob"],
+    ],
+)
+def test_slurm_refuses_what_it_does_not_know(tmp_path: Path, words: list[str]) -> None:
+    """A fake that guesses would let wrong commands pass."""
+    with fake("slurm", tmp_path / "s") as slurm:
+        done = slurm.run(*words, stdin="#!/bin/sh\n")
+
+    assert 0 != done.returncode
+    assert "" != done.stderr
+    assert "" == done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["qsub", "-J", "0-1"], 2),
+        (["qsub", "-l", "select=2"], 2),
+        (["qsub", "-l", "frob=2"], 170),
+        (["qstat", "-t"], 2),
+        (["qdel", "-W", "force"], 2),
+    ],
+)
+def test_pbs_refuses_what_it_does_not_know(pbs: Batch, words: list[str], code: int) -> None:
+    """Arrays among it, which Grain does not use there."""
+    done = pbs.run(*words, stdin="#!/bin/sh\n")
+
+    assert code == done.returncode
+    assert "" != done.stderr
+
+
+def test_pbs_job(pbs: Batch, tmp_path: Path) -> None:
+    """Ids begin with 0; a job starts at home, as if after a login; its output comes at its end."""
+    script = (
+        "#!/bin/false\n#PBS -o out -N test\n"
+        "pwd; echo $PBS_O_WORKDIR $PBS_JOBID $NCPUS ${SECRET-unset}\nsleep 0.5\n"
+    )
+    home = tmp_path / "home"
+    home.mkdir()
+    done = pbs.run("qsub", cwd=tmp_path, stdin=script, HOME=str(home), SECRET="x")
+    until(lambda: (tmp_path / "pbs/spool/0.OU").exists())
+    spooled = not (tmp_path / "out").exists()
+    until((tmp_path / "out").exists)
+
+    assert "0.pbs\n" == done.stdout
+    assert spooled
+    assert f"{home}\n{tmp_path} 0.pbs 1 unset\n" == (tmp_path / "out").read_text()
+
+
+def test_pbs_states_and_errors(pbs: Batch, tmp_path: Path) -> None:
+    """Running, finished and unknown jobs, in text and as JSON, with the exit codes of each."""
+    words = ["qsub", "-l", "select=1:ncpus=2:mem=200mb", "-l", "walltime=00:05:00"]
+    job = pbs.out(*words, cwd=tmp_path, stdin="#!/bin/sh\nsleep 300\n")
+    until(lambda: "job_state = R" in pbs.out("qstat", "-f", job))
+    told = json.loads(pbs.out("qstat", "-f", "-F", "json", job))["Jobs"][job]
+    deleted = pbs.run("qdel", job)
+    until(lambda: pbs.run("qstat", job).returncode)
+    finished, again = pbs.run("qstat", job), pbs.run("qdel", job)
+    unknown = pbs.run("qstat", "999")
+
+    assert ("R", "n1/0*2") == (told["job_state"], told["exec_host"])
+    assert {"mem": "200mb", "ncpus": 2, "walltime": "00:05:00", "nodect": 1} == told[
+        "Resource_List"
+    ]
+    assert (0, "") == (deleted.returncode, deleted.stderr)
+    text = "Job has finished, use -x or -H to obtain historical job information"
+    assert (35, f"qstat: {job} {text}\n") == (finished.returncode, finished.stderr)
+    assert (35, f"qdel: {job} {text}\n") == (again.returncode, again.stderr)
+    assert (153, "qstat: Unknown Job Id 999.pbs\n") == (unknown.returncode, unknown.stderr)
+    assert "job_state = F" in pbs.out("qstat", "-x", "-f", job)
+
+
+def test_pbs_walltime(tmp_path: Path) -> None:
+    """The job is gone 2 s after its SIGTERM, and its output says why."""
+    script = "#!/bin/bash\n#PBS -l walltime=20 -o out\ntrap '' TERM\nwhile :; do sleep 0.1; done\n"
+    with fake("pbs", tmp_path / "p", pace=20) as pbs:
+        job = pbs.out("qsub", cwd=tmp_path, stdin=script)
+        until((tmp_path / "out").exists)
+        shown = pbs.out("qstat", "-x", "-f", job)
+
+    told = (tmp_path / "out").read_text()
+    assert told.startswith("=>> PBS: job killed: walltime 2")
+    assert told.endswith(" exceeded limit 20\n")
+    assert "Exit_status = -29" in shown
+
+
+def test_pbs_signal_reaches_all(pbs: Batch, tmp_path: Path) -> None:
+    """The shell too, which dies of it."""
+    job = pbs.out("qsub", "-o", "out", cwd=tmp_path, stdin="#!/bin/sh\nsleep 300\n")
+    until(lambda: "job_state = R" in pbs.out("qstat", "-f", job))
+
+    pbs.out("qsig", "-s", "USR1", job)
+    until((tmp_path / "out").exists)
+
+    assert f"Exit_status = {256 + signal.SIGUSR1}" in pbs.out("qstat", "-x", "-f", job)
+
+
+def test_no_controller(tmp_path: Path) -> None:
+    """Without one the commands fail as those of a batch system that is down."""
+    env = {**os.environ, "FAKE_BATCH": str(tmp_path), "FAKE_BATCH_DEAF": "0"}
+    began = time.monotonic()
+    codes = {}
+    for name in ("fake_slurm/squeue", "fake_slurm/scancel", "fake_pbs/qstat"):
+        words = [sys.executable, str(HERE / name)]
+        done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+        codes[name] = (
+            done.returncode,
+            "nable to contact" in done.stderr or "cannot" in done.stderr,
+        )
+
+    assert {
+        "fake_slurm/squeue": (1, True),
+        "fake_slurm/scancel": (8, True),
+        "fake_pbs/qstat": (255, True),
+    } == codes
+    assert time.monotonic() - began < 8
