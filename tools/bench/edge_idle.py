@@ -13,7 +13,7 @@ import trio
 
 from grain.edge import Peer, Serving, dial, serve
 from grain.edge.testing import CODEC
-from tools.bench import report
+from tools.bench import say
 
 COUNT = 1000
 
@@ -70,8 +70,8 @@ async def head(address: str, transport: str) -> None:
             assert process.stdin is not None
             await trio.to_thread.run_sync(process.stdout.readline)
             seconds = time.perf_counter() - begin
-            report(f"edge.idle.{transport}", resident() - before, f"MB for {COUNT}", 60)
-            report(f"edge.join.{transport}", COUNT / seconds, "connections/s")
+            say(f"edge.idle.{transport}", resident() - before, f"MB for {COUNT}", 60)
+            say(f"edge.join.{transport}", COUNT / seconds, "connections/s")
             process.stdin.close()
         nursery.cancel_scope.cancel()
 
@@ -91,7 +91,7 @@ def main() -> None:
             begin = time.perf_counter()
             subprocess.run([sys.executable, "-c", f"import {module}"], check=True)
             times.append(time.perf_counter() - begin)
-        report(f"edge.import.{module}", sorted(times)[2] * 1e3, "ms, interpreter included")
+        say(f"edge.import.{module}", sorted(times)[2] * 1e3, "ms, interpreter included")
 
 
 if __name__ == "__main__":
