@@ -81,7 +81,7 @@ class Scene:
     def sent(self, link: str, kind: type[M]) -> list[M]:
         """What was sent to a peer, of one kind, since the last look."""
         mail = self.mail.get(link, [])
-        found = [m for m, _ in mail if isinstance(m, kind)]
+        found: list[M] = [m for m, _ in mail if isinstance(m, kind)]
         self.mail[link] = [pair for pair in mail if not isinstance(pair[0], kind)]
         return found
 
@@ -369,7 +369,7 @@ def test_of_two_runs_the_older_goes_on(scene: Scene) -> None:
 
 
 def test_a_retracted_task_is_gone_when_its_run_is(scene: Scene) -> None:
-    """At once if it waits; if it runs, when its worker says so, and it holds its cores till then."""
+    """At once if it waits; if it runs, when its worker says so."""
     worker, mission = scene.worker("w", 1), scene.mission()
     scene.say(mission, Synced())
     scene.submit(mission, 1, 2)
