@@ -156,6 +156,11 @@ def hold_nothing(
     pass
 
 
+def enrol_late(self: Clients, link: object, message: Any, now: float) -> None:
+    self.client(message.mission, now).connection = 0
+    Clients._enrol(self, link, message, now)
+
+
 def submit_again(self: Clients, client: Client, *args: Any) -> None:
     client.last_task = -1
     Clients._submit(self, client, *args)
@@ -197,6 +202,7 @@ BUGS: dict[str, Cast] = {
     "leases go to workers that have not reported": staff(_register=serve_unreported),
     "a draining worker begins runs": worker(_begin=begin_while_draining),
     "adopted runs hold nothing": ledger(_hold=hold_nothing),
+    "a lost connection's greeting comes late and counts": clients(_enrol=enrol_late),
     "a submission counts as often as it comes": clients(_submit=submit_again),
     "functions in use are dropped": staff(sweep=drop_too_much),
     "what a mission does not want any more is kept": clients(_synced=keep_unclaimed),

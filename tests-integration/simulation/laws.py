@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.head.messages import Crashed, Gone
+from grain.head.messages import Crashed, Enrolled, Gone
 from grain.head.testing import check_scheduler
 from grain.worker.messages import Holding, Lease, Release
 from simulation.people import Client, HeadProcess, Process, fits
@@ -61,6 +61,10 @@ class Laws:
             self.demand("a suspect runs alone", message.alone == suspect, message)
             self.check_needed(head, message)
             self.told[head, message.attempt] = (head.hub.staff.links[wire], entry.client)
+        elif isinstance(message, Enrolled):
+            client = head.hub.clients.links[wire]
+            unwanted = client.entries.keys() - head.wanted.get(wire, set())
+            self.demand("nothing is kept that its mission does not want", not unwanted, unwanted)
         elif isinstance(message, Release):
             for attempt in message.attempts:
                 self.on_released(head, attempt)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from grain.head.messages import Retract, Submit
 from grain.resource import Supply, from_data, to_data
 from grain.worker.messages import Cancel, Draining, Ended, Holding, Lease, Leaving, Reported, Run
 from simulation.wire import Wire
@@ -51,6 +52,8 @@ class HeadProcess:
         self.offset = offset
         self.ready: set[Wire] = set()
         self.wires: dict[Wire, None] = {}
+        # What missions told of, by their wires.
+        self.wanted: dict[Wire, set[int]] = {}
 
     @property
     def now(self) -> float:
@@ -61,7 +64,11 @@ class HeadProcess:
         if not self.alive:
             return
         for message, payload in mail:
-            if isinstance(message, Reported):
+            if isinstance(message, Submit):
+                self.wanted.setdefault(wire, set()).add(message.task)
+            elif isinstance(message, Retract):
+                self.wanted.setdefault(wire, set()).update(message.tasks)
+            elif isinstance(message, Reported):
                 self.ready.add(wire)
             elif isinstance(message, Leaving):
                 self.ready.discard(wire)
@@ -185,7 +192,6 @@ class Laborer(Peer):
     def read(self, mail: Mail) -> None:
         for message, payload in mail:
             self.session.on_message(message, payload, self.now)
-        self.session.on_batch_taken()
 
     def flush(self) -> None:
         orders, self.session.to_runner[:] = list(self.session.to_runner), []
@@ -299,7 +305,14 @@ class Client(Peer):
     def read(self, mail: Mail) -> None:
         for message, payload in mail:
             self.session.on_message(message, payload)
-        self.session.on_batch_taken()
+        if self.world.clock.chance.random() < 0.7:  # else with the next mail
+            self.session.confirm()
+
+    def tick(self) -> None:
+        """As its shell would, now and then."""
+        if self.alive:
+            self.session.confirm()
+            self.flush()
 
     def submit(self, count: int) -> None:
         """Submit some more tasks of the plan."""

@@ -147,6 +147,7 @@ class World:
         for worker in self.workers:
             worker.tick()
         for client in self.clients:
+            client.tick()
             if client.alive and client.done and self.clock.now > CALM + 5 * GRACE:
                 client.session.depart()
                 client.flush()

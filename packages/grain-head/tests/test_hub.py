@@ -54,6 +54,7 @@ class Scene:
         self.hub = Hub(epoch, 0.0, grace=grace)
         self.now = 0.0
         self.mail: dict[str, list[tuple[Message, Any]]] = {}
+        self.connections = 0
 
     def say(self, link: str, *messages: Message, payload: Any = None) -> None:
         """Messages arrive together."""
@@ -88,7 +89,8 @@ class Scene:
     def worker(self, name: str, cores: int = 2, held: tuple[Held, ...] = (), link: str = "") -> str:
         """A worker registers; returns its link."""
         link = link or name
-        register = Register(name, name, "host", {"Cores": cores})
+        self.connections += 1
+        register = Register(name, name, "host", {"Cores": cores}, connection=self.connections)
         self.say(link, register, *([Holding(held)] if held else []), Reported())
         return link
 
@@ -449,6 +451,18 @@ def test_nonsense_of_a_peer_is_told_from_a_bug(scene: Scene) -> None:
     mission = scene.mission()
     with pytest.raises(BadMessage, match="task 1 names a request"):
         scene.say(mission, Submit(1, 99, F))
+
+
+def test_a_connection_that_is_heard_of_late_is_not_taken_for_the_newer(scene: Scene) -> None:
+    """The greeting of the lost one arrives after that of the one that took its place."""
+    scene.say("new", Enrol("m", "m", connection=2), Request(0, {"Cores": 1}), Function(F), Synced())
+    scene.say("old", Enrol("m", "m", connection=1))
+    scene.lose("old")
+    scene.wait(100.0)
+    worker = scene.worker("w")
+    scene.submit("new", 1)
+
+    assert [1] == [lease.task for lease in scene.sent(worker, Lease)]
 
 
 def test_why_tells_where_a_task_is(scene: Scene) -> None:

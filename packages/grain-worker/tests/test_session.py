@@ -56,7 +56,7 @@ def test_a_lease_begins_one_run_with_its_function() -> None:
     session = made()
     for _ in range(2):
         session.on_message(lease(1), b"args", 0.0)
-    session.on_batch_taken()
+    session.on_tick(session.next_tick())
 
     assert [Run(1, 1, {"Cores": 1}, None, b"f")] == ordered(session, Run)
     assert (b"code", b"args") == session.to_runner[0][1]

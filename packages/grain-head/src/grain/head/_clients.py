@@ -98,6 +98,9 @@ class Clients:
         if link in self.links:
             return
         client = self.client(message.mission, now)
+        if message.connection <= client.connection:
+            return  # heard of late: another one has replaced it
+        client.connection = message.connection
         if client.link is not None:
             self.links.pop(client.link, None)
             self._detach(client)

@@ -67,6 +67,7 @@ class Client:
     """
 
     __slots__ = (
+        "connection",
         "deadline",
         "entries",
         "functions",
@@ -88,6 +89,7 @@ class Client:
         self.name = ""
         self.host = ""
         self.link: Link | None = None
+        self.connection = 0
         self.synced = False
         # When a mission that is away is given up.
         self.deadline = math.inf
@@ -213,6 +215,7 @@ class Staffer:
     """
 
     __slots__ = (
+        "connection",
         "deadline",
         "draining",
         "functions",
@@ -236,6 +239,7 @@ class Staffer:
         self.name = ""
         self.host = ""
         self.link: Link | None = None
+        self.connection = 0
         self.serving = False
         self.draining = False
         # Kept free for a task that is to run alone, or running it.

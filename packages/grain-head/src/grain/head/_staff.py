@@ -93,11 +93,14 @@ class Staff:
         worker = self._ledger.workers.get(message.worker)
         if worker is None:
             worker = self._new(message, now)
+        elif message.connection <= worker.connection:
+            return  # heard of late: another one has replaced it
         elif worker.link is not None:
             self.links.pop(worker.link, None)
         self._ledger.scheduler.on_worker_draining(worker.number)  # until it has reported
         self.links[link] = worker
         worker.link = link
+        worker.connection = message.connection
         worker.session += 1
         worker.sent = worker.took = 0
         worker.serving = False

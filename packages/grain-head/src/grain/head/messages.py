@@ -46,12 +46,15 @@ class Enrol(Message, frozen=True):
         name: what people call it.
         host: where it is.
         pid: its process there.
+        connection: counts its connections: of two, the one with the larger number is in use,
+            whichever is heard of first.
     """
 
     mission: str
     name: str
     host: str = ""
     pid: int = 0
+    connection: int = 1
 
 
 class Request(Message, frozen=True):

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     Connect = Callable[[], AbstractAsyncContextManager[Channel]]
 
 _AT_ONCE = 256  # messages handed to the channel together, between which it may say "wait"
+_SOON, _MANY = 0.1, 256  # seconds, and outcomes, after which they are confirmed by themselves
 _AGAIN = 0.5  # seconds until the next attempt after a connection that was lost
 _FAREWELL = 10.0  # seconds that leaving waits for a scheduler which is away
 
@@ -289,6 +290,7 @@ class RemoteExecutor:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._send, channel, nursery.cancel_scope)
+                nursery.start_soon(self._confirm)
                 # Caught in here, where no group can be made of it and a cancellation.
                 try:
                     await channel.receive_into(self._take)
@@ -298,8 +300,16 @@ class RemoteExecutor:
         finally:
             self._session.on_disconnected()
 
+    async def _confirm(self) -> None:
+        """Confirm what nothing else was sent with."""
+        while True:
+            await trio.sleep(_SOON)
+            if self._session.unconfirmed:
+                self._wake.set()
+
     async def _send(self, channel: Channel, scope: trio.CancelScope) -> None:
         while True:
+            self._session.confirm()
             mail, self._session.to_head = self._session.to_head, []
             try:
                 for at in range(0, len(mail), _AT_ONCE):
@@ -318,8 +328,7 @@ class RemoteExecutor:
         session = self._session
         for message, payload in batch:
             session.on_message(message, payload)
-        session.on_batch_taken()
-        if session.to_head:
+        if session.unconfirmed >= _MANY:
             self._wake.set()
         resolved, session.resolved = session.resolved, []
         for resolution in resolved:

@@ -53,7 +53,6 @@ class LocalWorker:
                 self._taught.difference_update(message.digests)
                 self._runner.post([(message, None)])
             self._session.on_message(message, payload, now)
-        self._session.on_batch_taken()
         self._settle()
 
     def _ended(self, batch: Batch) -> None:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import msgspec
+
 from grain.head.messages import (
     Answer,
     Crash,
@@ -96,10 +98,16 @@ class MissionSession:
         self.running = 0
         self.epoch = 0
         self.connected = False
+        self._connections = 0
         self._requests: list[Request] = []
         self._functions: dict[bytes, Payload] = {}
         self._last_task = 0
         self._confirm: list[int] = []
+
+    @property
+    def unconfirmed(self) -> int:
+        """How many outcomes have arrived and are not confirmed."""
+        return len(self._confirm)
 
     # ---- tasks
 
@@ -146,7 +154,8 @@ class MissionSession:
         """A head was reached."""
         self.connected = True
         self.to_head.clear()
-        self._send(self._hello)
+        self._connections += 1
+        self._send(msgspec.structs.replace(self._hello, connection=self._connections))
         for request in self._requests:
             self._send(request)
         for digest, function in self._functions.items():
@@ -167,7 +176,7 @@ class MissionSession:
         self._confirm.clear()
 
     def on_message(self, message: Message, payload: Payload) -> None:
-        """The head says something; `on_batch_taken` after all that arrived together."""
+        """The head says something."""
         match message:
             case Resolved():
                 self._confirm.append(message.task)
@@ -189,8 +198,8 @@ class MissionSession:
             case _:
                 pass
 
-    def on_batch_taken(self) -> None:
-        """All messages that arrived together were handled: confirm them together."""
+    def confirm(self) -> None:
+        """Confirm what has arrived: soon, and best together with what is sent anyway."""
         if self._confirm:
             confirm, self._confirm = self._confirm, []
             self._send(Received(tuple(confirm)))

@@ -151,7 +151,6 @@ class Agent:
             elif isinstance(message, Retire):
                 self._life.on_quit(now, force=message.at_once)
             self._session.on_message(message, payload, now)
-        self._session.on_batch_taken()
         self._settle()
 
     # ---- the runner

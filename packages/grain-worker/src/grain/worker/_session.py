@@ -51,6 +51,7 @@ FLUSH = 20.0
 """Seconds that a worker which leaves waits until its results have arrived."""
 
 _REMEMBER = 600.0  # seconds for which attempts that are over are remembered
+_TOOK = 0.1  # seconds by which `Took` may wait for company: short runs end before
 _AT_ONCE = 256  # runs in one `Holding`
 
 
@@ -107,11 +108,13 @@ class WorkerSession:
         self.finished = False
         self.connected = False
         self.epoch = 0
+        self._connections = 0
         self._by_number: dict[int, Running] = {}
         self._last_number = 0
         self._over: deque[tuple[float, Attempt]] = deque()
         self._seen: set[Attempt] = set()
         self._took = 0
+        self._took_due = math.inf
         self._deadline = math.inf
         self._flush_until = math.inf
         self._began = now
@@ -123,7 +126,9 @@ class WorkerSession:
     def on_connected(self, now: float) -> None:
         """A head was reached."""
         self.connected = True
+        self._connections += 1
         self._took = 0
+        self._took_due = math.inf
         self.to_head.clear()
         self._send(
             Register(
@@ -133,6 +138,7 @@ class WorkerSession:
                 self._total_now(now),
                 tuple(self.functions),
                 self.draining,
+                self._connections,
             )
         )
         held = [self._held(r.lease, now - r.began) for r in self.runs.values()]
@@ -170,10 +176,11 @@ class WorkerSession:
             case _:  # Enlisted
                 self.epoch = getattr(message, "epoch", 0)
 
-    def on_batch_taken(self) -> None:
-        """All messages that arrived together were handled."""
-        if self._took and self.connected:
+    def _tell_took(self) -> None:
+        """Say how many leases were begun: it matters only if this worker should die."""
+        if self._took_due != math.inf and self.connected:
             self._send(Took(self._took))
+        self._took_due = math.inf
 
     # ---- runs
 
@@ -183,6 +190,7 @@ class WorkerSession:
             return
         self._seen.add(attempt)
         self._took += 1
+        self._took_due = min(self._took_due, now + _TOOK)
         if self.draining:
             self._settle(lease, "returned", None)
             return
@@ -231,6 +239,7 @@ class WorkerSession:
         settled = Settled(lease.mission, lease.task, lease.attempt, status, detail)
         self.kept[lease.attempt] = (settled, payload, lease)
         if self.connected:
+            self._tell_took()
             self._send(settled, payload)
 
     # ---- the end
@@ -253,6 +262,8 @@ class WorkerSession:
         """Time has passed; to be called at `next_tick` and after every event."""
         while self._over and self._over[0][0] < now - _REMEMBER:
             self._seen.discard(self._over.popleft()[1])
+        if self._took_due <= now:
+            self._tell_took()
         if not self.connected and now - self._alone_since >= self._patience:
             self.draining = True
             self._deadline = self._flush_until = now
@@ -272,6 +283,7 @@ class WorkerSession:
     def next_tick(self) -> float:
         """When `on_tick` is to be called at the latest."""
         due = min(self._deadline, self._flush_until) if self.draining else math.inf
+        due = min(due, self._took_due)
         return due if self.connected else min(due, self._alone_since + self._patience)
 
     # ---- small things

@@ -98,6 +98,8 @@ class Register(Message, frozen=True):
         total: its resources as plain data, of which the time left counts from now.
         functions: digests of the functions that it has.
         draining: whether it takes no more runs.
+        connection: counts its connections: of two, the one with the larger number is in use,
+            whichever is heard of first.
     """
 
     worker: str
@@ -106,6 +108,7 @@ class Register(Message, frozen=True):
     total: dict[str, Any]
     functions: tuple[bytes, ...] = ()
     draining: bool = False
+    connection: int = 1
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
