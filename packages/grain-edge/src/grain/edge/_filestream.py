@@ -128,6 +128,8 @@ class FileStream(trio.abc.Stream):
                 self._check()
             if len(data):
                 await self._store(self._writer.append(data, self._acknowledge()))
+                # An answer may come soon. A beat is no such reason to look more often.
+                self._moved = self._wrote
         self._check()
 
     async def wait_send_all_might_not_block(self) -> None:
@@ -162,7 +164,7 @@ class FileStream(trio.abc.Stream):
                 del self._undone[:count]
                 if told:
                     _log.warning("%s: works again", self._folder.path)
-        self._wrote = self._moved = trio.current_time()
+        self._wrote = trio.current_time()
         if self._ring is not None:
             await self._ring()
 
@@ -232,10 +234,12 @@ class FileStream(trio.abc.Stream):
                 self._judge()
                 return asked < self._reader.wants  # look again at once, with a wider eye
             self.heard_at = trio.current_time()
-            if any(entry.kind in (DATA, BLOB) for entry in entries):
+            # Beats alone are no reason to look again soon.
+            news = any(entry.kind != BEAT for entry in entries)
+            if news:
                 self._moved = self.heard_at
         await self._released()
-        return True
+        return news or segment != self._reader.segment
 
     async def _parsed(self, data: bytes) -> tuple[list[Entry], dict[int, bytearray]]:
         """Records, with the content of their blobs; nothing is taken unless all can be read."""

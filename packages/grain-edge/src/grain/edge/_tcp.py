@@ -115,4 +115,10 @@ async def connect(host: str, port: int) -> trio.SocketStream:
     Raises:
         OSError: refused, no route, no such host.
     """
-    return await trio.open_tcp_stream(host, port)
+    try:
+        return await trio.open_tcp_stream(host, port)
+    except OSError as e:
+        # Of a single address the cause tells more than "all attempts failed".
+        if isinstance(e.__cause__, OSError):
+            raise e.__cause__ from None
+        raise

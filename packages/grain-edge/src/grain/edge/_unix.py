@@ -18,7 +18,7 @@ from grain.edge.errors import MeetingError, MeetingTaken, NotAuthenticated
 BACKLOG = 1024
 
 
-def socket_path(meeting: str, epoch: int) -> str:
+def socket_path(meeting: str, epoch: int, base: str = "/tmp") -> str:  # noqa: S108  # checked below
     """Where a head listens: in this host's /tmp, in a directory of ours.
 
     Not beside the Edge file, as most shared filesystems hold no sockets; not in
@@ -28,16 +28,17 @@ def socket_path(meeting: str, epoch: int) -> str:
     Args:
         meeting: path of the Edge file.
         epoch: number of the leadership.
+        base: a directory of this host in which everybody may make names.
 
     Raises:
-        OSError: /tmp is full or not there.
+        OSError: the base is full or not there.
     """
-    directory = f"/tmp/grain-{os.geteuid()}"  # noqa: S108  # checked on the next lines
+    directory = f"{base}/grain-{os.geteuid()}"
     try:
         _files.make_private(directory)
     except (MeetingError, OSError):
         # Somebody else made that name; one that cannot be guessed is as good.
-        directory = tempfile.mkdtemp(prefix="grain-", dir="/tmp")
+        directory = tempfile.mkdtemp(prefix="grain-", dir=base)
     stem = sha256(meeting.encode()).hexdigest()[:16]
     for name in _files.names(directory):
         if name.startswith(stem):

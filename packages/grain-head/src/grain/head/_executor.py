@@ -92,7 +92,7 @@ class GrainExecutor:
         name: str | None = None,
         expect_workers: bool = False,
         on_event: Callable[[Event], object] | None = None,
-        max_overtakes: int = 64,
+        max_overtakes: int = 128,
     ) -> None:
         if not isinstance(local, Resource):
             raise TypeError(f"local={local!r}: give the resources of the local worker, as Cores(2)")

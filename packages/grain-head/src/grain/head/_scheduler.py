@@ -53,7 +53,7 @@ class Scheduler:
             before room is kept for it, where run times are not known.
     """
 
-    def __init__(self, *, max_overtakes: int = 64) -> None:
+    def __init__(self, *, max_overtakes: int = 128) -> None:
         self.max_overtakes = max_overtakes
         self.run_times = RunTimes()
         self.tasks: dict[int, Task] = {}
@@ -159,6 +159,7 @@ class Scheduler:
         self._waiting += 1
         if not self._active & queue.bit:
             self._activate(queue, new)
+            self._open |= queue.bit
 
     def on_finished(self, task: int, now: float, *, measured: bool = True) -> None:
         """A run has ended, and everything it held is free again.
@@ -358,10 +359,13 @@ class Scheduler:
         queue.rank = (-queue.priority, head.seq)
         insort(self._order, (-queue.priority, head.seq, queue))
         self._active |= queue.bit
-        self._open |= queue.bit
 
     def _rerank(self, queue: TaskQueue) -> None:
-        """The oldest task of a queue is another now, or none waits any more."""
+        """The oldest task of a queue is another now, or none waits any more.
+
+        Where the last one found no room, a younger one that asks for the same finds none either:
+        whether the queue is open does not change.
+        """
         if queue.rank is not None:
             del self._order[bisect_left(self._order, queue.rank)]
         if queue.promise is not None:
@@ -385,6 +389,7 @@ class Scheduler:
         self._waiting += 1
         if queue.rank is None or queue.rank[1] != queue.tasks[0].seq:
             self._rerank(queue)
+            self._open |= queue.bit  # as an older one it may pass a promise that a younger may not
 
     def _new_estimate(self, group: str) -> None:
         for queue in self.queues.values():

@@ -45,7 +45,7 @@ class Cluster:
         order: the ids of all started tasks, in the order of starting.
     """
 
-    def __init__(self, *workers: Resource, max_overtakes: int = 64) -> None:
+    def __init__(self, *workers: Resource, max_overtakes: int = 128) -> None:
         self.scheduler = Scheduler(max_overtakes=max_overtakes)
         self.now = 0.0
         self.starts: dict[int, Start] = {}
@@ -172,7 +172,7 @@ class Outlook(NamedTuple):
 
 
 def simulate(
-    workers: Iterable[Resource], lots: Sequence[Lot], *, max_overtakes: int = 64
+    workers: Iterable[Resource], lots: Sequence[Lot], *, max_overtakes: int = 128
 ) -> Outlook:
     """Run a workload of known durations in virtual time."""
     scheduler = Scheduler(max_overtakes=max_overtakes)

@@ -117,7 +117,7 @@ class Resource:
 
     def request(self, res: Resource) -> bool:
         """Whether this supply can hand out all of ``res`` now."""
-        return self._plan(res) is not None
+        return gives(self.parts(), self._wanted(res))
 
     def alloc(self, res: Resource) -> Resource:
         """Take ``res`` out of this supply.
@@ -135,17 +135,10 @@ class Resource:
             if not self._request(res):
                 raise Insufficient(f"{self!r} cannot give {res._ask()} now")
             return self._alloc(res)
-        plan = self._plan(res)
-        if plan is None:
+        have, wanted = self.parts(), self._wanted(res)
+        if not gives(have, wanted):
             raise self._refusal(res)
-        taken: dict[str, Resource] = {}
-        try:
-            for kind, own, want in plan:
-                taken[kind] = want if own is None else own._alloc(want)
-        except BaseException:
-            self.dealloc(joined(taken))
-            raise
-        return joined(taken)
+        return take(have, wanted)
 
     def dealloc(self, res: Resource) -> None:
         """Give back an allocation of this supply, whole.
@@ -175,26 +168,19 @@ class Resource:
         """How this resource reads as a request, in messages."""
         return self._ask()
 
-    def _plan(self, res: Resource) -> list[tuple[str, Resource | None, Resource]] | None:
-        """Which part of this supply meets which part of the request; None if one cannot now.
+    def _wanted(self, res: Resource) -> Mapping[str, Resource]:
+        """The parts of a request, with those that this supply makes it imply."""
+        wanted = res.parts()
+        for kind, implied in self._implying():
+            if kind not in wanted:
+                wanted = {**wanted, kind: implied}
+        return wanted
 
-        A part that no part of this supply has to meet (a time limit where there is none) stands
-        without: it is not taken from anywhere, but the allocation tells of it.
-        """
-        have, wanted = self.parts(), res.parts()
-        plan: list[tuple[str, Resource | None, Resource]] = []
-        for kind, want in wanted.items():
-            own = have.get(kind)
-            if not (want._unlimited_if_absent if own is None else own._request(want)):
-                return None
-            plan.append((kind, own, want))
-        for kind, own in have.items():
-            implied = own._implied
-            if implied is not None and kind not in wanted:
-                if not own._request(implied):
-                    return None
-                plan.append((kind, own, implied))
-        return plan
+    def _implying(self) -> Iterable[tuple[str, Resource]]:
+        """By kind, what a request that does not mention a part of this supply implies of it."""
+        return [
+            (kind, own._implied) for kind, own in self.parts().items() if own._implied is not None
+        ]
 
     def _refusal(self, res: Resource) -> Infeasible | Insufficient:
         """Why there is no plan; worked out only now, as most refusals are never shown."""
@@ -249,10 +235,17 @@ class Composite(Resource):
     It has the attributes of its parts. The order of the parts shows in the representation only.
     """
 
-    __slots__ = ("_parts",)
+    __slots__ = ("_implied_parts", "_parts")
 
     def __init__(self, parts: dict[str, Resource]) -> None:
         self._parts = parts
+        self._implied_parts: Iterable[tuple[str, Resource]] | None = None
+
+    def _implying(self) -> Iterable[tuple[str, Resource]]:
+        # Kept: a supply is asked at each allocation, and its parts are never replaced.
+        if self._implied_parts is None:
+            self._implied_parts = super()._implying()
+        return self._implied_parts
 
     def parts(self) -> Mapping[str, Resource]:
         return self._parts
@@ -295,6 +288,34 @@ Zero.__module__ = "grain.resource"
 
 # "No resource is required to run the tasklet", "the worker is holding no resource"; shown as Ø.
 ZERO: Resource = Zero({})
+
+
+def gives(have: Mapping[str, Resource], wanted: Mapping[str, Resource]) -> bool:
+    """Whether the parts of a supply can hand out those of a request now, kind by kind."""
+    for kind in wanted:
+        own = have.get(kind)
+        if own is None:
+            if not wanted[kind]._unlimited_if_absent:
+                return False
+        elif not own._request(wanted[kind]):
+            return False
+    return True
+
+
+def take(have: Mapping[str, Resource], wanted: Mapping[str, Resource]) -> Resource:
+    """Take the parts of a request out of those of a supply, all or nothing; they are there."""
+    taken: dict[str, Resource] = {}
+    try:
+        for kind in wanted:
+            own = have.get(kind)
+            # What nothing has to meet is not taken from anywhere, but the allocation tells it.
+            taken[kind] = wanted[kind] if own is None else own._alloc(wanted[kind])
+    except BaseException:
+        for kind, got in taken.items():
+            if kind in have:
+                have[kind]._dealloc(got)
+        raise
+    return joined(taken)
 
 
 def freeze(data: Any) -> Hashable:

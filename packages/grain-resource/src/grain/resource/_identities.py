@@ -52,11 +52,16 @@ class Identities(Resource):
         return res._mask.bit_count() <= self._mask.bit_count()
 
     def _alloc(self, res: Self) -> Self:
-        left = self._mask
-        for _ in range(res._mask.bit_count()):
-            left &= left - 1  # the lowest free id goes
-        taken = self._mask ^ left
-        self._mask = left
+        free = self._mask
+        n = res._mask.bit_count()
+        # The lowest free ids, which most often are n in a row.
+        taken = ((1 << n) - 1) * (free & -free)
+        if taken & ~free:
+            left = free
+            for _ in range(n):
+                left &= left - 1
+            taken = free ^ left
+        self._mask = free ^ taken
         return self._of_mask(taken)
 
     def _dealloc(self, res: Self) -> None:

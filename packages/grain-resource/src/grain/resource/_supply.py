@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
+from grain.resource._base import gives, take
 from grain.resource.errors import Infeasible, Insufficient
 
 if TYPE_CHECKING:
@@ -59,10 +60,14 @@ class Supply:
             Insufficient: not now.
             Infeasible: never.
         """
-        # A scheduler's hot path: most requests are for one kind, and they fit.
-        own = self._own.get(request._kind)
-        if own is not None and not self._implied and own._request(request):
-            return own._alloc(request)
+        # A scheduler's hot path: it asks for what fits, and most often for one kind.
+        if not self._implied:
+            own = self._own.get(request._kind)
+            if own is not None and own._request(request):
+                return own._alloc(request)
+            wanted = request.parts()
+            if gives(self._own, wanted):
+                return take(self._own, wanted)
         try:
             return self.free.alloc(request)
         except (Insufficient, Infeasible):

@@ -1,0 +1,33 @@
+"""The public face of the package."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import grain.edge
+
+NAMES = ["ALL_TRANSPORTS", "Attempt", "DEFAULT", "Peer", "Serving", "dial", "examine", "serve"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_public_names(name: str) -> None:
+    """Every public name can be had from the package."""
+    assert getattr(grain.edge, name) is not None
+
+
+def test_unknown_name() -> None:
+    """A name that is not there is an AttributeError, as of any module."""
+    with pytest.raises(AttributeError, match="module 'grain.edge' has no attribute 'dail'"):
+        _ = grain.edge.dail  # type: ignore[attr-defined]
+
+
+def test_network_is_imported_by_its_users() -> None:
+    """A channel in memory does not bring in what meets over a network, nor its cryptography."""
+    code = "import sys, grain.edge.channel; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "grain.edge._memory" in done.stdout.split()
+    assert not {"grain.edge._dial", "grain.edge._serve", "cryptography"} & set(done.stdout.split())

@@ -1,0 +1,14 @@
+"""What importing the package costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def test_light_import() -> None:
+    """Certificates are made by heads only, so nobody else loads what makes them."""
+    code = "import sys, grain.edge; print([m for m in sys.modules if m.startswith('cryptography')])"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+
+    assert said.stdout.strip() == "[]"

@@ -1,0 +1,266 @@
+"""Real processes on several network hosts: whatever the site allows, they find each other."""
+
+from __future__ import annotations
+
+import os
+import queue
+import re
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from typing import TYPE_CHECKING
+
+from tools.hosts import Host, hosts, why_not
+from tools.stale import stale_view
+from tools.stale import why_not as why_no_views
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
+Start = Any
+PROGRAM = Path(__file__).with_name("edge_program.py")
+
+
+class Program:
+    """A head or worker on a host, and what it says."""
+
+    def __init__(self, host: Host, role: str, directory: Path) -> None:
+        self.process = host.start(
+            [sys.executable, str(PROGRAM), role, f"edge://{directory}/meeting"]
+        )
+        self._lines: queue.Queue[str] = queue.Queue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as lines:
+            for line in lines:
+                self._lines.put(line.decode().strip())
+
+    def expect(self, pattern: str, seconds: float = 20.0) -> str:
+        """Wait for a line; echoes must be right all the time."""
+        end, seen = time.monotonic() + seconds, []
+        while time.monotonic() < end:
+            try:
+                line = self._lines.get(timeout=max(0.01, end - time.monotonic()))
+            except queue.Empty:
+                break
+            assert not line.endswith("False"), line
+            seen.append(line)
+            if re.match(pattern, line):
+                return line
+        raise AssertionError(f"{pattern!r} not within {seconds} s, but {seen[-5:]}")
+
+    def drain(self) -> list[str]:
+        out = []
+        while not self._lines.empty():
+            out.append(self._lines.get())
+        return out
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self._reader.join()
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A directory outside /tmp, which each host has of its own."""
+    directory = Path(tempfile.mkdtemp(dir="/var/tmp"))
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+def start(shared: Path) -> Iterator[Callable[[Host, str, Path], Program]]:
+    """Starts programs, and ends them before their hosts and files go."""
+    started: list[Program] = []
+
+    def start(host: Host, role: str, directory: Path) -> Program:
+        started.append(Program(host, role, directory))
+        return started[-1]
+
+    yield start
+    for program in started:
+        program.kill()
+
+
+@pytest.fixture
+def two() -> Iterator[list[Host]]:
+    with hosts("head", "n1") as made:
+        yield made
+
+
+def set_up(site: str, made: list[Host]) -> str:
+    """Apply what a site forbids; returns the transport that should be found."""
+    head, worker = made
+    if site in ("no connections to the head", "nothing", "nothing, with resets"):
+        head.refuse_connections(reset="resets" in site)
+    if site in ("no connections to workers", "nothing", "nothing, with resets"):
+        worker.refuse_connections(reset="resets" in site)
+    return {"no connections to the head": "reverse"}.get(
+        site, "files" if site.startswith("nothing") else "tcp"
+    )
+
+
+SITES = [
+    "all",
+    "no connections to workers",
+    "no connections to the head",
+    "nothing",
+    "nothing, with resets",
+]
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_every_site(site: str, two: list[Host], shared: Path, start: Start) -> None:
+    """The worker starts first, waits, and joins by the best way that the site allows."""
+    transport = set_up(site, two)
+    worker = start(two[1], "worker", shared)
+    head = start(two[0], "head", shared)
+    head.expect("serving 1")
+
+    worker.expect(f"joined {transport}$", 30)
+    for number in (1, 2, 3):
+        worker.expect(f"echo {number} True")
+    worker.kill()
+    head.kill()
+
+
+def test_same_host_uses_the_socket(two: list[Host], shared: Path, start: Start) -> None:
+    """No network involved."""
+    head = start(two[0], "head", shared)
+    head.expect("serving")
+    worker = start(two[0], "worker", shared)
+
+    worker.expect("joined unix$")
+    worker.expect("echo 1 True")
+
+
+@pytest.mark.parametrize("site", SITES[:4])
+def test_killed_head_and_its_successor_elsewhere(
+    site: str, two: list[Host], shared: Path, start: Start
+) -> None:
+    """SIGKILL; a new head on another host takes over, the worker finds it; nothing old remains."""
+    set_up(site, two)
+    head = start(two[0], "head", shared)
+    head.expect("serving 1")
+    worker = start(two[1], "worker", shared)
+    worker.expect("echo 3 True", 30)
+    head.kill()
+    successor = start(two[1], "head", shared)
+    successor.expect("serving 2", 60)
+
+    worker.expect("lost", 30)
+    worker.expect("joined unix", 60)
+    worker.expect("echo")
+    assert sorted(os.listdir(f"{shared}/meeting.d")) == ["2", "claim.2"]
+
+
+@pytest.mark.parametrize("site", ["all", "no connections to the head", "nothing"])
+def test_network_cut_for_20_seconds(site: str, two: list[Host], shared: Path, start: Start) -> None:
+    """Nobody is lost: the same connection goes on."""
+    set_up(site, two)
+    head = start(two[0], "head", shared)
+    head.expect("serving")
+    worker = start(two[1], "worker", shared)
+    worker.expect("echo 2 True", 30)
+    two[1].cut()
+    time.sleep(20)
+    worker.drain()
+    two[1].mend()
+
+    worker.expect(r"echo \d+ True", 30)
+    assert not [line for line in worker.drain() if line.startswith("lost")]
+
+
+@pytest.mark.parametrize("site", ["all", "no connections to the head", "nothing"])
+def test_frozen_host(site: str, two: list[Host], shared: Path, start: Start) -> None:
+    """Fifteen seconds without any of its processes running: late, not lost."""
+    set_up(site, two)
+    head = start(two[0], "head", shared)
+    head.expect("serving")
+    worker = start(two[1], "worker", shared)
+    worker.expect("echo 2 True", 30)
+    two[0].freeze()
+    time.sleep(15)
+    worker.drain()
+    two[0].thaw()
+
+    worker.expect(r"echo \d+ True", 30)
+    assert not [line for line in worker.drain() if line.startswith("lost")]
+
+
+def test_frozen_head_steps_down_when_it_wakes(two: list[Host], shared: Path, start: Start) -> None:
+    """Another host took over meanwhile; there is one leader in the end."""
+    old = start(two[0], "head", shared)
+    old.expect("serving 1")
+    two[0].freeze()
+    new = start(two[1], "head", shared)
+    new.expect("serving 2", 60)
+    two[0].thaw()
+
+    old.expect("ended Superseded", 20)
+    worker = start(two[1], "worker", shared)
+    worker.expect("joined unix")
+    worker.expect("echo")
+
+
+def test_claim_against_a_head_elsewhere(two: list[Host], shared: Path, start: Start) -> None:
+    """It answers, so the second one is told where it is."""
+    start(two[0], "head", shared).expect("serving")
+    command = [sys.executable, str(PROGRAM), "head", f"edge://{shared}/meeting"]
+    with two[1].start(command) as second:
+        out, _ = second.communicate(timeout=30)
+
+    assert b"ended MeetingTaken" in out
+
+
+def test_killed_worker_leaves_nothing_for_ever(two: list[Host], shared: Path, start: Start) -> None:
+    """What a killed peer left in the mailbox is removed by the next head."""
+    set_up("nothing", two)
+    head = start(two[0], "head", shared)
+    head.expect("serving 1")
+    worker = start(two[1], "worker", shared)
+    worker.expect("echo 2 True", 30)
+    worker.kill()
+    head.kill()
+    left = list(shared.rglob("up.0"))
+    assert left
+    successor = start(two[0], "head", shared)
+    successor.expect("serving 2", 60)
+
+    assert not list(shared.rglob("up.0"))
+
+
+@pytest.mark.skipif(bool(why_no_views()), reason=why_no_views() or "-")
+def test_stale_views(shared: Path, start: Start) -> None:
+    """Each host with its own view that believes old names and sizes for five seconds."""
+    real = shared / "real"
+    real.mkdir(mode=0o700)
+    # Mounted first: a host sees the mounts of the moment when it was made.
+    with (
+        stale_view(real, shared / "v1") as first,
+        stale_view(real, shared / "v2") as second,
+        hosts("head", "n1") as made,
+    ):
+        set_up("nothing", made)
+        worker = start(made[1], "worker", second)
+        head = start(made[0], "head", first)
+        head.expect("serving 1")
+        worker.expect("joined files", 60)
+        worker.expect("echo 20 True", 30)
+        worker.kill()
+        head.kill()

@@ -1,0 +1,266 @@
+"""What another local user may try against a head and its members: nothing of it works."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+
+from grain.edge import Serving, dial, serve
+from grain.edge._unix import socket_path
+from grain.edge.errors import DialError, ForeignFile, LinkedFile
+from grain.edge.testing import CODEC, Note
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from grain.edge import Peer
+
+OTHER = 65534
+PYTHON = shutil.which("python3", path="/usr/bin:/bin") or ""
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or not PYTHON or not shutil.which("setpriv"),
+    reason="acting as another user needs root, setpriv and a Python outside root's home",
+)
+
+
+def as_other(code: str, *arguments: str) -> subprocess.Popen[str]:
+    """Run Python code as the other user."""
+    user = ["setpriv", f"--reuid={OTHER}", f"--regid={OTHER}", "--clear-groups"]
+    return subprocess.Popen(
+        [*user, PYTHON, "-c", code, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd="/",
+    )
+
+
+def outcome(code: str, *arguments: str) -> str:
+    """What that code prints."""
+    with as_other(code, *arguments) as process:
+        out, _ = process.communicate(timeout=20)
+    return out
+
+
+def start_and_kill(command: list[str]) -> None:
+    """A program that says one line and then dies without a chance to clean up."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.kill()
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory that the other user may enter and read."""
+    directory = Path(tempfile.mkdtemp(dir="/var/tmp"))
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+def sticky(place: Path) -> Path:
+    """A directory where everybody may make names, as /tmp is."""
+    (place / "project").mkdir()
+    (place / "project").chmod(0o1777)
+    return place / "project"
+
+
+async def echo(peer: Peer) -> None:
+    while True:
+        await peer.channel.send(await peer.channel.receive())
+
+
+async def head(address: str, task_status: trio.TaskStatus[Serving]) -> None:
+    await serve(echo, address, codec=CODEC, task_status=task_status)
+
+
+async def run_head(nursery: trio.Nursery, address: str) -> Serving:
+    async def run(task_status: trio.TaskStatus[Serving]) -> None:
+        await head(address, task_status)
+
+    serving: Serving = await nursery.start(run)
+    return serving
+
+
+def member(address: str, *transports: str) -> Any:
+    return dial(address, role="worker", codec=CODEC, patience=5, transports=frozenset(transports))
+
+
+async def works(address: str, *transports: str) -> bool:
+    async with member(address, *transports) as peer:
+        await peer.channel.send([(Note("x"), None)])
+        return len(await peer.channel.receive()) == 1
+
+
+async def test_read_what_is_private(place: Path) -> None:
+    """The Edge file, its directory, the socket's directory, the logs within."""
+    address = f"edge://{place}/meeting"
+    code = """
+import os, sys
+for path in sys.argv[1:]:
+    try:
+        print(os.listdir(path) if os.path.isdir(path) else open(path).read())
+    except PermissionError:
+        print("denied")
+"""
+    async with trio.open_nursery() as nursery:
+        serving = await run_head(nursery, address)
+        paths = [f"{place}/meeting", f"{place}/meeting.d", str(Path(serving.targets[0]).parent)]
+        said = await trio.to_thread.run_sync(outcome, code, *paths)
+        nursery.cancel_scope.cancel()
+
+    assert said.split() == ["denied"] * 3
+
+
+async def test_connect_to_the_socket(place: Path) -> None:
+    """The directory keeps others out; were it open, the kernel's word on who they are would."""
+    address = f"edge://{place}/meeting"
+    code = """
+import socket, sys
+s = socket.socket(socket.AF_UNIX)
+try:
+    s.connect(sys.argv[1])
+    s.sendall(b"x" * 100)
+    print("read", s.recv(100))
+except PermissionError:
+    print("denied")
+except (ConnectionResetError, BrokenPipeError):
+    print("closed")
+"""
+    async with trio.open_nursery() as nursery:
+        path = Path((await run_head(nursery, address)).targets[0])
+        assert (await trio.to_thread.run_sync(outcome, code, str(path))).strip() == "denied"
+        path.parent.chmod(0o711)
+        path.chmod(0o666)
+        try:
+            said = await trio.to_thread.run_sync(outcome, code, str(path))
+        finally:
+            path.parent.chmod(0o700)
+        assert said.strip() in ("read b''", "closed")
+        assert await works(address, "unix")
+        nursery.cancel_scope.cancel()
+
+
+async def test_connect_to_the_port(place: Path) -> None:
+    """Without a certificate of the meeting nobody gets a word out of the head."""
+    address = f"edge://{place}/meeting"
+    code = """
+import socket, ssl, sys
+c = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+c.check_hostname = False
+c.verify_mode = ssl.CERT_NONE
+try:
+    s = c.wrap_socket(socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=10))
+    s.sendall(b"x" * 100)
+    print("read", s.recv(100))
+except (ssl.SSLError, OSError) as e:
+    print("refused")
+"""
+    async with trio.open_nursery() as nursery:
+        serving = await run_head(nursery, address)
+        port = next(t.split()[-1] for t in serving.targets if " port " in t)
+        assert (await trio.to_thread.run_sync(outcome, code, port)).strip() in (
+            "refused",
+            "read b''",
+        )
+        assert await works(address, "tcp")
+        nursery.cancel_scope.cancel()
+
+
+async def test_steal_the_port_of_a_dead_head(place: Path) -> None:
+    """A member that finds another user's listener at the old port tells it nothing."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    address = f"tcp://127.0.0.1:{port}?edge={place}/meeting"
+    program = Path(__file__).with_name("edge_program.py")
+    await trio.to_thread.run_sync(start_and_kill, [sys.executable, str(program), "head", address])
+    code = """
+import socket, sys
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind(("127.0.0.1", int(sys.argv[1])))
+s.listen()
+print("listening", flush=True)
+while True:
+    c, _ = s.accept()
+    got = c.recv(10000)
+    c.sendall(got)
+    c.close()
+    print(got.hex(), flush=True)
+"""
+    with as_other(code, str(port)) as thief:
+        assert thief.stdout is not None
+        await trio.to_thread.run_sync(thief.stdout.readline)
+        with pytest.raises(DialError, match="not of this meeting"):
+            async with member(address, "tcp"):
+                raise AssertionError
+        got = bytes.fromhex(await trio.to_thread.run_sync(thief.stdout.readline))
+        thief.kill()
+
+    assert got[0] == 0x16  # a TLS ClientHello, and nothing of ours
+    assert b"worker" not in got
+    assert b"Hello" not in got
+
+
+@pytest.mark.parametrize(
+    ("plant", "kind"),
+    [
+        ("open(p, 'w').write('x' * 4096)", ForeignFile),
+        ("os.symlink('/etc/passwd', p)", LinkedFile),
+        ("os.mkdir(p + '.d')", ForeignFile),
+        ("os.symlink('/var/tmp', p + '.d')", LinkedFile),
+    ],
+)
+async def test_plant_files(sticky: Path, plant: str, kind: type[Exception]) -> None:
+    """In a directory open to all: a planted name is refused, neither read nor written through."""
+    path = str(sticky / "meeting")
+    outcome(f"import os, sys; os.umask(0o077); p = sys.argv[1]; {plant}", path)
+    with pytest.raises(kind):
+        await serve(echo, f"edge://{path}")
+
+    assert "root" in Path("/etc/passwd").read_text()
+
+
+async def test_take_our_name_in_tmp(sticky: Path) -> None:
+    """Who makes our directory's name first only makes us use another one."""
+    outcome("import os, sys; os.mkdir(sys.argv[1])", str(sticky / f"grain-{os.geteuid()}"))
+    path = Path(socket_path("/some/meeting", 1, str(sticky)))
+
+    assert path.parent.name != f"grain-{os.geteuid()}"
+    assert path.parent.stat().st_uid == os.geteuid()
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+async def test_flood_of_silent_connections(place: Path) -> None:
+    """Five hundred of them, from the same host; a member still gets in by TCP within seconds."""
+    address = f"edge://{place}/meeting"
+    code = """
+import socket, sys
+s = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in range(500)]
+print("open", flush=True)
+sys.stdin.read()
+"""
+    async with trio.open_nursery() as nursery:
+        serving = await run_head(nursery, address)
+        port = next(t.split()[-1] for t in serving.targets if " port " in t)
+        with as_other(code, port) as flood:
+            assert flood.stdout is not None
+            await trio.to_thread.run_sync(flood.stdout.readline)
+            with trio.fail_after(5):
+                assert await works(address, "tcp")
+            assert flood.stdin is not None
+            flood.stdin.close()
+        nursery.cancel_scope.cancel()
