@@ -249,5 +249,5 @@ class TestWheels:
 
 @pytest.mark.parametrize("file", sorted(ROOT.glob("tools/*.py")), ids=lambda file: file.name)
 def test_tools_are_short(file: Path) -> None:
-    """A tool is read in one go: fewer than a hundred lines."""
-    assert len(file.read_text().splitlines()) < 100
+    """A tool is read in one go: at most the 300 lines of any other file."""
+    assert len(file.read_text().splitlines()) <= 300
