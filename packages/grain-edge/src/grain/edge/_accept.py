@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from grain.edge._framed import Pace
     from grain.edge._host import Place
+    from grain.edge._tls import TlsStream
     from grain.edge.messages import Codec, Hello
 
 _FAREWELL = 3.0
@@ -95,7 +96,7 @@ class Reception:
 
     async def _secured(
         self, stream: trio.SocketStream, host: str, context: ssl.SSLContext
-    ) -> _tcp.TlsStream | None:
+    ) -> TlsStream | None:
         ticket, out = self.guard.admit(host, trio.current_time())
         if out is not None:
             self._pending.pop(out).cancel()
