@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 from grain.edge._channel import Batch, Channel
 from grain.edge._frames import Inbox, Outbox
+from grain.edge._sockets import read, read_into
 from grain.edge._tls import TlsStream
 from grain.edge.errors import ChannelBroken, ChannelError, RemoteProtocolError
 from grain.edge.messages import CORE, Bye, Codec, Message, Payload, Ping
@@ -244,38 +245,35 @@ class FramedChannel(Channel):
             raise trio.ClosedResourceError("this channel was closed")
         sink = self._inbox.sink
         try:
-            if sink is not None and len(sink) >= _READ_MIN and self._socket is not None:
-                await self._read_into(self._socket.socket, sink)
-                return
-            data = await self._stream.receive_some(self._read_size)
+            if self._socket is None:
+                data = await self._stream.receive_some(self._read_size)
+                count = len(data)
+            elif sink is not None and len(sink) >= _READ_MIN:
+                # The kernel puts a large payload where it belongs.
+                data, count = None, await read_into(self._socket.socket, sink)
+            else:
+                data = await read(self._socket.socket, self._read_size)
+                count = len(data)
         except trio.ClosedResourceError:
             self._check_open()
             raise
         except trio.BrokenResourceError as e:
             self._break(f"the connection was lost: {e}")
             raise ChannelBroken(str(self._broken)) from e
-        if not data:
+        if not count:
             self._break("the connection ended without a goodbye: the peer was killed or cut off")
             self._check_open()
         self._heard_at = trio.current_time()
-        self._adapt(len(data))
         try:
-            self._take(self._inbox.feed(data))
+            if data is None:
+                self._take(self._inbox.filled(count))
+            else:
+                self._adapt(count)
+                self._take(self._inbox.feed(data))
         except RemoteProtocolError as e:
             self._broken = e
             await trio.aclose_forcefully(self._stream)
             raise
-
-    async def _read_into(self, socket: trio.socket.SocketType, sink: memoryview) -> None:
-        """Have the kernel put a large payload where it belongs."""
-        try:
-            count = await socket.recv_into(sink)
-        except OSError as e:
-            raise trio.BrokenResourceError(str(e)) from e
-        if not count:
-            raise trio.BrokenResourceError("the peer was killed or cut off amid a message")
-        self._heard_at = trio.current_time()
-        self._take(self._inbox.filled(count))
 
     def _adapt(self, got: int) -> None:
         """Read in large pieces only while large things come: a buffer is made for each read."""

@@ -15,6 +15,7 @@ import ssl
 from contextlib import suppress
 
 import trio
+from grain.edge._sockets import read
 
 _RECORD = 16 * 1024
 _PIECE = 256 * 1024
@@ -126,7 +127,7 @@ class TlsStream(trio.abc.Stream):
                 await self.transport.send_all(data)
 
     async def _fetch(self) -> None:
-        data = await self.transport.receive_some(_READ)
+        data = await read(self.transport.socket, _READ)
         if data:
             self._incoming.write(data)
         else:
