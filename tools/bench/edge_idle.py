@@ -13,7 +13,7 @@ import trio
 
 from grain.edge import Peer, Serving, dial, serve
 from grain.edge.testing import CODEC
-from tools.bench import report
+from tools.bench import say
 
 COUNT = 1000
 
@@ -59,7 +59,7 @@ async def head(address: str, transport: str) -> None:
         await nursery.start(run)
         before = resident()
         begin = time.perf_counter()
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # before anything is measured
             [sys.executable, "-m", "tools.bench.edge_idle", address, transport],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -70,8 +70,8 @@ async def head(address: str, transport: str) -> None:
             assert process.stdin is not None
             await trio.to_thread.run_sync(process.stdout.readline)
             seconds = time.perf_counter() - begin
-            report(f"edge.idle.{transport}", resident() - before, f"MB for {COUNT}", 60)
-            report(f"edge.join.{transport}", COUNT / seconds, "connections/s")
+            say(f"edge.idle.{transport}", resident() - before, f"MB for {COUNT}", 60)
+            say(f"edge.join.{transport}", COUNT / seconds, "connections/s")
             process.stdin.close()
         nursery.cancel_scope.cancel()
 
@@ -80,19 +80,17 @@ def main() -> None:
     """Measure, each in a process of its own so that memory is counted from the same start."""
     for transport in ("unix", "tcp"):
         with tempfile.TemporaryDirectory() as directory:
-            code = (
-                "import trio; from tools.bench.edge_idle import head; "
-                f"trio.run(head, {f'edge://{directory}/m'!r}, {transport!r})"
-            )
-            subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+            command = [sys.executable, "-m", "tools.bench.edge_idle", f"edge://{directory}/m"]
+            root = Path(__file__).parents[2]
+            subprocess.run([*command, transport, "head"], check=True, cwd=root)
     for module in ("grain.edge", "trio"):
         times = []
         for _ in range(5):
             begin = time.perf_counter()
             subprocess.run([sys.executable, "-c", f"import {module}"], check=True)
             times.append(time.perf_counter() - begin)
-        report(f"edge.import.{module}", sorted(times)[2] * 1e3, "ms, interpreter included")
+        say(f"edge.import.{module}", sorted(times)[2] * 1e3, "ms, interpreter included")
 
 
 if __name__ == "__main__":
-    trio.run(members, sys.argv[1], sys.argv[2])
+    trio.run(head if "head" in sys.argv else members, sys.argv[1], sys.argv[2])
