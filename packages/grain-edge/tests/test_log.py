@@ -158,3 +158,15 @@ def test_a_segment_is_never_larger_than_it_was_made() -> None:
 
     assert len(store.files["up.0"]) == FIRST_SEGMENT
     assert all(len(data) in (FIRST_SEGMENT, 1 << 20) for data in store.files.values())
+
+
+def test_a_record_of_another_place_is_not_taken() -> None:
+    """Whole and undamaged, but not the next one: an old page that a server brings up again."""
+    store, writer, reader = Store(), LogWriter("up"), LogReader("up")
+    store.put(writer.append(b"one", 0))
+    one = bytes(store.files["up.0"][:28])
+    assert store.drain(reader, 1000) == b"one"
+    store.files["up.0"][28:56] = one
+
+    assert store.drain(reader, 1000) == b""
+    assert reader.doubtful

@@ -379,3 +379,32 @@ async def test_no_secret_in_argv_environment_or_reprs(address: str) -> None:
         assert key.decode() not in repr(serving)
         assert stat.S_IMODE(Path(serving.targets[0]).stat().st_mode) == 0o600
         assert stat.S_IMODE(Path(serving.targets[0]).parent.stat().st_mode) == 0o700
+
+
+async def test_peer_of_another_epoch_is_refused_in_words(address: str) -> None:
+    """Who read the Edge file before its last change has to read it again."""
+    async with head(address) as serving:
+        stream = await dial_unix(serving.targets[0])
+        async with stream:
+            hello = Hello(1, "1", "worker", "n", "h", 1, serving.lineage, serving.epoch + 1)
+            await stream.send_all(greeting_frame(encode_greeting(hello)))
+            answer = await stream.receive_some(4096)
+
+    assert b"this is epoch 1 of its meeting" in answer
+
+
+async def test_silent_connections_are_driven_out(address: str) -> None:
+    """The oldest silent one of an address is closed when a 17th comes, a second later."""
+    async with head(address, transports=frozenset({"tcp"})) as serving:
+        port = int(serving.targets[0].split()[-1])
+        silent = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(16)]
+        await trio.sleep(1.1)
+        silent.append(await trio.open_tcp_stream("127.0.0.1", port))
+        with trio.fail_after(5):
+            assert await silent[0].receive_some() == b""
+        with trio.move_on_after(0.2) as scope:
+            await silent[-1].receive_some()
+        for stream in silent:
+            await stream.aclose()
+
+    assert scope.cancelled_caught
