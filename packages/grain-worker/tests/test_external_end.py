@@ -124,8 +124,8 @@ def named(name: str, top: int | None = None) -> list[int]:
 
 def shepherds() -> list[int]:
     """The shepherds of this process; a keeper bears their name until it has its own."""
-    own = [path.read_text().split() for path in Path("/proc/self/task").glob("*/children")]
-    return [pid for pid in named("grain-shepherd") if str(pid) in sum(own, [])]
+    own = " ".join(path.read_text() for path in Path("/proc/self/task").glob("*/children"))
+    return [pid for pid in named("grain-shepherd") if str(pid) in own.split()]
 
 
 async def gone(pids: list[int]) -> None:
