@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,8 +18,10 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 import trio
+import trio.testing
 
 from grain import GVAR
+from grain.worker._shepherd import Shepherd
 from grain.worker.external import ExternalLostError, run_external
 
 if TYPE_CHECKING:
@@ -309,6 +312,21 @@ async def test_a_killed_shepherd_is_replaced(marker: str) -> None:
         nursery.cancel_scope.cancel()
 
     assert alive(marker) == []
+
+
+async def test_many_calls_at_once_wait_for_a_slow_shepherd() -> None:
+    """What it has not read yet may fill its socket, while several calls want to be started."""
+    await run_external(["true"])
+    shepherd = Shepherd.of_this_run()
+    shepherd.control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # the least there is
+    os.kill(shepherd.pid, signal.SIGSTOP)
+    async with trio.open_nursery() as nursery:
+        try:
+            for _ in range(40):
+                nursery.start_soon(run_external, ["true"])
+            await trio.testing.wait_all_tasks_blocked()
+        finally:
+            os.kill(shepherd.pid, signal.SIGCONT)
 
 
 async def test_all_helpers_killed_while_idle_are_replaced() -> None:

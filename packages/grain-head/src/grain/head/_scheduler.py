@@ -227,9 +227,7 @@ class Scheduler:
         """
         while worker.returned and self._queues.order:
             queue, held = worker.returned[-1]
-            if self._queues.order[0][2] is not queue or (
-                queue.need and worker.end < now + queue.need
-            ):
+            if self._queues.order[0][2] is not queue or worker.end < now + queue.need:
                 return False
             worker.returned.pop()
             starts.append(self._start(queue, worker, now, held))
@@ -273,6 +271,8 @@ class Scheduler:
             left = worker.end - now
             if not worker.supply.total.request(probe.space):
                 reasons.append(f"{worker.name}: {worker.supply.why_never(probe.space)}")
+            elif left < 0:
+                reasons.append(f"{worker.name}: its time is over")
             elif worker.end < now + probe.need:
                 reasons.append(f"{worker.name}: {left:.0f} s are left, {probe.need:.0f} s needed")
             elif worker.draining:

@@ -35,13 +35,15 @@ def collapsed(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """What to raise instead of a group that a nursery raised.
 
     A keyboard interrupt counts more than what failed because of it. A single exception stands for
-    itself, however deep the groups around it. Several stay a group.
+    itself, however deep the groups around it. Several stay a group: the innermost that has all.
     """
-    leaves = list(_leaves(group))
-    for leaf in leaves:
+    for leaf in _leaves(group):
         if isinstance(leaf, KeyboardInterrupt):
             return leaf
-    return leaves[0] if len(leaves) == 1 else group
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 def _leaves(error: BaseException) -> list[BaseException]:

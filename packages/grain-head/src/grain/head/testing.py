@@ -115,6 +115,8 @@ class Cluster:
         check_scheduler(self.scheduler)
         starts = self.scheduler.dispatch(self.now)
         for start in starts:
+            need = self.scheduler.tasks[start.task].queue.need
+            assert self.scheduler.workers[start.worker].end >= self.now + need, "started too late"
             self.starts[start.task] = start
             self.order.append(start.task)
         check_scheduler(self.scheduler, dispatched=self.now)
