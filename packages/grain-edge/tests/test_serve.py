@@ -21,6 +21,7 @@ from grain.edge.errors import (
     ChannelBroken,
     DialError,
     ExposedFile,
+    MeetingError,
     MeetingTaken,
     Refused,
     Superseded,
@@ -408,3 +409,14 @@ async def test_silent_connections_are_driven_out(address: str) -> None:
             await stream.aclose()
 
     assert scope.cancelled_caught
+
+
+async def test_port_in_use(tmp_path: Path) -> None:
+    """Is told in words, and not as a group of errors."""
+    (tmp_path / "s").mkdir(mode=0o700)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(MeetingError, match="Address already in use. Choose another port"):
+            await serve(echo, f"tcp://127.0.0.1:{port}?edge={tmp_path}/s/meeting")
