@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
+
 from grain.edge import Serving, dial, serve
 from grain.edge.errors import FilesystemFull, FilesystemReadOnly
 from grain.edge.testing import CODEC, Note
