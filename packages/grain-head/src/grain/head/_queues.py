@@ -28,7 +28,7 @@ class QueueTable:
     """All queues, by request and by rank, and where their requests fit.
 
     Attributes:
-        by_request: the queues by priority and request.
+        by_request: the queues by priority, request and owner.
         by_identity: by the identity of the request object that a queue holds: most submissions
             bring the same object again, and comparing requests costs more than all else.
         by_bit: the queues by their bit.
@@ -54,7 +54,7 @@ class QueueTable:
 
     def __init__(self, run_times: RunTimes) -> None:
         self._run_times = run_times
-        self.by_request: dict[tuple[int, Resource], TaskQueue] = {}
+        self.by_request: dict[tuple[int, Resource, int], TaskQueue] = {}
         self.by_identity: dict[int, TaskQueue] = {}
         self.by_bit: dict[int, TaskQueue] = {}
         self.free_bits: list[int] = []
@@ -64,12 +64,13 @@ class QueueTable:
         self.levels = LevelIndex()
         self.shapes: dict[Hashable, Shape] = {}
 
-    def get(self, request: Resource, priority: int) -> TaskQueue:
+    def get(self, request: Resource, priority: int, share: int) -> TaskQueue:
         """The queue of a request, made if there is none."""
         queue = self.by_identity.get(id(request))
-        if queue is not None and queue.priority == priority:
+        if queue is not None and queue.priority == priority and queue.share == share:
             return queue
-        return self.by_request.get((priority, request)) or self._new(request, priority)
+        known = self.by_request.get((priority, request, share))
+        return known or self._new(request, priority, share)
 
     def activate(self, queue: TaskQueue, head: Task) -> None:
         """A queue has a waiting task, of which this is the oldest."""
@@ -121,12 +122,12 @@ class QueueTable:
             for queue in self.by_bit.values():
                 queue.served -= bool(shape.mask & queue.bit)
 
-    def _new(self, request: Resource, priority: int) -> TaskQueue:
+    def _new(self, request: Resource, priority: int, share: int) -> TaskQueue:
         if len(self.by_request) - self.active.bit_count() > _IDLE:
             self._retire()
         bit = self.free_bits.pop() if self.free_bits else 1 << len(self.by_bit)
-        queue = TaskQueue(request, priority, bit, self._run_times)
-        self.by_request[priority, request] = self.by_bit[bit] = queue
+        queue = TaskQueue(request, priority, bit, self._run_times, share)
+        self.by_request[priority, request, share] = self.by_bit[bit] = queue
         self.by_identity.setdefault(id(request), queue)
         for shape in self.shapes.values():
             self._try(queue, shape)

@@ -83,6 +83,14 @@ class Scheduler:
         self._queues.levels.drop(known)
         self._fairness.release(known.promise)
 
+    def on_worker_back(self, worker: int) -> None:
+        """A worker that was said to be draining takes tasks again."""
+        known = self.workers[worker]
+        if known.draining:
+            known.draining = False
+            known.stale = True
+            self._unsettled[worker] = known
+
     def on_worker_left(self, worker: int) -> list[int]:
         """A worker is gone with all its runs; their tasks wait again, at the front.
 
@@ -102,30 +110,86 @@ class Scheduler:
 
     # ---- tasks
 
-    def queue(self, request: Resource, priority: int = 0) -> TaskQueue:
+    def queue(self, request: Resource, priority: int = 0, share: int = 0) -> TaskQueue:
         """The queue for a request, made if there is none: what `on_submitted` takes.
 
         Args:
             request: what the tasks need.
             priority: larger goes first.
+            share: whose tasks; each owner has queues of its own.
         """
-        return self._queues.get(request, priority)
+        return self._queues.get(request, priority, share)
 
-    def on_submitted(self, task: int, queue: TaskQueue) -> None:
+    def on_submitted(self, task: int, queue: TaskQueue, age: int | None = None) -> None:
         """A task wants to run once.
 
         Args:
             task: an id that no waiting or running task has.
             queue: the queue of its request. `TaskQueue.served` and `why_never` tell whether it
                 can be served at all.
+            age: its place among the tasks of its priority, ascending, which no other task has;
+                by default behind all others. Who gives one gives one to all.
         """
-        self._seq += 1
-        new = self.tasks[task] = Task(task, queue, self._seq)
+        if age is None:
+            age = self._seq = self._seq + 1
+        elif queue.tasks and age < queue.tasks[-1].seq:
+            new = self.tasks[task] = Task(task, queue, age)
+            self._requeue(new)
+            return
+        new = self.tasks[task] = Task(task, queue, age)
         queue.tasks.append(new)
         self._waiting += 1
         if not self._queues.active & queue.bit:
             self._queues.activate(queue, new)
             self._queues.open |= queue.bit
+
+    def on_adopted(
+        self,
+        task: int,
+        queue: TaskQueue,
+        worker: int,
+        held: Resource,
+        age: int,
+        began: float,
+        until: float = math.inf,
+    ) -> None:
+        """A task turns out to run already, started by another scheduler.
+
+        Args:
+            task: an id that no waiting or running task has.
+            queue: the queue that it would wait in.
+            worker: where it runs.
+            held: what it was given there.
+            age: as for `on_submitted`.
+            began: when it was started.
+            until: when its hard limit ends it.
+
+        Raises:
+            ValueError: what it holds is not free on that worker.
+        """
+        where = self.workers[worker]
+        where.give_back()
+        where.supply.reclaim(held)
+        new = self.tasks[task] = Task(task, queue, age)
+        new.worker = where
+        new.held = held
+        new.started = began
+        new.until = until
+        self._bounded += until != math.inf
+        where.tasks[task] = new
+        queue.running += 1
+        if not where.draining:
+            where.stale = True
+            self._unsettled[worker] = where
+
+    def on_reclassified(self, task: int, queue: TaskQueue, age: int) -> None:
+        """Of a running task it has become known what it asked for."""
+        known = self.tasks[task]
+        assert known.worker is not None
+        known.queue.running -= 1
+        known.queue = queue
+        known.seq = age
+        queue.running += 1
 
     def on_finished(self, task: int, now: float, *, measured: bool = True) -> None:
         """A run has ended, and everything it held is free again.
@@ -282,8 +346,8 @@ class Scheduler:
         return "; ".join(reasons) or "no worker is here"
 
     @property
-    def queues(self) -> Mapping[tuple[int, Resource], TaskQueue]:
-        """The queues by priority and request; those without tasks are forgotten at some time."""
+    def queues(self) -> Mapping[tuple[int, Resource, int], TaskQueue]:
+        """The queues by priority, request and share; those without tasks are forgotten at some time."""
         return self._queues.by_request
 
     @property

@@ -76,14 +76,19 @@ class TaskQueue:
         "request",
         "running",
         "served",
+        "share",
         "space",
         "tasks",
         "wtime",
     )
 
-    def __init__(self, request: Resource, priority: int, bit: int, run_times: RunTimes) -> None:
+    def __init__(
+        self, request: Resource, priority: int, bit: int, run_times: RunTimes, share: int = 0
+    ) -> None:
         self.request = request
         self.priority = priority
+        # Whose tasks these are, where several share a scheduler.
+        self.share = share
         # This queue's place in the bit masks of levels and shapes.
         self.bit = bit
         wtime, self.space = split_time(request)

@@ -248,8 +248,9 @@ def _check_tasks(scheduler: Scheduler) -> None:
 def _check_queues(scheduler: Scheduler) -> None:
     """Tasks wait by age, queues by rank; every queue has a bit of its own."""
     expected = []
-    for (priority, request), queue in scheduler.queues.items():
-        assert (priority, request) == (queue.priority, queue.request)
+    for key, queue in scheduler.queues.items():
+        priority, request, share = key
+        assert (priority, request, share) == (queue.priority, queue.request, queue.share)
         ages = [task.seq for task in queue.tasks]
         assert ages == sorted(set(ages))
         assert all(task.queue is queue for task in queue.tasks)

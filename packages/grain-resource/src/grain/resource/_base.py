@@ -98,6 +98,18 @@ class Resource:
         """This resource as a supply of its own, as a worker joins with it."""
         return copy.deepcopy(self)
 
+    def _reclaim(self, res: Self) -> None:
+        """Take out exactly what another supply like this one allocated.
+
+        The default is right for every kind without identities.
+
+        Raises:
+            ValueError: part of it is in use.
+        """
+        if not self._request(res):
+            raise ValueError(f"{res!r} is not free in {self!r}")
+        self._alloc(res)
+
     def _ask(self) -> str:
         """How this resource reads as a request, in messages."""
         return self._repr()

@@ -71,6 +71,11 @@ class Identities(Resource):
             raise ValueError(f"{res!r} was given back twice")
         self._mask |= res._mask
 
+    def _reclaim(self, res: Self) -> None:
+        if res._mask & ~self._mask:
+            raise ValueError(f"{res!r} is not free in {self!r}")
+        self._mask &= ~res._mask
+
     def _repr(self) -> str:
         return f"{self._label}([{_spans(self.ids)}])"
 

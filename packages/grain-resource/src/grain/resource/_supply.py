@@ -87,6 +87,28 @@ class Supply:
         else:
             self.free.dealloc(allocation)
 
+    def reclaim(self, allocation: Resource) -> None:
+        """Take out exactly what a supply of the same worker has handed out.
+
+        For the account of a worker whose runs go on while whoever kept its account is replaced.
+
+        Raises:
+            ValueError: it is not a part of what is free; nothing was changed.
+        """
+        taken = []
+        try:
+            for kind, part in allocation.parts().items():
+                own = self._own.get(kind)
+                if own is not None:
+                    own._reclaim(part)
+                    taken.append((own, part))
+                elif not part._unlimited_if_absent:
+                    raise ValueError(f"{part!r} is not part of {self.total!r}")
+        except ValueError:
+            for own, part in taken:
+                own._dealloc(part)
+            raise
+
     def level(self) -> Hashable:
         """Supplies of equal level answer every request alike, but for time limits."""
         return (self._kinds, *[part._level() for part in self._own.values()])

@@ -5,6 +5,7 @@ Layout: ``job`` runs one task; ``_runner`` serves a head with it, in terms of ``
 """
 
 from grain.worker._runner import Runner as Runner
+from grain.worker._session import WorkerSession as WorkerSession
 from grain.worker.errors import TaskletAborted as TaskletAborted
 from grain.worker.errors import TaskletError as TaskletError
 from grain.worker.job import Call as Call

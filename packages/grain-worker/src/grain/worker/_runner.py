@@ -1,18 +1,20 @@
 """The runner: executes the runs that a head asks for, and tells it how they ended.
 
 It is the same code at the end of an in-memory channel in the mission's process (the local worker)
-and in a process of its own.
+and in a process of its own, where a `Translation` stands between bytes and objects.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+import outcome
 import trio
 
 from grain.resource import Resource, from_data
+from grain.worker.errors import PayloadError
 from grain.worker.job import Call, run_job
 from grain.worker.messages import Cancel, Ended, Run
 
@@ -23,7 +25,25 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from grain.edge.channel import Batch, Channel
+    from grain.edge.messages import Message, Payload
     from grain.worker.job import Outcome
+
+
+class Translation(Protocol):
+    """Between what travels over a wire and what the runner works with."""
+
+    def learn(self, message: Message, payload: Payload) -> None:
+        """Take a message that is about functions, not about a run."""
+
+    def decode(self, message: Run, payload: Payload) -> tuple[Run, Call]:
+        """A run with its resource and its call as objects.
+
+        Raises:
+            PayloadError: this run cannot take place.
+        """
+
+    def encode(self, ended: Outcome, call: Call | None) -> tuple[Payload, bool]:
+        """An outcome as bytes, and whether these are an exception. Raises nothing."""
 
 
 class Lane:
@@ -53,11 +73,13 @@ class Runner:
     Args:
         name: the worker's name, which tasklets see as ``GVAR.instance``.
         channel: the channel to the head. The runner does not close it.
+        translation: for a channel over a wire; None where functions travel as objects.
     """
 
-    def __init__(self, name: str, channel: Channel) -> None:
+    def __init__(self, name: str, channel: Channel, translation: Translation | None = None) -> None:
         self.name = name
         self._channel = channel
+        self._translation = translation
         # What is under way, by task and attempt, and what cancels it.
         self._runs: dict[tuple[int, int], Lane | trio.CancelScope] = {}
         self._idle: list[Lane] = []
@@ -80,11 +102,19 @@ class Runner:
                 self._start(message, payload, nursery)
             elif type(message) is Cancel:
                 self._cancel(message)
+            elif self._translation is not None:
+                self._translation.learn(message, payload)
 
     def _start(self, message: Run, call: Call, nursery: trio.Nursery) -> None:
         key = (message.task, message.attempt)
         if key in self._runs:
             return  # delivered twice
+        if self._translation is not None:
+            try:
+                message, call = self._translation.decode(message, call)
+            except PayloadError as error:
+                self._report(message, outcome.Error(error), None)
+                return
         if self._idle:
             lane = self._runs[key] = self._idle.pop()
             lane.start(self._run_in_lane, message, call)
@@ -111,14 +141,14 @@ class Runner:
             # Of a cancelled run nothing matters any more, but that Ctrl-C ends more than the run.
             if not lane.cancelled or has_interrupt(error):
                 raise
-        self._tell(message, ended)
+        self._tell(message, ended, call)
         if self._leaving:
             lane.cancel()
         elif not lane.cancelled:
             self._idle.append(lane)
 
     async def _run_in_scope(self, message: Run, call: Call, scope: trio.CancelScope) -> None:
-        self._tell(message, await self._job(message, call, scope))
+        self._tell(message, await self._job(message, call, scope), call)
 
     def _job(
         self, message: Run, call: Call, scope: trio.CancelScope | None
@@ -127,11 +157,19 @@ class Runner:
         limit = math.inf if message.limit is None else message.limit
         return run_job(call, res, self.name, limit, scope)
 
-    def _tell(self, message: Run, ended: Outcome | None) -> None:
+    def _tell(self, message: Run, ended: Outcome | None, call: Call) -> None:
         del self._runs[message.task, message.attempt]
+        self._report(message, ended, call)
+
+    def _report(self, message: Run, ended: Outcome | None, call: Call | None) -> None:
         status = "cancelled" if ended is None else "done"
+        payload: Payload = ended
+        failed = type(ended) is outcome.Error
+        if self._translation is not None and ended is not None:
+            payload, failed = self._translation.encode(ended, call)
+        told = Ended(message.task, message.attempt, status, failed)
         try:
-            self._channel.post(((Ended(message.task, message.attempt, status), ended),))
+            self._channel.post(((told, payload),))
         except trio.BrokenResourceError:
             pass  # the head has left: nobody wants to know
 

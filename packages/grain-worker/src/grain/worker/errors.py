@@ -12,8 +12,11 @@ __all__ = [
     "ExternalLostError",
     "ExternalStartError",
     "Failure",
+    "PayloadError",
+    "RunnerUnusable",
     "TaskletAborted",
     "TaskletError",
+    "UsageError",
 ]
 
 
@@ -23,6 +26,21 @@ class TaskletError(Exception):
 
 class TaskletAborted(TaskletError):
     """A tasklet raised what would end the whole process, such as `SystemExit`."""
+
+
+class PayloadError(TaskletError):
+    """A function, argument, result or exception cannot travel between processes.
+
+    It concerns one task alone; the sentence names the object and the reason.
+    """
+
+
+class RunnerUnusable(Exception):
+    """No runner can be started on this worker; the sentence says why."""
+
+
+class UsageError(Exception):
+    """A worker was started with something that makes no sense; the sentence says what does."""
 
 
 @dataclass(frozen=True)

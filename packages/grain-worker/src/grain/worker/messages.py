@@ -1,23 +1,43 @@
-"""What a head and a worker's runner say to each other."""
+"""What a head, a worker's agent and its runner say to each other.
+
+Agent and runner (also the head and its local worker): `Run`, `Cancel`, `Ended`, and where they are
+two processes `Ready`, `Function` and `Drop`. Head and agent: everything below, told field by field
+and with the rules of delivery in docs/protocol.md. A run is known by its *attempt*: (epoch of the
+head that started it, a number of that head's), which no other run ever has.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
-from grain.edge.messages import Message
+import msgspec
+
+from grain.edge.messages import Codec, Message
 
 _GIB = 1024**3
 
+Attempt = tuple[int, int]
+"""Epoch of the head that began a run, and that head's count."""
+
+Status = Literal["value", "error", "cancelled", "crashed", "returned"]
+"""How a run ended: see `Settled`."""
+
+
+# ---- agent and runner
+
 
 class Run(Message, frozen=True):
-    """Head to worker: run a task. The payload is the call.
+    """Run a task. The payload is the call.
 
     Attributes:
-        task: which task.
+        task: which task; an agent numbers its runs itself.
         attempt: which of its runs; no two runs have the same.
         res: the resources that the run may use: a `grain.resource.Resource` in memory, its plain
             data on a wire.
         limit: the hard time limit in seconds, None without one.
+        function: the digest of the function, where the payload is not the call itself: within the
+            agent ``(function, arguments)``, to the runner the arguments alone, as it got the
+            `Function` before.
     """
 
     max_payload = 256 * 1024**2
@@ -26,22 +46,25 @@ class Run(Message, frozen=True):
     attempt: int
     res: Any
     limit: float | None = None
+    function: bytes = b""
 
 
 class Cancel(Message, frozen=True):
-    """Head to worker: end a run; `Ended` tells when it has ended."""
+    """End a run; `Ended` tells when it has ended."""
 
     task: int
     attempt: int
 
 
 class Ended(Message, frozen=True):
-    """Worker to head: a run has ended, nothing of it is left. The payload is its outcome.
+    """A run has ended, nothing of it is left. The payload is its outcome.
 
     Attributes:
         task: which task.
         attempt: which of its runs.
-        status: ``"done"``: the payload tells how; ``"cancelled"``: because the head said so.
+        status: ``"done"``: the payload tells how; ``"cancelled"``: because the head said so;
+            ``"returned"``: it failed while the batch system was ending the job, and not by itself.
+        failed: whether the payload is an exception.
     """
 
     max_payload = _GIB
@@ -49,3 +72,194 @@ class Ended(Message, frozen=True):
     task: int
     attempt: int
     status: str = "done"
+    failed: bool = False
+
+
+class Ready(Message, frozen=True):
+    """The runner has entered its context and takes runs; or it cannot.
+
+    Attributes:
+        error: why not; empty if all is well.
+    """
+
+    error: str = ""
+
+
+# ---- agent to head
+
+
+class Register(Message, frozen=True):
+    """First on every connection: a worker is here. Then come `Holding`s and `Reported`.
+
+    Attributes:
+        worker: random name of this agent process.
+        name: what people call it.
+        host: where it is.
+        total: its resources as plain data, of which the time left counts from now.
+        functions: digests of the functions that it has.
+        draining: whether it takes no more runs.
+    """
+
+    worker: str
+    name: str
+    host: str
+    total: dict[str, Any]
+    functions: tuple[bytes, ...] = ()
+    draining: bool = False
+
+
+class Held(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A run that a worker has, or had and keeps the outcome of.
+
+    Attributes:
+        mission: whose task.
+        task: its number there.
+        attempt: which run.
+        res: what the run may use, as plain data.
+        elapsed: seconds since it was started.
+        left: seconds until its hard limit, None without one.
+        alone: whether the whole worker was given to it.
+        ended: whether it has ended; its `Settled` follows.
+    """
+
+    mission: str
+    task: int
+    attempt: Attempt
+    res: dict[str, Any]
+    elapsed: float
+    left: float | None = None
+    alone: bool = False
+    ended: bool = False
+
+
+class Holding(Message, frozen=True):
+    """Part of what a worker that registers has already."""
+
+    runs: tuple[Held, ...]
+
+
+class Reported(Message, frozen=True):
+    """The worker has told all that it has: what was sent to it and is not among it was lost."""
+
+
+class Took(Message, frozen=True):
+    """How many `Lease`s of this connection were begun so far."""
+
+    count: int
+
+
+class Settled(Message, frozen=True):
+    """A run is over and nothing of it is left; repeated on every connection until `Release`.
+
+    Attributes:
+        mission: whose task.
+        task: its number there.
+        attempt: which run.
+        status: ``"value"`` or ``"error"``: the payload is what it returned or raised.
+            ``"cancelled"``: because of `Revoke`. ``"crashed"``: its process died.
+            ``"returned"``: the worker is to leave, and hands it back.
+        detail: of a crash, how the process died.
+    """
+
+    max_payload = _GIB
+
+    mission: str
+    task: int
+    attempt: Attempt
+    status: Status
+    detail: str = ""
+
+
+class Draining(Message, frozen=True):
+    """The worker takes no more runs."""
+
+
+class Leaving(Message, frozen=True):
+    """Nothing runs on the worker any more, and it is about to end."""
+
+
+# ---- head to agent
+
+
+class Enlisted(Message, frozen=True):
+    """The head has taken in what the worker reported.
+
+    Attributes:
+        epoch: the head's.
+    """
+
+    epoch: int
+
+
+class Function(Message, frozen=True):
+    """A function, before the first call of it. The payload is the function.
+
+    Attributes:
+        digest: by which calls refer to it.
+    """
+
+    max_payload = 256 * 1024**2
+
+    digest: bytes
+
+
+class Drop(Message, frozen=True):
+    """Functions that nobody will call again."""
+
+    digests: tuple[bytes, ...]
+
+
+class Lease(Message, frozen=True):
+    """Run a task. The payload is the arguments.
+
+    Attributes:
+        mission: whose task.
+        task: its number there.
+        attempt: which run.
+        function: digest of the function.
+        res: what the run may use, as plain data.
+        limit: the hard time limit in seconds, None without one.
+        alone: whether the whole worker is given to it.
+    """
+
+    max_payload = 256 * 1024**2
+
+    mission: str
+    task: int
+    attempt: Attempt
+    function: bytes
+    res: dict[str, Any]
+    limit: float | None = None
+    alone: bool = False
+
+
+class Revoke(Message, frozen=True):
+    """End a run; its `Settled` tells when that has happened."""
+
+    attempt: Attempt
+
+
+class Release(Message, frozen=True):
+    """The outcomes of these runs arrived where they belong, or are not wanted: forget them."""
+
+    attempts: tuple[Attempt, ...]
+
+
+class Retire(Message, frozen=True):
+    """The worker is to leave.
+
+    Attributes:
+        at_once: hand runs back instead of waiting for their end.
+    """
+
+    at_once: bool = False
+
+
+AGENT = (Register, Holding, Reported, Took, Settled, Draining, Leaving)
+"""What an agent says."""
+
+HEAD = (Enlisted, Function, Drop, Lease, Revoke, Release, Retire)
+"""What a head says to an agent."""
+
+CODEC = Codec(*AGENT, *HEAD)
+"""Head and agent."""

@@ -29,6 +29,10 @@ shepherd: ``k`` and a number, with three descriptors: fork a keeper; ``s`` and i
 descriptor: close it as soon as that keeper and all it left are gone. Marshal is safe here: both
 ends are the same interpreter on the same machine, parent and child.
 
-Layout: ``processes`` looks at and signals trees of processes, ``program`` starts one, ``keeper``
-minds one after the other, ``shepherd`` forks keepers, ``main`` is the script.
+The *warden* is a keeper's sibling that minds one process only, a worker's runner: with the runner,
+or with its agent, everything ends that the runner started, by whatever means.
+
+Layout: ``processes`` looks at and signals trees of processes, ``program`` starts one, ``minder``
+waits for the end of one, ``keeper`` minds one program after the other, ``shepherd`` forks keepers,
+``main`` is its script; ``warden`` is a script, too.
 """

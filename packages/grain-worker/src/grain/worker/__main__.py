@@ -1,0 +1,8 @@
+"""``python -m grain.worker``: a worker; docs/worker.md is its manual."""
+
+import sys
+
+from grain.worker._command import main
+
+if __name__ == "__main__":
+    sys.exit(main())

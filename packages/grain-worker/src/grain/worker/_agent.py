@@ -1,0 +1,228 @@
+"""The agent: a thin shell around the decisions of `WorkerSession` and `Life`.
+
+Four parties speak to it: the head over a channel, the runner by `Reports`, the operating system
+by signals, and the clock. Whatever happens is told to the session or to the life, and then
+`_settle` carries out what follows from it.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import signal
+from typing import TYPE_CHECKING
+
+import trio
+
+from grain.edge.errors import ChannelError, EdgeError
+from grain.worker._signals import on_signals
+from grain.worker.messages import Cancel, Drop, Ended, Enlisted, Retire, Run
+from grain.worker.process import RunnerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from grain.edge import Peer
+    from grain.edge.channel import Batch, Channel
+    from grain.edge.messages import Payload
+    from grain.worker._life import Life
+    from grain.worker._session import WorkerSession
+    from grain.worker.reports import Crash
+
+    Dial = Callable[[], AbstractAsyncContextManager[Peer]]
+
+DONE, FAILED, USAGE, GAVE_UP = 0, 1, 2, 3
+"""Exit codes: it left as it was asked to; it could not work; nonsense on its command line; there
+was no scheduler."""
+
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+_AGAIN = 1.0  # seconds until the next attempt after a connection that was lost
+
+_log = logging.getLogger("grain.worker")
+
+
+class Agent:
+    """One worker; `run` is its life.
+
+    Args:
+        session: what it remembers.
+        life: when it ends.
+        dial: connects to the head, and waits for one if there is none.
+        context: the context module.
+        grace: seconds for what is left when it ends.
+    """
+
+    def __init__(
+        self,
+        session: WorkerSession,
+        life: Life,
+        dial: Dial,
+        context: str = "",
+        grace: float = 10.0,
+    ) -> None:
+        self._session = session
+        self._life = life
+        self._dial = dial
+        self._runner = RunnerProcess(session.name, self, context, grace)
+        self._channel: Channel | None = None
+        self._changed = trio.Event()
+        self._failure = ""
+
+    async def run(self) -> int:
+        """Serve until it is over; the exit code.
+
+        Raises:
+            RunnerUnusable: there is no runner to begin with.
+        """
+        with on_signals(self._on_signal, *SIGNALS):
+            async with self._runner, trio.open_nursery() as nursery:
+                nursery.start_soon(self._keep_connected)
+                await self._until_over()
+                nursery.cancel_scope.cancel()
+        if self._failure:
+            return FAILED
+        return GAVE_UP if self._life.gave_up else DONE
+
+    # ---- the operating system, and the clock
+
+    def _on_signal(self, number: int) -> None:
+        _log.info("%s received", signal.Signals(number).name)
+        self._life.on_signal(number, trio.current_time())
+        self._settle()
+
+    async def _until_over(self) -> None:
+        """Let time pass."""
+        while True:
+            now = trio.current_time()
+            self._life.on_time(now)
+            self._settle()
+            if self._life.over(now, runs=not self._session.finished) or self._session.finished:
+                await self._say_goodbye()
+                return
+            with trio.move_on_at(min(self._life.next_at(now), self._session.next_tick())):
+                await self._changed.wait()
+            self._changed = trio.Event()
+
+    async def _say_goodbye(self) -> None:
+        if self._channel is not None:
+            with trio.move_on_after(min(5.0, self._life.time_over(trio.current_time()))):
+                await self._channel.aclose()
+
+    # ---- the head
+
+    async def _keep_connected(self) -> None:
+        while True:
+            try:
+                async with self._dial() as peer:
+                    _log.info("connected to %s (%s)", peer.target, peer.transport)
+                    await self._serve(peer.channel)
+            except (ChannelError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                _log.info("the connection is lost: %s", error)
+            except trio.EndOfChannel:
+                _log.info("the scheduler has ended the connection")
+            except EdgeError as error:
+                if error.final:
+                    self._fail(str(error))
+                    return
+                _log.info("%s", error)
+            await trio.sleep(_AGAIN)
+
+    async def _serve(self, channel: Channel) -> None:
+        self._channel = channel
+        self._session.on_connected(trio.current_time())
+        try:
+            self._settle()
+            while True:
+                self._take(await channel.receive())
+        finally:
+            self._channel = None
+            self._session.on_disconnected(trio.current_time())
+            self._life.on_unlinked(trio.current_time())
+            self._changed.set()
+
+    def _take(self, batch: Batch) -> None:
+        now = trio.current_time()
+        for message, payload in batch:
+            if isinstance(message, Enlisted):
+                self._life.on_linked()
+            elif isinstance(message, Drop):
+                self._runner.drop(message.digests)
+            elif isinstance(message, Retire):
+                self._life.on_quit(now, force=message.at_once)
+            self._session.on_message(message, payload, now)
+        self._session.on_batch_taken()
+        self._settle()
+
+    # ---- the runner
+
+    def ended(self, ended: Ended, payload: Payload) -> None:
+        """See `Reports`."""
+        if ended.failed and self._life.interrupted:
+            # The batch system signals every process of a job: the programs of this run have died
+            # of that, and the task failed for no fault of its own.
+            ended, payload = Ended(ended.task, ended.attempt, "returned"), None
+        self._session.on_ended(ended, payload)
+        self._settle()
+
+    def crashed(self, crash: Crash) -> None:
+        """See `Reports`."""
+        _log.warning("%s; runs lost: %d", crash, len(crash.runs))
+        if self._life.interrupted:
+            for task, attempt in crash.runs:
+                self._session.on_ended(Ended(task, attempt, "returned"), None)
+        else:
+            self._session.on_runner_crashed(str(crash), [task for task, _ in crash.runs])
+        self._settle()
+
+    def blocked(self, seconds: float, runs: tuple[tuple[int, int], ...]) -> None:
+        """See `Reports`."""
+        _log.warning(
+            "the runner has not answered for %.0f s: one of its %d runs does not let others run, "
+            "as a long computation in Python does",
+            seconds,
+            len(runs),
+        )
+
+    def unblocked(self, seconds: float) -> None:
+        """See `Reports`."""
+        _log.warning("the runner answers again, after %.0f s", seconds)
+
+    def unusable(self, why: str) -> None:
+        """See `Reports`."""
+        self._fail(f"no runner can be had: {why}")
+        for task, attempt in self._runner.runs:
+            self._runner.cancel(task, attempt)
+
+    # ---- what follows
+
+    def _fail(self, why: str) -> None:
+        _log.error("%s", why)
+        self._failure = self._failure or why
+        self._life.on_broken(why, trio.current_time())
+        self._changed.set()
+
+    def _settle(self) -> None:
+        """Carry out what the session and the life have decided."""
+        now = trio.current_time()
+        if self._life.draining:
+            if not self._session.draining:
+                left = self._life.left(now)
+                until = "" if left == math.inf else f", runs are cancelled in {left:.0f} s"
+                _log.info("taking no more runs: %s%s", self._life.reason, until)
+            self._session.drain(now, now + self._life.left(now))
+        else:
+            self._session.on_tick(now)
+        orders, self._session.to_runner = self._session.to_runner, []
+        for message, call in orders:
+            if isinstance(message, Run):
+                self._runner.start(message, call)
+            elif isinstance(message, Cancel):
+                self._runner.cancel(message.task, message.attempt)
+        mail, self._session.to_head = self._session.to_head, []
+        if mail and self._channel is not None:
+            try:
+                self._channel.post(mail)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                pass  # whoever receives from it is about to see that
+        self._changed.set()

@@ -1,0 +1,73 @@
+"""The context module: what is entered before the first run and left after the last."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from types import ModuleType
+
+NAME = "grain_context"
+"""What the module has to define: an async context manager without arguments."""
+
+
+class ContextError(Exception):
+    """The context module cannot be used; the sentence says what to change."""
+
+
+@asynccontextmanager
+async def user_context(module: str) -> AsyncGenerator[None]:
+    """The context of a module, given by its name or by the path of its file; none for "".
+
+    Raises:
+        ContextError: there is no such module, or no context in it.
+        Exception: whatever the module raises when it is imported, entered or left.
+    """
+    if not module:
+        yield
+        return
+    make = getattr(load(module), NAME, None)
+    if not callable(make):
+        raise ContextError(
+            f"the context module {module} defines no {NAME}: it needs an async context manager "
+            f"of this name, as `@asynccontextmanager async def {NAME}(): ... yield ...`"
+        )
+    made = make()
+    if not hasattr(made, "__aenter__"):
+        raise ContextError(
+            f"{NAME}() of the context module {module} returns {made!r:.100}, which is no async "
+            "context manager: is `@asynccontextmanager` missing?"
+        )
+    async with made:
+        yield
+
+
+def load(module: str) -> ModuleType:
+    """Import a module by its name, or from its file."""
+    if "/" not in module and not module.endswith(".py"):
+        try:
+            return importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+                raise  # the module is there, something that it imports is not
+            raise ContextError(
+                f"the context module {module} is not found; give the path of its file "
+                f"(it ends in .py), or make it importable from {Path.cwd()}"
+            ) from error
+    path = Path(module).absolute()
+    if not path.is_file():
+        raise ContextError(f"the context module {path} is not a file")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ContextError(f"the context module {path} is no Python file: its name ends in .py")
+    loaded = importlib.util.module_from_spec(spec)
+    # Under its own name, so that what tasks import is the same module that was entered.
+    sys.modules[path.stem] = loaded
+    spec.loader.exec_module(loaded)
+    return loaded

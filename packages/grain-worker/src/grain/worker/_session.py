@@ -1,0 +1,293 @@
+"""What a worker remembers and answers, whatever becomes of its connection. Plain state, no I/O.
+
+Events come in through the ``on_...`` methods, with the time in seconds of any clock that does not
+go back. What is to be sent collects in `to_head` and `to_runner`, which the shell around empties.
+
+1.  A run is begun once, however often its `Lease` arrives: attempts are remembered.
+2.  Whatever became of a run is kept, and told again on every connection, until the head says
+    `Release`, which it does when the *mission* has it.
+3.  A connection begins with all that the worker has, so that a head which knows nothing can take
+    over. Runs go on while there is no connection.
+4.  A worker that drains begins nothing. At its deadline it hands back what still runs; it has
+    *finished* when nothing runs and nothing is kept, or when the time for that is over.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from grain.resource import WTime, to_data
+from grain.worker.messages import (
+    Attempt,
+    Cancel,
+    Drop,
+    Ended,
+    Function,
+    Held,
+    Holding,
+    Lease,
+    Leaving,
+    Register,
+    Release,
+    Reported,
+    Retire,
+    Revoke,
+    Run,
+    Settled,
+    Status,
+    Took,
+)
+from grain.worker.messages import Draining as DrainingMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from grain.edge.messages import Message, Payload
+    from grain.resource import Resource
+
+FLUSH = 20.0
+"""Seconds that a worker which leaves waits until its results have arrived."""
+
+_REMEMBER = 600.0  # seconds for which attempts that are over are remembered
+_AT_ONCE = 256  # runs in one `Holding`
+
+
+class Running:
+    """One run under way."""
+
+    __slots__ = ("began", "lease", "number", "returning", "revoked")
+
+    def __init__(self, lease: Lease, number: int, began: float) -> None:
+        self.lease = lease
+        self.number = number
+        self.began = began
+        self.revoked = False
+        self.returning = False
+
+
+class WorkerSession:
+    """One worker, from its start to its end.
+
+    Args:
+        id: random, no other agent process has it.
+        name: what people call it.
+        host: where it is.
+        total: its resources; time left counts from now.
+        now: the time.
+        patience: seconds that it waits for a head before it gives up.
+
+    Attributes:
+        to_head: messages for the head; dropped while there is no connection.
+        to_runner: messages for the runner.
+        draining: whether it takes no more runs.
+        finished: whether it has nothing left to do and is to end.
+    """
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002 - its name
+        name: str,
+        host: str,
+        total: Resource,
+        now: float,
+        patience: float = math.inf,
+    ) -> None:
+        self.id = id
+        self.name = name
+        self.host = host
+        self.total = total
+        self.to_head: list[tuple[Message, Payload]] = []
+        self.to_runner: list[tuple[Message, Payload]] = []
+        self.runs: dict[Attempt, Running] = {}
+        self.kept: dict[Attempt, tuple[Settled, Payload, Lease]] = {}
+        self.functions: dict[bytes, Payload] = {}
+        self.draining = False
+        self.finished = False
+        self.connected = False
+        self.epoch = 0
+        self._by_number: dict[int, Running] = {}
+        self._last_number = 0
+        self._over: deque[tuple[float, Attempt]] = deque()
+        self._seen: set[Attempt] = set()
+        self._took = 0
+        self._deadline = math.inf
+        self._flush_until = math.inf
+        self._began = now
+        self._alone_since = now
+        self._patience = patience
+
+    # ---- the connection
+
+    def on_connected(self, now: float) -> None:
+        """A head was reached."""
+        self.connected = True
+        self._took = 0
+        self.to_head.clear()
+        self._send(
+            Register(
+                self.id,
+                self.name,
+                self.host,
+                self._total_now(now),
+                tuple(self.functions),
+                self.draining,
+            )
+        )
+        held = [self._held(r.lease, now - r.began) for r in self.runs.values()]
+        held += [self._held(lease, 0.0, ended=True) for *_, lease in self.kept.values()]
+        for at in range(0, len(held), _AT_ONCE):
+            self._send(Holding(tuple(held[at : at + _AT_ONCE])))
+        self._send(Reported())
+        for settled, payload, _ in self.kept.values():
+            self._send(settled, payload)
+
+    def on_disconnected(self, now: float) -> None:
+        """The head is away; what was under way to it may be lost."""
+        self.connected = False
+        self._alone_since = now
+        self.to_head.clear()
+
+    def on_message(self, message: Message, payload: Payload, now: float) -> None:
+        """The head says something."""
+        match message:
+            case Lease():
+                self._begin(message, payload, now)
+            case Function():
+                self.functions[message.digest] = payload
+            case Revoke():
+                self._revoke(message.attempt)
+            case Release():
+                for attempt in message.attempts:
+                    if self.kept.pop(attempt, None) is not None:
+                        self._over.append((now, attempt))
+            case Drop():
+                for digest in message.digests:
+                    self.functions.pop(digest, None)
+            case Retire():
+                self.drain(now, now if message.at_once else math.inf)
+            case _:  # Enlisted
+                self.epoch = getattr(message, "epoch", 0)
+
+    def on_batch_taken(self) -> None:
+        """All messages that arrived together were handled."""
+        if self._took and self.connected:
+            self._send(Took(self._took))
+
+    # ---- runs
+
+    def _begin(self, lease: Lease, arguments: Payload, now: float) -> None:
+        attempt = lease.attempt
+        if attempt in self._seen:
+            return
+        self._seen.add(attempt)
+        self._took += 1
+        if self.draining:
+            self._settle(lease, "returned", None)
+            return
+        self._last_number = number = self._last_number + 1
+        self.runs[attempt] = self._by_number[number] = Running(lease, number, now)
+        call = (self.functions.get(lease.function), arguments)
+        self.to_runner.append((Run(number, number, lease.res, lease.limit, lease.function), call))
+
+    def _revoke(self, attempt: Attempt) -> None:
+        run = self.runs.get(attempt)
+        if run is not None and not run.revoked:
+            run.revoked = True
+            self.to_runner.append((Cancel(run.number, run.number), None))
+
+    def on_ended(self, ended: Ended, payload: Payload) -> None:
+        """The runner says that a run has ended."""
+        run = self._by_number.get(ended.task)
+        if run is None:
+            return
+        if ended.status == "done":
+            self._over_with(run, "error" if ended.failed else "value", payload)
+        else:
+            returned = run.returning or ended.status == "returned"
+            self._over_with(run, "returned" if returned else "cancelled", None)
+
+    def on_runner_crashed(self, detail: str, numbers: Collection[int] | None = None) -> None:
+        """The runner's process died, and everything that ran in it.
+
+        Args:
+            detail: how it died.
+            numbers: what ran in it; None for everything, which it was before the next one started.
+        """
+        for run in list(self.runs.values()):
+            if numbers is not None and run.number not in numbers:
+                continue
+            status: Status = "crashed"
+            if run.revoked:
+                status = "returned" if run.returning else "cancelled"
+            self._over_with(run, status, None, detail)
+
+    def _over_with(self, run: Running, status: Status, payload: Payload, detail: str = "") -> None:
+        del self.runs[run.lease.attempt], self._by_number[run.number]
+        self._settle(run.lease, status, payload, detail)
+
+    def _settle(self, lease: Lease, status: Status, payload: Payload, detail: str = "") -> None:
+        settled = Settled(lease.mission, lease.task, lease.attempt, status, detail)
+        self.kept[lease.attempt] = (settled, payload, lease)
+        if self.connected:
+            self._send(settled, payload)
+
+    # ---- the end
+
+    def drain(self, now: float, deadline: float = math.inf) -> None:
+        """Take no more runs, and end when those there are have ended.
+
+        Args:
+            now: the time.
+            deadline: when what still runs is handed back.
+        """
+        self._deadline = min(self._deadline, deadline)
+        if not self.draining:
+            self.draining = True
+            if self.connected:
+                self._send(DrainingMessage())
+        self.on_tick(now)
+
+    def on_tick(self, now: float) -> None:
+        """Time has passed; to be called at `next_tick` and after every event."""
+        while self._over and self._over[0][0] < now - _REMEMBER:
+            self._seen.discard(self._over.popleft()[1])
+        if not self.connected and now - self._alone_since >= self._patience:
+            self.draining = True
+            self._deadline = self._flush_until = now
+        if self._deadline <= now:
+            for run in self.runs.values():
+                if not run.revoked:
+                    run.revoked = run.returning = True
+                    self.to_runner.append((Cancel(run.number, run.number), None))
+            self._flush_until = min(self._flush_until, now + FLUSH)
+        if self.draining and not self.finished and not self.runs:
+            self._flush_until = min(self._flush_until, now + FLUSH)
+            if not self.kept or now >= self._flush_until:
+                self.finished = True
+                if self.connected:
+                    self._send(Leaving())
+
+    def next_tick(self) -> float:
+        """When `on_tick` is to be called at the latest."""
+        due = min(self._deadline, self._flush_until) if self.draining else math.inf
+        return due if self.connected else min(due, self._alone_since + self._patience)
+
+    # ---- small things
+
+    def _send(self, message: Message, payload: Payload = None) -> None:
+        self.to_head.append((message, payload))
+
+    def _held(self, lease: Lease, elapsed: float, *, ended: bool = False) -> Held:
+        left = None if lease.limit is None else max(0.0, lease.limit - elapsed)
+        return Held(
+            lease.mission, lease.task, lease.attempt, lease.res, elapsed, left, lease.alone, ended
+        )
+
+    def _total_now(self, now: float) -> dict[str, Any]:
+        wtime = self.total.get(WTime)
+        if not isinstance(wtime, WTime) or wtime.T is None or wtime.countdown:
+            return to_data(self.total)
+        left = max(wtime.T - (now - self._began), 1.0)
+        return {**to_data(self.total), **to_data(WTime(T=left))}

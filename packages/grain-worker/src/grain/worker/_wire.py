@@ -1,0 +1,17 @@
+"""How agent and runner speak to each other: the messages, and the pace."""
+
+from __future__ import annotations
+
+import math
+
+from grain.edge.channel import Pace
+from grain.edge.messages import Codec
+from grain.worker.messages import Cancel, Drop, Ended, Function, Ready, Run
+
+CODEC = Codec(Run, Cancel, Ended, Function, Drop, Ready)
+
+PACE = Pace(heartbeat=1.0, suspect=5.0, lost=math.inf, chunk=1024 * 1024)
+"""A runner that is silent is blocked by a tasklet, which is no death: only its process's end is."""
+
+BLOCKED = PACE.suspect
+"""Seconds without a sign of life after which a runner counts as blocked."""

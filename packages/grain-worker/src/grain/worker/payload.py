@@ -1,0 +1,298 @@
+"""The one place where Python objects become bytes.
+
+    payloads = Payloads()                                   # one for each end
+    function = payloads.dump_function(fn)                   # once; travels once to each worker
+    data = payloads.dump_arguments(args, kwargs)            # for each task
+    ...
+    fn = payloads.load_function(function.payload)           # in the runner
+    args, kwargs = payloads.load_arguments(data)
+    data = payloads.dump_outcome(outcome.Value(3))
+    ...
+    payloads.load_outcome(data).unwrap()                    # in the mission
+
+To everything between the two ends a payload is opaque, but for one thing: `failure_in` tells
+whether an outcome is a failure, and says in plain data which, without importing anything.
+
+What can be imported travels by its name, the rest by value (`grain.worker._byvalue`): whoever
+loads it must be able to import the same names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import traceback
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import msgspec
+import outcome
+
+from grain.worker import job
+from grain.worker._byvalue import Classes
+from grain.worker._offender import find_offender
+from grain.worker._pickling import dumps, loads
+from grain.worker.errors import PayloadError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from grain.worker.job import Outcome
+
+    Buffer = bytes | bytearray | memoryview
+
+T = TypeVar("T")
+
+VALUE, ERROR, UNNAMED, NAMED = b"V", b"E", b"A", b"K"
+_HEAD = struct.Struct("<cI")
+_LONGEST = 64 * 1024  # characters of a message or a traceback
+
+
+class Function(NamedTuple):
+    """A function as bytes: travels to each worker once, and is then known by its digest."""
+
+    digest: bytes
+    payload: bytes
+    name: str
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """What a failed task raised, as plain data.
+
+    Attributes:
+        type: the exception's class, with its module unless that is builtins.
+        message: what ``str`` makes of it.
+        traceback: the formatted traceback, with what caused it.
+        where: on which worker.
+    """
+
+    type: str
+    message: str
+    traceback: str
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+
+class Payloads:
+    """Turns objects into bytes and back, for one end: a mission or a runner.
+
+    It keeps track of the classes of `__main__` that it sent and received, so that an object which
+    returns is still of the class it had.
+
+    Args:
+        where: what to call this end in the note about a remote traceback.
+    """
+
+    def __init__(self, where: str = "") -> None:
+        self.where = where
+        self._classes = Classes()
+
+    # ---- functions and arguments
+
+    def dump_function(self, fn: Callable[..., Any]) -> Function:
+        """A function as bytes; by its name if it can be imported, else by value.
+
+        Raises:
+            PayloadError: it cannot be serialised; names the part that is to blame.
+        """
+        name = job.name_of(fn)
+        payload = self._dump(fn, f"the function {name}", name)
+        return Function(hashlib.blake2b(payload, digest_size=16).digest(), payload, name)
+
+    def load_function(self, payload: Buffer) -> Callable[..., Any]:
+        """The function behind the bytes.
+
+        Raises:
+            PayloadError: it cannot be loaded here.
+        """
+        fn: Callable[..., Any] = self._load(payload, "the function of this task")
+        return fn
+
+    def dump_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+        """The arguments of one call as bytes: a snapshot, whatever becomes of them afterwards.
+
+        Raises:
+            PayloadError: one of them cannot be serialised.
+        """
+        try:
+            if kwargs:
+                return dumps((args, dict(kwargs)), self._classes, NAMED)
+            return dumps(args, self._classes, UNNAMED)
+        except Exception as error:
+            named = {f"argument {i}": arg for i, arg in enumerate(args)}
+            named |= {f"argument {key}": arg for key, arg in kwargs.items()}
+            for name, arg in named.items():
+                if found := find_offender(arg, name, self._try):
+                    raise _refusal("an argument of this task", found) from found[2]
+            raise _refusal("the arguments of this task", ("they", args, error)) from error
+
+    def load_arguments(self, payload: Buffer) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments behind the bytes; arrays in them may share the memory of ``payload``.
+
+        Raises:
+            PayloadError: they cannot be loaded here.
+        """
+        found = self._load(payload, "the arguments of this task", 1)
+        if memoryview(payload)[:1] == NAMED:
+            args, kwargs = found
+            return args, kwargs
+        return found, {}
+
+    # ---- outcomes
+
+    def dump_outcome(self, ended: Outcome, name: str = "this task") -> bytes:
+        """What became of a task, as bytes. Raises nothing.
+
+        Args:
+            ended: a value or an exception. What cannot be serialised becomes a `PayloadError`.
+            name: what to call the task in it.
+        """
+        if isinstance(ended, outcome.Value):
+            try:
+                return dumps(ended.value, self._classes, VALUE)
+            except Exception as error:
+                found = find_offender(ended.value, "result", self._try)
+                refusal = _refusal(f"the result of {name}", found or ("it", ended.value, error))
+                return self._dump_error(refusal, name)
+        return self._dump_error(ended.error, name)
+
+    def _dump_error(self, error: BaseException, name: str) -> bytes:
+        told = describe(error, self.where)
+        try:
+            pickled = dumps(error, self._classes)
+        except Exception as why:
+            found = find_offender(error, "the exception", self._try)
+            lost = _refusal(f"{name} raised {told}\nThat exception", found or ("it", error, why))
+            pickled = dumps(lost, self._classes)
+        record = msgspec.msgpack.encode(told)
+        return b"".join([_HEAD.pack(ERROR, len(record)), record, pickled])
+
+    def load_outcome(self, payload: Buffer) -> Outcome:
+        """What became of a task. Raises nothing.
+
+        An exception has the type and the arguments that it had there, and the traceback of there
+        as its last note. What cannot be loaded here becomes a `PayloadError`.
+        """
+        try:
+            told = failure_in(payload)
+            if told is None:
+                return outcome.Value(self._load(payload, "the result of this task", len(VALUE)))
+            error = self._load_error(payload, told)
+        except PayloadError as refusal:
+            return outcome.Error(refusal)
+        add_note(error, _note(told))
+        return outcome.Error(error)
+
+    def _load_error(self, payload: Buffer, told: Failed) -> BaseException:
+        try:
+            view = memoryview(payload)
+            start = _HEAD.size + _HEAD.unpack_from(view)[1]
+            error = loads(view[start:], self._classes)
+            if isinstance(error, BaseException):
+                return error
+            why: object = f"it became {error!r:.200}"
+        except Exception as failed:
+            why = f"{type(failed).__name__}: {failed}"
+        return PayloadError(f"the task raised {told}\nThat exception cannot be loaded here: {why}")
+
+    # ---- both
+
+    def _try(self, obj: Any) -> None:
+        dumps(obj, self._classes)
+
+    def _dump(self, obj: Any, what: str, name: str) -> bytes:
+        try:
+            return dumps(obj, self._classes)
+        except Exception as error:
+            found = find_offender(obj, name, self._try)
+            raise _refusal(what, found or ("it", obj, error)) from error
+
+    def _load(self, payload: Buffer, what: str, start: int = 0) -> Any:
+        try:
+            return loads(payload, self._classes, start)
+        except ImportError as error:
+            raise PayloadError(
+                f"{what} cannot be loaded here ({self.where or 'in this process'}): {error}. "
+                "What comes from a module travels by its name: the module must be importable here"
+            ) from error
+        except Exception as error:
+            raise PayloadError(
+                f"{what} cannot be loaded here ({self.where or 'in this process'}): "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+
+def failed(payload: Buffer) -> bool:
+    """Whether an outcome is a failure; `failure_in` says which."""
+    return memoryview(payload)[:1] != VALUE
+
+
+def failure_in(payload: Buffer) -> Failed | None:
+    """What an outcome says of a failure, None if it is a success; loads no object.
+
+    Raises:
+        PayloadError: these are no bytes that `Payloads.dump_outcome` made.
+    """
+    view = memoryview(payload)
+    if view[:1] == VALUE:
+        return None
+    try:
+        kind, length = _HEAD.unpack_from(view)
+        if kind == ERROR:
+            record = view[_HEAD.size : _HEAD.size + length]
+            return msgspec.msgpack.decode(record, type=Failed)
+    except (struct.error, msgspec.MsgspecError):
+        pass
+    raise PayloadError("the outcome of this task is damaged, or of another version of Grain")
+
+
+def describe(error: BaseException, where: str = "") -> Failed:
+    """An exception as plain data. Raises nothing."""
+    cls = type(error)
+    module = "" if cls.__module__ in ("builtins", "__main__") else f"{cls.__module__}."
+    try:
+        message = str(error)
+    except Exception as why:
+        message = f"<its message cannot be had: {why!r:.200}>"
+    return Failed(f"{module}{cls.__qualname__}", message[:_LONGEST], _formatted(error), where)
+
+
+def _formatted(error: BaseException) -> str:
+    try:
+        frames = error.__traceback__
+        while frames is not None and frames.tb_frame.f_code.co_filename == job.__file__:
+            frames = frames.tb_next  # those that called the tasklet
+        text = "".join(traceback.format_exception(type(error), error, frames))
+    except Exception as why:  # a __str__ or a __repr__ of the user's may raise anything
+        return f"<the traceback cannot be had: {why!r:.200}>"
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[: _LONGEST // 2]}\n[... {len(text)} characters ...]\n{text[-_LONGEST // 2 :]}"
+
+
+def _note(told: Failed) -> str:
+    return f"Raised {f'on {told.where}' if told.where else 'elsewhere'}:\n{told.traceback.rstrip()}"
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Add a note to an exception (PEP 678), on Python 3.10 where nothing prints it, too."""
+    try:
+        if hasattr(error, "add_note"):
+            error.add_note(note)
+        else:
+            error.__notes__ = [*getattr(error, "__notes__", ()), note]
+    except Exception:  # noqa: S110 - a class that wants no attributes does without
+        pass
+
+
+def _refusal(what: str, found: tuple[str, Any, BaseException]) -> PayloadError:
+    name, obj, why = found
+    try:
+        shown = f"{obj!r:.200}"
+    except Exception:
+        shown = "an object"
+    return PayloadError(
+        f"{what} cannot be serialised, because {name} cannot: {shown}, "
+        f"of type {type(obj).__module__}.{type(obj).__qualname__} ({type(why).__name__}: {why})"
+    )

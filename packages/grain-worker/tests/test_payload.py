@@ -1,0 +1,351 @@
+"""Objects to bytes and back."""
+
+from __future__ import annotations
+
+import functools
+import math
+import pickle
+import sys
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import outcome
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grain.resource import Cores, Memory
+from grain.worker.errors import ExternalError, Failure, PayloadError
+from grain.worker.payload import Failed, Payloads, describe, failure_in
+
+if sys.version_info < (3, 11):
+    from exceptiongroup import ExceptionGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PLAIN = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text()
+    | st.binary(),
+    lambda inner: (
+        st.lists(inner)
+        | st.tuples(inner, inner)
+        | st.dictionaries(st.text(), inner)
+        | st.frozensets(st.integers())
+    ),
+    max_leaves=20,
+)
+
+
+@dataclass
+class Box:
+    """Importable, and refuses to be pickled if what it holds does."""
+
+    content: Any
+
+
+class Wants(Exception):
+    """Takes other arguments than it hands to Exception."""
+
+    def __init__(self, code: int, *, path: str) -> None:
+        super().__init__(f"{path}: {code}")
+        self.code = code
+
+
+class WantsOfSystem(OSError):
+    """The same below a class of exceptions that has fields of its own."""
+
+    def __init__(self, errno: int) -> None:
+        super().__init__(errno, "no such thing", "/a/path")
+
+
+class Unloadable(Exception):
+    """Pickles, and cannot be loaded."""
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return (int, ("not a number",))
+
+
+def there_and_back(value: Any) -> Any:
+    """A result on its way from a runner to a mission."""
+    return Payloads("there").dump_outcome(outcome.Value(value))
+
+
+def arrives(payload: bytes) -> Any:
+    return Payloads("here").load_outcome(payload).unwrap()
+
+
+def failure_of(ended: outcome.Error | outcome.Value[Any]) -> BaseException:
+    assert isinstance(ended, outcome.Error)
+    return ended.error
+
+
+@given(PLAIN)
+def test_what_is_plain_arrives_as_it_was(value: Any) -> None:
+    """Whatever Python's own types can hold."""
+    assert value == arrives(there_and_back(value))
+    assert failure_in(there_and_back(value)) is None
+
+
+@given(st.lists(PLAIN).map(tuple), st.dictionaries(st.text(), PLAIN))
+def test_arguments_arrive(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """By position and by name."""
+    payload = Payloads().dump_arguments(args, kwargs)
+
+    assert (args, kwargs) == Payloads().load_arguments(payload)
+
+
+@given(st.binary(), st.booleans())
+def test_damaged_bytes_are_an_error_of_the_task(data: bytes, as_outcome: bool) -> None:
+    """Never anything else than a PayloadError, whatever bytes come."""
+    try:
+        data.index(b"c")  # a pickle may import and call; only what is no pickle is of interest
+    except ValueError:
+        pass
+    else:
+        return
+    if as_outcome:
+        ended = Payloads().load_outcome(b"E" + data)
+        assert isinstance(failure_of(ended), PayloadError)
+    else:
+        with pytest.raises(PayloadError):
+            Payloads().load_arguments(b"A\x07" + data)
+
+
+def test_a_function_has_one_digest() -> None:
+    """By which it is known; another function has another."""
+    payloads = Payloads()
+
+    first, again, other = (payloads.dump_function(f) for f in (math.sin, math.sin, math.cos))
+
+    assert first == again
+    assert first.digest != other.digest
+    assert math.sin is Payloads().load_function(first.payload)
+    assert "sin" == first.name
+
+
+def test_functions_that_cannot_be_imported_travel_by_value() -> None:
+    """Closures and lambdas, alone or within a partial or the arguments."""
+    base = 40
+
+    def add(x: int) -> int:
+        return base + x
+
+    function = Payloads().dump_function(functools.partial(add, 2))
+    arguments = Payloads().dump_arguments((lambda: base,), {"f": add})
+
+    assert 42 == Payloads().load_function(function.payload)()
+    (made,), named = Payloads().load_arguments(arguments)
+    assert 40 == made()
+    assert 41 == named["f"](1)
+
+
+def test_classes_by_value_keep_their_identity() -> None:
+    """A class that goes out with a function and comes back in a result is the same class."""
+
+    class Node:
+        def __init__(self, below: Any) -> None:
+            self.below = below
+
+        def leaf(self) -> Leaf:
+            return Leaf(self)
+
+    class Leaf:
+        def __init__(self, above: Any) -> None:
+            self.above = above
+
+        def node(self) -> Node:
+            return Node(self)
+
+    def grow(node: Any) -> Any:
+        assert isinstance(node, Node)
+        return node.leaf()
+
+    mission, runner = Payloads("mission"), Payloads("runner")
+    fn = runner.load_function(mission.dump_function(grow).payload)
+    (node,), _ = runner.load_arguments(mission.dump_arguments((Node(None),), {}))
+    ended = mission.load_outcome(runner.dump_outcome(outcome.Value(fn(node))))
+
+    leaf = ended.unwrap()
+    assert type(node) is not Node
+    assert type(leaf) is Leaf
+    assert type(leaf.above) is Node
+    assert type(leaf.node()) is Node
+
+
+def test_exceptions_by_value_can_be_caught() -> None:
+    """What a script defines and its tasklet raises, the script can catch by its class."""
+
+    class Mine(Exception):
+        def __init__(self, a: int, b: str) -> None:
+            super().__init__(f"{a}-{b}")
+            self.a = a
+
+    def fails() -> None:
+        raise Mine(3, "x")
+
+    mission, runner = Payloads("mission"), Payloads("runner")
+    fn = runner.load_function(mission.dump_function(fails).payload)
+    error = failure_of(mission.load_outcome(runner.dump_outcome(outcome.capture(fn))))
+
+    assert type(error) is Mine
+    assert ("3-x",) == error.args
+    assert 3 == error.a
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("a", 1),
+        Wants(3, path="/x"),
+        WantsOfSystem(2),
+        KeyError("k"),
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"),
+        FileNotFoundError(2, "no such file", "/x"),
+        ExternalError(Failure(argv=("a", "b"), host="h", returncode=-11)),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_exceptions_keep_type_and_arguments(error: Exception) -> None:
+    """Also where their class takes other arguments, which pickle alone cannot load."""
+    back = failure_of(Payloads().load_outcome(Payloads("n1").dump_outcome(outcome.Error(error))))
+
+    assert type(back) is type(error)
+    assert error.args == back.args
+    assert str(error) == str(back)
+    attributes = {k: v for k, v in vars(back).items() if k != "__notes__"}
+    assert vars(error) == attributes
+
+
+def test_the_traceback_of_there_is_a_note() -> None:
+    """The last one, after those that the exception had; on any version of Python."""
+
+    def deep() -> None:
+        error = ValueError("deep")
+        error.__notes__ = ["mine"]  # type: ignore[attr-defined,unused-ignore]
+        raise error
+
+    error = failure_of(
+        Payloads().load_outcome(Payloads("w1 on n1").dump_outcome(outcome.capture(deep)))
+    )
+
+    mine, note = error.__notes__  # type: ignore[attr-defined,unused-ignore]
+    assert "mine" == mine
+    assert note.startswith("Raised on w1 on n1:\nTraceback")
+    assert "in deep" in note
+
+
+def test_a_group_of_exceptions_arrives() -> None:
+    """With its members."""
+    error = ExceptionGroup("some", [ValueError(1), Wants(2, path="p")])
+    back = failure_of(Payloads().load_outcome(Payloads().dump_outcome(outcome.Error(error))))
+
+    assert isinstance(back, ExceptionGroup)
+    assert [ValueError, Wants] == [type(e) for e in back.exceptions]
+
+
+def test_a_result_that_cannot_travel_names_the_object() -> None:
+    """And is an error of that task alone."""
+    generator = (i for i in range(3))
+    value = {"grid": [1, Box(generator)]}
+
+    error = failure_of(Payloads().load_outcome(there_and_back(value)))
+
+    assert isinstance(error, PayloadError)
+    assert "result['grid'][1].content" in str(error)
+    assert "generator" in str(error)
+
+
+def test_arguments_that_cannot_travel_are_named() -> None:
+    """At the call."""
+    with pytest.raises(PayloadError, match=r"argument job\.content cannot: <generator"):
+        Payloads().dump_arguments((1,), {"job": Box(i for i in "ab")})
+
+
+def test_a_function_that_cannot_travel_names_the_variable() -> None:
+    """Which it has captured."""
+    captured = (i for i in range(3))
+
+    def uses() -> Any:
+        return captured
+
+    with pytest.raises(PayloadError, match=r"captured \(a variable of .*uses\)"):
+        Payloads().dump_function(uses)
+
+
+def test_an_exception_that_cannot_travel_is_told_in_words() -> None:
+    """Its type, message and traceback are plain data beside it."""
+    payload = Payloads("n1").dump_outcome(outcome.Error(Wants(1, path="p")))
+    error = Wants(7, path="/data")
+    error.source = (i for i in "ab")  # type: ignore[attr-defined]
+    payload = Payloads("n1").dump_outcome(outcome.Error(error))
+
+    told = failure_in(payload)
+    lost = failure_of(Payloads().load_outcome(payload))
+
+    assert told == describe(error, "n1")
+    assert isinstance(lost, PayloadError)
+    assert f"{__name__}.Wants: /data: 7" in str(lost)
+    assert "the exception.source cannot" in str(lost)
+
+
+def test_what_cannot_be_loaded_is_told_in_words() -> None:
+    """An exception or a result whose class does not exist here, or which refuses."""
+    lost = failure_of(Payloads().load_outcome(Payloads().dump_outcome(outcome.Error(Unloadable()))))
+    assert isinstance(lost, PayloadError)
+    assert "Unloadable" in str(lost)
+
+    broken = failure_of(Payloads().load_outcome(there_and_back(Unloadable())))
+    assert isinstance(broken, PayloadError)
+
+    elsewhere = b"V\0" + pickle.dumps(Box(1), 5).replace(b"Box", b"Bax")
+    with pytest.raises(PayloadError, match="Bax"):
+        Payloads().load_outcome(elsewhere).unwrap()
+
+
+def test_a_missing_module_is_named() -> None:
+    """With what to do about it."""
+    payload = b"A\0" + b"cno_such_module\nf\n."
+
+    with pytest.raises(PayloadError, match=r"No module named 'no_such_module'.*importable"):
+        Payloads("w1").load_arguments(payload)
+
+
+def test_resources_and_locks_travel() -> None:
+    """What the C pickler has no way for, dill may have."""
+    lock, res = arrives(there_and_back((threading.Lock(), Cores([3]) & Memory(2))))
+
+    assert not lock.locked()
+    assert Cores([3]) & Memory(2) == res
+
+
+def test_long_tracebacks_are_cut() -> None:
+    """A message never has more than what a person could read."""
+
+    def fails() -> None:
+        raise ValueError("x" * 1_000_000)
+
+    told = failure_in(Payloads().dump_outcome(outcome.capture(fails)))
+
+    assert told is not None
+    assert len(told.message) == 65536
+    assert len(told.traceback) < 70_000
+
+
+def test_messages_that_raise_are_no_obstacle() -> None:
+    """An exception whose own methods fail is told nevertheless."""
+
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no")
+
+    told = describe(Mute(), "n1")
+
+    assert isinstance(told, Failed)
+    assert told.type.endswith("Mute")
+    assert "cannot be had" in told.message

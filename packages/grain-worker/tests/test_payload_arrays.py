@@ -1,0 +1,96 @@
+"""Large buffers: copied once on their way out, not at all on their way in."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import TYPE_CHECKING, Any
+
+import outcome
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grain.worker._byvalue import Classes
+from grain.worker._pickling import dumps, loads
+from grain.worker.errors import PayloadError
+from grain.worker.payload import Payloads
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+numpy = pytest.importorskip("numpy")
+
+
+@given(st.lists(st.sampled_from([0, 1, 100, 8191, 8192, 8193, 20_000]), max_size=4), st.binary())
+def test_arrays_arrive(sizes: list[int], head: bytes) -> None:
+    """Of all sizes, several at a time, after a head of any length, and can be written to."""
+    arrays = [numpy.arange(size, dtype="f8") for size in sizes]
+    data = dumps({"a": arrays, "n": 1}, Classes(), head)
+
+    back = loads(data, Classes(), len(head))["a"]
+
+    for sent, got in zip(arrays, back, strict=True):
+        assert (sent == got).all()
+        got += 1  # in place
+    assert data.startswith(head)
+
+
+def test_a_large_array_is_copied_once() -> None:
+    """Into the payload; on arrival it lies in what has been received."""
+    array = numpy.ones(4_000_000)
+    payloads = Payloads()
+    tracemalloc.start()
+    try:
+        data = payloads.dump_outcome(outcome.Value(array))
+        _, dumping = tracemalloc.get_traced_memory()
+        received = bytearray(data)
+        tracemalloc.reset_peak()
+        before, _ = tracemalloc.get_traced_memory()
+        back = payloads.load_outcome(received).unwrap()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert array.nbytes <= dumping < 1.1 * array.nbytes
+    assert peak - before < 100_000
+    assert (back == array).all()
+    assert back.flags.writeable
+
+
+def test_a_snapshot_is_sent() -> None:
+    """What happens to an array after the call does not change what travels."""
+    array = numpy.zeros(100_000)
+    data = Payloads().dump_arguments((array,), {})
+    array += 1
+
+    (back,), _ = Payloads().load_arguments(data)
+
+    assert 0 == back.sum()
+
+
+def test_arrays_within_what_dill_makes_are_apart_too() -> None:
+    """A closure does not make the array beside it slow."""
+    array = numpy.ones(100_000)
+    data = Payloads().dump_outcome(outcome.Value((lambda: 3, array, {1: array}.keys())))
+
+    made, back, _ = Payloads().load_outcome(data).unwrap()
+
+    assert 3 == made()
+    assert (array == back).all()
+
+
+@given(st.integers(1, 60), st.integers(0, 250), st.integers(1, 255))
+def test_damaged_parts_are_an_error_of_the_task(cut: int, position: int, flip: int) -> None:
+    """Cut short, with more than there should be, or with a wrong table of sizes."""
+    array: NDArray[Any] = numpy.ones(20_000)
+    good = Payloads().dump_arguments((array,), {})
+    for bad in (good[:cut], good[:-1], good + b"x"):
+        with pytest.raises(PayloadError):
+            Payloads().load_arguments(bad)
+
+    flipped = bytearray(good)
+    flipped[position % 21 + 1] ^= flip
+    try:
+        Payloads().load_arguments(flipped)  # some bytes are padding
+    except PayloadError:
+        pass
