@@ -14,7 +14,8 @@ import pytest
 import trio
 
 from grain.edge import serve
-from grain.worker._command import main
+from grain.worker._agent import DONE, FAILED, GAVE_UP, USAGE
+from grain.worker._command import main, parser
 from grain.worker.messages import (
     CODEC,
     Draining,
@@ -395,6 +396,20 @@ def test_a_context_that_fails_ends_the_worker(
 
     assert 1 == status
     assert "none.py is not a file" in capsys.readouterr().err
+
+
+def test_the_manual_names_every_option_and_exit_code() -> None:
+    """docs/worker.md has a line for each."""
+    manual = Path(__file__).parents[3] / "docs" / "worker.md"
+    if not manual.exists():
+        pytest.skip("the documents are not with this package")
+    text = manual.read_text()
+
+    options = [word for action in parser()._actions for word in action.option_strings]
+    assert [] == [
+        word for word in options if word not in ("-h", "--help") and f"| `{word}" not in text
+    ]
+    assert all(f"\n| {number} | " in text for number in (DONE, FAILED, USAGE, GAVE_UP))
 
 
 def test_it_says_what_it_would_offer(caplog: pytest.LogCaptureFixture) -> None:
