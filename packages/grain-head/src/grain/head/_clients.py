@@ -168,21 +168,25 @@ class Clients:
         for entry in list(reversed(client.entries.values())):
             self._ledger.discard(entry)
         del self._ledger.clients[client.id]
-        others = {d for other in self._ledger.clients.values() for d in other.functions}
-        self.staff.drop(client.functions.keys() - others)
+        self.staff.swept = False
 
     def on_tick(self, now: float) -> None:
         """Give up those who were away for too long."""
         for client in [c for c in self._ledger.clients.values() if c.deadline <= now]:
             self._remove(client)
-        if self._limbo <= now:
-            self._limbo = -math.inf
-            for worker in list(self._ledger.awaiting):
-                self._ledger.heard_of(worker, now)
+        if self._limbo > now:
+            return
+        for worker in list(self._ledger.awaiting):
+            self._ledger.heard_of(worker, now)
+        known = self._ledger.clients.values()
+        if not self.staff.swept and all(client.synced for client in known):
+            self.staff.swept = True
+            self.staff.sweep({digest for client in known for digest in client.functions})
 
-    def postpone(self, seconds: float) -> None:
+    def postpone(self, since: float, seconds: float) -> None:
         """This process was stopped for so long: nobody could reach it meanwhile."""
-        self._limbo += seconds
+        if self._limbo > since:
+            self._limbo += seconds
         for client in self._ledger.clients.values():
             client.deadline += seconds
 

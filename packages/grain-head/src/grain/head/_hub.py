@@ -47,6 +47,11 @@ class Hub:
         max_overtakes: see `Scheduler`.
     """
 
+    # What it is made of; the simulation puts faulty parts here.
+    ledger_class = Ledger
+    staff_class = Staff
+    clients_class = Clients
+
     def __init__(
         self,
         epoch: int,
@@ -59,19 +64,17 @@ class Hub:
         self.epoch = epoch
         self.scheduler = Scheduler(max_overtakes=max_overtakes)
         self._outbox = Outbox()
-        self.ledger = self._make_ledger(wall - now)
-        self.clients = Clients(self.ledger, self._outbox, grace, now)
-        self.staff = Staff(self.ledger, self._outbox, grace, self.clients.client)
+        self.ledger = self.ledger_class(epoch, self.scheduler, self._outbox, wall - now)
+        self.clients = self.clients_class(self.ledger, self._outbox, grace, now)
+        self.staff = self.staff_class(self.ledger, self._outbox, grace, self.clients.client)
         self.clients.staff = self.staff
         self._looked = now
-
-    def _make_ledger(self, wall: float) -> Ledger:
-        return Ledger(self.epoch, self.scheduler, self._outbox, wall)
 
     # ---- events
 
     def on_message(self, link: Link, message: Message, payload: Payload, now: float) -> None:
         """A peer says something; `dispatch` after all messages that arrived together."""
+        self._look(now)
         if isinstance(message, Ask):
             self._answer(link, message, now)
         elif isinstance(message, MISSION) and link not in self.staff.links:
@@ -81,19 +84,24 @@ class Hub:
 
     def on_link_lost(self, link: Link, now: float) -> None:
         """The connection to a peer is lost or was closed."""
+        self._look(now)
         self._outbox.mail.pop(link, None)
         self.clients.on_link_lost(link, now)
         self.staff.on_link_lost(link, now)
 
     def on_tick(self, now: float) -> None:
         """Time has passed."""
-        gap = now - self._looked
-        self._looked = now
-        if gap > _STOPPED:
-            self.clients.postpone(gap - _PULSE)
-            self.staff.postpone(gap - _PULSE)
+        self._look(now)
         self.clients.on_tick(now)
         self.staff.on_tick(now)
+
+    def _look(self, now: float) -> None:
+        """Notice that this process was stopped: nobody could reach it meanwhile."""
+        gap = now - self._looked
+        if gap > _STOPPED:
+            self.clients.postpone(self._looked, gap - _PULSE)
+            self.staff.postpone(gap - _PULSE)
+        self._looked = now
 
     def next_tick(self, now: float) -> float:
         """When `on_tick` is to be called at the latest."""
@@ -102,9 +110,10 @@ class Hub:
 
     def dispatch(self, now: float) -> None:
         """Start what can start."""
+        begun = self.ledger.start_suspects(now) if not self.ledger.quarantine.idle else []
+        begun += [self.ledger.start(start, now) for start in self.scheduler.dispatch(now)]
         started: dict[tuple[Link | None, str], list[int]] = {}
-        for start in self.scheduler.dispatch(now):
-            entry, lease = self.ledger.start(start, now)
+        for entry, lease in begun:
             key = (entry.client.link, lease.worker.id)
             tasks = started.get(key)
             if tasks is None:

@@ -9,7 +9,7 @@
 4.  A task whose mission is away is not started: if it waits it is forgotten, as the mission will
     submit it again. If it runs it goes on.
 5.  A run that was begun and whose process or worker died is a crash of its task. After `SOLO`
-    crashes a task runs alone on a worker, by asking for all that one has; after `CRASHES` it fails.
+    crashes a task runs alone on a worker (`_quarantine`); after `CRASHES` it fails.
     Runs that were lost in any other way do not count.
 """
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from grain.head._quarantine import Quarantine
 from grain.head._records import Client, Entry, LeaseRecord, Outbox, Staffer
 from grain.head._share import FairShare
 from grain.head._tasks import split_time
@@ -58,11 +59,11 @@ class Ledger:
         self.tickets: dict[int, Entry | LeaseRecord] = {}
         # Tasks held back, by the worker that they ran on.
         self.awaiting: dict[str, dict[Entry, None]] = {}
-        # Waiting tasks that are to run alone.
-        self.solo: dict[Entry, None] = {}
         self.clients: dict[str, Client] = {}
         self.workers: dict[str, Staffer] = {}
         self.by_number: dict[int, Staffer] = {}
+        self.quarantine = Quarantine(scheduler, self.workers)
+        self._attempts = 0
         self.done = self.failed = 0
 
     # ---- waiting
@@ -71,15 +72,16 @@ class Ledger:
         """A task waits for room."""
         queue = entry.queue
         assert queue is not None
+        if not queue.served:
+            self._warn(entry, queue, now)
         if len(entry.crashes) >= SOLO:
-            self.solo[entry] = None
-            queue = self._alone_queue(entry, queue)
+            entry.suspect = True
+            self.quarantine.add(entry)
+            return
         self._tickets += 1
         entry.ticket = self._tickets
         self.tickets[self._tickets] = entry
         self.scheduler.on_submitted(self._tickets, queue, entry.age)
-        if not queue.served:
-            self._warn(entry, queue, now)
 
     def hold_back(self, entry: Entry, worker: str) -> None:
         """A task waits for word of the worker that it ran on under another head."""
@@ -92,7 +94,9 @@ class Ledger:
             self.scheduler.on_cancelled(entry.ticket)
             del self.tickets[entry.ticket]
             entry.ticket = None
-            self.solo.pop(entry, None)
+        elif entry.suspect:
+            entry.suspect = False
+            self.quarantine.remove(entry)
         elif entry.awaits:
             others = self.awaiting[entry.awaits]
             del others[entry]
@@ -105,25 +109,6 @@ class Ledger:
         for entry in list(self.awaiting.get(worker, ())):
             self.withdraw(entry)
             self.enqueue(entry, now)
-
-    def replace_solo(self, now: float) -> None:
-        """Other workers are here: tasks that are to run alone choose again."""
-        for entry in list(self.solo):
-            self.withdraw(entry)
-            self.enqueue(entry, now)
-
-    def _alone_queue(self, entry: Entry, queue: TaskQueue) -> TaskQueue:
-        """The queue for all that the smallest suitable worker has."""
-        fits = [
-            (worker.draining, Supply(worker.supply.total).slack(queue.space), number)
-            for number, worker in self.scheduler.workers.items()
-            if worker.supply.total.request(queue.space)
-        ]
-        if not fits:
-            return queue
-        whole = self.scheduler.workers[min(fits)[2]].supply.total
-        request = whole if queue.wtime is None else whole & queue.wtime
-        return self.scheduler.queue(request, queue.priority, entry.client.number)
 
     def _warn(self, entry: Entry, queue: TaskQueue, now: float) -> None:
         client = entry.client
@@ -139,31 +124,46 @@ class Ledger:
         """The scheduler has decided that a task starts."""
         entry = self.tickets[start.task]
         assert isinstance(entry, Entry)
-        worker = self.by_number[start.worker]
-        lease = LeaseRecord((self.epoch, start.attempt), entry, worker, start.task)
-        self.tickets[start.task] = lease
         entry.ticket = None
+        lease = self._lease(entry, self.by_number[start.worker], start.task, now)
+        assert entry.queue is not None
+        self.shares.started(entry.age, entry.queue.priority)
+        self._send_lease(lease, entry, start.allocation, start.limit)
+        return entry, lease
+
+    def start_suspects(self, now: float) -> list[tuple[Entry, LeaseRecord]]:
+        """Start tasks that are to run alone, on workers that have been emptied for them."""
+        found = []
+        for entry, worker in self.quarantine.ready(now):
+            queue = entry.queue
+            assert queue is not None
+            self.quarantine.started(entry)
+            entry.suspect = False
+            self._tickets += 1
+            lease = self._lease(entry, worker, self._tickets, now)
+            lease.alone = True
+            limit = queue.limits.hard
+            whole = self.scheduler.workers[worker.number].supply.total
+            self.scheduler.on_adopted(
+                self._tickets, queue, worker.number, whole, entry.age, now, now + limit
+            )
+            part = Supply(whole).alloc(queue.space)
+            if queue.wtime is not None:
+                part = part & queue.wtime.resolved(self.scheduler.run_times)
+            self._send_lease(lease, entry, part, limit)
+            found.append((entry, lease))
+        return found
+
+    def _lease(self, entry: Entry, worker: Staffer, ticket: int, now: float) -> LeaseRecord:
+        self._attempts += 1
+        lease = LeaseRecord((self.epoch, self._attempts), entry, worker, ticket)
+        self.tickets[ticket] = lease
         entry.lease = lease
         lease.began = now
         worker.sent += 1
         lease.index = worker.sent
         worker.leases[lease.attempt] = lease
-        assert entry.queue is not None
-        self.shares.started(entry.age, entry.queue.priority)
-        allocation = start.allocation
-        if entry in self.solo:
-            del self.solo[entry]
-            lease.alone = True
-            allocation = self._carve(allocation, entry.queue)
-        self._send_lease(lease, entry, allocation, start.limit)
-        return entry, lease
-
-    def _carve(self, whole: Resource, queue: TaskQueue) -> Resource:
-        """Out of all that a worker has, what the task asked for."""
-        part = Supply(split_time(whole)[1]).alloc(queue.space)
-        return (
-            part if queue.wtime is None else part & queue.wtime.resolved(self.scheduler.run_times)
-        )
+        return lease
 
     def _send_lease(
         self, lease: LeaseRecord, entry: Entry, allocation: Resource, limit: float
@@ -212,8 +212,8 @@ class Ledger:
             return
         measured = settled.status in ("value", "error")
         self._end(lease, now, measured=measured)
-        entry = self._waits_for(lease)
-        if entry is None:
+        entry = self._entry(settled)
+        if entry is None or entry.ending is not None:
             self.release(worker, settled.attempt)
         elif settled.status == "value" or (settled.status == "error" and lease.current):
             self._resolve(entry, settled.status, payload, (worker.id, settled.attempt))
@@ -223,17 +223,14 @@ class Ledger:
                 how = settled.detail if settled.status == "crashed" else None
                 self._again(lease, entry, how, now)
 
-    def _waits_for(self, lease: LeaseRecord) -> Entry | None:
-        """The task that a success of this run would resolve."""
-        entry = lease.entry
-        if entry is None or entry.ending is not None:
-            return None
-        return entry if entry.client.entries.get(entry.number) is entry else None
+    def _entry(self, settled: Settled) -> Entry | None:
+        """The task of a run; looked up, as the run may have been given up and the task come again."""
+        client = self.clients.get(settled.mission)
+        return None if client is None else client.entries.get(settled.task)
 
     def _settled_before(self, worker: Staffer, settled: Settled) -> None:
         """Told twice; but an outcome that the mission has yet to confirm is to be kept."""
-        client = self.clients.get(settled.mission)
-        entry = None if client is None else client.entries.get(settled.task)
+        entry = self._entry(settled)
         if entry is None or entry.source != (worker.id, settled.attempt):
             self.release(worker, settled.attempt)
 
@@ -393,9 +390,8 @@ class Ledger:
         """Take what a reported run uses out of what its worker has free."""
         space = split_time(from_data(held.res, unknown="keep"))[1]
         if held.alone:
-            whole = self.scheduler.workers[lease.worker.number].supply
-            space = whole.total if whole.idle() else space
-        queue = entry.queue if entry is not None else None
+            space = self.scheduler.workers[lease.worker.number].supply.total
+        queue = entry.queue if entry is not None and not held.alone else None
         queue = queue or self.scheduler.queue(space, 0, client.number)
         self._tickets += 1
         until = math.inf if held.left is None else now + held.left
@@ -418,7 +414,7 @@ class Ledger:
                 self.hold_back(entry, worker)
             else:
                 self.enqueue(entry, now)
-        elif entry.lease.ticket is not None:
+        elif entry.lease.ticket is not None and not entry.lease.alone:
             assert entry.queue is not None
             self.scheduler.on_reclassified(entry.lease.ticket, entry.queue, entry.age)
 

@@ -80,6 +80,7 @@ class Entry:
 
     ==========  ==========================================================================
     waiting     ``ticket`` is its place in the scheduler's queue
+    suspect     ``suspect`` is set; it waits for a worker of its own
     held back   ``awaits`` is the worker that it ran on, which has not come back yet
     leased      ``lease`` is its current run
     resolved    ``ending`` is set; kept until the mission has it
@@ -104,6 +105,7 @@ class Entry:
         "request",
         "retracted",
         "source",
+        "suspect",
         "ticket",
     )
 
@@ -118,6 +120,7 @@ class Entry:
         self.arguments: Payload = None
         self.crashes: tuple[Crash, ...] = ()
         self.ticket: int | None = None
+        self.suspect = False
         self.awaits = ""
         self.lease: LeaseRecord | None = None
         self.retracted = False
@@ -195,6 +198,7 @@ class Staffer:
         "link",
         "name",
         "number",
+        "reserved",
         "sent",
         "serving",
         "session",
@@ -209,6 +213,8 @@ class Staffer:
         self.link: Link | None = None
         self.serving = False
         self.draining = False
+        # Kept free for a task that is to run alone, or running it.
+        self.reserved = False
         self.session = 0
         # How many leases were sent in this session, and how many of them it has begun.
         self.sent = 0

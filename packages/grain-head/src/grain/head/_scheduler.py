@@ -113,6 +113,7 @@ class Scheduler:
         known = self.workers[worker]
         if known.draining:
             known.draining = False
+            known.stale = True
             self._unsettled[worker] = known
 
     def on_worker_left(self, worker: int) -> list[int]:
@@ -202,6 +203,7 @@ class Scheduler:
             ValueError: what it holds is not free on that worker.
         """
         where = self.workers[worker]
+        where.give_back()
         where.supply.reclaim(held)
         new = self.tasks[task] = Task(task, queue, age)
         new.worker = where
@@ -212,6 +214,7 @@ class Scheduler:
         where.tasks[task] = new
         queue.running += 1
         if not where.draining:
+            where.stale = True
             self._unsettled[worker] = where
 
     def on_reclassified(self, task: int, queue: TaskQueue, age: int) -> None:

@@ -30,6 +30,7 @@ def snapshot(ledger: Ledger, now: float) -> dict[str, Any]:
 
 def _worker(ledger: Ledger, worker: Staffer, now: float) -> dict[str, Any]:
     known = ledger.scheduler.workers[worker.number]
+    known.give_back()
     state = "serving" if worker.serving else "away" if worker.link is None else "joining"
     return {
         "id": worker.id,

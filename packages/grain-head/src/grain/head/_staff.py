@@ -57,6 +57,8 @@ class Staff:
         self._client = client
         self._last_number = 0
         self.links: dict[Link, Staffer] = {}
+        # Whether no worker has functions that nobody wants.
+        self.swept = False
 
     def on_message(self, link: Link, message: Message, payload: Payload, now: float) -> None:
         """A worker says something."""
@@ -77,7 +79,7 @@ class Staff:
                 self._reported(worker, now)
             case Draining():
                 worker.draining = True
-                self._stop(worker, now)
+                self._ledger.scheduler.on_worker_draining(worker.number)
             case Leaving():
                 self._remove(worker, None, now)
             case _:
@@ -129,11 +131,11 @@ class Staff:
         for lease in list(worker.leases.values()):
             if lease.session < worker.session:
                 self._ledger.lose(lease, None, now)
-        if not worker.draining:
+        if not worker.draining and not worker.reserved:
             self._ledger.scheduler.on_worker_back(worker.number)
         self._outbox.post(worker.link, Enlisted(self._ledger.epoch))
+        self.swept = False
         self._ledger.heard_of(worker.id, now)
-        self._ledger.replace_solo(now)
 
     # ---- going
 
@@ -145,11 +147,7 @@ class Staff:
             worker.serving = False
             worker.gone_at = now
             worker.deadline = now + self._grace
-            self._stop(worker, now)
-
-    def _stop(self, worker: Staffer, now: float) -> None:
-        self._ledger.scheduler.on_worker_draining(worker.number)
-        self._ledger.replace_solo(now)
+            self._ledger.scheduler.on_worker_draining(worker.number)
 
     def _remove(self, worker: Staffer, how: str | None, now: float) -> None:
         for lease in list(worker.leases.values()):
@@ -159,7 +157,6 @@ class Staff:
         if worker.link is not None:
             self.links.pop(worker.link, None)
         self._ledger.heard_of(worker.id, now)
-        self._ledger.replace_solo(now)
 
     def on_tick(self, now: float) -> None:
         """Give up those who were away for too long."""
@@ -181,10 +178,10 @@ class Staff:
         """A worker is to leave."""
         self._outbox.post(worker.link, Retire(at_once))
 
-    def drop(self, digests: set[bytes]) -> None:
-        """Functions that no mission has any more."""
+    def sweep(self, wanted: set[bytes]) -> None:
+        """Have workers forget functions that no mission has any more."""
         for worker in self._ledger.workers.values():
-            known = digests & worker.functions
-            if known and worker.link is not None:
-                worker.functions -= known
-                self._outbox.post(worker.link, Drop(tuple(known)))
+            left = worker.functions - wanted
+            if left and worker.serving:
+                worker.functions -= left
+                self._outbox.post(worker.link, Drop(tuple(left)))

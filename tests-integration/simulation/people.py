@@ -1,0 +1,350 @@
+"""The processes: heads, workers and missions around the real sessions, with what they live through.
+
+Each keeps what it really did (runs that took place, what they were given), which the laws compare
+with what was said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from grain.resource import Supply, from_data, to_data
+from grain.worker.messages import Cancel, Draining, Ended, Holding, Lease, Leaving, Reported, Run
+
+if TYPE_CHECKING:
+    from grain.head import Hub
+    from grain.remote_exer import MissionSession, Resolution
+    from grain.resource import Resource
+    from grain.worker import WorkerSession
+    from simulation.wire import Mail, Wire
+    from simulation.world import World
+
+
+class Job(NamedTuple):
+    """What a task does, whenever it runs."""
+
+    seconds: float
+    kind: str  # "value", "error" or "poison"
+
+
+@dataclass(eq=False)
+class Process:
+    """One run that really takes place on a worker."""
+
+    worker: Laborer
+    lease: Lease
+    number: int
+    job: Job
+    space: Resource
+    ending: bool = False
+
+
+class HeadProcess:
+    """A head: a hub and the wires to it."""
+
+    def __init__(self, world: World, hub: Hub, offset: float) -> None:
+        self.world = world
+        self.hub = hub
+        self.alive = True
+        self.offset = offset
+        self.ready: set[Wire] = set()
+        self.wires: dict[Wire, None] = {}
+
+    @property
+    def now(self) -> float:
+        """What its clock says."""
+        return self.world.clock.now + self.offset
+
+    def on_mail(self, wire: Wire, mail: Mail) -> None:
+        if not self.alive:
+            return
+        for message, payload in mail:
+            if isinstance(message, Reported):
+                self.ready.add(wire)
+            elif isinstance(message, Leaving):
+                self.ready.discard(wire)
+            elif isinstance(message, Draining):
+                self.world.laws.drained.add((self, wire.peer))
+            self.hub.on_message(wire, message, payload, self.now)
+            if isinstance(message, Holding):
+                self.world.laws.on_told(self, wire, message)
+        self.flush()
+
+    def on_cut(self, wire: Wire) -> None:
+        self.wires.pop(wire, None)
+        if self.alive:
+            self.hub.on_link_lost(wire, self.now)
+            self.flush()
+
+    def tick(self) -> None:
+        """As its shell would, once a second."""
+        if self.alive:
+            self.hub.on_tick(self.now)
+            self.flush()
+
+    def flush(self) -> None:
+        """Decide, and send."""
+        self.hub.dispatch(self.now)
+        for wire, mail in self.hub.take().items():
+            for message, _ in mail:
+                self.world.laws.on_sent(self, wire, message)
+            wire.send(wire.peer, mail)
+
+    def kill(self) -> None:
+        self.alive = False
+        for wire in list(self.wires):
+            wire.close(self)
+        self.wires.clear()
+
+
+class Peer:
+    """Who dials a head: again and again, until it is gone."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.wire: Wire | None = None
+        self.alive = True
+        self.frozen_until = 0.0
+        self.parted_until = 0.0
+
+    def dial(self) -> None:
+        """Try to reach the head, now and later."""
+        if not self.alive or self.wire is not None:
+            return
+        world = self.world
+        head = world.head
+        if head is None or self.parted_until > world.clock.now:
+            world.clock.after(1.0 + 2.0 * world.clock.chance.random(), self.dial)
+            return
+        self.wire = world.connect(head, self)
+        self.joined()
+        self.flush()
+
+    def on_mail(self, wire: Wire, mail: Mail) -> None:
+        if not self.alive or wire is not self.wire:
+            return
+        if self.frozen_until > self.world.clock.now:
+            self.world.clock.at(self.frozen_until, lambda: self.on_mail(wire, mail))
+            return
+        self.read(mail)
+        self.flush()
+
+    def on_cut(self, wire: Wire) -> None:
+        if self.alive and wire is self.wire:
+            self.wire = None
+            self.left()
+            self.flush()
+            self.world.clock.after(0.1, self.dial)
+
+    def kill(self) -> None:
+        self.alive = False
+        if self.wire is not None:
+            self.wire.close(self)
+
+    def send(self, mail: Mail) -> None:
+        if self.wire is not None and mail:
+            self.wire.send(self.wire.head, list(mail))
+        mail.clear()
+
+    def joined(self) -> None:
+        raise NotImplementedError
+
+    def left(self) -> None:
+        raise NotImplementedError
+
+    def read(self, mail: Mail) -> None:
+        raise NotImplementedError
+
+    def flush(self) -> None:
+        raise NotImplementedError
+
+
+class Laborer(Peer):
+    """A worker: the session, and the runs that really take place."""
+
+    def __init__(self, world: World, session: WorkerSession) -> None:
+        super().__init__(world)
+        self.session = session
+        self.offset = 0.0
+        self.processes: dict[int, Process] = {}
+
+    @property
+    def now(self) -> float:
+        """What its clock says."""
+        return self.world.clock.now + self.offset
+
+    def joined(self) -> None:
+        self.session.on_connected(self.now)
+
+    def left(self) -> None:
+        self.session.on_disconnected(self.now)
+
+    def read(self, mail: Mail) -> None:
+        for message, payload in mail:
+            self.session.on_message(message, payload, self.now)
+        self.session.on_batch_taken()
+
+    def flush(self) -> None:
+        orders, self.session.to_runner[:] = list(self.session.to_runner), []
+        for message, payload in orders:
+            if isinstance(message, Run):
+                self.begin(message, payload)
+            elif isinstance(message, Cancel):
+                self.stop(message.task)
+        self.session.on_tick(self.now)
+        if self.session.to_runner:
+            self.flush()
+            return
+        self.send(self.session.to_head)
+        if self.session.finished and self.alive:
+            self.alive = False
+            assert not self.processes, "a worker left while something ran on it"
+            if self.wire is not None:
+                wire = self.wire
+                self.world.clock.after(30.0, lambda: wire.close(self))
+
+    def tick(self) -> None:
+        """As its shell would, once a second."""
+        if self.alive and self.frozen_until <= self.world.clock.now:
+            self.flush()
+
+    def begin(self, run: Run, payload: Any) -> None:
+        lease = next(r.lease for r in self.session.runs.values() if r.number == run.task)
+        function, arguments = payload
+        assert function is not None, f"the function of {lease} is missing"
+        job = self.world.job(lease.mission, lease.task)
+        assert arguments == (lease.mission, lease.task), "the arguments of another task"
+        process = Process(self, lease, run.task, job, from_data(run.res))
+        self.processes[run.task] = process
+        self.world.laws.on_begun(process)
+        seconds = job.seconds * (0.5 + self.world.clock.chance.random())
+        self.world.clock.after(seconds, lambda: self.end(process))
+
+    def end(self, process: Process) -> None:
+        """The program of a run comes to its natural end."""
+        if not self.alive or self.processes.get(process.number) is not process:
+            return
+        if self.frozen_until > self.world.clock.now:
+            self.world.clock.at(self.frozen_until, lambda: self.end(process))
+            return
+        if process.job.kind == "poison":
+            self.crash()
+            return
+        del self.processes[process.number]
+        lease = process.lease
+        outcome = (lease.mission, lease.task, lease.attempt, process.job.kind)
+        self.world.laws.on_completed(process, outcome)
+        failed = process.job.kind == "error"
+        self.session.on_ended(Ended(process.number, process.number, "done", failed), outcome)
+        self.flush()
+
+    def stop(self, number: int) -> None:
+        """A run is cancelled; its program takes a while to go."""
+        process = self.processes.get(number)
+        if process is not None and not process.ending:
+            process.ending = True
+            slow = self.world.clock.chance.choice((0.0, 0.1, 5.0))
+            self.world.clock.after(slow, lambda: self.stopped(process))
+
+    def stopped(self, process: Process) -> None:
+        if self.alive and self.processes.get(process.number) is process:
+            del self.processes[process.number]
+            self.session.on_ended(Ended(process.number, process.number, "cancelled"), None)
+            self.flush()
+
+    def crash(self) -> None:
+        """The runner's process dies, with all that runs in it."""
+        for process in self.processes.values():
+            self.world.laws.on_crashed(process)
+        self.processes.clear()
+        self.session.on_runner_crashed("SIGSEGV")
+        self.flush()
+
+    def kill(self) -> None:
+        super().kill()
+        for process in self.processes.values():
+            self.world.laws.on_crashed(process)
+        self.processes.clear()
+
+
+@dataclass(eq=False)
+class Story:
+    """What became of the tasks of a mission."""
+
+    submitted: list[int] = field(default_factory=list)
+    cancelled: set[int] = field(default_factory=set)
+    resolved: dict[int, Resolution] = field(default_factory=dict)
+
+
+class Client(Peer):
+    """A mission: the session, and what its program would see."""
+
+    def __init__(self, world: World, session: MissionSession, plan: list[Job]) -> None:
+        super().__init__(world)
+        self.session = session
+        self.story = Story()
+        self.plan = plan
+        self.requests: dict[Any, int] = {}
+        session.function(b"f" + session.id.encode(), "code")
+
+    def joined(self) -> None:
+        self.session.on_connected()
+
+    def left(self) -> None:
+        self.session.on_disconnected()
+
+    def read(self, mail: Mail) -> None:
+        for message, payload in mail:
+            self.session.on_message(message, payload)
+        self.session.on_batch_taken()
+
+    def submit(self, count: int) -> None:
+        """Submit some more tasks of the plan."""
+        if not self.alive:
+            return
+        chance = self.world.clock.chance
+        for _ in range(count):
+            if len(self.story.submitted) == len(self.plan):
+                break
+            request = chance.choice(self.world.requests)
+            number = self.requests.get(request)
+            if number is None:
+                number = self.session.request(to_data(request), chance.choice((0, 0, 1)))
+                self.requests[request] = number
+            arguments = (self.session.id, self.session._last_task + 1)
+            task = self.session.submit(number, b"f" + self.session.id.encode(), arguments)
+            self.story.submitted.append(task)
+        self.flush()
+
+    def cancel(self) -> None:
+        """Cancel one task that is not resolved."""
+        waiting = list(self.session.pending)
+        if self.alive and waiting:
+            task = self.world.clock.chance.choice(waiting)
+            self.story.cancelled.add(task)
+            self.session.cancel(task)
+            self.flush()
+
+    def flush(self) -> None:
+        resolved, self.session.resolved[:] = list(self.session.resolved), []
+        for resolution in resolved:
+            self.world.laws.on_resolved(self, resolution)
+            self.story.resolved[resolution.task] = resolution
+        self.send(self.session.to_head)
+
+    @property
+    def done(self) -> bool:
+        """Whether all of its tasks were submitted and are resolved."""
+        return len(self.plan) == len(self.story.submitted) == len(self.story.resolved)
+
+
+def fits(total: Resource, processes: list[Process]) -> bool:
+    """Whether runs can be on a worker at a time, each core used once."""
+    supply = Supply(total)
+    try:
+        for process in processes:
+            supply.reclaim(process.space)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,240 @@
+"""A world: missions, workers and heads, and a seed's worth of bad luck.
+
+Each seed draws how likely each fault is (some worlds have only one kind), how slow messages are
+and how much is to be done. Faults stop at `CALM`; after that everything has to come to its end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grain.head import Hub
+from grain.remote_exer import MissionSession
+from grain.resource import Cores, Memory
+from grain.worker import WorkerSession
+from simulation.clock import Clock
+from simulation.laws import Laws
+from simulation.people import Client, HeadProcess, Job, Laborer, Peer
+from simulation.wire import Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from grain.resource import Resource
+
+GRACE = 30.0
+CALM = 300.0
+"""Seconds of virtual time after which nothing goes wrong any more."""
+
+END = CALM + 20 * GRACE
+
+FAULTS = (
+    "cut", "part", "kill head", "replace head", "kill worker", "crash runner", "freeze worker",
+    "drain worker", "kill mission", "cancel", "jump head", "jump worker",
+)  # fmt: skip
+
+
+class World:
+    """One seed.
+
+    Args:
+        seed: of all chance.
+        hub: the class of hubs; so are the next two. Tests put faulty ones here.
+        say: is told what happens.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        hub: type[Hub] = Hub,
+        worker: type[WorkerSession] = WorkerSession,
+        mission: type[MissionSession] = MissionSession,
+        say: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        self.clock = Clock(seed)
+        self.laws = Laws(self)
+        self.say = say
+        self._kinds = (hub, worker, mission)
+        chance = self.clock.chance
+        self.slow = chance.choice((0.01, 0.3, 3.0))
+        self.twice = chance.choice((0.0, 0.0, 0.05, 0.3))
+        self.requests: list[Resource] = [Cores(1), Cores(2), Cores(1) & Memory(2), Cores(3)]
+        self.heads: list[HeadProcess] = []
+        self.head: HeadProcess | None = None
+        self.workers: list[Laborer] = []
+        self.clients: list[Client] = []
+        self._jobs: dict[str, list[Job]] = {}
+        self._epoch = 0
+        self.start_head()
+        for _ in range(chance.randint(2, 4)):
+            self.start_worker()
+        for _ in range(chance.randint(1, 3)):
+            self.start_mission()
+        self.often = {fault: chance.choice((0, 0, 1, 3)) for fault in FAULTS}
+        if not any(self.often.values()):
+            self.often["cut"] = 1
+        self.clock.after(chance.expovariate(1 / 10), self.go_wrong)
+        self.clock.after(1.0, self.tick)
+
+    def run(self) -> Laws:
+        """Live it to the end.
+
+        Raises:
+            Broken: a law does not hold.
+        """
+        while self.clock.step(END):
+            self.laws.check(deeply=self.clock.steps % 16 == 0)
+        self.laws.check(deeply=True)
+        self.laws.check_end()
+        return self.laws
+
+    def job(self, mission: str, task: int) -> Job:
+        """What a task does."""
+        return self._jobs[mission][task - 1]
+
+    # ---- who comes
+
+    def start_head(self) -> None:
+        self._epoch += 1
+        head = HeadProcess(self, self._kinds[0](self._epoch, self.clock.now, grace=GRACE), 0.0)
+        self.heads.append(head)
+        self.head = head
+        self.say(f"head {self._epoch} starts")
+
+    def start_worker(self) -> None:
+        chance = self.clock.chance
+        number = len(self.workers) + 1
+        total = Cores([2 * k + 1 for k in range(chance.randint(3, 5))]) & Memory(8)
+        session = self._kinds[1](f"id{number}", f"w{number}", "host", total, self.clock.now)
+        worker = Laborer(self, session)
+        self.workers.append(worker)
+        self.say(f"worker w{number} starts with {total!r}")
+        worker.dial()
+
+    def start_mission(self) -> None:
+        chance = self.clock.chance
+        number = len(self.clients) + 1
+        kinds = ["value"] * 12 + ["error"] * 2 + ["poison"] * (chance.random() < 0.3)
+        plan = [
+            Job(chance.choice((0.0, 0.5, 5.0, 60.0)), chance.choice(kinds))
+            for _ in range(chance.randint(4, 14))
+        ]
+        session = self._kinds[2](f"m{number}", f"mission {number}")
+        self._jobs[session.id] = plan
+        client = Client(self, session, plan)
+        self.clients.append(client)
+        self.say(f"mission m{number} starts with {len(plan)} tasks")
+        client.dial()
+        client.submit(chance.randint(1, len(plan)))
+        for _ in range(len(plan)):
+            self.clock.after(chance.uniform(0, CALM), lambda: client.submit(1))
+
+    def connect(self, head: HeadProcess, peer: Peer) -> Wire:
+        wire = Wire(self.clock, head, peer, self.slow, self.twice)
+        head.wires[wire] = None
+        return wire
+
+    def tick(self) -> None:
+        """Every second: the clocks of all, and who is done leaves."""
+        for head in self.heads:
+            head.tick()
+        for worker in self.workers:
+            worker.tick()
+        for client in self.clients:
+            if client.alive and client.done and self.clock.now > CALM + 5 * GRACE:
+                client.session.depart()
+                client.flush()
+        if self.clock.now > CALM and self.head is None:
+            self.start_head()
+        if self.clock.now > CALM and not any(worker.alive for worker in self.workers):
+            self.start_worker()
+        if self.clock.now > CALM + 5 * GRACE and len(self.heads) > 1:
+            for head in self.heads:
+                if head.alive and head is not self.head:
+                    head.kill()
+        self.clock.after(1.0, self.tick)
+
+    # ---- what goes wrong
+
+    def go_wrong(self) -> None:
+        chance = self.clock.chance
+        if self.clock.now > CALM:
+            return
+        names = list(self.often)
+        fault = chance.choices(names, [self.often[name] for name in names])[0]
+        self.say(f"{self.clock.now:.3f}: {fault}")
+        getattr(self, fault.replace(" ", "_"))()
+        self.clock.after(chance.expovariate(1 / 12), self.go_wrong)
+
+    def peer(self) -> Peer:
+        peers = [p for p in (*self.workers, *self.clients) if p.alive]
+        return self.clock.chance.choice(peers or self.workers)
+
+    def worker(self) -> Laborer:
+        return self.clock.chance.choice([w for w in self.workers if w.alive] or self.workers)
+
+    def cut(self) -> None:
+        wire = self.peer().wire
+        if wire is not None:
+            wire.cut()
+
+    def part(self) -> None:
+        peer = self.peer()
+        peer.parted_until = self.clock.now + self.clock.chance.choice((5.0, 25.0, 45.0, 100.0))
+        peer.parted_until = min(peer.parted_until, CALM)
+        if peer.wire is not None:
+            peer.wire.cut()
+
+    def kill_head(self) -> None:
+        if self.head is not None:
+            self.head.kill()
+            self.head = None
+            later = self.clock.chance.choice((0.0, 2.0, 20.0))
+            self.clock.after(later, lambda: self.head or self.start_head())
+
+    def replace_head(self) -> None:
+        """Another head takes over; the old one goes on with who is connected to it."""
+        old = self.head
+        if old is not None:
+            self.start_head()
+            for wire in list(old.wires):
+                self.clock.after(self.clock.chance.uniform(0, 20), wire.cut)
+            self.clock.after(25, old.kill)
+
+    def kill_worker(self) -> None:
+        self.worker().kill()
+        self.clock.after(self.clock.chance.choice((0.0, 10.0, 50.0)), self.start_worker)
+
+    def crash_runner(self) -> None:
+        worker = self.worker()
+        if worker.alive:
+            worker.crash()
+
+    def freeze_worker(self) -> None:
+        worker = self.worker()
+        worker.frozen_until = self.clock.now + self.clock.chance.choice((2.0, 20.0, 50.0))
+
+    def drain_worker(self) -> None:
+        worker = self.worker()
+        if worker.alive:
+            later = worker.now + self.clock.chance.choice((0.0, 5.0, 30.0))
+            worker.session.drain(worker.now, later)
+            worker.flush()
+            self.clock.after(5.0, self.start_worker)
+
+    def kill_mission(self) -> None:
+        client = self.clock.chance.choice(self.clients)
+        if client.alive:
+            client.kill()
+            self.start_mission()
+
+    def cancel(self) -> None:
+        self.clock.chance.choice(self.clients).cancel()
+
+    def jump_head(self) -> None:
+        if self.head is not None:
+            self.head.offset += self.clock.chance.choice((5.0, 100.0, 3600.0))
+
+    def jump_worker(self) -> None:
+        self.worker().offset += self.clock.chance.choice((5.0, 3600.0))
