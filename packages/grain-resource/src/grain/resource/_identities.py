@@ -129,6 +129,7 @@ class Cores(Identities):
 
     @property
     def c(self) -> list[int]:
+        """The CPU ids, ascending."""
         return self.ids
 
 
@@ -148,6 +149,7 @@ class GPUs(Identities):
 
     @property
     def g(self) -> list[int]:
+        """The GPU ids, ascending."""
         return self.ids
 
 
