@@ -59,7 +59,8 @@ while True:
 
 # A program of its own, to be killed or interrupted: runs a tree through the call.
 CALLER = f"""
-import os, sys, time, types, trio
+import os, signal, sys, time, types, trio
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored where tests run
 from grain import GVAR
 from grain.worker.external import run_external
 async def main():

@@ -284,7 +284,10 @@ class GrainExecutor:
         """Tell the worker what starts; what it runs bounds how much it is told."""
         now = trio.current_time()
         for start in self._scheduler.dispatch(now):
-            limit = None if start.limit == math.inf else start.limit
+            # When the worker runs out of its time, it quits.
+            limit: float | None = min(start.limit, self._scheduler.workers[_LOCAL].end - now)
+            if limit == math.inf:
+                limit = None
             run = Run(start.task, start.attempt, start.allocation, limit)
             self._outbox.append((run, self._jobs[start.task].call))
         if self._outbox:

@@ -291,7 +291,7 @@ class Scheduler:
         """
         while worker.returned and self._queues.order:
             queue, held = worker.returned[-1]
-            if self._queues.order[0][2] is not queue or worker.end < now + queue.need:
+            if self._queues.order[0][2] is not queue or not worker.has_time(queue, now):
                 return False
             worker.returned.pop()
             starts.append(self._start(queue, worker, now, held))
@@ -305,7 +305,7 @@ class Scheduler:
         for _, _, queue in self._queues.order:
             if (
                 room & queue.bit
-                and worker.end >= now + queue.need
+                and worker.has_time(queue, now)
                 and (worker.promise is None or self._fairness.permits(queue, worker, now))
             ):
                 return queue
@@ -337,7 +337,7 @@ class Scheduler:
                 reasons.append(f"{worker.name}: {worker.supply.why_never(probe.space)}")
             elif left < 0:
                 reasons.append(f"{worker.name}: its time is over")
-            elif worker.end < now + probe.need:
+            elif not worker.has_time(probe, now):
                 reasons.append(f"{worker.name}: {left:.0f} s are left, {probe.need:.0f} s needed")
             elif worker.draining:
                 reasons.append(f"{worker.name}: it takes no more tasks")

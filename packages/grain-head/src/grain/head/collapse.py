@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 if sys.version_info < (3, 11):
@@ -28,7 +28,8 @@ def collapsing() -> Generator[None]:
         try:
             raise error
         finally:
-            error.__context__ = context
+            with suppress(AttributeError):  # of an exception that refuses attributes
+                error.__context__ = context
 
 
 def collapsed(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -364,7 +364,7 @@ def _check_work_conserved(scheduler: Scheduler, now: float) -> None:
     assert not scheduler._unsettled
     for *rank, queue in scheduler._queues.order:
         for worker in scheduler.workers.values():
-            if worker.draining or worker.end < now + queue.need:
+            if worker.draining or not worker.has_time(queue, now):
                 continue
             if worker.supply.free.request(queue.space):
                 promise = worker.promise
