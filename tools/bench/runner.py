@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from grain.edge.messages import Payload
     from grain.worker.messages import Ended
+    from grain.worker.payload import Function
     from grain.worker.reports import Crash
 
 RUNS = 20_000
@@ -59,6 +60,7 @@ class Desk:
         self.last = 0
         self.payload: Payload = None
         self.done = trio.Event()
+        self.functions: dict[Any, Function] = {}
 
     def ended(self, _: Ended, payload: Payload) -> None:
         """One more has ended."""
@@ -85,7 +87,9 @@ class Desk:
         self, runner: RunnerProcess, fn: Callable[..., Awaitable[Any]], *args: Any, times: int = 1
     ) -> float:
         """Seconds for some runs, from the serialisation of the arguments to the last result."""
-        function = self.payloads.dump_function(fn)
+        if fn not in self.functions:
+            self.functions[fn] = self.payloads.dump_function(fn)
+        function = self.functions[fn]
         self.left, self.done = times, trio.Event()
         began = time.perf_counter()
         for _ in range(times):
