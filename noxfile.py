@@ -91,6 +91,14 @@ def lint(session: nox.Session) -> None:
 
 
 @nox.session
+def simulate(session: nox.Session) -> None:
+    """The protocol under every fault, in virtual time: nox -s simulate -- [--seed N]."""
+    session.install(*editable(closure("grain-head")))
+    env = {"PYTHONPATH": str(ROOT / "tests-integration")}
+    session.run("python", "-m", "simulation", *session.posargs, env=env)
+
+
+@nox.session
 def wheels(session: nox.Session) -> None:
     """Build everything, then try the four ways in which people install it."""
     session.install("build", "uv")

@@ -100,8 +100,8 @@ def take_stale_failures(
 ) -> None:
     lease = held_by.leases.get(settled.attempt)
     entry = self._entry(settled)
-    stale = lease is not None and entry is not None and entry.ending is None
-    if stale and settled.status == "cancelled" and not entry.retracted:
+    stopped = settled.status == "cancelled"
+    if stopped and lease is not None and entry is not None and not entry.retracted:
         self._end(lease, now)
         self._resolve(entry, "error", None, (held_by.id, settled.attempt))
         return

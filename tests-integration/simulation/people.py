@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.resource import Supply, from_data, to_data
 from grain.worker.messages import Cancel, Draining, Ended, Holding, Lease, Leaving, Reported, Run
+from simulation.wire import Wire
 
 if TYPE_CHECKING:
     from grain.head import Hub
     from grain.remote_exer import MissionSession, Resolution
     from grain.resource import Resource
     from grain.worker import WorkerSession
-    from simulation.wire import Mail, Wire
+    from simulation.wire import Mail
     from simulation.world import World
 
 
@@ -87,6 +88,7 @@ class HeadProcess:
         """Decide, and send."""
         self.hub.dispatch(self.now)
         for wire, mail in self.hub.take().items():
+            assert isinstance(wire, Wire)
             for message, _ in mail:
                 self.world.laws.on_sent(self, wire, message)
             wire.send(wire.peer, mail)

@@ -102,6 +102,11 @@ class World:
         self.head = head
         self.say(f"head {self._epoch} starts")
 
+    def restart_head(self) -> None:
+        """Start one unless there is one."""
+        if self.head is None:
+            self.start_head()
+
     def start_worker(self) -> None:
         chance = self.clock.chance
         number = len(self.workers) + 1
@@ -191,7 +196,7 @@ class World:
             self.head.kill()
             self.head = None
             later = self.clock.chance.choice((0.0, 2.0, 20.0))
-            self.clock.after(later, lambda: self.head or self.start_head())
+            self.clock.after(later, self.restart_head)
 
     def replace_head(self) -> None:
         """Another head takes over; the old one goes on with who is connected to it."""

@@ -224,7 +224,7 @@ class Ledger:
                 self._again(lease, entry, how, now)
 
     def _entry(self, settled: Settled) -> Entry | None:
-        """The task of a run; looked up, as the run may have been given up and the task come again."""
+        """The task of a run; looked up, as it may have come again since the run was given up."""
         client = self.clients.get(settled.mission)
         return None if client is None else client.entries.get(settled.task)
 

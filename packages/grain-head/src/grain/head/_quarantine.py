@@ -48,9 +48,9 @@ class Quarantine:
         for entry, worker in self.waiting.items():
             if worker is not None and not self._fit(entry, worker, now):
                 reserved.discard(worker.number)
-                worker = self.waiting[entry] = None  # noqa: PLW2901
+                worker = self.waiting[entry] = None
             if worker is None and len(reserved) < most:
-                worker = self.waiting[entry] = self._choose(entry, reserved, now)  # noqa: PLW2901
+                worker = self.waiting[entry] = self._choose(entry, reserved, now)
                 if worker is not None:
                     reserved.add(worker.number)
                     worker.reserved = True

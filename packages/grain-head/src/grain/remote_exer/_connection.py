@@ -79,7 +79,7 @@ class Gnaw:
                 ) as peer:
                     connected = True
                     yield peer.channel
-                return
+                return  # noqa: TRY300 - else would run after an exception of the block, too
             except DialError as error:
                 if connected:
                     raise

@@ -287,11 +287,14 @@ class RemoteExecutor:
     async def _serve(self, channel: Channel) -> None:
         self._session.on_connected()
         try:
-            with collapsing():
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._send, channel, nursery.cancel_scope)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._send, channel, nursery.cancel_scope)
+                # Caught in here, where no group can be made of it and a cancellation.
+                try:
                     await channel.receive_into(self._take)
-                    nursery.cancel_scope.cancel()
+                except (ChannelError, trio.ClosedResourceError) as error:
+                    _log.info("the connection to the scheduler is lost: %s", error)
+                nursery.cancel_scope.cancel()
         finally:
             self._session.on_disconnected()
 

@@ -95,15 +95,16 @@ class Supply:
         Raises:
             ValueError: it is not a part of what is free; nothing was changed.
         """
+        parts = allocation.parts()
+        for kind, part in parts.items():
+            if kind not in self._own and not part._unlimited_if_absent:
+                raise ValueError(f"{part!r} is not part of {self.total!r}")
         taken = []
         try:
-            for kind, part in allocation.parts().items():
-                own = self._own.get(kind)
-                if own is not None:
-                    own._reclaim(part)
-                    taken.append((own, part))
-                elif not part._unlimited_if_absent:
-                    raise ValueError(f"{part!r} is not part of {self.total!r}")
+            for kind, own in self._own.items():
+                if kind in parts:
+                    own._reclaim(parts[kind])
+                    taken.append((own, parts[kind]))
         except ValueError:
             for own, part in taken:
                 own._dealloc(part)

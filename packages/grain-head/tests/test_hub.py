@@ -1,0 +1,481 @@
+"""The hub by scenarios: each line is one event, and the messages that follow are looked at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+
+from grain.head import Hub
+from grain.head.errors import BadMessage
+from grain.head.messages import (
+    Crash,
+    Crashed,
+    Depart,
+    Enrol,
+    Gone,
+    Notice,
+    Received,
+    Request,
+    Resolved,
+    Retract,
+    Started,
+    Submit,
+    Synced,
+)
+from grain.head.testing import check_scheduler
+from grain.worker.messages import (
+    Draining,
+    Drop,
+    Function,
+    Held,
+    Holding,
+    Lease,
+    Leaving,
+    Register,
+    Release,
+    Reported,
+    Revoke,
+    Settled,
+    Took,
+)
+
+if TYPE_CHECKING:
+    from grain.edge.messages import Message
+
+M = TypeVar("M")
+F = b"function"
+
+
+class Scene:
+    """A hub, named peers, and what was sent to each."""
+
+    def __init__(self, epoch: int = 1, grace: float = 60.0) -> None:
+        self.hub = Hub(epoch, 0.0, grace=grace)
+        self.now = 0.0
+        self.mail: dict[str, list[tuple[Message, Any]]] = {}
+
+    def say(self, link: str, *messages: Message, payload: Any = None) -> None:
+        """Messages arrive together."""
+        for message in messages:
+            self.hub.on_message(link, message, payload, self.now)
+        self.settle()
+
+    def settle(self) -> None:
+        self.hub.dispatch(self.now)
+        check_scheduler(self.hub.scheduler, dispatched=self.now)
+        for link, mail in self.hub.take().items():
+            self.mail.setdefault(str(link), []).extend(mail)
+
+    def lose(self, link: str) -> None:
+        self.hub.on_link_lost(link, self.now)
+        self.settle()
+
+    def wait(self, seconds: float) -> None:
+        while seconds > 0:
+            self.now += min(seconds, 5.0)
+            seconds -= 5.0
+            self.hub.on_tick(self.now)
+            self.settle()
+
+    def sent(self, link: str, kind: type[M]) -> list[M]:
+        """What was sent to a peer, of one kind, since the last look."""
+        mail = self.mail.get(link, [])
+        found = [m for m, _ in mail if isinstance(m, kind)]
+        self.mail[link] = [pair for pair in mail if not isinstance(pair[0], kind)]
+        return found
+
+    def worker(self, name: str, cores: int = 2, held: tuple[Held, ...] = (), link: str = "") -> str:
+        """A worker registers; returns its link."""
+        link = link or name
+        register = Register(name, name, "host", {"Cores": cores})
+        self.say(link, register, *([Holding(held)] if held else []), Reported())
+        return link
+
+    def mission(self, name: str = "m", cores: int = 1, link: str = "") -> str:
+        """A mission enrols, with one request; returns its link."""
+        link = link or name
+        self.say(link, Enrol(name, name), Request(0, {"Cores": cores}), Function(F))
+        return link
+
+    def submit(self, link: str, *tasks: int, **more: Any) -> None:
+        self.say(link, *[Submit(task, 0, F, **more) for task in tasks], payload=b"args")
+
+    def settled(self, lease: Lease, status: Any = "value", **more: Any) -> Settled:
+        return Settled(lease.mission, lease.task, lease.attempt, status, **more)
+
+
+def held(lease: Lease, elapsed: float = 1.0, **more: Any) -> Held:
+    return Held(lease.mission, lease.task, lease.attempt, lease.res, elapsed, **more)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_an_outcome_goes_to_its_mission_and_is_released_when_that_has_it(scene: Scene) -> None:
+    """The worker keeps it until the mission, not the head, has confirmed it."""
+    worker, mission = scene.worker("w"), scene.mission()
+    scene.say(mission, Synced())
+    scene.submit(mission, 1)
+    (lease,) = scene.sent(worker, Lease)
+    assert [Started("w", (1,))] == scene.sent(mission, Started)
+
+    scene.say(worker, scene.settled(lease), payload=b"42")
+    assert [Resolved(1, "value")] == scene.sent(mission, Resolved)
+    assert [] == scene.sent(worker, Release)
+
+    scene.say(mission, Received((1,)))
+    assert [Release((lease.attempt,))] == scene.sent(worker, Release)
+    assert {} == scene.hub.ledger.clients["m"].entries
+
+
+def test_a_function_travels_to_each_worker_once(scene: Scene) -> None:
+    """And is dropped when its mission has left."""
+    one, two, mission = scene.worker("one"), scene.worker("two"), scene.mission()
+    scene.say(mission, Synced())
+    scene.submit(mission, 1, 2, 3, 4)
+    for worker in (one, two):
+        assert 2 == len(scene.sent(worker, Lease))
+        assert [Function(F)] == scene.sent(worker, Function)
+
+    scene.say(mission, Depart())
+    scene.wait(120.0)
+    for worker in (one, two):
+        assert [Drop((F,))] == scene.sent(worker, Drop)
+
+
+def test_a_successor_adopts_what_runs() -> None:
+    """Neither is it started again, nor does anybody else get what it uses."""
+    scene = Scene(epoch=2)
+    running = Held("m", 1, (1, 7), {"Cores": [1]}, 100.0)
+    mission = scene.mission()
+    scene.submit(mission, 1, worker="w")
+    scene.submit(mission, 2)
+    scene.say(mission, Synced())
+    worker = scene.worker("w", 2, (running,))
+
+    (lease,) = scene.sent(worker, Lease)
+    assert 2 == lease.task
+    assert {"Cores": 1} == lease.res  # the core with id 0
+    scene.say(worker, Settled("m", 1, (1, 7), "value"), payload=b"old")
+    assert [Resolved(1, "value")] == scene.sent(mission, Resolved)
+
+
+def test_what_ran_elsewhere_waits_for_that_worker_only(scene: Scene) -> None:
+    """Another worker is not given it, until the grace period of the head's start is over."""
+    mission, other = scene.mission(), scene.worker("other")
+    scene.submit(mission, 1, worker="gone")
+    scene.submit(mission, 2)
+    scene.say(mission, Synced())
+    assert [2] == [lease.task for lease in scene.sent(other, Lease)]
+
+    scene.wait(65.0)
+    assert [1] == [lease.task for lease in scene.sent(other, Lease)]
+
+
+def test_a_report_comes_before_the_mission(scene: Scene) -> None:
+    """An outcome that a worker hands in early is kept for the mission that is yet to come."""
+    ended = Held("m", 1, (9, 1), {"Cores": 1}, 0.0, ended=True)
+    worker = scene.worker("w", 2, (ended,))
+    scene.say(worker, Settled("m", 1, (9, 1), "value"), payload=b"early")
+    mission = scene.mission()
+    scene.submit(mission, 1)
+    scene.say(mission, Synced())
+
+    assert [Resolved(1, "value")] == scene.sent(mission, Resolved)
+    assert [] == scene.sent(worker, Lease)
+
+
+def test_what_a_mission_does_not_mention_is_revoked(scene: Scene) -> None:
+    """It was cancelled, or resolved through another head."""
+    worker = scene.worker("w", 2, (Held("m", 1, (9, 1), {"Cores": 1}, 5.0),))
+    mission = scene.mission()
+    scene.say(mission, Synced())
+
+    assert [Revoke((9, 1))] == scene.sent(worker, Revoke)
+
+
+def test_a_worker_that_returns_in_time_keeps_its_runs(scene: Scene) -> None:
+    """Meanwhile they are not started anywhere else."""
+    worker, mission = scene.worker("w"), scene.mission()
+    scene.say(mission, Synced())
+    scene.submit(mission, 1)
+    (lease,) = scene.sent(worker, Lease)
+    other = scene.worker("other")
+    scene.lose(worker)
+    scene.wait(50.0)
+    scene.worker("w", 2, (held(lease),), link="again")
+    scene.wait(100.0)
+
+    assert [] == scene.sent(other, Lease)
+    assert [] == scene.sent("again", Lease)
+
+
+def test_a_lease_that_never_arrived_is_no_crash(scene: Scene) -> None:
+    """The worker reports without it: the task waits again, without blame."""
+    worker, mission = scene.worker("w"), scene.mission()
+    scene.say(mission, Synced())
+    scene.submit(mission, 1)
+    scene.sent(worker, Lease)
+    scene.lose(worker)
+    scene.worker("w", link="again")
+
+    assert [1] == [lease.task for lease in scene.sent("again", Lease)]
+    assert [] == scene.sent(mission, Crashed)
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_lost_worker_blames_what_it_had_begun(scene: Scene, begun: bool) -> None:
+    """What was still on its way to it is not to blame."""
+    worker, mission = scene.worker("w"), scene.mission()
+    scene.say(mission, Synced())
+    scene.submit(mission, 1)
+    if begun:
+        scene.say(worker, Took(1))
+    scene.lose(worker)
+    scene.wait(65.0)
+
+    assert begun == bool(scene.sent(mission, Crashed))
+
+
+def test_a_worker_that_leaves_blames_nobody(scene: Scene) -> None:
+    """Nor does one that was draining when it was lost."""
+    one, two, mission = scene.worker("one", 1), scene.worker("two", 1), scene.mission()
+    scene.say(mission, Synced())
+    scene.submit(mission, 1, 2)
+    scene.say(one, Took(1), Draining(), Leaving())
+    scene.say(two, Took(1), Draining())
+    scene.lose(two)
+    scene.wait(65.0)
+    third = scene.worker("third")
+
+    assert [1, 2] == sorted(lease.task for lease in scene.sent(third, Lease))
+    assert [] == scene.sent(mission, Crashed)
+
+
+def crash(scene: Scene, worker: str, times: int) -> list[Lease]:
+    """The same task crashes; returns its leases."""
+    leases = []
+    for _ in range(times):
+        (lease,) = scene.sent(worker, Lease)
+        leases.append(lease)
+        scene.say(worker, scene.settled(lease, "crashed", detail="SIGSEGV"))
+    return leases
+
+
+def test_a_task_that_crashes_twice_runs_alone(scene: Scene) -> None:
+    """On a worker that is emptied for it, and then is everybody's again."""
+    worker, mission = scene.worker("w", 3), scene.mission()
+    scene.say(mission, Synced())
+    scene.submit(mission, 1)
+    first, second = crash(scene, worker, 1)[0], None
+    scene.submit(mission, 2)
+    second, beside = scene.sent(worker, Lease)
+    assert (1, 2) == (second.task, beside.task)
+    scene.say(worker, scene.settled(second, "crashed", detail="SIGSEGV"))
+    scene.submit(mission, 3)
+    assert [] == scene.sent(worker, Lease)
+
+    scene.say(worker, scene.settled(beside), payload=b"")
+    (alone,) = scene.sent(worker, Lease)
+    assert (1, True, False) == (alone.task, alone.alone, first.alone)
+
+    scene.say(worker, scene.settled(alone), payload=b"")
+    assert [3] == [lease.task for lease in scene.sent(worker, Lease)]
+
+
+def test_five_crashes_fail_a_task_and_tell_all_of_them(scene: Scene) -> None:
+    """With the worker and the reason of each."""
+    worker, mission = scene.worker("w"), scene.mission()
+    scene.say(mission, Synced())
+    scene.submit(mission, 1)
+    leases = crash(scene, worker, 5)
+
+    (resolved,) = scene.sent(mission, Resolved)
+    assert "crashed" == resolved.ending
+    assert [lease.attempt for lease in leases] == [c.attempt for c in resolved.crashes]
+    assert {("w", "SIGSEGV")} == {(c.worker, c.how) for c in resolved.crashes}
+    assert [] == scene.sent(worker, Lease)
+
+
+def test_crashes_are_remembered_by_the_mission() -> None:
+    """A new head goes on counting where the old one stopped."""
+    scene = Scene(epoch=2)
+    worker, mission = scene.worker("w"), scene.mission()
+    known = tuple(Crash((1, n), "w", "SIGSEGV", 0.0) for n in range(4))
+    scene.submit(mission, 1, crashes=known)
+    scene.say(mission, Synced())
+    crash(scene, worker, 1)
+
+    assert 5 == len(scene.sent(mission, Resolved)[0].crashes)
+
+
+def test_the_first_success_wins_and_later_ones_are_dropped(scene: Scene) -> None:
+    """Even that of a run which was given up."""
+    worker, mission = scene.worker("w"), scene.mission()
+    scene.say(mission, Synced())
+    scene.submit(mission, 1)
+    (old,) = scene.sent(worker, Lease)
+    scene.lose(worker)
+    other = scene.worker("other", 1)
+    scene.wait(65.0)
+    (new,) = scene.sent(other, Lease)
+    scene.worker("w", 2, (held(old, 0.0, ended=True),), link="back")
+    scene.say("back", scene.settled(old), payload=b"old")
+    assert [Resolved(1, "value")] == scene.sent(mission, Resolved)
+    assert [Revoke(new.attempt)] == scene.sent(other, Revoke)
+
+    scene.say(other, scene.settled(new), payload=b"new")
+    assert [Release((new.attempt,))] == scene.sent(other, Release)
+    assert [] == scene.sent(mission, Resolved)
+
+
+def test_a_stale_failure_is_ignored(scene: Scene) -> None:
+    """The run that took its place goes on."""
+    worker, mission = scene.worker("w"), scene.mission()
+    scene.say(mission, Synced())
+    scene.submit(mission, 1)
+    (old,) = scene.sent(worker, Lease)
+    scene.lose(worker)
+    other = scene.worker("other", 1)
+    scene.wait(65.0)
+    scene.worker("w", 2, (held(old, 0.0, ended=True),), link="back")
+    scene.say("back", scene.settled(old, "error"), payload=b"old")
+
+    assert [] == scene.sent(mission, Resolved)
+    assert [] == scene.sent(other, Revoke)
+    assert [Release((old.attempt,))] == scene.sent("back", Release)
+
+
+def test_of_two_runs_the_older_goes_on(scene: Scene) -> None:
+    """A worker that was given up returns with a run that has a long way behind it."""
+    worker, mission = scene.worker("w"), scene.mission()
+    scene.say(mission, Synced())
+    scene.submit(mission, 1)
+    (old,) = scene.sent(worker, Lease)
+    scene.lose(worker)
+    other = scene.worker("other", 1)
+    scene.wait(65.0)
+    (new,) = scene.sent(other, Lease)
+    scene.worker("w", 2, (held(old, 65.0),), link="back")
+    assert [Revoke(new.attempt)] == scene.sent(other, Revoke)
+
+    scene.say(other, scene.settled(new, "cancelled"))
+    assert [] == scene.sent(other, Lease)
+    scene.say("back", scene.settled(old), payload=b"")
+    assert [Resolved(1, "value")] == scene.sent(mission, Resolved)
+
+
+def test_a_retracted_task_is_gone_when_its_run_is(scene: Scene) -> None:
+    """At once if it waits; if it runs, when its worker says so, and it holds its cores till then."""
+    worker, mission = scene.worker("w", 1), scene.mission()
+    scene.say(mission, Synced())
+    scene.submit(mission, 1, 2)
+    (lease,) = scene.sent(worker, Lease)
+    scene.say(mission, Retract((1, 2)))
+    assert [Gone(2)] == scene.sent(mission, Gone)
+    assert [Revoke(lease.attempt)] == scene.sent(worker, Revoke)
+
+    scene.say(worker, scene.settled(lease, "cancelled"))
+    assert [Gone(1)] == scene.sent(mission, Gone)
+    assert [Release((lease.attempt,))] == scene.sent(worker, Release)
+
+
+def test_a_mission_that_stays_away_is_cleaned_up(scene: Scene) -> None:
+    """What waits is forgotten at once, what runs is revoked after the grace period."""
+    worker, mission = scene.worker("w", 1), scene.mission()
+    scene.say(mission, Synced())
+    scene.submit(mission, 1, 2)
+    (lease,) = scene.sent(worker, Lease)
+    scene.lose(mission)
+    assert 0 == scene.hub.scheduler.waiting
+    scene.wait(50.0)
+    assert [] == scene.sent(worker, Revoke)
+
+    scene.wait(15.0)
+    assert [Revoke(lease.attempt)] == scene.sent(worker, Revoke)
+    assert scene.hub.idle
+
+
+def test_a_mission_that_comes_late_takes_turns(scene: Scene) -> None:
+    """Its ten tasks do not wait for the thousands of another."""
+    worker, many = scene.worker("w", 1), scene.mission("many")
+    scene.say(many, Synced())
+    scene.submit(many, *range(1, 1001))
+    few = scene.mission("few")
+    scene.say(few, Synced())
+    scene.submit(few, *range(1, 11))
+
+    order = []
+    for _ in range(30):
+        (lease,) = scene.sent(worker, Lease)
+        order.append(lease.mission)
+        scene.say(worker, scene.settled(lease), payload=b"")
+    assert 10 == order[:22].count("few")
+    assert ["many"] * 8 == order[22:]
+
+
+def test_a_request_that_nobody_can_meet_is_reported_once(scene: Scene) -> None:
+    """To the mission, with what is missing; and it starts when somebody comes who can."""
+    scene.worker("w", 2)
+    mission = scene.mission(cores=4)
+    scene.say(mission, Synced())
+    scene.submit(mission, 1, 2)
+    (notice,) = scene.sent(mission, Notice)
+    assert "Cores(4)" in notice.why
+
+    big = scene.worker("big", 4)
+    assert [1] == [lease.task for lease in scene.sent(big, Lease)]
+
+
+def test_time_in_which_the_head_did_not_run_does_not_count(scene: Scene) -> None:
+    """A head that was stopped gives its peers the grace period once it runs again."""
+    worker, mission = scene.worker("w"), scene.mission()
+    scene.say(mission, Synced())
+    scene.submit(mission, 1)
+    scene.lose(worker)
+    scene.now += 3600.0
+    scene.hub.on_tick(scene.now)
+    assert "w" in scene.hub.ledger.workers
+
+    scene.wait(65.0)
+    assert "w" not in scene.hub.ledger.workers
+
+
+def test_nonsense_of_a_peer_is_told_from_a_bug(scene: Scene) -> None:
+    """A task that names what never came is refused with the peer's blame."""
+    mission = scene.mission()
+    with pytest.raises(BadMessage, match="task 1 names a request"):
+        scene.say(mission, Submit(1, 99, F))
+
+
+def test_why_tells_where_a_task_is(scene: Scene) -> None:
+    """Running, waiting with the reasons of each worker, or not known."""
+    scene.worker("w", 1)
+    mission = scene.mission()
+    scene.say(mission, Synced())
+    scene.submit(mission, 1, 2)
+
+    assert "running" == scene.hub.why("m", 1, 0.0).state
+    waiting = scene.hub.why("m", 2, 0.0)
+    assert "waiting" == waiting.state
+    assert any("w: not now" in reason for reason in waiting.reasons)
+    assert "unknown" == scene.hub.why("m", 3, 0.0).state
+
+
+def test_a_snapshot_is_plain_data(scene: Scene) -> None:
+    """What `grain ls` shows: workers with total and free, missions, queues."""
+    scene.worker("w", 2)
+    mission = scene.mission()
+    scene.say(mission, Synced())
+    scene.submit(mission, 1, 2, 3)
+    found = scene.hub.snapshot(0.0)
+
+    assert {"Cores": 2} == found["workers"][0]["total"]
+    assert {"Cores": []} == found["workers"][0]["free"] or {"Cores": 0} == found["workers"][0][
+        "free"
+    ]
+    assert (2, 1) == (found["missions"][0]["running"], found["missions"][0]["waiting"])
+    assert 1 == found["queues"][0]["waiting"]

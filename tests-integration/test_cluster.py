@@ -1,0 +1,222 @@
+"""Missions, Gnaw and workers as real processes, which are killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import outcome
+import pytest
+import trio
+
+from grain.edge import dial
+from grain.edge.errors import DialError
+from grain.head import Cancelled
+from grain.head.messages import Ask
+from grain.head.service import CODEC
+from grain.remote_exer import Gnaw, RemoteExecutor
+from grain.resource import Cores
+from grain.worker import Call
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+
+async def double(x: int) -> int:
+    return 2 * x
+
+
+async def note(path: str, seconds: float) -> int:
+    """Leave a line in a file, then take a while."""
+
+    import trio
+
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(fd, b"begun\n")
+    os.close(fd)
+    await trio.sleep(seconds)
+    return os.getpid()
+
+
+def begun(path: str) -> int:
+    """How many runs of `note` have begun."""
+    try:
+        return Path(path).read_text().count("begun")
+    except FileNotFoundError:
+        return 0
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> str:
+    folder = tmp_path / "edge"
+    folder.mkdir(mode=0o700)
+    return f"edge://{folder}/meeting"
+
+
+@contextmanager
+def running(*words: str) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([sys.executable, "-m", *words], stderr=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def spawn(*words: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(words)
+
+
+def worker(address: str, cores: int = 2, name: str = "w") -> Any:
+    res = f'{{"Cores": {cores}}}'
+    return running("grain.worker", "--url", address, "--res", res, "--name", name)
+
+
+def gnaw(address: str) -> Any:
+    return running("grain.head", "--address", address, "--grace", "20")
+
+
+async def ask(address: str, about: Any, **more: Any) -> Any:
+    async with dial(address, role="cli", codec=CODEC, patience=10) as peer:
+        await peer.channel.send([(Ask(about, **more), None)])
+        return (await peer.channel.receive())[0][0].answer  # type: ignore[attr-defined]
+
+
+async def test_tasks_run_on_a_worker_elsewhere(address: str) -> None:
+    """What goes in comes out, through Gnaw, an agent and its runner."""
+    with gnaw(address), worker(address), trio.fail_after(60):
+        async with RemoteExecutor(address) as executor:
+            ids = [executor.submit(Cores(1), double, i) for i in range(20)]
+            executor.close()
+            found = {job: ended.unwrap() async for job, ended in executor.results}
+
+    assert {job: 2 * i for i, job in enumerate(ids)} == found
+
+
+async def test_runs_survive_that_gnaw_is_killed(address: str, tmp_path: Path) -> None:
+    """Killed with SIGKILL amid runs: each goes on, none is started again, all resolve once."""
+    path = str(tmp_path / "notes")
+    got: list[Any] = []
+    workers = worker(address, 4, "a"), worker(address, 4, "b")
+    with workers[0], workers[1], trio.fail_after(120), gnaw(address) as first:
+        async with RemoteExecutor(address, name="one") as executor:
+            for _ in range(12):
+                executor.submit_call(Cores(1), Call(note, (path, 8.0), {}), got.append)
+            while begun(path) < 8:
+                await trio.sleep(0.05)
+            first.kill()
+            with gnaw(address):
+                await executor.join()
+
+    assert 12 == len(got)
+    assert all(isinstance(ended, outcome.Value) for ended in got)
+    assert 12 == begun(path)
+
+
+async def test_a_mission_that_is_killed_leaves_nothing(address: str, tmp_path: Path) -> None:
+    """Its runs are ended and their resources free, when its grace period is over."""
+    program = tmp_path / "mission.py"
+    program.write_text(
+        "import trio\n"
+        "from grain.remote_exer import RemoteExecutor\n"
+        "from grain.resource import Cores\n"
+        "async def long():\n    import trio\n    await trio.sleep(1000)\n"
+        "async def main():\n"
+        f"    async with RemoteExecutor({address!r}) as executor:\n"
+        "        for _ in range(5): executor.submit(Cores(1), long)\n"
+        "trio.run(main)\n"
+    )
+    short = running("grain.head", "--address", address, "--grace", "2")
+    with short, worker(address), trio.fail_after(60):
+        mission = spawn(sys.executable, str(program))
+        while (await ask(address, "state"))["tasks"]["running"] < 2:
+            await trio.sleep(0.1)
+        mission.kill()
+        mission.wait()
+        while (state := await ask(address, "state"))["missions"]:
+            await trio.sleep(0.1)
+        while (state := await ask(address, "state"))["tasks"]["running"]:
+            await trio.sleep(0.1)
+
+    assert state["workers"][0]["total"] == state["workers"][0]["free"]
+
+
+async def test_cancelled_jobs_end_before_the_executor_is_left(address: str) -> None:
+    """A block that raises cancels its jobs, and waits for their end."""
+    got: list[Any] = []
+    with gnaw(address), worker(address), trio.fail_after(60):
+
+        async def block() -> None:
+            async with RemoteExecutor(address) as executor:
+                call = Call(trio.sleep, (1000.0,), {})
+                for _ in range(5):
+                    executor.submit_call(Cores(1), call, got.append)
+                while executor.statistics().running < 2:
+                    await trio.sleep(0.05)
+                raise RuntimeError("enough")
+
+        with pytest.raises(RuntimeError, match="enough"):
+            await block()
+        state = await ask(address, "state")
+
+    assert 5 == len(got)
+    assert all(isinstance(ended.error, Cancelled) for ended in got)
+    assert 0 == state["tasks"]["running"]
+
+
+async def test_two_missions_that_start_gnaw_at_once_end_up_with_one(
+    address: str, tmp_path: Path
+) -> None:
+    """Both find the same, which leaves when there has been no mission for a while."""
+    log = tmp_path / "gnaw.log"
+
+    async def one(number: int) -> None:
+        connect = Gnaw(address, log_file=str(log), arguments=("--idle-quit", "1")).connect
+        async with RemoteExecutor(address, name=f"m{number}", connect=connect) as executor:
+            executor.submit(Cores(1), double, number)
+
+    with worker(address), trio.fail_after(90):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one, 1)
+            nursery.start_soon(one, 2)
+    text = log.read_text()
+    assert 1 == text.count("serving at")
+
+    with trio.fail_after(60):
+        while "leaving" not in log.read_text():
+            await trio.sleep(0.1)
+        await trio.sleep(0.5)
+    with pytest.raises(DialError):
+        async with dial(address, role="cli", codec=CODEC, patience=1):
+            pass
+
+
+async def test_a_worker_that_is_killed_has_its_tasks_run_elsewhere(
+    address: str, tmp_path: Path
+) -> None:
+    """After its grace period; the task resolves once."""
+    path = str(tmp_path / "notes")
+    short = running("grain.head", "--address", address, "--grace", "2")
+    with short, trio.fail_after(90), worker(address, 1, "first") as first:
+        async with RemoteExecutor(address) as executor:
+            job = executor.submit(Cores(1), note, path, 3.0)
+            while not begun(path):
+                await trio.sleep(0.05)
+            first.send_signal(signal.SIGKILL)
+            with worker(address, 1, "second"):
+                async for resolved, ended in executor.results:
+                    assert job == resolved
+                    assert isinstance(ended, outcome.Value)
+                    break
+
+    assert 2 == begun(path)
