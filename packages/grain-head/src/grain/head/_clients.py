@@ -15,6 +15,7 @@ import math
 from typing import TYPE_CHECKING
 
 from grain.head._records import Client, Entry
+from grain.head.errors import BadMessage
 from grain.head.messages import (
     Depart,
     Enrol,
@@ -112,6 +113,8 @@ class Clients:
     def _submit(self, client: Client, message: Submit, arguments: Payload, now: float) -> None:
         if message.task <= client.last_task:
             return
+        if message.request not in client.requests or message.function not in client.functions:
+            raise BadMessage(f"task {message.task} names a request or a function that never came")
         client.last_task = message.task
         entry = client.entries.get(message.task)
         if entry is None:

@@ -85,7 +85,7 @@ class Hub:
     def on_link_lost(self, link: Link, now: float) -> None:
         """The connection to a peer is lost or was closed."""
         self._look(now)
-        self._outbox.mail.pop(link, None)
+        self._outbox.drop(link)
         self.clients.on_link_lost(link, now)
         self.staff.on_link_lost(link, now)
 
@@ -125,8 +125,7 @@ class Hub:
 
     def take(self) -> dict[Link, list[tuple[Message, Payload]]]:
         """What is to be sent, by link."""
-        mail, self._outbox.mail = self._outbox.mail, {}
-        return mail
+        return self._outbox.take()
 
     # ---- questions
 

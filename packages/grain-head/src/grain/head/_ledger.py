@@ -24,7 +24,7 @@ from grain.head._share import FairShare
 from grain.head._tasks import split_time
 from grain.head.messages import Crash, Crashed, Gone, Notice, Resolved, Started
 from grain.resource import Supply, from_data, to_data
-from grain.worker.messages import Function, Lease, Release, Revoke
+from grain.worker.messages import Function, Lease, Revoke
 
 if TYPE_CHECKING:
     from grain.edge.messages import Payload
@@ -344,7 +344,7 @@ class Ledger:
     def release(self, worker: Staffer | None, attempt: Attempt) -> None:
         """A worker need not keep an outcome."""
         if worker is not None:
-            self._outbox.post(worker.link, Release((attempt,)))
+            self._outbox.release(worker.link, attempt)
 
     # ---- adoption
 

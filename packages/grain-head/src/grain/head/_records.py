@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from grain.head._share import Share
+from grain.worker.messages import Release
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -19,11 +20,15 @@ if TYPE_CHECKING:
     Link = Hashable
 
 
+_AT_ONCE = 1024  # attempts in one `Release`
+
+
 class Outbox:
     """What is to be sent, by link; the hub's only way to the outside."""
 
     def __init__(self) -> None:
         self.mail: dict[Link, list[tuple[Message, Payload]]] = {}
+        self._released: dict[Link, list[Attempt]] = {}
 
     def post(self, link: Link | None, message: Message, payload: Payload = None) -> None:
         """Send to a peer; to one that is away nothing is sent, it will tell what it has."""
@@ -33,6 +38,26 @@ class Outbox:
                 self.mail[link] = [(message, payload)]
             else:
                 mail.append((message, payload))
+
+    def release(self, link: Link | None, attempt: Attempt) -> None:
+        """Let a worker forget what became of a run; all of a batch in one message."""
+        if link is not None:
+            self._released.setdefault(link, []).append(attempt)
+
+    def take(self) -> dict[Link, list[tuple[Message, Payload]]]:
+        """What is to be sent since the last time."""
+        for link, attempts in self._released.items():
+            for at in range(0, len(attempts), _AT_ONCE):
+                self.post(link, Release(tuple(attempts[at : at + _AT_ONCE])))
+        if self._released:
+            self._released = {}
+        mail, self.mail = self.mail, {}
+        return mail
+
+    def drop(self, link: Link) -> None:
+        """A link is lost: what is for it has no way to go."""
+        self.mail.pop(link, None)
+        self._released.pop(link, None)
 
 
 class Client:

@@ -1,5 +1,13 @@
 """Errors of executors."""
 
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from grain.head.messages import Crash
+
 
 class ExecutorError(Exception):
     """Base of the errors of executors."""
@@ -7,6 +15,33 @@ class ExecutorError(Exception):
 
 class ExecutorClosed(ExecutorError, RuntimeError):
     """The executor is not running: not entered yet, or left already."""
+
+
+class TaskCrashed(ExecutorError):
+    """A task was given up, because its process or its worker died again and again.
+
+    Attributes:
+        crashes: each of them, with worker, reason and time.
+    """
+
+    def __init__(self, message: str, crashes: tuple[Crash, ...] = ()) -> None:
+        super().__init__(message, crashes)
+        self.crashes = crashes
+
+    def __str__(self) -> str:
+        lines = [str(self.args[0])]
+        for crash in self.crashes:
+            at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(crash.at))
+            lines.append(f"  {at} on {crash.worker}: {crash.how}")
+        return "\n".join(lines)
+
+
+class BadMessage(ExecutorError, ValueError):
+    """A peer sent something that makes no sense; it is dropped."""
+
+
+class Unreachable(ExecutorError, ConnectionError):
+    """No scheduler could be reached or started."""
 
 
 class Cancelled(ExecutorError):

@@ -110,6 +110,10 @@ class MissionSession:
         self._send(message)
         return message.number
 
+    def request_of(self, number: int) -> Request:
+        """What was stated under a number."""
+        return self._requests[number]
+
     def function(self, digest: bytes, function: Payload) -> None:
         """State a function that tasks may call."""
         if digest not in self._functions:

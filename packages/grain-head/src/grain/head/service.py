@@ -1,0 +1,122 @@
+"""A hub with the channels of its peers: the shell around the decisions.
+
+    service = Service()
+    async with trio.open_nursery() as nursery:
+        serving = await nursery.start(partial(serve, service.handle, address, codec=CODEC))
+        nursery.start_soon(service.run)
+
+Each peer has a task which receives; what is decided then is posted to whom it concerns, and each
+channel writes by itself. So a slow or stuck peer holds back nobody else: its outbox grows, by no
+more than what runs on it or what it has submitted, until its channel breaks for silence.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import time
+from typing import TYPE_CHECKING
+
+import trio
+
+from grain.edge.errors import ChannelError, LocalProtocolError
+from grain.edge.messages import Codec
+from grain.head import messages as mission
+from grain.head._hub import GRACE, Hub
+from grain.head.errors import BadMessage
+from grain.resource import ResourceError
+from grain.worker import messages as worker
+
+if TYPE_CHECKING:
+    from grain.edge import Peer
+    from grain.edge.channel import Batch, Channel
+    from grain.head._records import Link
+
+CODEC = Codec(*worker.AGENT, *worker.HEAD, *mission.MISSION, *mission.HEAD)
+"""What a head speaks: with agents and with missions."""
+
+_log = logging.getLogger("grain.head")
+
+
+class Service:
+    """A hub that serves channels.
+
+    Args:
+        grace: seconds for which workers and missions that are away are waited for.
+        epoch: this head's number; by default from the time, so that no two heads have the same.
+        max_missions: how many missions may be connected at a time.
+
+    Attributes:
+        hub: the decisions.
+    """
+
+    def __init__(
+        self, *, grace: float = GRACE, epoch: int | None = None, max_missions: float = math.inf
+    ) -> None:
+        now = trio.current_time()
+        if epoch is None:
+            epoch = time.time_ns() // 1000
+        self.hub = Hub(epoch, now, grace=grace, wall=time.time())
+        self._max_missions = max_missions
+        self._links = itertools.count(1)
+        self._channels: dict[Link, Channel] = {}
+
+    async def handle(self, peer: Peer) -> None:
+        """Serve one peer that `grain.edge.serve` has let in."""
+        greeting = peer.greeting
+        role = getattr(greeting, "role", "peer")
+        name = getattr(greeting, "name", "")
+        _log.info("%s %s has connected by %s", role, name, peer.transport)
+        try:
+            await self.serve(peer.channel, role)
+        except (BadMessage, ResourceError) as error:
+            _log.warning("%s %s is dropped: %s", role, name, error)
+        finally:
+            _log.info("%s %s is disconnected", role, name)
+
+    async def serve(self, channel: Channel, role: str = "") -> None:
+        """Serve one channel until it ends.
+
+        Raises:
+            BadMessage, ResourceError: the peer made no sense.
+            ChannelError: the connection is lost.
+        """
+        if role == "mission" and len(self.hub.clients.links) >= self._max_missions:
+            _log.warning("a mission is refused: %d are connected", self._max_missions)
+            return
+        link = next(self._links)
+        self._channels[link] = channel
+        try:
+            await channel.receive_into(lambda batch: self._take(link, batch))
+        finally:
+            del self._channels[link]
+            self.hub.on_link_lost(link, trio.current_time())
+            self.settle()
+
+    def _take(self, link: int, batch: Batch) -> None:
+        now = trio.current_time()
+        for message, payload in batch:
+            self.hub.on_message(link, message, payload, now)
+        self.settle()
+
+    def settle(self) -> None:
+        """Decide, and tell those whom it concerns."""
+        self.hub.dispatch(trio.current_time())
+        for link, mail in self.hub.take().items():
+            channel = self._channels.get(link)
+            if channel is None:
+                continue
+            try:
+                channel.post(mail)
+            except LocalProtocolError:
+                raise  # a bug
+            except (ChannelError, trio.BrokenResourceError, trio.ClosedResourceError):
+                pass  # whoever receives from it is about to see that
+
+    async def run(self) -> None:
+        """Let time pass; for ever."""
+        while True:
+            await trio.sleep(1.0)
+            self.hub.on_tick(trio.current_time())
+            self.settle()

@@ -1,0 +1,363 @@
+"""`RemoteExecutor`: a mission's tasks on workers that a scheduler elsewhere gives out."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import secrets
+import socket
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import outcome
+import trio
+
+from grain.edge import DEFAULT
+from grain.edge.errors import ChannelBroken, ChannelError, EdgeError
+from grain.head import Explanation, Result, Statistics
+from grain.head.collapse import collapsing
+from grain.head.errors import Cancelled, ExecutorClosed, TaskCrashed, Unreachable
+from grain.head.events import Event, NeverStarts
+from grain.head.messages import Ask
+from grain.remote_exer._connection import Gnaw
+from grain.remote_exer._session import MissionSession, Resolution
+from grain.resource import from_data, to_data
+from grain.worker import Call
+from grain.worker.payload import Function, Payloads
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
+    from contextlib import AbstractAsyncContextManager
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from grain.edge.channel import Batch, Channel
+    from grain.resource import Resource
+
+    Outcome = outcome.Value[Any] | outcome.Error
+    Deliver = Callable[[Outcome], object]
+    Connect = Callable[[], AbstractAsyncContextManager[Channel]]
+
+_AT_ONCE = 256  # messages handed to the channel together, between which it may say "wait"
+_AGAIN = 0.5  # seconds until the next attempt after a connection that was lost
+_FAREWELL = 10.0  # seconds that leaving waits for a scheduler which is away
+
+_log = logging.getLogger("grain.remote_exer")
+
+
+class Job(NamedTuple):
+    """What the executor keeps of a task until it is resolved."""
+
+    name: str
+    deliver: Deliver | None
+
+
+class RemoteExecutor:
+    """Submits jobs to a scheduler that missions share; the same face as `grain.GrainExecutor`.
+
+    The scheduler may be killed and replaced at any time: jobs go on, and none is lost.
+
+    Leaving the ``async with`` block waits until every job has ended. Leaving it by an exception,
+    cancellation or Ctrl-C cancels the jobs, and returns when nothing of them is left, or at the
+    latest ten seconds later if the scheduler is away: it then ends them by itself.
+
+    Args:
+        address: where the scheduler is met; one is started there if there is none.
+        name: what to call this mission.
+        on_event: called, in order, with each `grain.head.events.Event`.
+        connect: opens a channel to the scheduler, instead of the address.
+    """
+
+    def __init__(
+        self,
+        address: str = DEFAULT,
+        *,
+        name: str | None = None,
+        on_event: Callable[[Event], object] | None = None,
+        connect: Connect | None = None,
+    ) -> None:
+        self.name = name or socket.gethostname()
+        self._connect = connect or Gnaw(address, name=self.name).connect
+        self._on_event = on_event or (lambda _: None)
+        self._session = MissionSession(
+            secrets.token_hex(8), self.name, socket.gethostname(), os.getpid()
+        )
+        self._payloads = Payloads(f"mission {self.name}")
+        self._functions: dict[Hashable, tuple[Callable[..., Any], Function]] = {}
+        self._requests: dict[tuple[int, int], tuple[Resource, int]] = {}
+        self._jobs: dict[int, Job] = {}
+        self._done = self._failed = self._cancelled = 0
+        self._open = False
+        self._wake = trio.Event()
+        self._idle = trio.Event()
+        self._answered = trio.Event()
+        self._flushed = trio.Event()
+        self._departed = False
+        self._put_result, self._results = trio.open_memory_channel[Result](math.inf)
+        self._life: AbstractAsyncContextManager[None] | None = None
+
+    # ---- the queue of jobs
+
+    def submit(
+        self, res: Resource, fn: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any
+    ) -> int:
+        """Queue a job; returns at once. As `grain.GrainExecutor.submit`.
+
+        Raises:
+            ExecutorClosed: the executor is not running, or was closed.
+            grain.worker.errors.PayloadError: the function or an argument cannot be serialised.
+        """
+        return self.submit_call(res, Call(fn, args, kwargs))
+
+    def submit_call(
+        self, res: Resource, call: Call, deliver: Deliver | None = None, *, priority: int = 0
+    ) -> int:
+        """Queue a job whose outcome is handed to a function; as `GrainExecutor.submit_call`.
+
+        Raises:
+            ExecutorClosed, grain.worker.errors.PayloadError: as `submit`.
+        """
+        if not self._open:
+            raise ExecutorClosed(
+                "this executor takes no jobs: use it inside its `async with` block, before close()"
+            )
+        function = self._function(call.fn)
+        arguments = self._payloads.dump_arguments(call.args, call.kwargs)
+        known = self._requests.get((id(res), priority))
+        if known is None:
+            # The resource is kept, so that no other one can have its id.
+            known = (res, self._session.request(to_data(res), priority))
+            self._requests[id(res), priority] = known
+        job = self._session.submit(known[1], function.digest, arguments)
+        self._jobs[job] = Job(function.name, deliver)
+        self._wake.set()
+        return job
+
+    def _function(self, fn: Callable[..., Any]) -> Function:
+        known = self._functions.get(id(fn))
+        if known is None:
+            known = (fn, self._payloads.dump_function(fn))
+            self._functions[id(fn)] = known
+            self._session.function(known[1].digest, known[1].payload)
+        return known[1]
+
+    def cancel(self, job: int) -> None:
+        """Cancel a job; as `GrainExecutor.cancel`, but that it is always resolved later."""
+        self._session.cancel(job)
+        self._wake.set()
+
+    def close(self) -> None:
+        """Take no more jobs; `results` ends when those there are have ended."""
+        self._open = False
+        if not self._jobs:
+            self._put_result.close()
+
+    @property
+    def results(self) -> trio.MemoryReceiveChannel[Result]:
+        """The result queue: ``(id, outcome)`` of each job as it ends."""
+        return self._results
+
+    # ---- questions
+
+    def statistics(self) -> Statistics:
+        """How things stand, as far as the scheduler has told."""
+        return Statistics(
+            queued=len(self._jobs) - self._session.running,
+            running=self._session.running,
+            results_waiting=self._results.statistics().current_buffer_used,
+            done=self._done,
+            failed=self._failed,
+            cancelled=self._cancelled,
+        )
+
+    def why(self, job: int) -> Explanation:
+        """Why a job is not running, as far as is known here; `ask_why` knows more."""
+        known = self._session.pending.get(job)
+        if known is None:
+            return Explanation(job, "unknown", ("it has ended, or was never submitted",))
+        if known.worker:
+            return Explanation(job, "running", (f"on worker {known.worker}",))
+        if not self._session.connected:
+            return Explanation(job, "waiting", ("the scheduler is away",))
+        return Explanation(job, "waiting", ("the scheduler has found no room for it",))
+
+    async def ask_why(self, job: int) -> Explanation:
+        """Why a job is not running; asks the scheduler, and waits until it can be asked."""
+        while True:
+            self._session.answers.clear()
+            if self._session.connected:
+                self._session.to_head.append((Ask("why", task=job), None))
+                self._wake.set()
+            with trio.move_on_after(5):
+                await self._answered.wait()
+            for answer in self._session.answers:
+                if answer.about == "why" and answer.answer["task"] == job:
+                    told = answer.answer
+                    return Explanation(job, told["state"], tuple(told["reasons"]))
+
+    # ---- life
+
+    async def __aenter__(self) -> Self:
+        if self._life is not None:
+            raise ExecutorClosed("an executor is used once; make another one")
+        self._life = self._living()
+        await self._life.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        assert self._life is not None
+        return await self._life.__aexit__(kind, error, traceback)
+
+    @asynccontextmanager
+    async def _living(self) -> AsyncGenerator[None]:
+        try:
+            with collapsing():  # from here on, what the block raised is the user's exception
+                async with trio.open_nursery() as nursery:
+                    # Shielded: the connection is needed to cancel what runs.
+                    link = await nursery.start(self._keep_connected)
+                    self._open = True
+                    try:
+                        yield
+                        await self.join()
+                    except BaseException:
+                        for job in list(self._jobs):
+                            self._session.cancel(job)
+                        self._wake.set()
+                        raise
+                    finally:
+                        self._open = False
+                        await self._leave()
+                        link.cancel()
+        finally:
+            for job in list(self._jobs):
+                self._resolve(Resolution(job, "cancelled", None, ()))
+            self._put_result.close()
+
+    async def join(self) -> None:
+        """Wait until no job is left; more may be submitted meanwhile and afterwards."""
+        while self._jobs:
+            if self._idle.is_set():  # others may wait for the same one
+                self._idle = trio.Event()
+            await self._idle.wait()
+
+    async def _leave(self) -> None:
+        """Wait until nothing of a cancelled job is left, and say goodbye."""
+        with trio.CancelScope(shield=True):
+            away = 0.0
+            while self._jobs and away < _FAREWELL:
+                with trio.move_on_after(1.0) as waited:
+                    await self.join()
+                if waited.cancelled_caught:
+                    away = 0.0 if self._session.connected else away + 1.0
+            self._session.depart()
+            self._departed = True
+            self._wake.set()
+            if self._session.connected:
+                with trio.move_on_after(1.0):
+                    await self._flushed.wait()
+
+    # ---- the connection
+
+    async def _keep_connected(
+        self, task_status: trio.TaskStatus[trio.CancelScope] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        with trio.CancelScope(shield=True) as scope:
+            task_status.started(scope)
+            while True:
+                try:
+                    async with self._connect() as channel:
+                        await self._serve(channel)
+                except (ChannelError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                    _log.info("the connection to the scheduler is lost: %s", error)
+                except Unreachable as error:
+                    _log.warning("%s", error)
+                except EdgeError as error:
+                    if error.final:
+                        raise
+                    _log.info("%s", error)
+                await trio.sleep(_AGAIN)
+
+    async def _serve(self, channel: Channel) -> None:
+        self._session.on_connected()
+        try:
+            with collapsing():
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._send, channel, nursery.cancel_scope)
+                    await channel.receive_into(self._take)
+                    nursery.cancel_scope.cancel()
+        finally:
+            self._session.on_disconnected()
+
+    async def _send(self, channel: Channel, scope: trio.CancelScope) -> None:
+        while True:
+            mail, self._session.to_head = self._session.to_head, []
+            try:
+                for at in range(0, len(mail), _AT_ONCE):
+                    await channel.send(mail[at : at + _AT_ONCE])
+            except (ChannelBroken, trio.ClosedResourceError) as error:
+                _log.info("the connection to the scheduler is lost: %s", error)
+                scope.cancel()
+                return
+            if not self._session.to_head:
+                if self._departed:
+                    self._flushed.set()
+                await self._wake.wait()
+                self._wake = trio.Event()
+
+    def _take(self, batch: Batch) -> None:
+        session = self._session
+        for message, payload in batch:
+            session.on_message(message, payload)
+        session.on_batch_taken()
+        if session.to_head:
+            self._wake.set()
+        resolved, session.resolved = session.resolved, []
+        for resolution in resolved:
+            self._resolve(resolution)
+        if session.notices:
+            self._report()
+        if session.answers:
+            self._answered.set()
+            self._answered = trio.Event()
+
+    def _report(self) -> None:
+        notices, self._session.notices = self._session.notices, []
+        for notice in notices:
+            request = from_data(self._session.request_of(notice.request).resources)
+            self._on_event(NeverStarts(request, notice.why))
+
+    def _resolve(self, resolution: Resolution) -> None:
+        job = self._jobs.pop(resolution.task, None)
+        if job is None:
+            return
+        ended = self._outcome(job, resolution)
+        if resolution.ending == "cancelled":
+            self._cancelled += 1
+        elif type(ended) is outcome.Error:
+            self._failed += 1
+        else:
+            self._done += 1
+        if job.deliver is not None:
+            job.deliver(ended)
+        else:
+            self._put_result.send_nowait(Result(resolution.task, ended))
+        if not self._jobs:
+            self._idle.set()
+            if not self._open:
+                self._put_result.close()
+
+    def _outcome(self, job: Job, resolution: Resolution) -> Outcome:
+        if resolution.ending == "cancelled":
+            return outcome.Error(Cancelled(f"{job.name} was cancelled (job {resolution.task})"))
+        if resolution.ending == "crashed":
+            times = len(resolution.crashes)
+            text = f"{job.name} was given up: what it ran in died {times} times"
+            return outcome.Error(TaskCrashed(text, resolution.crashes))
+        return self._payloads.load_outcome(resolution.payload)
