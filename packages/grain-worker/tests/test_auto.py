@@ -296,7 +296,8 @@ def test_control_groups_of_version_2(tmp_path: Path) -> None:
         tmp_path / "cg",
         {
             "system/memory.max": "1000000\n",
-            "system/job/memory.max": "max\n",
+            "system/job/memory.max": "2000000\n",
+            "memory.max": "max\n",
             "system/job/cpuset.cpus.effective": "1-2\n",
             "system/job/memory.events": "low 0\noom 3\noom_kill 2\noom_group_kill 0\n",
         },

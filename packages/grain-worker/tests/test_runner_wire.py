@@ -181,7 +181,7 @@ def test_a_scripts_own_functions_and_classes_work_on_a_worker_only_install(
 
     done = subprocess.run(
         [sys.executable, script],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
         capture_output=True,
         text=True,
         timeout=60,
