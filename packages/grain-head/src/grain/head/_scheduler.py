@@ -347,7 +347,7 @@ class Scheduler:
 
     @property
     def queues(self) -> Mapping[tuple[int, Resource, int], TaskQueue]:
-        """The queues by priority, request and share; those without tasks are forgotten at some time."""
+        """The queues by priority, request and share; idle ones are forgotten at some time."""
         return self._queues.by_request
 
     @property
