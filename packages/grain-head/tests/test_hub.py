@@ -81,7 +81,7 @@ class Scene:
     def sent(self, link: str, kind: type[M]) -> list[M]:
         """What was sent to a peer, of one kind, since the last look."""
         mail = self.mail.get(link, [])
-        found = [m for m, _ in mail if isinstance(m, kind)]
+        found: list[M] = [m for m, _ in mail if isinstance(m, kind)]
         self.mail[link] = [pair for pair in mail if not isinstance(pair[0], kind)]
         return found
 
