@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from grain.head import Hub
+from grain.head._hub import Hub
 from grain.head.errors import BadMessage
 from grain.head.messages import (
     Crash,

@@ -9,7 +9,6 @@ for tasks that were overtaken), and ``_explain``; none of them does I/O or knows
 from grain.head._executor import GrainExecutor as GrainExecutor
 from grain.head._executor import Result as Result
 from grain.head._explain import Explanation as Explanation
-from grain.head._hub import Hub as Hub
 from grain.head._scheduler import Scheduler as Scheduler
 from grain.head.collapse import collapsed as collapsed
 from grain.head.collapse import collapsing as collapsing

@@ -14,7 +14,6 @@ Layout, from the task to the command:
 """
 
 from grain.worker._runner import Runner as Runner
-from grain.worker._session import WorkerSession as WorkerSession
 from grain.worker.errors import TaskletAborted as TaskletAborted
 from grain.worker.errors import TaskletError as TaskletError
 from grain.worker.job import Call as Call
