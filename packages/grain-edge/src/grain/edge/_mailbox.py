@@ -221,7 +221,7 @@ class Mailbox:
         for attempt in tried:
             _log.debug("%s", attempt)
         if stream is not None:
-            host = str(stream.transport.socket.getpeername()[0])
+            host = _tcp.peer_host(stream.transport)
             await self._reception.greet(stream, "reverse", host)
 
     async def _connect(self, host: str, port: int) -> TlsStream:
