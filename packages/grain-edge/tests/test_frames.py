@@ -13,7 +13,9 @@ from grain.edge.errors import LocalProtocolError, RemoteProtocolError, VersionMi
 from grain.edge.messages import (
     MAX_GREETING,
     MAX_MESSAGE,
+    ORDINARY,
     PROTOCOL,
+    Codec,
     Hello,
     Message,
     Refusal,
@@ -48,6 +50,12 @@ def wire(pairs: list[Any], chunk: int = 1000) -> bytes:
 
 def lane(pairs: list[Any], number: int) -> list[Any]:
     return [(m, None if p is None else bytes(p)) for m, p in pairs if m.lane == number]
+
+
+class Loose(Message, frozen=True):
+    """A message with a field of any type."""
+
+    content: Any
 
 
 @given(st.lists(PAIRS, max_size=12), st.data())
@@ -273,3 +281,14 @@ def test_greeting_noise(noise: bytes) -> None:
         decode_greeting(noise)
     except (RemoteProtocolError, VersionMismatch) as e:
         assert str(e)
+
+
+@pytest.mark.parametrize("depth", [600, 5000, 500_000])
+@pytest.mark.parametrize("kind", [BATCH, OPEN])
+def test_nesting_is_no_way_to_crash_a_reader(kind: int, depth: int) -> None:
+    """A field of any type takes what a peer nests, but not more than the interpreter bears."""
+    nested = b"\x92\xa5Loose" + b"\x91" * depth + b"\xff"  # there is no such byte in MessagePack
+    body = b"\x91\x92" + nested if kind == BATCH else b"\x92" + nested
+    inbox = Inbox(Codec(Loose))
+    with pytest.raises(RemoteProtocolError, match="not valid"):
+        inbox.feed(HEADER.pack(len(body), kind, ORDINARY, 0) + body)
