@@ -205,7 +205,7 @@ class Mailbox:
         try:
             raw = await self._meeting.disk.run(folder.path, folder.read, "note", 0, 4096)
             addresses = [(str(host), int(port)) for host, port in json.loads(raw)][:16]
-        except (MeetingError, ValueError, TypeError) as e:
+        except (MeetingError, ValueError, TypeError, RecursionError) as e:
             _log.info("%s: %s", folder.path, e)
             return
         tried: list[Attempt] = []
