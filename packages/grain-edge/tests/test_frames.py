@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -292,3 +293,34 @@ def test_nesting_is_no_way_to_crash_a_reader(kind: int, depth: int) -> None:
     inbox = Inbox(Codec(Loose))
     with pytest.raises(RemoteProtocolError, match="not valid"):
         inbox.feed(HEADER.pack(len(body), kind, ORDINARY, 0) + body)
+
+
+def test_an_announced_payload_costs_nothing_until_it_comes() -> None:
+    """Neither memory nor the time to clear it."""
+    opened = CODEC.encode(Note("x"), 1 << 30)
+    inbox = Inbox(CODEC)
+    tracemalloc.start()
+    try:
+        inbox.feed(HEADER.pack(len(opened), OPEN, Note.lane, 0) + opened)
+        inbox.feed(HEADER.pack(64 * 1024, CHUNK, Note.lane, 0))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert inbox.sink is not None
+    assert peak < 1 << 20
+
+
+def test_a_view_that_somebody_keeps_does_not_matter() -> None:
+    """As a traceback may, of a read into it that was cancelled."""
+    payload = bytes(range(256)) * 1024
+    outbox = Outbox(CODEC, 64 * 1024)
+    outbox.push([(Cargo("x"), payload)])
+    inbox = Inbox(CODEC)
+    kept, got = [], []
+    while buffers := outbox.pull():
+        for buffer in buffers:
+            got += inbox.feed(buffer)
+            kept.append(inbox.sink)
+
+    assert got == [(Cargo("x"), payload)]
