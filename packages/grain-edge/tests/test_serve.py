@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import socket
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from grain.edge import Peer, Serving, dial, examine, serve
+from grain.edge import Peer, Serving, _unix, dial, examine, serve
 from grain.edge._frames import greeting_frame
 from grain.edge._unix import dial as dial_unix
 from grain.edge.errors import (
@@ -287,6 +288,25 @@ async def test_unix_address(tmp_path: Path) -> None:
     (tmp_path / "s").chmod(0o755)
     with pytest.raises(ExposedFile):
         await serve(echo, address)
+
+
+async def test_unix_address_without_its_directory(tmp_path: Path) -> None:
+    with pytest.raises(MeetingError, match="No such file or directory. Its directory must exist"):
+        await serve(echo, f"unix://{tmp_path}/missing/sock")
+
+
+async def test_full_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without room for a Unix socket the head serves in the other ways."""
+
+    def full(*_: object) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(_unix, "socket_path", full)
+    (tmp_path / "shared").mkdir(mode=0o700)
+    address = f"edge://{tmp_path}/shared/meeting"
+    async with head(address) as serving, dialling(address, "tcp") as peer:
+        assert peer.transport == "tcp"
+        assert not any("/grain-" in target for target in serving.targets)
 
 
 async def test_socket_of_a_dead_head_is_replaced(tmp_path: Path) -> None:

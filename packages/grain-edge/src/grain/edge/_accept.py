@@ -84,10 +84,7 @@ class Reception:
         """Accept TLS connections of members, for ever."""
 
         async def take(stream: trio.SocketStream) -> None:
-            try:
-                host = str(stream.socket.getpeername()[0])
-            except OSError:
-                host = ""  # gone already
+            host = _tcp.peer_host(stream)
             secure = await self._secured(stream, host, context) if host else None
             if secure is None:
                 await trio.aclose_forcefully(stream)

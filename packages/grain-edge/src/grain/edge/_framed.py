@@ -270,6 +270,7 @@ class FramedChannel(Channel):
         if not count:
             self._break("the connection ended without a goodbye: the peer was killed or cut off")
             self._check_open()
+        sink = None  # a view that is held keeps the payload from growing in place
         self._heard_at = trio.current_time()
         try:
             if data is None:

@@ -205,7 +205,7 @@ class Mailbox:
         try:
             raw = await self._meeting.disk.run(folder.path, folder.read, "note", 0, 4096)
             addresses = [(str(host), int(port)) for host, port in json.loads(raw)][:16]
-        except (MeetingError, ValueError, TypeError) as e:
+        except (MeetingError, ValueError, TypeError, RecursionError) as e:
             _log.info("%s: %s", folder.path, e)
             return
         tried: list[Attempt] = []
@@ -221,7 +221,7 @@ class Mailbox:
         for attempt in tried:
             _log.debug("%s", attempt)
         if stream is not None:
-            host = str(stream.transport.socket.getpeername()[0])
+            host = _tcp.peer_host(stream.transport)
             await self._reception.greet(stream, "reverse", host)
 
     async def _connect(self, host: str, port: int) -> TlsStream:

@@ -88,7 +88,13 @@ async def serve(
     place = this_place()
     if isinstance(where, UnixAddress):
         reception = Reception(place, "", 0, codec, pace, handler, admit)
-        listener = await _unix.listen(where.path)
+        try:
+            listener = await _unix.listen(where.path)
+        except OSError as e:
+            raise MeetingError(
+                f"{where.path}: cannot listen there: {e.strerror or e}. Its directory must exist, "
+                "on a disk of this host, with mode 0700"
+            ) from e
         try:
             task_status.started(Serving(str(where), "", 0, (where.path,)))
             await reception.unix(listener)
@@ -168,13 +174,17 @@ class _Head:
         change = msgspec.structs.replace
         record, targets = self._record, []
         if "unix" in transports:
-            path = await trio.to_thread.run_sync(
-                _unix.socket_path, self._meeting.path, record.epoch
-            )
-            listener = await _unix.listen(path)
-            nursery.start_soon(self.reception.unix, listener)
-            record = change(record, unix=path)
-            targets.append(path)
+            try:
+                path = await trio.to_thread.run_sync(
+                    _unix.socket_path, self._meeting.path, record.epoch
+                )
+                listener = await _unix.listen(path)
+            except OSError as e:
+                _log.warning("no Unix socket, so this host uses the other ways: %s", e)
+            else:
+                nursery.start_soon(self.reception.unix, listener)
+                record = change(record, unix=path)
+                targets.append(path)
         head, member = make_credentials()
         record = change(
             record, authority=member.authority, certificate=member.certificate, key=member.key

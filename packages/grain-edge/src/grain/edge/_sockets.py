@@ -50,6 +50,32 @@ async def read_into(socket: SocketType, buffer: memoryview) -> int:
             raise trio.BrokenResourceError(f"the connection was reset: {e.strerror}") from e
 
 
+async def write_some(socket: SocketType, data: bytearray) -> None:
+    """Write what the kernel takes, and remove that from the data; waits until it takes something.
+
+    Cancellation loses nothing: it happens while waiting.
+
+    Raises:
+        trio.BrokenResourceError: reset by the peer.
+        trio.ClosedResourceError: closed on this side, also meanwhile.
+    """
+    await trio.lowlevel.checkpoint_if_cancelled()
+    while True:
+        fd = socket.fileno()
+        if fd < 0:
+            raise trio.ClosedResourceError("this socket was closed")
+        try:
+            done = os.write(fd, data)
+        except BlockingIOError:
+            await trio.lowlevel.wait_writable(fd)
+        except OSError as e:
+            raise trio.BrokenResourceError(f"the connection was reset: {e.strerror}") from e
+        else:
+            del data[:done]
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            return
+
+
 async def _readable(socket: SocketType) -> int:
     fd = socket.fileno()
     if fd < 0:

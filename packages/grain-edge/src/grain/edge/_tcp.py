@@ -98,6 +98,14 @@ def _check_name(secure: TlsStream, name: str | None) -> None:
         raise NotAuthenticated(f"the peer's certificate is not that of a {name}")
 
 
+def peer_host(stream: trio.SocketStream) -> str:
+    """Where the peer is, for people and limits; empty if it has reset the connection already."""
+    try:
+        return str(stream.socket.getpeername()[0])
+    except OSError:
+        return ""
+
+
 def tune(stream: trio.SocketStream) -> None:
     """Have the kernel notice a peer that vanished, as soon as the heartbeats would."""
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

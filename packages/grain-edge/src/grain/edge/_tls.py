@@ -6,6 +6,8 @@ socket, and what is encrypted can be written without waiting (`write_now`).
 
 Ciphertext must leave in the order in which it was made. One rule ensures that: whoever encrypts
 appends to `_waiting` without a checkpoint in between, and only the holder of `_pen` sends from it.
+What the kernel took leaves `_waiting` in the same moment, so a cancellation tears no record: the
+rest goes with the next flush, whoever does it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from contextlib import suppress
 
 import trio
 
-from grain.edge._sockets import read
+from grain.edge._sockets import read, write_some
 
 _RECORD = 16 * 1024
 _PIECE = 256 * 1024
@@ -124,8 +126,9 @@ class TlsStream(trio.abc.Stream):
             return
         async with self._pen:
             while self._waiting:
-                data, self._waiting = self._waiting, bytearray()
-                await self.transport.send_all(data)
+                # Not by the transport's `send_all`, of which a cancellation would not tell how
+                # much is gone: then a record would be torn, and nothing after it understood.
+                await write_some(self.transport.socket, self._waiting)
 
     async def _fetch(self) -> None:
         data = await read(self.transport.socket, _READ)
