@@ -115,7 +115,9 @@ class Agent:
                 async with self._dial() as peer:
                     _log.info("connected to %s (%s)", peer.target, peer.transport)
                     await self._serve(peer.channel)
-            except (ChannelError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            except trio.ClosedResourceError:
+                return  # by us, as the worker leaves
+            except (ChannelError, trio.BrokenResourceError) as error:
                 _log.info("the connection is lost: %s", error)
             except trio.EndOfChannel:
                 _log.info("the scheduler has ended the connection")
