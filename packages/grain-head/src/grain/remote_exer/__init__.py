@@ -1,10 +1,12 @@
 """The mission's side of a scheduler that missions share.
 
 Layout: `_session` is what a mission remembers and says, without I/O; `_connection` finds the
-scheduler, or starts it; `_executor` is the shell around both.
+scheduler, or starts it; `_executor` is the shell around both; `_hosting` has the scheduler within,
+with a `_local` worker.
 """
 
 from grain.remote_exer._connection import Gnaw as Gnaw
 from grain.remote_exer._executor import RemoteExecutor as RemoteExecutor
+from grain.remote_exer._hosting import HostingExecutor as HostingExecutor
 from grain.remote_exer._session import MissionSession as MissionSession
 from grain.remote_exer._session import Resolution as Resolution

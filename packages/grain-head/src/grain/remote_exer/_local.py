@@ -1,0 +1,85 @@
+"""A worker in the process of its head: the agent's shell around a `Runner` in the same trio."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from typing import TYPE_CHECKING
+
+import trio
+
+from grain.edge.channel import memory_channels
+from grain.worker import Runner
+from grain.worker.messages import Drop, Ended, Function, Run
+from grain.worker.session import WireTranslation, WorkerSession
+
+if TYPE_CHECKING:
+    from grain.edge.channel import Batch, Channel
+    from grain.edge.messages import Message, Payload
+    from grain.resource import Resource
+
+
+class LocalWorker:
+    """Serves a head over a channel; what a tasklet does to its process, it does to the head's.
+
+    Args:
+        name: what people call it, and tasklets see as ``GVAR.instance``.
+        total: its resources.
+    """
+
+    def __init__(self, name: str, total: Resource) -> None:
+        self.name = name
+        self._session = WorkerSession(
+            secrets.token_hex(8), name, socket.gethostname(), total, trio.current_time()
+        )
+        self._taught: set[bytes] = set()
+
+    async def serve(self, head: Channel) -> None:
+        """Run what the head says, until the channel ends; cancelling it cancels the runs."""
+        self._head = head
+        self._runner, theirs = memory_channels()
+        self._session.on_connected(trio.current_time())
+        async with trio.open_nursery() as nursery:
+            runner = Runner(self.name, theirs, WireTranslation(self.name))
+            nursery.start_soon(runner.serve)
+            nursery.start_soon(self._runner.receive_into, self._ended)
+            self._settle()
+            await head.receive_into(self._take)
+            nursery.cancel_scope.cancel()
+
+    def _take(self, batch: Batch) -> None:
+        now = trio.current_time()
+        for message, payload in batch:
+            if isinstance(message, Drop):
+                self._taught.difference_update(message.digests)
+                self._runner.post([(message, None)])
+            self._session.on_message(message, payload, now)
+        self._session.on_batch_taken()
+        self._settle()
+
+    def _ended(self, batch: Batch) -> None:
+        for message, payload in batch:
+            if isinstance(message, Ended):
+                self._session.on_ended(message, payload)
+        self._settle()
+
+    def _settle(self) -> None:
+        orders, self._session.to_runner = self._session.to_runner, []
+        batch: list[tuple[Message, Payload]] = []
+        for message, call in orders:
+            if not isinstance(message, Run):
+                batch.append((message, None))
+                continue
+            function, arguments = call
+            if message.function not in self._taught:
+                self._taught.add(message.function)
+                batch.append((Function(message.function), function))
+            batch.append((message, arguments))
+        if batch:
+            self._runner.post(batch)
+        mail, self._session.to_head = self._session.to_head, []
+        if mail:
+            try:
+                self._head.post(mail)
+            except trio.BrokenResourceError:
+                pass  # the head has left: nobody wants to know

@@ -1,0 +1,151 @@
+"""An executor with a scheduler within: the whole way of a task in one trio program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import outcome
+import pytest
+import trio
+
+from grain import GVAR
+from grain.head import Cancelled
+from grain.head.errors import ExecutorClosed
+from grain.head.events import NeverStarts
+from grain.remote_exer import HostingExecutor
+from grain.resource import Cores
+from grain.worker import Call
+from grain.worker.errors import PayloadError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from grain.head.events import Event
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> str:
+    return f"unix://{tmp_path}/socket"
+
+
+async def double(x: int) -> int:
+    return 2 * x
+
+
+async def fail(x: int) -> int:
+    raise ValueError(x)
+
+
+async def where() -> str:
+    return str(GVAR.instance)
+
+
+async def refuse() -> Any:
+    return (i for i in range(3))
+
+
+async def test_jobs_come_out_with_their_results(address: str) -> None:
+    """As with the executor that has no other workers."""
+    async with HostingExecutor(Cores(2), address=address) as executor:
+        ids = [executor.submit(Cores(1), double, i) for i in range(100)]
+        executor.close()
+        found = {job: ended.unwrap() async for job, ended in executor.results}
+
+    assert {job: 2 * i for i, job in enumerate(ids)} == found
+    assert 100 == executor.statistics().done
+
+
+async def test_an_exception_arrives_as_it_was(address: str) -> None:
+    """Same type, same arguments."""
+    async with HostingExecutor(Cores(1), address=address) as executor:
+        executor.submit(Cores(1), fail, 7)
+        ended = (await executor.results.receive()).outcome
+
+    assert isinstance(ended, outcome.Error)
+    assert isinstance(ended.error, ValueError)
+    assert (7,) == ended.error.args
+
+
+async def test_what_cannot_travel_fails_that_task_alone(address: str) -> None:
+    """An argument at the call, a result as the task's exception."""
+    async with HostingExecutor(Cores(1), address=address) as executor:
+        with pytest.raises(PayloadError, match="argument 0"):
+            executor.submit(Cores(1), double, (i for i in range(3)))
+        bad = executor.submit(Cores(1), refuse)
+        good = executor.submit(Cores(1), double, 4)
+        executor.close()
+        found = {job: ended async for job, ended in executor.results}
+
+    refused = found[bad]
+    assert isinstance(refused, outcome.Error)
+    assert isinstance(refused.error, PayloadError)
+    assert outcome.Value(8) == found[good]
+
+
+async def test_the_worker_has_a_name(address: str) -> None:
+    """Which tasklets see."""
+    async with HostingExecutor(Cores(1), address=address, name="here") as executor:
+        executor.submit(Cores(1), where)
+        _, ended = await executor.results.receive()
+
+    assert outcome.Value("here(local)") == ended
+
+
+async def test_a_cancelled_job_resolves_as_cancelled(address: str) -> None:
+    """One that waits and one that runs."""
+    got: dict[int, Any] = {}
+    async with HostingExecutor(Cores(1), address=address) as executor:
+        call = Call(trio.sleep, (1000.0,), {})
+        jobs = [
+            executor.submit_call(Cores(1), call, lambda ended, i=i: got.update({i: ended}))  # type: ignore[misc]
+            for i in range(2)
+        ]
+        while executor.statistics().running < 1:
+            await trio.sleep(0.001)
+        for job in jobs:
+            executor.cancel(job)
+        await executor.join()
+
+    assert [0, 1] == sorted(got)
+    assert all(isinstance(ended.error, Cancelled) for ended in got.values())
+    assert 2 == executor.statistics().cancelled
+
+
+async def test_leaving_by_cancellation_cancels_the_jobs(address: str) -> None:
+    """And returns when they have ended."""
+    got: list[Any] = []
+    with trio.move_on_after(0.5):
+        async with HostingExecutor(Cores(2), address=address) as executor:
+            for _ in range(3):
+                executor.submit_call(Cores(1), Call(trio.sleep, (1000.0,), {}), got.append)
+            await trio.sleep_forever()
+
+    assert 3 == len(got)
+    assert all(isinstance(one.error, Cancelled) for one in got)
+
+
+async def test_a_request_that_nobody_can_meet_is_reported(address: str) -> None:
+    """Once, as an event; it waits for another worker."""
+    events: list[Event] = []
+    async with HostingExecutor(Cores(1), address=address, on_event=events.append) as executor:
+        request = Cores(4)
+        jobs = [executor.submit(request, double, 1) for _ in range(2)]
+        while not events:
+            await trio.sleep(0.001)
+        explained = await executor.ask_why(jobs[0])
+        for job in jobs:
+            executor.cancel(job)
+
+    assert [Cores(4)] == [event.request for event in events if isinstance(event, NeverStarts)]
+    assert "waiting" == explained.state
+
+
+async def test_a_closed_executor_takes_no_jobs(address: str) -> None:
+    """Nor does one that was not entered."""
+    executor = HostingExecutor(Cores(1), address=address)
+    with pytest.raises(ExecutorClosed):
+        executor.submit(Cores(1), double, 1)
+    async with executor:
+        executor.close()
+        with pytest.raises(ExecutorClosed):
+            executor.submit(Cores(1), double, 1)

@@ -1,0 +1,185 @@
+"""What a worker remembers and answers."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import pytest
+
+from grain.resource import Cores, WTime
+from grain.worker.messages import (
+    Cancel,
+    Draining,
+    Ended,
+    Function,
+    Holding,
+    Lease,
+    Leaving,
+    Register,
+    Release,
+    Reported,
+    Retire,
+    Revoke,
+    Run,
+    Settled,
+    Took,
+)
+from grain.worker.session import WorkerSession
+
+M = TypeVar("M")
+
+
+def made(**more: Any) -> WorkerSession:
+    session = WorkerSession("id", "w", "host", Cores(4), 0.0, **more)
+    session.on_connected(0.0)
+    session.to_head.clear()
+    session.on_message(Function(b"f"), b"code", 0.0)
+    return session
+
+
+def lease(number: int, **more: Any) -> Lease:
+    return Lease("m", number, (1, number), b"f", {"Cores": 1}, **more)
+
+
+def sent(session: WorkerSession, kind: type[M]) -> list[M]:
+    """What it has for the head, of one kind."""
+    return [message for message, _ in session.to_head if isinstance(message, kind)]
+
+
+def ordered(session: WorkerSession, kind: type[M]) -> list[M]:
+    """What it has for the runner, of one kind."""
+    return [message for message, _ in session.to_runner if isinstance(message, kind)]
+
+
+def test_a_lease_begins_one_run_with_its_function() -> None:
+    """However often it comes."""
+    session = made()
+    for _ in range(2):
+        session.on_message(lease(1), b"args", 0.0)
+    session.on_batch_taken()
+
+    assert [Run(1, 1, {"Cores": 1}, None, b"f")] == ordered(session, Run)
+    assert (b"code", b"args") == session.to_runner[0][1]
+    assert [Took(1)] == sent(session, Took)
+
+
+@pytest.mark.parametrize(("failed", "status"), [(False, "value"), (True, "error")])
+def test_an_outcome_is_kept_until_it_is_released(failed: bool, status: Any) -> None:
+    """And told again on every connection."""
+    session = made()
+    session.on_message(lease(1), b"", 0.0)
+    session.on_ended(Ended(1, 1, "done", failed), b"outcome")
+    settled = Settled("m", 1, (1, 1), status)
+    assert [(settled, b"outcome")] == [p for p in session.to_head if isinstance(p[0], Settled)]
+
+    session.on_disconnected(1.0)
+    session.on_connected(2.0)
+    assert [(settled, b"outcome")] == [p for p in session.to_head if isinstance(p[0], Settled)]
+
+    session.on_message(Release(((1, 1),)), None, 3.0)
+    assert {} == session.kept
+
+
+def test_a_connection_begins_with_all_there_is() -> None:
+    """In an order by which the head knows when it has heard everything."""
+    session = made()
+    session.on_message(lease(1, limit=100.0), b"", 0.0)
+    session.on_message(lease(2), b"", 0.0)
+    session.on_ended(Ended(2, 2), b"outcome")
+    session.on_disconnected(10.0)
+    session.on_connected(30.0)
+
+    kinds = [type(message) for message, _ in session.to_head]
+    assert [Register, Holding, Reported, Settled] == kinds
+    running, ended = sent(session, Holding)[0].runs
+    assert (1, 30.0, 70.0, False) == (running.task, running.elapsed, running.left, running.ended)
+    assert (2, True) == (ended.task, ended.ended)
+
+
+def test_the_time_left_counts_from_the_connection() -> None:
+    """Clocks differ between machines: only durations travel."""
+    session = WorkerSession("id", "w", "host", Cores(4) & WTime(T=1000), 5.0)
+    session.on_connected(105.0)
+
+    assert {"Cores": 4, "WTime": {"T": 900.0}} == sent(session, Register)[0].total
+
+
+def test_runs_go_on_without_a_connection() -> None:
+    """Nothing is said while nobody listens."""
+    session = made()
+    session.on_message(lease(1), b"", 0.0)
+    session.on_disconnected(1.0)
+    session.on_ended(Ended(1, 1), b"outcome")
+
+    assert [] == session.to_head
+    assert [] == ordered(session, Cancel)
+    assert {(1, 1)} == session.kept.keys()
+
+
+def test_a_revoked_run_is_cancelled_once_and_told_as_such() -> None:
+    """Unless it ends by itself meanwhile."""
+    session = made()
+    for number in (1, 2):
+        session.on_message(lease(number), b"", 0.0)
+        session.on_message(Revoke((1, number)), None, 0.0)
+        session.on_message(Revoke((1, number)), None, 0.0)
+    session.on_ended(Ended(1, 1, "cancelled"), None)
+    session.on_ended(Ended(2, 2, "done"), b"quick")
+
+    assert [Cancel(1, 1), Cancel(2, 2)] == ordered(session, Cancel)
+    assert ["cancelled", "value"] == [settled.status for settled in sent(session, Settled)]
+
+
+def test_a_crash_is_that_of_all_runs() -> None:
+    """But one that was revoked is cancelled by it."""
+    session = made()
+    for number in (1, 2):
+        session.on_message(lease(number), b"", 0.0)
+    session.on_message(Revoke((1, 2)), None, 0.0)
+    session.on_runner_crashed("SIGSEGV")
+
+    found = [(settled.status, settled.detail) for settled in sent(session, Settled)]
+    assert ("crashed", "SIGSEGV") == found[0]
+    assert "cancelled" == found[1][0]
+
+
+def test_a_draining_worker_hands_back_what_comes_late() -> None:
+    """And leaves when what runs has ended and arrived."""
+    session = made()
+    session.on_message(lease(1), b"", 0.0)
+    session.on_message(Retire(), None, 1.0)
+    session.on_message(lease(2), b"", 1.0)
+    assert 1 == len(sent(session, Draining))
+    assert [(2, "returned")] == [(s.task, s.status) for s in sent(session, Settled)]
+
+    session.on_ended(Ended(1, 1), b"")
+    session.on_tick(2.0)
+    assert not session.finished
+    session.on_message(Release(((1, 1), (1, 2))), None, 3.0)
+    session.on_tick(3.0)
+    assert session.finished
+    assert 1 == len(sent(session, Leaving))
+
+
+def test_at_the_deadline_what_runs_is_handed_back() -> None:
+    """It is cancelled, and told as returned: nobody is to blame."""
+    session = made()
+    session.on_message(lease(1), b"", 0.0)
+    session.drain(1.0, 10.0)
+    assert 10.0 == session.next_tick()
+    session.on_tick(10.0)
+    assert [Cancel(1, 1)] == ordered(session, Cancel)
+    session.on_ended(Ended(1, 1, "cancelled"), None)
+
+    assert ["returned"] == [settled.status for settled in sent(session, Settled)]
+
+
+def test_a_worker_without_a_head_gives_up() -> None:
+    """After its patience, and not before."""
+    session = made(patience=100.0)
+    session.on_disconnected(10.0)
+    session.on_tick(109.0)
+    assert not session.finished
+    session.on_tick(110.0)
+
+    assert session.finished

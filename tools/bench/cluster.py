@@ -1,0 +1,191 @@
+"""What a leaf costs through a scheduler elsewhere: Gnaw, an agent and its runner as processes."""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from grain.edge import dial
+from grain.head import Hub
+from grain.head import messages as mission
+from grain.head.messages import Ask
+from grain.head.service import CODEC
+from grain.remote_exer import HostingExecutor, RemoteExecutor
+from grain.resource import ZERO, Cores
+from grain.worker import messages as worker
+from tools.bench import say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LEAVES = 20_000
+QUEUED = 100_000
+SMALL = 2000
+
+
+async def nothing() -> None:
+    """A tasklet that does nothing."""
+
+
+async def echo(data: bytes) -> bytes:
+    """A tasklet that returns what it was given."""
+    return data
+
+
+@contextmanager
+def running(*words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A program of Grain, until the end of the block."""
+    process = subprocess.Popen([sys.executable, "-m", *words], stderr=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def grain_worker(address: str, cores: int) -> Any:
+    """A worker process."""
+    return running("grain.worker", "--url", address, "--res", f'{{"Cores": {cores}}}')
+
+
+async def present(address: str, workers: int) -> None:
+    """Wait until workers have joined."""
+    async with dial(address, role="cli", codec=CODEC, patience=30) as peer:
+        while True:
+            await peer.channel.send([(Ask("state"), None)])
+            answer: Any = (await peer.channel.receive())[0][0]
+            if len(answer.answer["workers"]) >= workers:
+                return
+            await trio.sleep(0.05)
+
+
+async def leaves(executor: RemoteExecutor, count: int) -> float:
+    """Microseconds a leaf, from the first submission to the last result."""
+    one = Cores(1)
+    began = time.perf_counter()
+    for _ in range(count):
+        executor.submit(one, nothing)
+    await executor.join()
+    return (time.perf_counter() - began) / count * 1e6
+
+
+async def serial(executor: RemoteExecutor, count: int = SMALL) -> float:
+    """Median microseconds from the submission of a leaf to its result."""
+    one = Cores(1)
+    times = []
+    for _ in range(count):
+        began = time.perf_counter()
+        executor.submit(one, nothing)
+        await executor.join()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times) * 1e6
+
+
+async def through_gnaw(address: str) -> tuple[float, float]:
+    """A leaf of many, and a leaf alone."""
+    async with RemoteExecutor(address) as executor:
+        await leaves(executor, 1000)
+        many = statistics.median([await leaves(executor, LEAVES) for _ in range(3)])
+        return many, await serial(executor)
+
+
+async def hosted(address: str) -> float:
+    """A leaf alone, from an executor that has the scheduler within."""
+    async with HostingExecutor(ZERO, address=address) as executor:
+        with grain_worker(address, 2):
+            await present(address, 1)
+            await leaves(executor, 1000)
+            return await serial(executor)
+
+
+async def large(address: str) -> tuple[float, float]:
+    """MB/s of an argument and a result of 100 MB, and MB by which Gnaw has grown."""
+    data = os.urandom(1 << 20) * 100
+    async with RemoteExecutor(address) as executor:
+        executor.submit(Cores(1), echo, b"")
+        await executor.join()
+        began = time.perf_counter()
+        executor.submit(Cores(1), echo, data)
+        await executor.join()
+        return 2 * len(data) / 1e6 / (time.perf_counter() - began), 0.0
+
+
+def resident() -> int:
+    """Bytes of memory that the process has."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def many_workers(count: int, tasks: int) -> float:
+    """Microseconds that the decisions about a task take, with so many workers; no I/O."""
+    hub = Hub(1, 0.0)
+    for number in range(count):
+        name = f"w{number}"
+        hub.on_message(name, worker.Register(name, name, "", {"Cores": 2}), None, 0.0)
+        hub.on_message(name, worker.Reported(), None, 0.0)
+    hub.on_message("m", mission.Enrol("m", "m"), None, 0.0)
+    hub.on_message("m", mission.Request(0, {"Cores": 1}), None, 0.0)
+    hub.on_message("m", worker.Function(b"f"), b"", 0.0)
+    hub.on_message("m", mission.Synced(), None, 0.0)
+    began = time.perf_counter()
+    for task in range(tasks):
+        hub.on_message("m", mission.Submit(task, 0, b"f"), b"", 0.0)
+    hub.dispatch(0.0)
+    left = tasks
+    while left:
+        for link, mail in hub.take().items():
+            done = [m for m, _ in mail if isinstance(m, worker.Lease)]
+            for lease in done:
+                settled = worker.Settled(lease.mission, lease.task, lease.attempt, "value")
+                hub.on_message(link, settled, b"", 0.0)
+            hub.dispatch(0.0)
+            received = tuple(m.task for m, _ in mail if isinstance(m, mission.Resolved))
+            if received:
+                hub.on_message("m", mission.Received(received), None, 0.0)
+                left -= len(received)
+    return (time.perf_counter() - began) / tasks * 1e6
+
+
+def queued() -> float:
+    """Bytes of a task that waits in Gnaw."""
+    hub = Hub(1, 0.0)
+    hub.on_message("m", mission.Enrol("m", "m"), None, 0.0)
+    hub.on_message("m", mission.Request(0, {"Cores": 1}), None, 0.0)
+    hub.on_message("m", worker.Function(b"f"), b"", 0.0)
+    gc.collect()
+    before = resident()
+    for task in range(QUEUED):
+        hub.on_message("m", mission.Submit(task, 0, b"f"), bytes(48), 0.0)
+    return (resident() - before) / QUEUED
+
+
+def main() -> None:
+    """Print what is measured."""
+    say("cluster.queued_task_in_gnaw", queued(), "bytes", 1000)
+    say("cluster.decisions.50_workers", many_workers(50, LEAVES), "us")
+    with tempfile.TemporaryDirectory() as folder:
+        for cores in (64, 2):
+            address = f"edge://{folder}/meeting{cores}"
+            with running("grain.head", "--address", address), grain_worker(address, cores):
+                trio.run(present, address, 1)
+                many, alone = trio.run(through_gnaw, address)
+                say(f"cluster.no_op_leaf.one_worker.{cores}_cores", many, "us", 60)
+                say("cluster.serial_round_trip.gnaw", alone, "us", 400)
+                if cores == 2:
+                    speed, _ = trio.run(large, address)
+                    say("cluster.large_argument_and_result", speed, "MB/s", 500)
+        say("cluster.serial_round_trip.hosted", trio.run(hosted, f"edge://{folder}/h"), "us", 250)
+
+
+if __name__ == "__main__":
+    main()
