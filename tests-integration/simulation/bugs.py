@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grain.head import Hub
 from grain.head._clients import Clients
+from grain.head._hub import Hub
 from grain.head._ledger import Ledger
 from grain.head._staff import Staff
 from grain.remote_exer import MissionSession, Resolution
-from grain.worker import WorkerSession
+from grain.worker._session import WorkerSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,10 +15,10 @@ from grain.worker.messages import Cancel, Draining, Ended, Holding, Lease, Leavi
 from simulation.wire import Wire
 
 if TYPE_CHECKING:
-    from grain.head import Hub
+    from grain.head._hub import Hub
     from grain.remote_exer import MissionSession, Resolution
     from grain.resource import Resource
-    from grain.worker import WorkerSession
+    from grain.worker._session import WorkerSession
     from simulation.wire import Mail
     from simulation.world import World
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.head import Hub
+from grain.head._hub import Hub
 from grain.remote_exer import MissionSession
 from grain.resource import Cores, Memory
-from grain.worker import WorkerSession
+from grain.worker._session import WorkerSession
 from simulation.clock import Clock
 from simulation.laws import Laws
 from simulation.people import Client, HeadProcess, Job, Laborer, Peer

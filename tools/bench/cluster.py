@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from grain.edge import dial
-from grain.head import Hub
 from grain.head import messages as mission
+from grain.head._hub import Hub
 from grain.head.messages import Ask
 from grain.head.service import CODEC
 from grain.remote_exer import HostingExecutor, RemoteExecutor

@@ -59,7 +59,7 @@ async def head(address: str, transport: str) -> None:
         await nursery.start(run)
         before = resident()
         begin = time.perf_counter()
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # before anything is measured
             [sys.executable, "-m", "tools.bench.edge_idle", address, transport],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -80,11 +80,9 @@ def main() -> None:
     """Measure, each in a process of its own so that memory is counted from the same start."""
     for transport in ("unix", "tcp"):
         with tempfile.TemporaryDirectory() as directory:
-            code = (
-                "import trio; from tools.bench.edge_idle import head; "
-                f"trio.run(head, {f'edge://{directory}/m'!r}, {transport!r})"
-            )
-            subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+            command = [sys.executable, "-m", "tools.bench.edge_idle", f"edge://{directory}/m"]
+            root = Path(__file__).parents[2]
+            subprocess.run([*command, transport, "head"], check=True, cwd=root)
     for module in ("grain.edge", "trio"):
         times = []
         for _ in range(5):
@@ -95,4 +93,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    trio.run(members, sys.argv[1], sys.argv[2])
+    trio.run(head if "head" in sys.argv else members, sys.argv[1], sys.argv[2])

@@ -1,6 +1,6 @@
 """What it costs to run a program: `run_external` against xargs, in the same run.
 
-Prints one JSON line per quantity. Run it by ``python tools/bench/external.py``.
+Prints one JSON line per quantity. Run it by ``python -m tools.bench external``.
 """
 
 from __future__ import annotations

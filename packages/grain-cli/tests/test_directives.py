@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from grain.cli.batch import BatchError, Job
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 printable = st.text().filter(str.isprintable)
 
 
+@example(text="\\")
+@example(text='a\\"b\\')
 @given(text=printable)
 def test_word_is_one_word(text: str) -> None:
     """Reading it as sbatch and qsub do gives back the value."""

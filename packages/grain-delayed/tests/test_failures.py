@@ -217,6 +217,19 @@ def test_a_group_of_one_in_the_body() -> None:
         run(main, Cores(1), config_file=False)
 
 
+@pytest.mark.parametrize("fn", [fail, leaf])
+def test_a_group_that_a_tasklet_raised(fn: Any) -> None:
+    """It arrives as it is, not in groups of the nurseries around it."""
+    error = ExceptionGroup("mine", [ValueError(1), KeyError(2)])
+
+    async def main() -> None:
+        await fn(error)
+
+    with pytest.raises(ExceptionGroup, match="mine") as caught:
+        run(main, Cores(1), config_file=False)
+    assert repr(error) == repr(caught.value)  # trio makes a copy of a group
+
+
 def test_two_roots_that_fail() -> None:
     """Two failures are a group."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from typing import Any
+from unittest.mock import MagicMock
 
 import dill
 import pytest
@@ -164,6 +165,8 @@ class Plain:
         (functools.partial(sync, 1), "sync"),
         (len, "len"),
         (3, "3"),
+        (delayedval(3), "<Delayed: 3>"),
+        (MagicMock(), "<MagicMock id=.*>"),
     ],
 )
 def test_what_is_not_async(wrong: Any, name: str) -> None:

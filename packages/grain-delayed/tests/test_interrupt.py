@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PROGRAM = """
-import os, sys, trio
+import os, signal, sys, trio
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored where tests run
 from grain.delayed import delayed, each, run
 from grain.resource import Cores
 from grain.worker.external import run_external

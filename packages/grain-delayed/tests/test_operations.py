@@ -72,6 +72,17 @@ def test_any_expression_gives_what_eager_evaluation_gives(expression: Any) -> No
     assert (type(expected), repr(expected)) == (type(actual), repr(actual))
 
 
+def test_operands_are_computed_from_left_to_right() -> None:
+    """Of two operands that fail, the left one's error is raised, as in Python."""
+    left = ("floordiv", ("task", 1), ("task", 0))
+    right = ("add", ("task", 1), ("divmod", ("task", 1), ("task", 1)))
+
+    with pytest.raises(ZeroDivisionError):
+        trio.run(evaluated, ("add", left, right))
+    with pytest.raises(TypeError):
+        trio.run(evaluated, ("add", right, left))
+
+
 @pytest.mark.parametrize(
     ("function", "args"),
     [

@@ -276,7 +276,7 @@ async def test_memory_hands_over_at_once() -> None:
     """A function that receives is called before the sender goes on, in order, until the end."""
     a, b = memory_channels()
     got: list[object] = []
-    async with trio.open_nursery() as nursery, a, b:
+    async with a, b, trio.open_nursery() as nursery:
         a.post([(Note("early"), None)])
         nursery.start_soon(b.receive_into, lambda batch: got.extend(m for m, _ in batch))
         await trio.testing.wait_all_tasks_blocked()
@@ -291,7 +291,7 @@ async def test_memory_hands_over_at_once() -> None:
 async def test_memory_send_waits_for_room() -> None:
     """A sender waits while more than the backlog is not received; posting does not."""
     a, b = memory_channels(backlog=1)
-    async with trio.open_nursery() as nursery, a, b:
+    async with a, b, trio.open_nursery() as nursery:
         a.post([(Note("x"), None), (Note("y"), None)])
         nursery.start_soon(a.send, [(Note("z"), None)])
         await trio.testing.wait_all_tasks_blocked()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from grain.edge.errors import LocalProtocolError, RemoteProtocolError, VersionMi
 from grain.edge.messages import (
     MAX_GREETING,
     MAX_MESSAGE,
+    ORDINARY,
     PROTOCOL,
+    Codec,
     Hello,
     Message,
     Refusal,
@@ -48,6 +51,12 @@ def wire(pairs: list[Any], chunk: int = 1000) -> bytes:
 
 def lane(pairs: list[Any], number: int) -> list[Any]:
     return [(m, None if p is None else bytes(p)) for m, p in pairs if m.lane == number]
+
+
+class Loose(Message, frozen=True):
+    """A message with a field of any type."""
+
+    content: Any
 
 
 @given(st.lists(PAIRS, max_size=12), st.data())
@@ -273,3 +282,45 @@ def test_greeting_noise(noise: bytes) -> None:
         decode_greeting(noise)
     except (RemoteProtocolError, VersionMismatch) as e:
         assert str(e)
+
+
+@pytest.mark.parametrize("depth", [600, 5000, 500_000])
+@pytest.mark.parametrize("kind", [BATCH, OPEN])
+def test_nesting_is_no_way_to_crash_a_reader(kind: int, depth: int) -> None:
+    """A field of any type takes what a peer nests, but not more than the interpreter bears."""
+    nested = b"\x92\xa5Loose" + b"\x91" * depth + b"\xff"  # there is no such byte in MessagePack
+    body = b"\x91\x92" + nested if kind == BATCH else b"\x92" + nested
+    inbox = Inbox(Codec(Loose))
+    with pytest.raises(RemoteProtocolError, match="not valid"):
+        inbox.feed(HEADER.pack(len(body), kind, ORDINARY, 0) + body)
+
+
+def test_an_announced_payload_costs_nothing_until_it_comes() -> None:
+    """Neither memory nor the time to clear it."""
+    opened = CODEC.encode(Note("x"), 1 << 30)
+    inbox = Inbox(CODEC)
+    tracemalloc.start()
+    try:
+        inbox.feed(HEADER.pack(len(opened), OPEN, Note.lane, 0) + opened)
+        inbox.feed(HEADER.pack(64 * 1024, CHUNK, Note.lane, 0))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert inbox.sink is not None
+    assert peak < 1 << 20
+
+
+def test_a_view_that_somebody_keeps_does_not_matter() -> None:
+    """As a traceback may, of a read into it that was cancelled."""
+    payload = bytes(range(256)) * 1024
+    outbox = Outbox(CODEC, 64 * 1024)
+    outbox.push([(Cargo("x"), payload)])
+    inbox = Inbox(CODEC)
+    kept, got = [], []
+    while buffers := outbox.pull():
+        for buffer in buffers:
+            got += inbox.feed(buffer)
+            kept.append(inbox.sink)
+
+    assert got == [(Cargo("x"), payload)]

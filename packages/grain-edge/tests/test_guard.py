@@ -31,6 +31,16 @@ def test_many_addresses_make_room() -> None:
     assert len(guard) == 64
 
 
+def test_loopback_is_one_address() -> None:
+    """A local user with many addresses has no more places than one, and leaves those of others."""
+    guard = Guard()
+    mine = [f"127.0.{n}.1" for n in range(100)] + ["::1", "::ffff:127.9.9.9"]
+    admitted = [guard.admit(address, 0.5)[0] for address in mine]
+
+    assert 16 == sum(ticket is not None for ticket in admitted)
+    assert guard.admit("192.0.2.1", 0.5)[0] is not None
+
+
 def test_honest_ones_are_not_driven_out() -> None:
     """Those who authenticate quickly leave room for as many as come."""
     guard = Guard()

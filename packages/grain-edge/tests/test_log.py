@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grain.edge._log import BEAT, BLOB, DATA, END, FIRST_SEGMENT, Entry, LogReader, LogWriter, Put
+from grain.edge._log import (
+    BEAT,
+    BLOB,
+    DATA,
+    END,
+    FIRST_SEGMENT,
+    MAX_BLOB,
+    Entry,
+    LogReader,
+    LogWriter,
+    Put,
+)
 
 
 class Store:
@@ -158,3 +172,25 @@ def test_a_segment_is_never_larger_than_it_was_made() -> None:
 
     assert len(store.files["up.0"]) == FIRST_SEGMENT
     assert all(len(data) in (FIRST_SEGMENT, 1 << 20) for data in store.files.values())
+
+
+def test_a_record_of_another_place_is_not_taken() -> None:
+    """Whole and undamaged, but not the next one: an old page that a server brings up again."""
+    store, writer, reader = Store(), LogWriter("up"), LogReader("up")
+    store.put(writer.append(b"one", 0))
+    one = bytes(store.files["up.0"][:28])
+    assert store.drain(reader, 1000) == b"one"
+    store.files["up.0"][28:56] = one
+
+    assert store.drain(reader, 1000) == b""
+    assert reader.doubtful
+
+
+@pytest.mark.parametrize("size", [0, MAX_BLOB + 1, 2**64 - 1])
+def test_a_blob_that_no_writer_makes_is_no_record(size: int) -> None:
+    """So nobody takes memory for it."""
+    rest = struct.pack("!QQB", 1, 0, BLOB) + struct.pack("!QI", size, 0)
+    reader = LogReader("up")
+
+    assert reader.feed(struct.pack("!II", 12, zlib.crc32(rest)) + rest) == []
+    assert reader.doubtful

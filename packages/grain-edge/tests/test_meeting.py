@@ -7,7 +7,9 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -34,6 +36,9 @@ from grain.edge.errors import (
     TornEdgeFile,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
@@ -45,6 +50,14 @@ def place(tmp_path: Path) -> Path:
 @pytest.fixture
 def meeting(place: Path) -> Meeting:
     return Meeting(str(place), Disk(), unpublished=0.3)
+
+
+@pytest.fixture
+def sticky() -> Iterator[Path]:
+    """A directory where everybody may make names, as /tmp is."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as made:
+        Path(made).chmod(0o1777)
+        yield Path(made)
 
 
 @pytest.fixture
@@ -114,6 +127,15 @@ async def test_claim_against_a_living_process_names_it(meeting: Meeting) -> None
 
     assert caught.value.pid == os.getpid()
     assert caught.value.host == socket.gethostname()
+
+
+async def test_claim_after_a_dead_process_whose_pid_is_ours_now(meeting: Meeting) -> None:
+    """In a container that starts again, the head has the pid of its predecessor."""
+    await meeting.claim(this_place(), nobody)
+    await meeting.publish(record(start=this_place().start - 1))
+    _, epoch = await meeting.claim(this_place(), nobody)
+
+    assert epoch == 2
 
 
 async def test_claim_after_a_dead_process_takes_over(meeting: Meeting, dead: int) -> None:
@@ -280,6 +302,26 @@ async def test_foreign_file(meeting: Meeting, place: Path) -> None:
     os.chown(place, 65534, 65534)
     with pytest.raises(ForeignFile, match="belongs to user 65534"):
         await meeting.read()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+async def test_foreign_file_that_its_owner_keeps_private(sticky: Path) -> None:
+    """The kernel already refuses to open it; the reason is the owner, not a read-only disk."""
+    path, directory = sticky / "meeting", sticky / "meeting.d"
+    path.write_bytes(encode_block(record(), "1"))
+    path.chmod(0o600)
+    directory.mkdir(mode=0o700)
+    os.seteuid(65534)
+    try:
+        for attempt in (
+            lambda: _files.read_block(str(path), SIZE),
+            lambda: _files.write_block(str(path), b"x" * SIZE),
+            lambda: _files.make_private(str(directory)),
+        ):
+            with pytest.raises(ForeignFile, match="belongs to user 0, not to you"):
+                attempt()
+    finally:
+        os.seteuid(0)
 
 
 async def test_directory_where_others_write(meeting: Meeting, place: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import socket
@@ -14,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from grain.edge import Peer, Serving, dial, examine, serve
+from grain.edge import Peer, Serving, _unix, dial, examine, serve
 from grain.edge._frames import greeting_frame
 from grain.edge._unix import dial as dial_unix
 from grain.edge.errors import (
     ChannelBroken,
     DialError,
     ExposedFile,
+    MeetingError,
     MeetingTaken,
     Refused,
     Superseded,
@@ -288,6 +290,25 @@ async def test_unix_address(tmp_path: Path) -> None:
         await serve(echo, address)
 
 
+async def test_unix_address_without_its_directory(tmp_path: Path) -> None:
+    with pytest.raises(MeetingError, match="No such file or directory. Its directory must exist"):
+        await serve(echo, f"unix://{tmp_path}/missing/sock")
+
+
+async def test_full_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without room for a Unix socket the head serves in the other ways."""
+
+    def full(*_: object) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(_unix, "socket_path", full)
+    (tmp_path / "shared").mkdir(mode=0o700)
+    address = f"edge://{tmp_path}/shared/meeting"
+    async with head(address) as serving, dialling(address, "tcp") as peer:
+        assert peer.transport == "tcp"
+        assert not any("/grain-" in target for target in serving.targets)
+
+
 async def test_socket_of_a_dead_head_is_replaced(tmp_path: Path) -> None:
     """A socket file that nobody listens on is no living head."""
     (tmp_path / "s").mkdir(mode=0o700)
@@ -379,3 +400,43 @@ async def test_no_secret_in_argv_environment_or_reprs(address: str) -> None:
         assert key.decode() not in repr(serving)
         assert stat.S_IMODE(Path(serving.targets[0]).stat().st_mode) == 0o600
         assert stat.S_IMODE(Path(serving.targets[0]).parent.stat().st_mode) == 0o700
+
+
+async def test_peer_of_another_epoch_is_refused_in_words(address: str) -> None:
+    """Who read the Edge file before its last change has to read it again."""
+    async with head(address) as serving:
+        stream = await dial_unix(serving.targets[0])
+        async with stream:
+            hello = Hello(1, "1", "worker", "n", "h", 1, serving.lineage, serving.epoch + 1)
+            await stream.send_all(greeting_frame(encode_greeting(hello)))
+            answer = await stream.receive_some(4096)
+
+    assert b"this is epoch 1 of its meeting" in answer
+
+
+async def test_silent_connections_are_driven_out(address: str) -> None:
+    """The oldest silent one of an address is closed when a 17th comes, a second later."""
+    async with head(address, transports=frozenset({"tcp"})) as serving:
+        port = int(serving.targets[0].split()[-1])
+        silent = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(16)]
+        await trio.sleep(1.1)
+        silent.append(await trio.open_tcp_stream("127.0.0.1", port))
+        with trio.fail_after(5):
+            assert await silent[0].receive_some() == b""
+        with trio.move_on_after(0.2) as scope:
+            await silent[-1].receive_some()
+        for stream in silent:
+            await stream.aclose()
+
+    assert scope.cancelled_caught
+
+
+async def test_port_in_use(tmp_path: Path) -> None:
+    """Is told in words, and not as a group of errors."""
+    (tmp_path / "s").mkdir(mode=0o700)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(MeetingError, match="Address already in use. Choose another port"):
+            await serve(echo, f"tcp://127.0.0.1:{port}?edge={tmp_path}/s/meeting")

@@ -127,7 +127,7 @@ def test_queues_are_retired() -> None:
     check_scheduler(scheduler, dispatched=0.0)
 
     assert len(cluster.scheduler.queues) <= 258
-    assert max(cluster.scheduler._by_bit).bit_length() <= 258
+    assert max(cluster.scheduler._queues.by_bit).bit_length() <= 258
 
 
 def test_levels_are_pruned() -> None:
@@ -144,7 +144,7 @@ def test_levels_are_pruned() -> None:
     scheduler.dispatch(0.0)
     check_scheduler(scheduler, dispatched=0.0)
 
-    assert len(scheduler._levels._levels) <= 1024
+    assert len(scheduler._queues.levels._levels) <= 1024
     assert len(quiet.heap) <= 1024
 
 

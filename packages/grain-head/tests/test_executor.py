@@ -11,11 +11,13 @@ from trio.testing import wait_all_tasks_blocked
 
 from grain.head import Cancelled, ExecutorClosed, GrainExecutor
 from grain.head.events import Event, NeverStarts, WorkerCleaning, WorkerJoined, WorkerLeft
-from grain.resource import Cores, GPUs, Infeasible, WTime
+from grain.resource import Capacity, Cores, GPUs, Infeasible, WTime
 from grain.worker import Call
 
 if TYPE_CHECKING:
     from trio.testing import MockClock
+
+    from grain.resource import Resource
 
 
 async def nap(seconds: float) -> float:
@@ -143,6 +145,43 @@ async def test_time_limit(autojump_clock: MockClock) -> None:
 
     with pytest.raises(trio.TooSlowError, match="hard time limit of 5 s"):
         ended.unwrap()
+
+
+async def test_worker_runs_out_of_time(autojump_clock: MockClock) -> None:
+    """A job ends with its worker's time, also one that has no limit of its own."""
+    async with GrainExecutor(Cores(2) & WTime(T=3)) as executor:
+        limits = {executor.submit(Cores(1), nap, 10): "3 s"}
+        await trio.sleep(1)
+        limits[executor.submit(Cores(1) & WTime(T=10, softT=1), nap, 10)] = "2 s"
+        executor.close()
+        ended = {job: result async for job, result in executor.results}
+
+    for job, limit in limits.items():
+        with pytest.raises(trio.TooSlowError, match=f"hard time limit of {limit}"):
+            ended[job].unwrap()
+
+
+@pytest.mark.parametrize("waits", [WTime(T=2), WTime(T=2) & Cores(1), Cores(1)])
+async def test_time_runs_out(autojump_clock: MockClock, waits: Resource) -> None:
+    """A job that waited until no time is left for it fails; nobody waits for ever."""
+    async with GrainExecutor(Cores(1) & Capacity(1) & WTime(T=3)) as executor:
+        executor.submit(Cores(1), nap, 4 if waits == Cores(1) else 2)
+        late = executor.submit(waits, nap, 1)
+        executor.close()
+        ended = {job: result async for job, result in executor.results}
+
+    with pytest.raises(Infeasible, match=r"can never run here any more \(.*(left|over).*more time"):
+        ended[late].unwrap()
+    failed = 2 if waits == Cores(1) else 1  # the first ends with the worker's time
+    assert failed == executor.statistics().failed
+
+
+@pytest.mark.parametrize("wrong", [2, None])
+async def test_request_of_a_wrong_type(wrong: Any) -> None:
+    """What a job asks for is a resource."""
+    async with GrainExecutor(Cores(1)) as executor:
+        with pytest.raises(TypeError, match=rf"submit\({wrong}, ...\): first come the resources"):
+            executor.submit(wrong, nap, 1)
 
 
 async def test_priority() -> None:

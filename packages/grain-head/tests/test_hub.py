@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from grain.head import Hub
+from grain.head._hub import Hub
 from grain.head.errors import BadMessage
 from grain.head.messages import (
     Crash,
@@ -371,7 +371,7 @@ def test_of_two_runs_the_older_goes_on(scene: Scene) -> None:
 
 
 def test_a_retracted_task_is_gone_when_its_run_is(scene: Scene) -> None:
-    """At once if it waits; if it runs, when its worker says so."""
+    """At once if it waits; if it runs, when its worker says so: it holds its cores till then."""
     worker, mission = scene.worker("w", 1), scene.mission()
     scene.say(mission, Synced())
     scene.submit(mission, 1, 2)

@@ -130,7 +130,7 @@ class Model:
     def rank(self, task: Task, worker: int) -> tuple[float, float]:
         """How well a task fits: smaller is better."""
         queue, end, free = task.queue, self.ends[worker], self.free[worker]
-        if end < self.now + queue.need or not free.free.request(queue.space):
+        if end <= self.now or end < self.now + queue.need or not free.free.request(queue.space):
             return _NOWHERE
         return (free.slack(queue.space), end if queue.need else -end)
 

@@ -149,3 +149,15 @@ def test_why_never_of_workers_that_are_not_there() -> None:
 
     cluster.join(Node(1, 1))
     assert cluster.scheduler.why_never(Cores(1), 0.0) is None
+
+
+@pytest.mark.parametrize("waits", [Cores(1), Cores(1) & Capacity(1)])
+def test_nothing_starts_when_the_time_of_a_worker_is_over(waits: Resource) -> None:
+    """Neither what finds room, nor what could take over the room of one that asked for the same."""
+    cluster = Cluster(Cores(1) & Capacity(1) & WTime(T=3))
+    first, second = cluster.submit_many(Cores(1), waits)
+    cluster.finish_after(first, 4)
+
+    assert [second] == cluster.waiting
+    assert str(cluster.why(second)).endswith("w0: never, its time is over")
+    assert "w0: its time is over" == cluster.scheduler.why_never(waits, 4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import resource
 import socket
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 import trio
+import trio.testing
 
 from grain import GVAR
 from grain.worker.external import (
@@ -295,16 +297,20 @@ async def test_nothing_leaks_into_the_caller() -> None:
 async def test_nothing_is_left_when_the_trio_run_ends() -> None:
     """Neither files nor the helper processes; the run waits for them."""
 
+    # What other tests started and did not wait for is no concern of this one.
+    others = set(children_of_mine())
+
     async def calls() -> list[int]:
         async with trio.open_nursery() as nursery:
             for _ in range(5):
                 nursery.start_soon(run_external, ["true"])
-        return children_of_mine()
+        return [pid for pid in children_of_mine() if pid not in others]
 
     def in_a_thread() -> tuple[int, list[int], int, list[int]]:
         before = len(open_files())
         during = trio.run(calls)
-        return before, during, len(open_files()), children_of_mine()
+        left = [pid for pid in children_of_mine() if pid not in others]
+        return before, during, len(open_files()), left
 
     before, during, after, left = await trio.to_thread.run_sync(in_a_thread)
     assert len(during) == 1
@@ -336,3 +342,19 @@ async def test_two_hundred_at_once() -> None:
                 nursery.start_soon(one, number)
 
     assert sorted(seen) == list(range(200))
+
+
+async def test_too_many_open_files() -> None:
+    """Where the limit of open files is reached, the error says how to raise it or need fewer."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_external, ["sleep", "1000"])  # keeps the keeper that there is
+        await trio.testing.wait_all_tasks_blocked()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (len(open_files()) + 1, hard))
+        try:
+            with pytest.raises(OSError, match=r"`ulimit -n`.* Capacity\(100\) .*: sleep 0$"):
+                await run_external(["sleep", "0"])
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert (await run_external(["echo", "on"])).stdout == b"on\n"
+        nursery.cancel_scope.cancel()

@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 import pytest
 
 from grain.resource import Cores, WTime
-from grain.worker import WorkerSession
 from grain.worker.messages import (
     Cancel,
     Draining,
@@ -25,6 +24,7 @@ from grain.worker.messages import (
     Settled,
     Took,
 )
+from grain.worker.session import WorkerSession
 
 M = TypeVar("M")
 

@@ -35,6 +35,7 @@ class GrainVar:
 
     @property
     def res(self) -> Resource:
+        """The resources allocated to this run."""
         try:
             return self._res.get()
         except LookupError:
@@ -49,6 +50,7 @@ class GrainVar:
 
     @property
     def instance(self) -> str:
+        """The name of the worker that executes this run."""
         return self._instance.get()
 
     @instance.setter

@@ -189,7 +189,7 @@ def evaluated(root: Node) -> Any:
         if isinstance(node, Operation) and not node.done:
             missing = [need for need in node.needs if not need.done]
             if missing:
-                stack.extend(missing)
+                stack.extend(reversed(missing))  # as Python does: from left to right
                 continue
             node.compute()
         stack.pop()

@@ -16,13 +16,16 @@ messages in `grain.edge.messages`, errors in `grain.edge.errors`, faulty connect
 Layout, from the bottom up:
 
 - pure, without I/O: `_address`, `_block` (the Edge file), `_frames`, `_log` (the file transport's
-  logs), `_guard` (who may try to authenticate)
-- the shared filesystem: `_files` and `_folder` (calls), `_disk` (threads with deadlines),
-  `_meeting` (who leads), `_mailbox` (calls from who has no route)
-- transports, each ending in a trio stream: `_unix`, `_tcp` with `_identity` and `_interfaces`,
-  `_reverse`, `_filelink` with `_filestream`
-- `_greet` (first frames), `_framed` and `_memory` (channels)
+  logs), `_guard` (who may try to authenticate); `_version`
+- the shared filesystem: `_files` and `_folder` (calls), `_disk` (threads with deadlines), `_host`
+  (who we are), `_meeting` (who leads), `_mailbox` (calls from who has no route)
+- transports, each ending in a trio stream: `_unix`; `_tcp` with `_tls`, `_identity` and
+  `_interfaces`; `_reverse`; `_filelink` with `_filestream`; `_sockets` and `_listening` below them
+- `_greet` (first frames); `_channel`, `_framed` and `_memory` (channels); `_peer`
 - `_race`, `_dial` with `_report`; `_accept`, `_serve`
+
+Later transports, a relay between clusters among them, need an address, a `Way` in `_dial` and a
+call of `Reception.greet` with their stream in `_serve`; nothing above sees them.
 """
 
 from typing import TYPE_CHECKING

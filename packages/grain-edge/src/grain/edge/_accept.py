@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from grain.edge._framed import Pace
     from grain.edge._host import Place
+    from grain.edge._tls import TlsStream
     from grain.edge.messages import Codec, Hello
 
 _FAREWELL = 3.0
@@ -70,6 +71,7 @@ class Reception:
             # an error of the handler. What runs here closes the stream in every case.
             try:
                 pid = _unix.check_peer(stream.socket)
+                _unix.widen(stream.socket)
             except EdgeError as e:
                 _log.warning("turned away: %s", e)
                 await trio.aclose_forcefully(stream)
@@ -82,10 +84,7 @@ class Reception:
         """Accept TLS connections of members, for ever."""
 
         async def take(stream: trio.SocketStream) -> None:
-            try:
-                host = str(stream.socket.getpeername()[0])
-            except OSError:
-                host = ""  # gone already
+            host = _tcp.peer_host(stream)
             secure = await self._secured(stream, host, context) if host else None
             if secure is None:
                 await trio.aclose_forcefully(stream)
@@ -96,7 +95,7 @@ class Reception:
 
     async def _secured(
         self, stream: trio.SocketStream, host: str, context: ssl.SSLContext
-    ) -> _tcp.TlsStream | None:
+    ) -> TlsStream | None:
         ticket, out = self.guard.admit(host, trio.current_time())
         if out is not None:
             self._pending.pop(out).cancel()

@@ -138,4 +138,8 @@ def _tcp(text: str, rest: str, home: str) -> TcpAddress:
         raise AddressError(f"{text!r}: write IPv6 numbers in brackets, as in tcp://[::1]:4000")
     if any(c.isspace() or c in "/@[]" for c in host):
         raise AddressError(f"{text!r}: {host!r} is no host")
+    try:
+        host.encode("idna")  # as whoever looks it up does
+    except UnicodeError as e:
+        raise AddressError(f"{text!r}: {host!r} is no host: {e}") from e
     return TcpAddress(host, int(port), edge)

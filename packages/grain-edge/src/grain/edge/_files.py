@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,7 +60,7 @@ def open_directory(path: str) -> Iterator[int]:
         ExposedFile: others may enter it.
         OSError: missing, a link, no directory, ...
     """
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = _open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         _private(os.fstat(fd), path, "700")
         yield fd
@@ -114,7 +114,7 @@ def open_private(path: str, flags: int) -> Iterator[int]:
         OSError: missing, a symbolic link, ...
     """
     # Non-blocking, as a named pipe in its place would otherwise block the open for ever.
-    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+    fd = _open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
@@ -187,12 +187,27 @@ def names(path: str) -> list[str]:
         return []
 
 
-def _private(status: os.stat_result, path: str, mode: str) -> None:
+def _open(path: str, flags: int) -> int:
+    try:
+        return os.open(path, flags, 0o600)
+    except PermissionError:
+        # Mostly another user's, who keeps it private as we do. Here the owner decides nothing but
+        # the words, so that the path is looked at twice does no harm.
+        with suppress(OSError):
+            _ours(os.lstat(path), path)
+        raise
+
+
+def _ours(status: os.stat_result, path: str) -> None:
     if status.st_uid != os.geteuid():
         raise ForeignFile(
             f"{path}: belongs to user {status.st_uid}, not to you ({os.geteuid()}). Choose another "
             "address (or, on NFS where all files seem to be nobody's, have idmapping repaired)"
         )
+
+
+def _private(status: os.stat_result, path: str, mode: str) -> None:
+    _ours(status, path)
     if status.st_mode & 0o077:
         raise ExposedFile(
             f"{path}: other users may open it (mode {stat.S_IMODE(status.st_mode):o}), and it "

@@ -11,7 +11,6 @@ stopped for an hour has missed one beat, and must first read what came meanwhile
 from __future__ import annotations
 
 import os
-import select
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -20,6 +19,8 @@ import trio
 
 from grain.edge._channel import Batch, Channel
 from grain.edge._frames import Inbox, Outbox
+from grain.edge._sockets import read, read_into
+from grain.edge._tls import TlsStream
 from grain.edge.errors import ChannelBroken, ChannelError, RemoteProtocolError
 from grain.edge.messages import CORE, Bye, Codec, Message, Payload, Ping
 
@@ -83,14 +84,9 @@ class FramedChannel(Channel):
         self._room = trio.Event()
         self._writing = False
         self._left: memoryview | None = None
-        # The socket below, where there is one: it can tell what will not block.
-        self._socket: trio.SocketStream | None = None
-        if isinstance(stream, trio.SocketStream):
-            self._socket = stream
-        elif isinstance(stream, trio.SSLStream) and isinstance(
-            stream.transport_stream, trio.SocketStream
-        ):
-            self._socket = stream.transport_stream
+        # Streams that can write without waiting.
+        self._socket = stream if isinstance(stream, trio.SocketStream) else None
+        self._tls = stream if isinstance(stream, TlsStream) else None
         self._receiving = False
         self._closed = False
         self._broken: ChannelError | None = None
@@ -151,7 +147,7 @@ class FramedChannel(Channel):
         self._outbox.push(batch)
         # No pass through the scheduler here: the next wait lets the writer run, and one that never
         # waits fills the outbox.
-        if not (idle and self._outbox.pending <= _SMALL and await self._write_now()):
+        if not (idle and self._outbox.pending <= _SMALL and self._write_now()):
             self._wake.set()
 
     def post(self, batch: Batch) -> None:
@@ -160,23 +156,23 @@ class FramedChannel(Channel):
         self._outbox.push(batch)
         self._wake.set()
 
-    async def _write_now(self) -> bool:
+    def _write_now(self) -> bool:
         """Write the outbox in the sender's own task, sparing a round trip two task switches.
 
         Only what the kernel takes at once: so there is no point where a cancellation could tear a
         frame. Returns whether everything was written.
         """
+        if self._tls is not None:
+            try:
+                if not self._tls.write_now(b"".join(self._outbox.pull())):
+                    self._left = memoryview(b"")  # the writer's turn: the rest is in the stream
+                    self._writing = True
+            except trio.BrokenResourceError as e:
+                self._break(f"the connection was lost while sending: {e}")
+            self._writes += 1
+            return not self._outbox.pending and not self._writing
         if self._socket is None:
             return False
-        if self._socket is not self._stream:
-            # TLS: ask first, then nothing will block; should it do so after all, it is shielded.
-            if not select.select([], [self._socket.socket], [], 0)[1]:
-                return False
-            self._writing = True
-            with trio.CancelScope(shield=True):
-                await self._write_out(self._outbox.pull())
-            self._writing = False
-            return not self._outbox.pending
         data = b"".join(self._outbox.pull())
         try:
             done = os.write(self._socket.socket.fileno(), data)
@@ -193,6 +189,8 @@ class FramedChannel(Channel):
 
     async def _write_out(self, buffers: Sequence[bytes | bytearray | memoryview]) -> None:
         try:
+            if self._tls is not None:
+                await self._tls.finish()
             for buffer in buffers:
                 await self._stream.send_all(buffer)
             self._writes += 1
@@ -254,39 +252,36 @@ class FramedChannel(Channel):
             raise trio.ClosedResourceError("this channel was closed")
         sink = self._inbox.sink
         try:
-            if sink is not None and len(sink) >= _READ_MIN and self._socket is self._stream:
-                assert self._socket is not None
-                await self._read_into(self._socket.socket, sink)
-                return
-            data = await self._stream.receive_some(self._read_size)
+            if self._socket is None:
+                data = await self._stream.receive_some(self._read_size)
+                count = len(data)
+            elif sink is not None and len(sink) >= _READ_MIN:
+                # The kernel puts a large payload where it belongs.
+                data, count = None, await read_into(self._socket.socket, sink)
+            else:
+                data = await read(self._socket.socket, self._read_size)
+                count = len(data)
         except trio.ClosedResourceError:
             self._check_open()
             raise
         except trio.BrokenResourceError as e:
             self._break(f"the connection was lost: {e}")
             raise ChannelBroken(str(self._broken)) from e
-        if not data:
+        if not count:
             self._break("the connection ended without a goodbye: the peer was killed or cut off")
             self._check_open()
+        sink = None  # a view that is held keeps the payload from growing in place
         self._heard_at = trio.current_time()
-        self._adapt(len(data))
         try:
-            self._take(self._inbox.feed(data))
+            if data is None:
+                self._take(self._inbox.filled(count))
+            else:
+                self._adapt(count)
+                self._take(self._inbox.feed(data))
         except RemoteProtocolError as e:
             self._broken = e
             await trio.aclose_forcefully(self._stream)
             raise
-
-    async def _read_into(self, socket: trio.socket.SocketType, sink: memoryview) -> None:
-        """Have the kernel put a large payload where it belongs."""
-        try:
-            count = await socket.recv_into(sink)
-        except OSError as e:
-            raise trio.BrokenResourceError(str(e)) from e
-        if not count:
-            raise trio.BrokenResourceError("the peer was killed or cut off amid a message")
-        self._heard_at = trio.current_time()
-        self._take(self._inbox.filled(count))
 
     def _adapt(self, got: int) -> None:
         """Read in large pieces only while large things come: a buffer is made for each read."""

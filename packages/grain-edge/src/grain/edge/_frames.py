@@ -16,8 +16,8 @@ Theory of operation. A frame is 8 bytes of header and a body:
    waiting, an urgent message waits for one chunk at most.
 
 Large payloads are never joined to anything: sent as views, and received into a buffer of their
-own. That buffer's memory is touched only as far as bytes have come, so a size that a peer merely
-announces costs nothing.
+own. That buffer grows chunk by chunk, so a size that a peer merely announces costs nothing, and
+nobody waits while a gigabyte is cleared.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ _LIMITS = {
     OPEN: MAX_MESSAGE + 64,
     CHUNK: MAX_CHUNK,
 }
+_ZEROS = memoryview(bytes(MAX_CHUNK))
 _BATCH_BYTES = 64 * 1024
 _BATCH_MESSAGES = 4096
 
@@ -304,26 +305,31 @@ class Inbox:
         _check_lanes([message], lane)
         if size <= INLINE:
             raise RemoteProtocolError(f"the peer announced a large payload of {size} bytes")
-        self._open[lane] = (message, bytearray(size), 0)
+        self._open[lane] = (message, bytearray(), size)
 
     def _begin_chunk(self, length: int, lane: int) -> None:
         opened = self._open[lane]
         if opened is None:
             raise RemoteProtocolError(f"the peer sent a piece of no payload in lane {lane}")
-        message, buffer, have = opened
-        if not 0 < length <= len(buffer) - have:
+        message, buffer, size = opened
+        have = len(buffer)
+        if not 0 < length <= size - have:
             raise RemoteProtocolError(
-                f"the peer sent {length} bytes of a payload that lacks {len(buffer) - have}"
+                f"the peer sent {length} bytes of a payload that lacks {size - have}"
             )
-        self._sink = memoryview(buffer)[have : have + length]
+        try:
+            buffer += _ZEROS[:length]
+        except BufferError:  # an old view is still held somewhere, as by a traceback
+            buffer = buffer + _ZEROS[:length]
+        self._sink = memoryview(buffer)[have:]
         self._sink_lane = lane
-        self._open[lane] = (message, buffer, have + length)
+        self._open[lane] = (message, buffer, size)
 
     def _end_of_chunk(self, out: list[tuple[Message, Payload]]) -> None:
         opened = self._open[self._sink_lane]
         assert opened is not None
-        message, buffer, have = opened
-        if have == len(buffer):
+        message, buffer, size = opened
+        if len(buffer) == size:
             self._open[self._sink_lane] = None
             out.append((message, buffer))
 

@@ -5,6 +5,9 @@
    than `grace` seconds; an honest handshake takes a few milliseconds, so that is a silent or
    hostile one. Otherwise the newcomer is turned away; an honest dialler comes again.
 
+3. All addresses of the loopback network count as one: any local user may connect from each of
+   its sixteen million, and who belongs here comes over the Unix socket.
+
 So silent connections delay nobody, and many honest ones at once do not drive each other out.
 """
 
@@ -43,6 +46,7 @@ class Guard:
         Returns:
             its ticket, or None if it is turned away; and the ticket that is driven out for it.
         """
+        address = host_of(address)
         same = [ticket for ticket, (of, _) in self._waiting.items() if of == address]
         out: int | None = None
         if len(same) >= self.each:
@@ -62,3 +66,9 @@ class Guard:
     def leave(self, ticket: int) -> None:
         """It is authenticated, or gone."""
         self._waiting.pop(ticket, None)
+
+
+def host_of(address: str) -> str:
+    """The address under which a connection is counted."""
+    local = address == "::1" or address.removeprefix("::ffff:").startswith("127.")
+    return "loopback" if local else address

@@ -18,13 +18,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from grain.edge.errors import NotAuthenticated
-
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Iterator
 
-    import trio
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
@@ -150,17 +147,6 @@ def dialling_context(credential: Credential) -> ssl.SSLContext:
     assert context.check_hostname
     assert context.verify_mode is ssl.CERT_REQUIRED
     return context
-
-
-def check_name(stream: trio.SSLStream[trio.SocketStream], name: str) -> None:
-    """Refuse a peer whose certificate is of the meeting but not of this role.
-
-    Raises:
-        NotAuthenticated: another role.
-    """
-    certificate = stream.getpeercert() or {}
-    if ("DNS", name) not in certificate.get("subjectAltName", ()):
-        raise NotAuthenticated(f"the peer's certificate is not that of a {name}")
 
 
 def _fill(context: ssl.SSLContext, credential: Credential) -> None:

@@ -243,7 +243,8 @@ class LogReader:
             if end > len(data):
                 self.wants = end - at
                 break
-            if zlib.crc32(data[at + 8 : end]) != crc or not self._known(kind, length):
+            body = data[at + HEADER.size : end]
+            if zlib.crc32(data[at + 8 : end]) != crc or not self._known(kind, body):
                 self.doubtful = True
                 break
             self.seq = seq
@@ -252,16 +253,14 @@ class LogReader:
                 self._number += 1
                 self.offset = 0
                 break
-            body = data[at + HEADER.size : end]
             blob = _BLOB.unpack(body) if kind == BLOB else (0, 0)
             out.append(Entry(seq, ack, kind, body, blob))
             at = end
         return out
 
     @staticmethod
-    def _known(kind: int, length: int) -> bool:
-        return (
-            (kind == DATA and length > 0)
-            or (kind == BLOB and length == _BLOB.size)
-            or (kind in (BEAT, NEXT, END) and length == 0)
-        )
+    def _known(kind: int, body: bytes) -> bool:
+        if kind == BLOB:
+            # Memory for a blob is taken before it is read.
+            return len(body) == _BLOB.size and 0 < _BLOB.unpack(body)[0] <= MAX_BLOB
+        return (kind == DATA and len(body) > 0) or (kind in (BEAT, NEXT, END) and not body)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from grain.edge._identity import Credential
     from grain.edge._meeting import Meeting
     from grain.edge._report import Attempt
+    from grain.edge._tls import TlsStream
 
 SHARDS = 4
 LOOK_FIRST, LOOK_LAST = 0.005, 1.0
@@ -204,7 +205,7 @@ class Mailbox:
         try:
             raw = await self._meeting.disk.run(folder.path, folder.read, "note", 0, 4096)
             addresses = [(str(host), int(port)) for host, port in json.loads(raw)][:16]
-        except (MeetingError, ValueError, TypeError) as e:
+        except (MeetingError, ValueError, TypeError, RecursionError) as e:
             _log.info("%s: %s", folder.path, e)
             return
         tried: list[Attempt] = []
@@ -220,10 +221,10 @@ class Mailbox:
         for attempt in tried:
             _log.debug("%s", attempt)
         if stream is not None:
-            host = str(stream.transport_stream.socket.getpeername()[0])
+            host = _tcp.peer_host(stream.transport)
             await self._reception.greet(stream, "reverse", host)
 
-    async def _connect(self, host: str, port: int) -> _tcp.TlsStream:
+    async def _connect(self, host: str, port: int) -> TlsStream:
         stream = await _tcp.connect(host, port)
         return await _tcp.secure_dialled(stream, dialling_context(self._credential), MEMBER)
 

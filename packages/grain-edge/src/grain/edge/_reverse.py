@@ -64,19 +64,26 @@ class _Waiting:
     def __init__(self, credential: Credential, hello: Hello, codec: Codec) -> None:
         self._context = listening_context(credential)
         self._guard = Guard()
+        self._pending: dict[int, trio.CancelScope] = {}
         self._hello = hello
         self._codec = codec
         self.won: list[Opened] = []
         self.failed: EdgeError | None = None
 
     async def take(self, stream: trio.SocketStream) -> None:
-        host = str(stream.socket.getpeername()[0])
-        ticket, _ = self._guard.admit(host, trio.current_time())
+        host = _tcp.peer_host(stream)
+        if not host:
+            await trio.aclose_forcefully(stream)
+            return
+        ticket, out = self._guard.admit(host, trio.current_time())
+        if out is not None:
+            self._pending.pop(out).cancel()
         if ticket is None:
             await trio.aclose_forcefully(stream)
             return
         try:
-            with trio.move_on_after(_tcp.HANDSHAKE):
+            with trio.move_on_after(_tcp.HANDSHAKE) as scope:
+                self._pending[ticket] = scope
                 opened = await self._opened(stream, host)
                 if self.won:
                     await opened.aclose()
@@ -89,6 +96,7 @@ class _Waiting:
         except (EdgeError, trio.BrokenResourceError):
             pass  # not the head, or cut off: the next one may be
         finally:
+            self._pending.pop(ticket, None)
             self._guard.leave(ticket)
 
     async def _opened(self, stream: trio.SocketStream, host: str) -> Opened:

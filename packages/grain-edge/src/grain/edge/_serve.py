@@ -88,7 +88,13 @@ async def serve(
     place = this_place()
     if isinstance(where, UnixAddress):
         reception = Reception(place, "", 0, codec, pace, handler, admit)
-        listener = await _unix.listen(where.path)
+        try:
+            listener = await _unix.listen(where.path)
+        except OSError as e:
+            raise MeetingError(
+                f"{where.path}: cannot listen there: {e.strerror or e}. Its directory must exist, "
+                "on a disk of this host, with mode 0700"
+            ) from e
         try:
             task_status.started(Serving(str(where), "", 0, (where.path,)))
             await reception.unix(listener)
@@ -142,20 +148,25 @@ class _Head:
         watch: float,
         task_status: trio.TaskStatus[Serving],
     ) -> None:
-        superseded: list[Superseded] = []
+        # What ends it is raised outside the nursery, which would wrap it in a group.
+        failed: list[MeetingError] = []
         try:
             async with trio.open_nursery() as nursery:
-                targets = await self._listen(nursery, fixed, transports)
-                await self._meeting.publish(self._record)
-                task_status.started(
-                    Serving(address, self._record.lineage, self._record.epoch, targets)
-                )
-                nursery.start_soon(self._watch, watch, superseded, nursery.cancel_scope)
+                try:
+                    targets = await self._listen(nursery, fixed, transports)
+                    await self._meeting.publish(self._record)
+                except MeetingError as e:
+                    failed.append(e)
+                    nursery.cancel_scope.cancel()
+                else:
+                    record = self._record
+                    task_status.started(Serving(address, record.lineage, record.epoch, targets))
+                    nursery.start_soon(self._watch, watch, failed, nursery.cancel_scope)
         finally:
             with trio.CancelScope(shield=True), trio.move_on_after(10):
-                await self._leave(superseded)
-        if superseded:
-            raise superseded[0]
+                await self._leave(failed)
+        if failed:
+            raise failed[0]
 
     async def _listen(
         self, nursery: trio.Nursery, fixed: TcpAddress | None, transports: frozenset[str]
@@ -163,19 +174,23 @@ class _Head:
         change = msgspec.structs.replace
         record, targets = self._record, []
         if "unix" in transports:
-            path = await trio.to_thread.run_sync(
-                _unix.socket_path, self._meeting.path, record.epoch
-            )
-            listener = await _unix.listen(path)
-            nursery.start_soon(self.reception.unix, listener)
-            record = change(record, unix=path)
-            targets.append(path)
+            try:
+                path = await trio.to_thread.run_sync(
+                    _unix.socket_path, self._meeting.path, record.epoch
+                )
+                listener = await _unix.listen(path)
+            except OSError as e:
+                _log.warning("no Unix socket, so this host uses the other ways: %s", e)
+            else:
+                nursery.start_soon(self.reception.unix, listener)
+                record = change(record, unix=path)
+                targets.append(path)
         head, member = make_credentials()
         record = change(
             record, authority=member.authority, certificate=member.certificate, key=member.key
         )
         if "tcp" in transports:
-            listeners = await _tcp.listen(fixed.host if fixed else "", fixed.port if fixed else 0)
+            listeners = await self._tcp_listeners(fixed)
             context = listening_context(head)
             for listener in listeners:
                 nursery.start_soon(self.reception.tcp, listener, context)
@@ -195,24 +210,33 @@ class _Head:
         self._record = record
         return tuple(targets)
 
+    async def _tcp_listeners(self, fixed: TcpAddress | None) -> list[trio.SocketListener]:
+        try:
+            return await _tcp.listen(fixed.host if fixed else "", fixed.port if fixed else 0)
+        except OSError as e:
+            raise MeetingError(
+                f"{fixed or self._meeting.path}: cannot listen there: {e.strerror or e}. "
+                "Choose another port, or a host name of this host"
+            ) from e
+
     async def _watch(
-        self, pause: float, superseded: list[Superseded], scope: trio.CancelScope
+        self, pause: float, failed: list[MeetingError], scope: trio.CancelScope
     ) -> None:
         while True:
             await trio.sleep(pause)
             try:
                 await self._meeting.watch(self._record)
             except Superseded as e:
-                superseded.append(e)
+                failed.append(e)
                 scope.cancel()
             except MeetingError as e:
                 _log.warning("%s", e)
 
-    async def _leave(self, superseded: list[Superseded]) -> None:
+    async def _leave(self, failed: list[MeetingError]) -> None:
         """Mark the meeting as ended, and remove what is ours."""
         if self._record.unix:
             _unix.remove_socket(self._record.unix)
-        if superseded:
+        if failed and isinstance(failed[0], Superseded):
             return
         ended = msgspec.structs.replace(
             self._record, open=False, unix="", tcp=(), authority="", certificate="", key=""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from grain.edge._identity import check_name
+from grain.edge._tls import TlsStream
 from grain.edge.errors import NotAuthenticated
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ HANDSHAKE = 10.0
 
 _BACKLOG = 1024
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 9))
-
-TlsStream = trio.SSLStream[trio.SocketStream]
 
 
 async def listen(host: str, port: int) -> list[trio.SocketListener]:
@@ -71,33 +69,41 @@ async def secure_accepted(
     Raises:
         NotAuthenticated: no TLS, no certificate, one of another meeting or role, or gone.
     """
-    return await _secure(
-        stream, trio.SSLStream(stream, context, server_side=True, https_compatible=True), name
-    )
+    return await _secure(stream, TlsStream(stream, context, None), name)
 
 
 async def secure_dialled(
     stream: trio.SocketStream, context: ssl.SSLContext, name: str
 ) -> TlsStream:
     """Authenticate whom we connected to; arguments and errors as `secure_accepted`."""
-    return await _secure(
-        stream, trio.SSLStream(stream, context, server_hostname=name, https_compatible=True), name
-    )
+    return await _secure(stream, TlsStream(stream, context, name), name)
 
 
 async def _secure(stream: trio.SocketStream, secure: TlsStream, name: str | None) -> TlsStream:
     try:
         tune(stream)
         await secure.do_handshake()
-        if name is not None:
-            check_name(secure, name)
-    except trio.BrokenResourceError as e:
+        _check_name(secure, name)
+    except (trio.BrokenResourceError, trio.ClosedResourceError) as e:
         await trio.aclose_forcefully(secure)
-        raise NotAuthenticated(f"the peer is not of this meeting: {e.__cause__ or e}") from e
+        raise NotAuthenticated(f"the peer is not of this meeting: {e}") from e
     except BaseException:
         await trio.aclose_forcefully(secure)
         raise
     return secure
+
+
+def _check_name(secure: TlsStream, name: str | None) -> None:
+    if name is not None and name not in secure.names():
+        raise NotAuthenticated(f"the peer's certificate is not that of a {name}")
+
+
+def peer_host(stream: trio.SocketStream) -> str:
+    """Where the peer is, for people and limits; empty if it has reset the connection already."""
+    try:
+        return str(stream.socket.getpeername()[0])
+    except OSError:
+        return ""
 
 
 def tune(stream: trio.SocketStream) -> None:

@@ -174,7 +174,7 @@ class Codec:
         """
         try:
             pairs = self._batch.decode(body)
-        except (msgspec.MsgspecError, ValueError) as e:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as e:
             raise RemoteProtocolError(f"the peer sent a message that is not valid: {e}") from e
         for message, payload in pairs:
             if payload is not None:
@@ -189,7 +189,7 @@ class Codec:
         """
         try:
             message, size = self._opened.decode(body)
-        except (msgspec.MsgspecError, ValueError) as e:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as e:
             raise RemoteProtocolError(f"the peer sent a message that is not valid: {e}") from e
         check_payload(message, size, RemoteProtocolError)
         return message, size

@@ -128,8 +128,12 @@ class GrainExecutor:
 
         Raises:
             ExecutorClosed: the executor is not running, or was closed.
-            grain.resource.Infeasible: no worker can ever meet the request, and none can join.
+            grain.resource.Infeasible: no worker can ever meet the request, and none can join. It is
+                the job's outcome if time runs out for it while it waits.
+            TypeError: res is no resource.
         """
+        if not isinstance(res, Resource):
+            raise TypeError(f"submit({res!r}, ...): first come the resources, as in Cores(2)")
         return self.submit_call(res, Call(fn, args, kwargs))
 
     def submit_call(
@@ -278,13 +282,34 @@ class GrainExecutor:
 
     def _dispatch(self, channel: Channel) -> None:
         """Tell the worker what starts; what it runs bounds how much it is told."""
-        for start in self._scheduler.dispatch(trio.current_time()):
-            limit = None if start.limit == math.inf else start.limit
+        now = trio.current_time()
+        for start in self._scheduler.dispatch(now):
+            # When the worker runs out of its time, it quits.
+            limit: float | None = min(start.limit, self._scheduler.workers[_LOCAL].end - now)
+            if limit == math.inf:
+                limit = None
             run = Run(start.task, start.attempt, start.allocation, limit)
             self._outbox.append((run, self._jobs[start.task].call))
         if self._outbox:
             batch, self._outbox = self._outbox, []
             channel.post(batch)
+        if self._scheduler.waiting and not (self._scheduler.running or self._expect_workers):
+            self._give_up(now)
+
+    def _give_up(self, now: float) -> None:
+        """Nothing runs and yet nothing starts: time has run out for what waits."""
+        for job in list(self._jobs):
+            task = self._scheduler.tasks.get(job)
+            if task is None:
+                continue  # cancelled by whom the outcome of another was delivered to
+            request = task.queue.request
+            why = self._scheduler.why_never(request, now)
+            self._scheduler.on_cancelled(job)
+            error = Infeasible(
+                f"a task that asks for {request.ask()} can never run here any more ({why}), and no "
+                "other worker can join: give the local worker more time, or run fewer tasks"
+            )
+            self._resolve(job, outcome.Error(error))
 
     def _take(self, batch: Batch) -> None:
         now = trio.current_time()

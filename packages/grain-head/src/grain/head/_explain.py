@@ -71,6 +71,8 @@ def _why_not(task: Task, worker: Worker, now: float) -> str:
     left = worker.end - now
     if not worker.supply.total.request(queue.space):
         return f"never, {worker.supply.why_never(queue.space)}"
+    if left <= 0:
+        return "never, its time is over"
     if left < queue.need:
         return f"never, {left:.0f} s are left and it needs {queue.need:.0f} s"
     if worker.draining:

@@ -67,6 +67,10 @@ class Worker:
         # The waiting task, if any, for which room on this worker is kept.
         self.promise: Promise | None = None
 
+    def has_time(self, queue: TaskQueue, now: float) -> bool:
+        """Whether it has enough time left for a queue's tasks, and any at all."""
+        return self.end > now and self.end >= now + queue.need
+
     def give_back(self) -> None:
         """Make what ended runs held free."""
         while self.returned:
@@ -122,7 +126,8 @@ class Level:
         it goes where it is least likely to be cut off.
         """
         need = queue.need
-        enough = range(bisect_left(self.order, (now + need, -1)), len(self.workers))
+        least = (now + need, -1) if need else (now, math.inf)
+        enough = range(bisect_left(self.order, least), len(self.workers))
         return map(self.workers.__getitem__, enough if need else reversed(enough))
 
 

@@ -6,7 +6,7 @@ an argument, in seconds of any clock that does not go back. The policy:
 1.  Tasks that ask for the same, at the same priority, form one queue, first come first served.
     Queues are served by the rank of their oldest task: priority, then age.
 2.  A queue whose oldest task finds no room is passed over: younger tasks of other queues may use
-    what it cannot. It is promised room before that can starve it (`grain.head._promise`).
+    what it cannot. It is promised room before that can starve it (`grain.head._fairness`).
 3.  Among the workers with room, the tightest fit wins, and among equal ones the one with the
     least time left that suffices (`grain.head._levels`).
 4.  After every `dispatch`, no task waits that could start.
@@ -18,31 +18,25 @@ Invariants, which `check_scheduler` in grain.head.testing asserts after every st
 
 - a worker's supply plus the leases on it is what it has in all;
 - a waiting task is in exactly one queue, in the order of submission;
-- a queue's bit is set in ``_active`` while it has a waiting task; ``_order`` is sorted.
+- a queue's bit is set in ``active`` while it has a waiting task; ``order`` is sorted.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, insort
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from grain.head._levels import LevelIndex, Shape, Worker
-from grain.head._promise import best_promise
+from grain.head._fairness import Fairness
+from grain.head._levels import Worker
+from grain.head._queues import QueueTable
 from grain.head._tasks import Start, Task, TaskQueue, limits_of
-from grain.resource import ZERO, RunTimes, Supply
+from grain.resource import ZERO, RunTimes
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Mapping
 
-    from grain.head._promise import Promise
     from grain.resource import Resource
-
-# So many queues without tasks are kept, as their requests usually come back.
-_IDLE_QUEUES = 256
-# So many workers are looked at to find the best promise: it is a bound on cost, not on fairness.
-_PROMISE_SAMPLE = 64
 
 
 class Scheduler:
@@ -54,30 +48,18 @@ class Scheduler:
     """
 
     def __init__(self, *, max_overtakes: int = 128) -> None:
-        self.max_overtakes = max_overtakes
         self.run_times = RunTimes()
         self.tasks: dict[int, Task] = {}
         self.workers: dict[int, Worker] = {}
-        self.queues: dict[tuple[int, Resource, int], TaskQueue] = {}
-        self._levels = LevelIndex()
-        self._shapes: dict[Hashable, Shape] = {}
-        # Queues with waiting tasks by rank: (-priority, age of the oldest task, queue).
-        self._order: list[tuple[int, int, TaskQueue]] = []
-        self._by_bit: dict[int, TaskQueue] = {}
-        self._free_bits: list[int] = []
-        # Bit masks of queues: with waiting tasks; with waiting tasks that may find room.
-        self._active = 0
-        self._open = 0
+        self._queues = QueueTable(self.run_times)
         # Workers whose level is out of date.
         self._unsettled: dict[int, Worker] = {}
+        self._fairness = Fairness(self.workers, self._queues, self._unsettled, max_overtakes)
         self._seq = 0
         self._attempts = 0
         # Leases with a known end: while there are none, no promise can have a start time.
         self._bounded = 0
         self._waiting = 0
-        # By the identity of the request object that a queue holds: most submissions bring the
-        # same object again, and comparing requests costs more than all else here.
-        self._by_identity: dict[int, TaskQueue] = {}
 
     # ---- workers
 
@@ -90,14 +72,7 @@ class Scheduler:
         if worker in self.workers:
             raise ValueError(f"worker {worker} joined already")
         new = self.workers[worker] = Worker(worker, name, total, now)
-        key = new.supply.level()
-        shape = self._shapes.get(key)
-        if shape is None:
-            shape = self._shapes[key] = Shape(key, Supply(new.supply.total))
-            for queue in self._by_bit.values():
-                self._try_shape(queue, shape)
-        shape.workers += 1
-        new.shape = shape
+        self._queues.join(new)
         self._unsettled[worker] = new
 
     def on_worker_draining(self, worker: int) -> None:
@@ -105,8 +80,8 @@ class Scheduler:
         known = self.workers[worker]
         known.draining = True
         self._unsettled.pop(worker, None)
-        self._levels.drop(known)
-        self._break_promise(known.promise)
+        self._queues.levels.drop(known)
+        self._fairness.release(known.promise)
 
     def on_worker_back(self, worker: int) -> None:
         """A worker that was said to be draining takes tasks again."""
@@ -125,14 +100,8 @@ class Scheduler:
         """
         gone = self.workers.pop(worker)
         self._unsettled.pop(worker, None)
-        self._levels.drop(gone)
-        self._break_promise(gone.promise)
-        assert gone.shape is not None
-        gone.shape.workers -= 1
-        if not gone.shape.workers:
-            del self._shapes[gone.shape.key]
-            for queue in self._by_bit.values():
-                queue.served -= bool(gone.shape.mask & queue.bit)
+        self._fairness.release(gone.promise)
+        self._queues.leave(gone)
         again = sorted(gone.tasks.values(), key=lambda task: task.seq, reverse=True)
         for task in again:
             self._release(task)
@@ -149,11 +118,7 @@ class Scheduler:
             priority: larger goes first.
             share: whose tasks; each owner has queues of its own.
         """
-        queue = self._by_identity.get(id(request))
-        if queue is not None and queue.priority == priority and queue.share == share:
-            return queue
-        known = self.queues.get((priority, request, share))
-        return known or self._new_queue(request, priority, share)
+        return self._queues.get(request, priority, share)
 
     def on_submitted(self, task: int, queue: TaskQueue, age: int | None = None) -> None:
         """A task wants to run once.
@@ -174,9 +139,9 @@ class Scheduler:
         new = self.tasks[task] = Task(task, queue, age)
         queue.tasks.append(new)
         self._waiting += 1
-        if not self._active & queue.bit:
-            self._activate(queue, new)
-            self._open |= queue.bit
+        if not self._queues.active & queue.bit:
+            self._queues.activate(queue, new)
+            self._queues.open |= queue.bit
 
     def on_adopted(
         self,
@@ -282,7 +247,7 @@ class Scheduler:
         """Start every task that can start, the oldest first."""
         starts: list[Start] = []
         while True:
-            if len(self._unsettled) == 1 and not self._open:
+            if len(self._unsettled) == 1 and not self._queues.open:
                 # The usual case in a long queue: one run ended, and whoever waits found no room
                 # elsewhere. What starts is decided without a look at the other workers.
                 self._refill(self._unsettled.popitem()[1], starts, now)
@@ -290,7 +255,7 @@ class Scheduler:
                 for worker in self._unsettled.values():
                     self._settle(worker)
                 self._unsettled.clear()
-            if self._open:
+            if self._queues.open:
                 self._serve_first(starts, now)
             elif not self._unsettled:
                 return starts
@@ -301,13 +266,13 @@ class Scheduler:
             return  # where it stands in the index has not changed
         worker.give_back()
         worker.stale = False
-        queues = self._by_bit.values()
+        queues = self._queues.by_bit.values()
         while True:
-            level = self._levels.of(worker, queues)
-            room = level.mask & self._active
+            level = self._queues.levels.of(worker, queues)
+            room = level.mask & self._queues.active
             chosen = self._first(room, worker, now) if room else None
             if chosen is None:
-                self._levels.place(worker, level, queues)
+                self._queues.levels.place(worker, level, queues)
                 return
             starts.append(self._start(chosen, worker, now))
             if self._unsettled:
@@ -324,9 +289,9 @@ class Scheduler:
         Returns:
             Whether all that was returned was taken over.
         """
-        while worker.returned and self._order:
+        while worker.returned and self._queues.order:
             queue, held = worker.returned[-1]
-            if self._order[0][2] is not queue or (queue.need and worker.end < now + queue.need):
+            if self._queues.order[0][2] is not queue or not worker.has_time(queue, now):
                 return False
             worker.returned.pop()
             starts.append(self._start(queue, worker, now, held))
@@ -337,32 +302,30 @@ class Scheduler:
 
     def _first(self, room: int, worker: Worker, now: float) -> TaskQueue | None:
         """The first of the queues in the mask ``room`` that may start its oldest task here."""
-        for _, _, queue in self._order:
+        for _, _, queue in self._queues.order:
             if (
                 room & queue.bit
-                and worker.end >= now + queue.need
-                and (worker.promise is None or self._permitted(queue, worker, now))
+                and worker.has_time(queue, now)
+                and (worker.promise is None or self._fairness.permits(queue, worker, now))
             ):
                 return queue
             if self._bounded:
-                self._protect(queue, now)
+                self._fairness.protect(queue, now)
         return None
 
     def _serve_first(self, starts: list[Start], now: float) -> None:
         """Start the oldest task of the first queue that may find room, on the tightest fit."""
-        for _, _, queue in self._order:
-            if self._open & queue.bit:
+        for _, _, queue in self._queues.order:
+            if self._queues.open & queue.bit:
                 break
             if self._bounded:
-                self._protect(queue, now)
+                self._fairness.protect(queue, now)
         worker = self._find(queue, now)
         if worker is None:
-            self._open &= ~queue.bit
+            self._queues.open &= ~queue.bit
             return
         starts.append(self._start(queue, worker, now))
-        self._levels.place(
-            worker, self._levels.of(worker, self._by_bit.values()), self._by_bit.values()
-        )
+        self._queues.place(worker)
 
     def why_never(self, request: Resource, now: float) -> str | None:
         """Why no worker that is here could ever run such a task; None if one could."""
@@ -372,13 +335,20 @@ class Scheduler:
             left = worker.end - now
             if not worker.supply.total.request(probe.space):
                 reasons.append(f"{worker.name}: {worker.supply.why_never(probe.space)}")
-            elif worker.end < now + probe.need:
+            elif left < 0:
+                reasons.append(f"{worker.name}: its time is over")
+            elif not worker.has_time(probe, now):
                 reasons.append(f"{worker.name}: {left:.0f} s are left, {probe.need:.0f} s needed")
             elif worker.draining:
                 reasons.append(f"{worker.name}: it takes no more tasks")
             else:
                 return None
         return "; ".join(reasons) or "no worker is here"
+
+    @property
+    def queues(self) -> Mapping[tuple[int, Resource, int], TaskQueue]:
+        """The queues by priority, request and share; idle ones are forgotten at some time."""
+        return self._queues.by_request
 
     @property
     def waiting(self) -> int:
@@ -392,58 +362,13 @@ class Scheduler:
 
     # ---- queues and their ranks
 
-    def _new_queue(self, request: Resource, priority: int, share: int) -> TaskQueue:
-        if len(self.queues) - self._active.bit_count() > _IDLE_QUEUES:
-            self._retire_queues()
-        bit = self._free_bits.pop() if self._free_bits else 1 << len(self._by_bit)
-        queue = TaskQueue(request, priority, bit, self.run_times, share)
-        self.queues[priority, request, share] = self._by_bit[bit] = queue
-        self._by_identity.setdefault(id(request), queue)
-        for shape in self._shapes.values():
-            self._try_shape(queue, shape)
-        self._levels.admit(queue)
-        return queue
-
-    def _retire_queues(self) -> None:
-        for key, queue in list(self.queues.items()):
-            if not queue.running and not self._active & queue.bit:
-                del self.queues[key], self._by_bit[queue.bit]
-                self._free_bits.append(queue.bit)
-                if self._by_identity.get(id(queue.request)) is queue:
-                    del self._by_identity[id(queue.request)]
-                self._levels.retire(queue)
-                for shape in self._shapes.values():
-                    shape.mask &= ~queue.bit
-
-    def _try_shape(self, queue: TaskQueue, shape: Shape) -> None:
-        if shape.sample.total.request(queue.space):
-            shape.mask |= queue.bit
-            queue.served += 1
-
-    def _activate(self, queue: TaskQueue, head: Task) -> None:
-        queue.rank = (-queue.priority, head.seq)
-        insort(self._order, (-queue.priority, head.seq, queue))
-        self._active |= queue.bit
-
     def _rerank(self, queue: TaskQueue) -> None:
-        """The oldest task of a queue is another now, or none waits any more.
-
-        Where the last one found no room, a younger one that asks for the same finds none either:
-        whether the queue is open does not change.
-        """
-        if queue.rank is not None:
-            del self._order[bisect_left(self._order, queue.rank)]
+        """The oldest task of a queue is another now: nothing was promised to that one yet."""
         if queue.promise is not None:
-            self._break_promise(queue.promise)
+            self._fairness.release(queue.promise)
         queue.overtaken = 0
         queue.protected = False
-        head = queue.head()
-        if head is None:
-            queue.rank = None
-            self._active &= ~queue.bit
-            self._open &= ~queue.bit
-        else:
-            self._activate(queue, head)
+        self._queues.rerank(queue)
 
     def _requeue(self, task: Task) -> None:
         """A task waits again, at the place of its age."""
@@ -454,14 +379,16 @@ class Scheduler:
         self._waiting += 1
         if queue.rank is None or queue.rank[1] != queue.tasks[0].seq:
             self._rerank(queue)
-            self._open |= queue.bit  # as an older one it may pass a promise that a younger may not
+            self._queues.open |= (
+                queue.bit
+            )  # as an older one it may pass a promise that a younger may not
 
     def _new_estimate(self, group: str) -> None:
-        for queue in self.queues.values():
+        for queue in self._queues.by_bit.values():
             if queue.wtime is not None and queue.wtime.group == group:
                 queue.limits = limits_of(queue.wtime, self.run_times)
                 # Shorter limits may suit workers that were out of the question.
-                self._open |= queue.bit & self._active
+                self._queues.open |= queue.bit & self._queues.active
 
     # ---- room
 
@@ -469,20 +396,18 @@ class Scheduler:
         """Look up what a worker has free now; queues that this is room for may be served."""
         worker.give_back()
         worker.stale = False
-        level = self._levels.of(worker, self._by_bit.values())
-        self._levels.place(worker, level, self._by_bit.values())
-        self._open |= level.mask & self._active
+        self._queues.place(worker)
 
     def _find(self, queue: TaskQueue, now: float) -> Worker | None:
         """The worker on which the head of a queue starts now, if there is one."""
         best: Worker | None = None
         tightest = 0.0
-        for level in self._levels.fitting(queue):
+        for level in self._queues.levels.fitting(queue):
             slack = level.slack[queue.bit]
             if best is not None and slack > tightest:
                 break
             for worker in level.candidates(queue, now):
-                if self._permitted(queue, worker, now):
+                if self._fairness.permits(queue, worker, now):
                     # Of equally tight fits at several levels: as `Level.candidates` orders them.
                     if best is None or (worker.end < best.end) == (queue.need > 0):
                         best, tightest = worker, slack
@@ -490,17 +415,6 @@ class Scheduler:
             if best is not None and not queue.has_equal_levels():
                 break
         return best
-
-    def _permitted(self, queue: TaskQueue, worker: Worker, now: float) -> bool:
-        promise = worker.promise
-        if promise is None or promise.queue is queue:
-            return True
-        if promise.lapsed(now):
-            self._break_promise(promise)
-            return True
-        assert queue.rank is not None
-        assert promise.queue.rank is not None
-        return queue.rank < promise.queue.rank or promise.allows(queue, now)
 
     def _start(
         self, queue: TaskQueue, worker: Worker, now: float, held: Resource | None = None
@@ -524,10 +438,10 @@ class Scheduler:
                 promise.started(task.id, queue, now)
             else:
                 # An older task took the room, or one of higher priority.
-                self._break_promise(promise)
-        if self._order[0][2] is not queue:
+                self._fairness.release(promise)
+        if self._queues.order[0][2] is not queue:
             # Only now: a promise on this worker has to reckon with the task that it begins.
-            self._overtake(queue, worker, now)
+            self._fairness.overtakes(queue, worker, now)
         self._rerank(queue)
         wtime = queue.wtime
         allocation = task.held if wtime is None else task.held & wtime.resolved(self.run_times)
@@ -541,53 +455,3 @@ class Scheduler:
         task.worker = None
         task.held = ZERO
         task.queue.running -= 1
-
-    # ---- promises
-
-    def _protect(self, queue: TaskQueue, now: float) -> None:
-        """Before the head of a queue is passed over: promise it a start where that is known."""
-        if queue.promise is None and not queue.protected:
-            queue.protected = True
-            self._promise(queue, now, known_only=True)
-
-    def _overtake(self, taker: TaskQueue, worker: Worker, now: float) -> None:
-        """A task is started on a worker that could have served the older ones of other queues."""
-        assert worker.shape is not None
-        mask = worker.shape.mask
-        for _, _, queue in self._order:
-            if queue is taker:
-                return
-            if not mask & queue.bit:
-                continue
-            if queue.promise is not None and queue.promise.lapsed(now):
-                self._break_promise(queue.promise)
-            if queue.promise is None:
-                queue.overtaken += 1
-                if queue.overtaken >= self.max_overtakes * len(self.workers):
-                    self._promise(queue, now)
-
-    def _promise(self, queue: TaskQueue, now: float, *, known_only: bool = False) -> None:
-        def eligible() -> Iterable[Worker]:
-            found = 0
-            for worker in self.workers.values():
-                assert worker.shape is not None
-                free = worker.promise is None and not worker.draining
-                if free and worker.shape.mask & queue.bit:
-                    yield worker
-                    found += 1
-                    if found == _PROMISE_SAMPLE:
-                        return
-
-        promise = best_promise(queue, eligible(), now)
-        if promise is not None and not (known_only and promise.start == math.inf):
-            queue.promise = promise.worker.promise = promise
-
-    def _break_promise(self, promise: Promise | None) -> None:
-        """The promised task started, is gone, or its worker is: the worker is everybody's again."""
-        if promise is None:
-            return
-        promise.queue.promise = promise.worker.promise = None
-        promise.queue.protected = False
-        if promise.worker.id in self.workers and not promise.worker.draining:
-            promise.worker.stale = True
-            self._unsettled[promise.worker.id] = promise.worker

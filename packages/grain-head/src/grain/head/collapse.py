@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 if sys.version_info < (3, 11):
@@ -28,20 +28,23 @@ def collapsing() -> Generator[None]:
         try:
             raise error
         finally:
-            error.__context__ = context
+            with suppress(AttributeError):  # of an exception that refuses attributes
+                error.__context__ = context
 
 
 def collapsed(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """What to raise instead of a group that a nursery raised.
 
     A keyboard interrupt counts more than what failed because of it. A single exception stands for
-    itself, however deep the groups around it. Several stay a group.
+    itself, however deep the groups around it. Several stay a group: the innermost that has all.
     """
-    leaves = list(_leaves(group))
-    for leaf in leaves:
+    for leaf in _leaves(group):
         if isinstance(leaf, KeyboardInterrupt):
             return leaf
-    return leaves[0] if len(leaves) == 1 else group
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 def _leaves(error: BaseException) -> list[BaseException]:

@@ -115,6 +115,8 @@ class Cluster:
         check_scheduler(self.scheduler)
         starts = self.scheduler.dispatch(self.now)
         for start in starts:
+            need = self.scheduler.tasks[start.task].queue.need
+            assert self.scheduler.workers[start.worker].end >= self.now + need, "started too late"
             self.starts[start.task] = start
             self.order.append(start.task)
         check_scheduler(self.scheduler, dispatched=self.now)
@@ -261,32 +263,34 @@ def _check_queues(scheduler: Scheduler) -> None:
         else:
             assert not queue.tasks, "only cancelled tasks are left, and kept"
             assert not queue.overtaken
-    assert scheduler._order == sorted(expected, key=lambda entry: entry[:2])
-    assert scheduler._active == reduce(or_, (queue.bit for *_, queue in expected), 0)
-    assert not scheduler._open & ~scheduler._active
-    assert scheduler._by_bit == {queue.bit: queue for queue in scheduler.queues.values()}
-    bits = [*scheduler._by_bit, *scheduler._free_bits]
+    assert scheduler._queues.order == sorted(expected, key=lambda entry: entry[:2])
+    assert scheduler._queues.active == reduce(or_, (queue.bit for *_, queue in expected), 0)
+    assert not scheduler._queues.open & ~scheduler._queues.active
+    assert scheduler._queues.by_bit == {queue.bit: queue for queue in scheduler.queues.values()}
+    bits = [*scheduler._queues.by_bit, *scheduler._queues.free_bits]
     assert sorted(bits) == [1 << k for k in range(len(bits))]
-    for identity, queue in scheduler._by_identity.items():
+    for identity, queue in scheduler._queues.by_identity.items():
         assert identity == id(queue.request)
-        assert scheduler._by_bit[queue.bit] is queue
+        assert scheduler._queues.by_bit[queue.bit] is queue
 
 
 def _check_shapes(scheduler: Scheduler) -> None:
     """It is known of each kind of worker which queues it could serve."""
     queues = scheduler.queues.values()
-    for shape in scheduler._shapes.values():
+    for shape in scheduler._queues.shapes.values():
         assert shape.workers == sum(w.shape is shape for w in scheduler.workers.values()) > 0
         assert shape.mask == _mask(queues, shape.sample.total)
     for worker in scheduler.workers.values():
-        assert worker.shape is scheduler._shapes[Supply(worker.supply.total).level()]
+        assert worker.shape is scheduler._queues.shapes[Supply(worker.supply.total).level()]
     for queue in queues:
-        assert queue.served == sum(bool(s.mask & queue.bit) for s in scheduler._shapes.values())
+        assert queue.served == sum(
+            bool(s.mask & queue.bit) for s in scheduler._queues.shapes.values()
+        )
 
 
 def _check_levels(scheduler: Scheduler) -> None:
     """Workers are where what they have free belongs, and each queue knows where it fits."""
-    levels = scheduler._levels._levels
+    levels = scheduler._queues.levels._levels
     placed: list[Worker] = []
     for key, level in levels.items():
         assert level.sample.level() == level.key == key
@@ -356,11 +360,11 @@ def _check_promise(promise: Promise, worker: Worker) -> None:
 
 def _check_work_conserved(scheduler: Scheduler, now: float) -> None:
     """No task waits that could start, unless room is kept for an older one."""
-    assert not scheduler._open
+    assert not scheduler._queues.open
     assert not scheduler._unsettled
-    for *rank, queue in scheduler._order:
+    for *rank, queue in scheduler._queues.order:
         for worker in scheduler.workers.values():
-            if worker.draining or worker.end < now + queue.need:
+            if worker.draining or not worker.has_time(queue, now):
                 continue
             if worker.supply.free.request(queue.space):
                 promise = worker.promise

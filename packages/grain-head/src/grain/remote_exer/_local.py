@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.edge.channel import memory_channels
-from grain.worker import Runner, WireTranslation, WorkerSession
+from grain.worker import Runner
 from grain.worker.messages import Drop, Ended, Function, Run
+from grain.worker.session import WireTranslation, WorkerSession
 
 if TYPE_CHECKING:
     from grain.edge.channel import Batch, Channel

@@ -89,6 +89,7 @@ class Memory(Amount):
 
     @property
     def M(self) -> int | float:  # noqa: N802 - the user's name for it
+        """GB; an int where it is a whole number."""
         whole, rest = divmod(self._units, _KB_PER_GB)
         return self._units / _KB_PER_GB if rest else whole
 
@@ -135,6 +136,7 @@ class Capacity(Amount):
 
     @property
     def V(self) -> int:  # noqa: N802 - as N and M
+        """How many tasks."""
         return self._units
 
     def _repr(self) -> str:

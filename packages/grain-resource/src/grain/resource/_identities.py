@@ -134,6 +134,7 @@ class Cores(Identities):
 
     @property
     def c(self) -> list[int]:
+        """The CPU ids, ascending."""
         return self.ids
 
 
@@ -153,6 +154,7 @@ class GPUs(Identities):
 
     @property
     def g(self) -> list[int]:
+        """The GPU ids, ascending."""
         return self.ids
 
 

@@ -83,12 +83,14 @@ class WTime(Resource):
 
     @property
     def T(self) -> float | None:  # noqa: N802 - the user's name for it
+        """The hard limit, or the time left of a countdown, in seconds; None if there is none."""
         if self._end is not None:
             return max(self._end - self._clock(), 0.0)
         return self._hard
 
     @property
     def softT(self) -> float | None:  # noqa: N802 - the user's name for it
+        """The soft limit in seconds; None if there is none."""
         return self.T if self._end is not None else self._soft
 
     def limits(self, run_times: RunTimes | None = None) -> Limits:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from grain.edge.errors import ChannelError, EdgeError
+from grain.edge.errors import AddressError, ChannelError, EdgeError
 from grain.worker._signals import on_signals
 from grain.worker.messages import Cancel, Drop, Ended, Enlisted, Retire, Run
 from grain.worker.process import RunnerProcess
@@ -67,7 +67,7 @@ class Agent:
         self._runner = RunnerProcess(session.name, self, context, grace)
         self._channel: Channel | None = None
         self._changed = trio.Event()
-        self._failure = ""
+        self._code = DONE
 
     async def run(self) -> int:
         """Serve until it is over; the exit code.
@@ -80,9 +80,7 @@ class Agent:
                 nursery.start_soon(self._keep_connected)
                 await self._until_over()
                 nursery.cancel_scope.cancel()
-        if self._failure:
-            return FAILED
-        return GAVE_UP if self._life.gave_up else DONE
+        return GAVE_UP if self._life.gave_up else self._code
 
     # ---- the operating system, and the clock
 
@@ -95,14 +93,14 @@ class Agent:
         """Let time pass."""
         while True:
             now = trio.current_time()
+            self._changed = trio.Event()
             self._life.on_time(now)
-            self._settle()
+            self._carry_out(now)
             if self._life.over(now, runs=not self._session.finished) or self._session.finished:
                 await self._say_goodbye()
                 return
             with trio.move_on_at(min(self._life.next_at(now), self._session.next_tick())):
                 await self._changed.wait()
-            self._changed = trio.Event()
 
     async def _say_goodbye(self) -> None:
         if self._channel is not None:
@@ -117,10 +115,15 @@ class Agent:
                 async with self._dial() as peer:
                     _log.info("connected to %s (%s)", peer.target, peer.transport)
                     await self._serve(peer.channel)
-            except (ChannelError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            except trio.ClosedResourceError:
+                return  # by us, as the worker leaves
+            except (ChannelError, trio.BrokenResourceError) as error:
                 _log.info("the connection is lost: %s", error)
             except trio.EndOfChannel:
                 _log.info("the scheduler has ended the connection")
+            except AddressError as error:
+                self._fail(str(error), USAGE)
+                return
             except EdgeError as error:
                 if error.final:
                     self._fail(str(error))
@@ -195,15 +198,19 @@ class Agent:
 
     # ---- what follows
 
-    def _fail(self, why: str) -> None:
+    def _fail(self, why: str, code: int = FAILED) -> None:
         _log.error("%s", why)
-        self._failure = self._failure or why
+        self._code = code
         self._life.on_broken(why, trio.current_time())
         self._changed.set()
 
     def _settle(self) -> None:
-        """Carry out what the session and the life have decided."""
-        now = trio.current_time()
+        """Something has happened: carry out what follows, and look at the deadlines again."""
+        self._carry_out(trio.current_time())
+        self._changed.set()
+
+    def _carry_out(self, now: float) -> None:
+        """Do what the session and the life have decided."""
         if self._life.draining:
             if not self._session.draining:
                 left = self._life.left(now)
@@ -224,4 +231,3 @@ class Agent:
                 self._channel.post(mail)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 pass  # whoever receives from it is about to see that
-        self._changed.set()

@@ -6,6 +6,7 @@ above ours holds for us, too.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,12 +72,10 @@ def parse_ids(text: str) -> frozenset[int]:
     """
     ids: set[int] = set()
     for part in text.strip().split(","):
-        first, _, last = part.strip().partition("-")
-        if not first.isdigit() or not (last or first).isdigit():
+        found = re.fullmatch(r"(\d{1,7})(?:-(\d{1,7}))?", part.strip(), re.ASCII)
+        if not found:
             return frozenset()
-        if int(last or first) >= 1 << 20:
-            return frozenset()
-        ids.update(range(int(first), int(last or first) + 1))
+        ids.update(range(int(found[1]), int(found[2] or found[1]) + 1))
     return frozenset(ids)
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from grain.edge import DEFAULT, dial
-from grain.edge.errors import AddressError, EdgeError
 from grain.worker._agent import FAILED, USAGE, Agent
 from grain.worker._life import TERM_GRACE, Life, Times
 from grain.worker._limits import raise_open_files
@@ -147,10 +146,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     raise_open_files()
     try:
         code = trio.run(serve, options, found, around)
-    except AddressError as error:
-        print(f"grain-worker: --url {options.url}: {error}", file=sys.stderr)
-        return USAGE
-    except (RunnerUnusable, EdgeError) as error:
+    except RunnerUnusable as error:
         print(f"grain-worker: {error}", file=sys.stderr)
         return FAILED
     _log.info("this worker has ended")

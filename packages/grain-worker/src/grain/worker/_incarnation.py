@@ -118,6 +118,7 @@ class Incarnation:
                 await channel.receive_into(take)
             except (ChannelError, trio.ClosedResourceError):
                 pass
+            self.ready = False
             nursery.cancel_scope.cancel()
 
     async def _watch(self, channel: FramedChannel) -> None:

@@ -113,6 +113,8 @@ class Life:
 
     def on_time(self, now: float) -> None:
         """Time has passed, at least until `next_at`."""
+        if self.draining:
+            return
         if now >= self._drain_at():
             self._drain("the job's end is near")
         elif now >= self._give_up_at():

@@ -123,6 +123,7 @@ class Shepherd:
         self.numbers = 0
         # Enough for a full machine; what more there are leave when they become idle.
         self.spare = os.cpu_count() or 1
+        self.speaking = trio.Lock()  # only one task at a time may wait for a full socket
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.control.setblocking(False)
         with theirs:
@@ -180,15 +181,16 @@ class Shepherd:
 
     async def tell(self, message: bytes, fds: list[int]) -> None:
         """Send the shepherd a message; BrokenPipeError if it is dead."""
-        while self.pid:
-            try:
-                socket.send_fds(self.control, [message], fds)
-            except BlockingIOError:
-                await trio.lowlevel.wait_writable(self.control)
-            except ConnectionError:
-                self.forget()
-            else:
-                return
+        async with self.speaking:
+            while self.pid:
+                try:
+                    socket.send_fds(self.control, [message], fds)
+                except BlockingIOError:
+                    await trio.lowlevel.wait_writable(self.control)
+                except ConnectionError:
+                    self.forget()
+                else:
+                    return
         raise BrokenPipeError("the process that starts programs was killed")
 
     def release(self, keeper: Keeper) -> None:

@@ -37,7 +37,7 @@ class WireTranslation:
     def learn(self, message: Message, payload: Payload) -> None:
         """Take in a function, or forget one."""
         if isinstance(message, Function):
-            self._functions.setdefault(message.digest, payload)
+            self._functions[message.digest] = payload
         elif isinstance(message, Drop):
             for digest in message.digests:
                 self._functions.pop(digest, None)

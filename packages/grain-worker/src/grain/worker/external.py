@@ -22,6 +22,7 @@ an MPI program, `_shepherd` talks to the processes of `_guard`, which start and 
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import socket
@@ -232,6 +233,15 @@ class _Call:
                 ended = await Shepherd.of_this_run().run(self.request, self.input)
             except BrokenPipeError:
                 continue
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE):
+                    raise
+                raise OSError(
+                    error.errno,
+                    f"too many programs at once, each takes three open files of this process: "
+                    f"raise the limit (`ulimit -n`), or let fewer run, as with Capacity(100) among "
+                    f"the worker's resources; not started: {command_line(self.argv)}",
+                ) from None
             except LostError as error:
                 reason = "the process that watched over it was killed, and the program with it"
                 if not error.args[0]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -128,6 +129,6 @@ def not_async(fn: object) -> TypeError:
 
 def name_of(fn: object) -> str:
     """What to call a function in a message."""
-    while hasattr(fn, "func"):  # functools.partial
+    while isinstance(fn, functools.partial):
         fn = fn.func
     return str(getattr(fn, "__qualname__", None) or repr(fn))

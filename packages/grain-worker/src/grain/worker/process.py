@@ -204,11 +204,9 @@ class RunnerProcess:
                 await now.bury(leaving=True)
             raise
         if now.served:
-            now.ready = False
             burials.start_soon(self._bury, now)
             return ""
         crash = await now.bury(leaving=self._leaving or bool(now.why))
-        now.ready = False
         return "" if self._leaving else now.why or f"{crash}, before it had a run"
 
     async def _bury(self, dead: Incarnation) -> None:

@@ -1,0 +1,84 @@
+"""Reading from a socket with one pass through trio's scheduler, and no second attempt.
+
+`trio.SocketStream.receive_some` tries first and waits then; a channel that answers has always to
+wait, so the first attempt is wasted on it. Cancellation loses nothing: it happens while waiting.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import trio
+
+if TYPE_CHECKING:
+    from trio.socket import SocketType
+
+
+async def read(socket: SocketType, size: int) -> bytes:
+    """At most so many bytes; empty at the end of the stream.
+
+    Raises:
+        trio.BrokenResourceError: reset by the peer.
+        trio.ClosedResourceError: closed on this side, also meanwhile.
+    """
+    while True:
+        fd = await _readable(socket)
+        try:
+            return os.read(fd, size)
+        except BlockingIOError:
+            continue
+        except OSError as e:
+            raise trio.BrokenResourceError(f"the connection was reset: {e.strerror}") from e
+
+
+async def read_into(socket: SocketType, buffer: memoryview) -> int:
+    """As `read`, into memory of the caller's; returns the number of bytes.
+
+    Tries before it waits: amid a large payload there is mostly more.
+    """
+    await trio.lowlevel.checkpoint()
+    while True:
+        fd = socket.fileno()
+        if fd < 0:
+            raise trio.ClosedResourceError("this socket was closed")
+        try:
+            return os.readv(fd, [buffer])
+        except BlockingIOError:
+            await trio.lowlevel.wait_readable(fd)
+        except OSError as e:
+            raise trio.BrokenResourceError(f"the connection was reset: {e.strerror}") from e
+
+
+async def write_some(socket: SocketType, data: bytearray) -> None:
+    """Write what the kernel takes, and remove that from the data; waits until it takes something.
+
+    Cancellation loses nothing: it happens while waiting.
+
+    Raises:
+        trio.BrokenResourceError: reset by the peer.
+        trio.ClosedResourceError: closed on this side, also meanwhile.
+    """
+    await trio.lowlevel.checkpoint_if_cancelled()
+    while True:
+        fd = socket.fileno()
+        if fd < 0:
+            raise trio.ClosedResourceError("this socket was closed")
+        try:
+            done = os.write(fd, data)
+        except BlockingIOError:
+            await trio.lowlevel.wait_writable(fd)
+        except OSError as e:
+            raise trio.BrokenResourceError(f"the connection was reset: {e.strerror}") from e
+        else:
+            del data[:done]
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            return
+
+
+async def _readable(socket: SocketType) -> int:
+    fd = socket.fileno()
+    if fd < 0:
+        raise trio.ClosedResourceError("this socket was closed")
+    await trio.lowlevel.wait_readable(fd)
+    return fd

@@ -1,0 +1,64 @@
+"""Who connects to a dialler that waits for its head, before anything is authenticated."""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+import trio
+import trio.testing
+
+from grain.edge import _tcp
+from grain.edge._identity import make_credentials
+from grain.edge._listening import accept_forever
+from grain.edge._reverse import _Waiting
+from grain.edge.messages import CORE, Hello
+
+HELLO = Hello(1, "0", "worker", "w", "host", 1)
+
+
+def reset(port: int) -> None:
+    """Connect, and be gone without a goodbye before anybody looks."""
+    with socket.create_connection(("127.0.0.1", port)) as made:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+async def test_reset_before_it_is_accepted() -> None:
+    """Whoever scans the port does not end the wait."""
+    _, member = make_credentials()
+    waiting = _Waiting(member, HELLO, CORE)
+    (listener,) = await _tcp.listen("127.0.0.1", 0)
+    port = listener.socket.getsockname()[1]
+    for _ in range(3):
+        reset(port)
+    async with trio.open_nursery() as nursery:
+        waiting.scope = nursery.cancel_scope
+        nursery.start_soon(accept_forever, listener, waiting.take)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        still_listens = await trio.open_tcp_stream("127.0.0.1", port)
+        await still_listens.aclose()
+        nursery.cancel_scope.cancel()
+
+    assert waiting.failed is None
+    assert not waiting.won
+
+
+async def test_silent_connections_make_room(mock_clock: trio.testing.MockClock) -> None:
+    """As for a head: a connection that is driven out is closed, so the limit is one."""
+    _, member = make_credentials()
+    waiting = _Waiting(member, HELLO, CORE)
+    (listener,) = await _tcp.listen("127.0.0.1", 0)
+    port = listener.socket.getsockname()[1]
+    async with trio.open_nursery() as nursery:
+        waiting.scope = nursery.cancel_scope
+        nursery.start_soon(accept_forever, listener, waiting.take)
+        silent = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(16)]
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        mock_clock.jump(2)
+        one_more = await trio.open_tcp_stream("127.0.0.1", port)
+
+        assert await silent[0].receive_some(1) == b""
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        for stream in (*silent, one_more):
+            await trio.aclose_forcefully(stream)
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,176 @@
+"""When a worker stops taking runs, cancels them, and leaves."""
+
+from __future__ import annotations
+
+import math
+import signal
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grain.worker._life import TERM_GRACE, Life, Times
+
+
+def life(done_by: float = math.inf, **times: float) -> Life:
+    """Born at 0, with a scheduler."""
+    made = Life(Times(**{"term": 10.0, **times}), done_by, 0.0)
+    made.on_linked()
+    return made
+
+
+def test_it_serves_for_ever_if_nothing_happens() -> None:
+    """And needs not look at the clock."""
+    one = life()
+    one.on_time(1e9)
+
+    assert not one.draining
+    assert not one.cancelling(1e9)
+    assert not one.over(1e9, runs=False)
+    assert math.inf == one.next_at(0.0)
+
+
+def test_the_end_of_the_job_is_approached_in_steps() -> None:
+    """No new runs, then no runs, then nothing."""
+    one = life(1000.0, drain=60.0)
+
+    assert 940 == one.next_at(0.0)
+    one.on_time(939.9)
+    assert not one.draining
+    one.on_time(940.0)
+    assert "the job's end is near" == one.reason
+    assert not one.cancelling(999.0)
+    assert 60 == one.left(940.0)
+    assert 1000 == one.next_at(940.0)
+    assert one.cancelling(1000.0)
+    assert not one.over(1000.0, runs=True)
+    assert one.over(1000.0, runs=False)
+
+
+def test_sigterm_leaves_what_the_batch_system_leaves() -> None:
+    """Runs have most of that, and are cancelled early enough to be ended."""
+    one = life()
+    one.on_signal(signal.SIGTERM, 100.0)
+
+    assert "SIGTERM" == one.reason
+    assert one.interrupted
+    assert not one.cancelling(108.4)
+    assert one.cancelling(108.5)
+    assert not one.over(109.9, runs=True)
+    assert one.over(110.0, runs=True)
+    assert one.over(100.0, runs=False)
+
+
+def test_under_pbs_everything_happens_at_once() -> None:
+    """1.8 s are hardly enough to end programs."""
+    one = life(term=TERM_GRACE["pbs"])
+    one.on_signal(signal.SIGTERM, 100.0)
+
+    assert one.left(100.0) < 0.5
+    assert one.over(101.8, runs=True)
+
+
+def test_an_early_warning_sets_no_deadline() -> None:
+    """The job's end does, or the next signal."""
+    one = life()
+    one.on_signal(signal.SIGUSR1, 100.0)
+
+    assert one.draining
+    assert not one.interrupted
+    assert math.inf == one.left(100.0)
+    assert not one.over(1e6, runs=True)
+    one.on_signal(signal.SIGTERM, 200.0)
+    assert one.reason.startswith("SIGUSR1")
+    assert one.over(210.0, runs=True)
+
+    known = life(1000.0)
+    known.on_signal(signal.SIGUSR1, 100.0)
+    assert 900 == known.left(100.0)
+
+
+def test_the_second_interrupt_means_now() -> None:
+    """Somebody presses Ctrl-C twice."""
+    one = life()
+    one.on_signal(signal.SIGINT, 100.0)
+    assert not one.over(100.1, runs=True)
+    one.on_signal(signal.SIGINT, 100.1)
+    assert one.over(100.1, runs=True)
+
+
+def test_it_gives_up_without_a_scheduler() -> None:
+    """Counted from its start, and from each loss of the connection."""
+    never = Life(Times(10.0, give_up=600.0), math.inf, 0.0)
+    never.on_time(599.0)
+    assert not never.draining
+    never.on_time(600.0)
+    assert never.gave_up
+    assert never.cancelling(600.0)
+
+    one = life(give_up=600.0)
+    one.on_unlinked(1000.0)
+    one.on_unlinked(1200.0)
+    assert 1600 == one.next_at(1300.0)
+    one.on_linked()
+    one.on_time(5000.0)
+    assert not one.draining
+    one.on_unlinked(6000.0)
+    one.on_time(6600.0)
+    assert one.gave_up
+
+
+def test_waiting_for_a_scheduler_ends_with_the_job() -> None:
+    """An allocation is not burnt: the drain comes first, and there is nothing to wait for."""
+    one = Life(Times(10.0, drain=60.0, give_up=1e9), 300.0, 0.0)
+    one.on_time(240.0)
+
+    assert one.over(240.0, runs=False)
+    assert not one.gave_up
+
+
+def test_asked_to_quit() -> None:
+    """Gently it waits for its runs, by force it does not."""
+    one = life()
+    one.on_quit(100.0, force=False)
+    assert not one.over(1e6, runs=True)
+    one.on_quit(200.0, force=True)
+    assert one.cancelling(200.0)
+
+
+EVENTS = st.lists(
+    st.tuples(
+        st.floats(0, 500),
+        st.sampled_from(["term", "usr1", "int", "quit", "force", "broken", "time", "off", "on"]),
+    ),
+    max_size=8,
+)
+
+
+@given(EVENTS, st.none() | st.floats(0, 2000))
+def test_deadlines_only_come_closer(events: list[tuple[float, str]], end: float | None) -> None:
+    """Whatever happens, in whatever order: a drain is not undone, a deadline not put off."""
+    one = life(math.inf if end is None else end)
+    now, cancel_at, over_at, drained = 0.0, math.inf, math.inf, False
+    for wait, event in events:
+        now += wait
+        match event:
+            case "term":
+                one.on_signal(signal.SIGTERM, now)
+            case "usr1":
+                one.on_signal(signal.SIGUSR1, now)
+            case "int":
+                one.on_signal(signal.SIGINT, now)
+            case "quit" | "force":
+                one.on_quit(now, force=event == "force")
+            case "broken":
+                one.on_broken("it broke", now)
+            case "off":
+                one.on_unlinked(now)
+            case "on":
+                one.on_linked()
+            case _:
+                one.on_time(now)
+        assert one.draining >= drained
+        assert now + one.left(now) <= max(cancel_at, now) + 1e-6
+        assert now + one.time_over(now) <= max(over_at, now) + 1e-6
+        assert one.next_at(now) > now
+        drained = one.draining
+        cancel_at, over_at = now + one.left(now), now + one.time_over(now)

@@ -1,0 +1,192 @@
+"""What stands between the runner and a wire, and what the operating system is told."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import outcome
+import pytest
+import trio
+
+from grain.resource import Cores, to_data
+from grain.worker._limits import raise_open_files
+from grain.worker._signals import on_signals
+from grain.worker._translation import WireTranslation
+from grain.worker.errors import PayloadError
+from grain.worker.messages import Drop, Function, Run
+from grain.worker.payload import Payloads
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+def run(function: bytes) -> Run:
+    return Run(1, 1, to_data(Cores([2])), None, function)
+
+
+def test_a_call_is_put_together_from_its_parts() -> None:
+    """Function, arguments and resources, which came apart."""
+    mission, wire = Payloads(), WireTranslation("w1")
+    function = mission.dump_function(add)
+    wire.learn(Function(function.digest), function.payload)
+
+    message, call = wire.decode(run(function.digest), mission.dump_arguments((1,), {"b": 2}))
+
+    assert Cores([2]) == message.res
+    assert (add, (1,), {"b": 2}) == tuple(call)
+    wire.learn(Drop((function.digest,)), None)
+    with pytest.raises(PayloadError, match="never came"):
+        wire.decode(run(function.digest), b"")
+
+
+def test_outcomes_too_large_to_travel_fail_clearly() -> None:
+    """With both sizes, and what to do instead."""
+    wire = WireTranslation("w1", largest=1000)
+
+    small, failed = wire.encode(outcome.Value("x" * 500), None)
+    assert not failed
+    assert "x" * 500 == Payloads().load_outcome(small).unwrap()
+    large, failed = wire.encode(outcome.Value("x" * 5000), None)
+    assert failed
+    with pytest.raises(PayloadError, match=r"5\d\d\d bytes, 1000 can travel.*return the path"):
+        Payloads().load_outcome(large).unwrap()
+
+
+def test_the_limit_of_open_files_is_raised() -> None:
+    """As far as the hard limit allows, and never lowered."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+        assert min(hard, 4000) == raise_open_files(4000)
+        assert min(hard, 4000) == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        assert min(hard, 4000) == raise_open_files(100)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_signals_are_heard_while_the_block_lasts() -> None:
+    """In trio's thread; afterwards they mean what they meant."""
+    heard: list[int] = []
+    before = signal.getsignal(signal.SIGUSR1)
+
+    with on_signals(heard.append, signal.SIGUSR1):
+        os.kill(os.getpid(), signal.SIGUSR1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert [signal.SIGUSR1] == heard
+
+    assert before == signal.getsignal(signal.SIGUSR1)
+
+
+SCRIPT = """
+import abc, dataclasses, enum, functools, sys
+import outcome, trio
+from grain import GVAR
+from grain.resource import Cores, to_data
+from grain.worker.messages import Run
+from grain.worker.payload import Payloads
+from grain.worker.process import RunnerProcess
+
+class Colour(enum.Enum):
+    RED = 1
+    def other(self): return Colour.RED
+
+@dataclasses.dataclass
+class Molecule:
+    atoms: list
+    def first(self): return Atom(self)
+
+class Atom:
+    def __init__(self, of): self.of = of
+    def molecule(self): return Molecule([self])
+
+class Shape(abc.ABC):
+    __slots__ = ("n",)
+    @abc.abstractmethod
+    def area(self): ...
+
+class Square(Shape):
+    def area(self): return super().__init__ and 4
+
+class Unstable(Exception):
+    def __init__(self, molecule, why):
+        super().__init__(why)
+        self.molecule = molecule
+
+def factorial(n): return 1 if n < 2 else n * factorial(n - 1)
+
+async def fine(molecule, colour, shape):
+    await trio.sleep(0)
+    assert sys.modules["grain.head"] is None
+    assert isinstance(molecule, Molecule) and colour.other() is Colour.RED and shape.area() == 4
+    return molecule.first(), colour, factorial(5), repr(GVAR.res)
+
+async def fails(molecule):
+    raise Unstable(molecule, "too hot")
+
+class Witness:
+    def __init__(self): self.left = {}
+    def ended(self, ended, payload):
+        self.left.pop(ended.task)(payload)
+    def crashed(self, crash): sys.exit(str(crash))
+
+async def main():
+    me, witness = Payloads("mission"), Witness()
+    async with RunnerProcess("w1", witness) as runner:
+        async def run(fn, *args):
+            f, done, got = me.dump_function(fn), trio.Event(), []
+            number = len(got) + id(done)
+            witness.left[number] = lambda payload: (got.append(payload), done.set())
+            call = f.payload, me.dump_arguments(args, {})
+            runner.start(Run(number, 1, to_data(Cores([1])), None, f.digest), call)
+            await done.wait()
+            return me.load_outcome(got[0]).unwrap()
+
+        atom, colour, product, res = await run(fine, Molecule([]), Colour.RED, Square())
+        assert type(atom) is Atom and type(atom.of) is Molecule and colour is Colour.RED
+        assert product == 120 and res == "CPU_Cores([1])", (product, res)
+        assert await run(functools.partial(fine, Molecule([])), Colour.RED, Square())
+        try:
+            await run(fails, Molecule([3]))
+        except Unstable as error:
+            assert error.args == ("too hot",) and error.molecule == Molecule([3])
+            assert type(error.molecule) is Molecule
+            assert "in fails" in error.__notes__[-1]
+        else:
+            raise AssertionError
+    print("all is well")
+
+trio.run(main)
+"""
+
+
+def test_a_scripts_own_functions_and_classes_work_on_a_worker_only_install(
+    tmp_path: Path,
+) -> None:
+    """What is in `__main__` reaches a runner that has no other package of Grain but its own."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    # Seen by every Python below: these two are as if they were not installed.
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nfor name in ('head', 'delayed'):\n    sys.modules['grain.' + name] = None\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, script],
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert "" == done.stderr
+    assert "all is well\n" == done.stdout

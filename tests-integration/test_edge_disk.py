@@ -1,0 +1,89 @@
+"""Filesystems that are really full or read-only: a small one, mounted for the test."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from grain.edge import Serving, dial, serve
+from grain.edge.errors import FilesystemFull, FilesystemReadOnly
+from grain.edge.testing import CODEC, Note
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from grain.edge import Peer
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a filesystem needs root")
+
+
+@pytest.fixture
+def small() -> Iterator[Path]:
+    """A filesystem of 3 MiB."""
+    directory = Path(tempfile.mkdtemp(dir="/var/tmp"))
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=3m,mode=700", "none", str(directory)], check=True
+    )
+    yield directory
+    subprocess.run(["umount", "-l", str(directory)], check=True)
+    directory.rmdir()
+
+
+def fill(directory: Path) -> Path:
+    """Leave no room."""
+    filler = directory / "filler"
+    with filler.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            return filler
+
+
+async def echo(peer: Peer) -> None:
+    while True:
+        await peer.channel.send(await peer.channel.receive())
+
+
+async def test_full_at_the_start(small: Path) -> None:
+    """A head that cannot write its Edge file says so."""
+    fill(small)
+    with pytest.raises(FilesystemFull, match="Make room"):
+        await serve(echo, f"edge://{small}/meeting")
+
+
+async def test_read_only(small: Path) -> None:
+    """So does one on a filesystem that is not to be written."""
+    subprocess.run(["mount", "-o", "remount,ro", str(small)], check=True)  # noqa: ASYNC221
+    with pytest.raises(FilesystemReadOnly, match="Read-only file system"):
+        await serve(echo, f"edge://{small}/meeting")
+
+
+async def test_full_meanwhile(small: Path) -> None:
+    """Nothing is lost: what could not be stored arrives when there is room again."""
+    address = f"edge://{small}/meeting"
+    async with trio.open_nursery() as nursery:
+
+        async def run(task_status: trio.TaskStatus[Serving]) -> None:
+            await serve(echo, address, codec=CODEC, task_status=task_status)
+
+        await nursery.start(run)
+        files = frozenset({"files"})
+        async with dial(address, role="w", codec=CODEC, transports=files) as peer:
+            filler = fill(small)
+            payload = os.urandom(400_000)
+            await peer.channel.send([(Note("x"), payload)])
+            with trio.move_on_after(2) as scope:
+                await peer.channel.receive()
+            assert scope.cancelled_caught
+            filler.unlink()
+            with trio.fail_after(20):
+                ((_, got),) = await peer.channel.receive()
+            assert bytes(got) == payload
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,162 @@
+"""What the process between a worker's agent and its tasks costs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import statistics
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import trio
+
+from grain.worker.messages import Run
+from grain.worker.payload import Payloads
+from grain.worker.process import RunnerProcess
+from tools.bench import say
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from grain.edge.messages import Payload
+    from grain.worker.messages import Ended
+    from grain.worker.payload import Function
+    from grain.worker.reports import Crash
+
+RUNS = 20_000
+ROUNDS = 5
+LARGE = 100_000_000
+
+
+async def nothing() -> None:
+    """A tasklet that does nothing."""
+
+
+async def take(array: Any) -> int:
+    """A tasklet with a large argument."""
+    return len(array)
+
+
+async def give(size: int) -> Any:
+    """A tasklet with a large result."""
+    import numpy
+
+    return numpy.ones(size // 8)
+
+
+async def die() -> None:
+    """A tasklet that takes its process with it."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Desk:
+    """Starts runs and waits for them."""
+
+    def __init__(self) -> None:
+        self.payloads = Payloads("mission")
+        self.left = 0
+        self.last = 0
+        self.payload: Payload = None
+        self.done = trio.Event()
+        self.functions: dict[Any, Function] = {}
+
+    def ended(self, _: Ended, payload: Payload) -> None:
+        """One more has ended."""
+        self.left -= 1
+        self.payload = payload
+        if not self.left:
+            self.done.set()
+
+    def crashed(self, _: Crash) -> None:
+        """As was asked for."""
+        self.done.set()
+
+    def blocked(self, seconds: float, runs: tuple[tuple[int, int], ...]) -> None:
+        """Not in here."""
+
+    def unblocked(self, seconds: float) -> None:
+        """Nor this."""
+
+    def unusable(self, why: str) -> None:
+        """Nor this."""
+        raise AssertionError(why)
+
+    async def run(
+        self, runner: RunnerProcess, fn: Callable[..., Awaitable[Any]], *args: Any, times: int = 1
+    ) -> float:
+        """Seconds for some runs, from the serialisation of the arguments to the last result."""
+        if fn not in self.functions:
+            self.functions[fn] = self.payloads.dump_function(fn)
+        function = self.functions[fn]
+        self.left, self.done = times, trio.Event()
+        began = time.perf_counter()
+        for _ in range(times):
+            self.last += 1
+            arguments = self.payloads.dump_arguments(args, {})
+            run = Run(self.last, self.last, {"Cores": 1}, None, function.digest)
+            runner.start(run, (function.payload, arguments))
+        await self.done.wait()
+        if self.payload is not None and times == 1:
+            self.payloads.load_outcome(self.payload).unwrap()
+        return time.perf_counter() - began
+
+
+async def measure() -> None:
+    """Print what is measured."""
+    desk = Desk()
+    began = time.perf_counter()
+    async with RunnerProcess("w1", desk) as runner:
+        say("runner_start", (time.perf_counter() - began) * 1e3, "ms")
+        say("worker_idle_memory", sum(map(proportional, processes())), "MB", agent=own_memory())
+        await desk.run(runner, nothing, times=1000)
+        serial = [await desk.run(runner, nothing) for _ in range(3000)]
+        say("runner_round_trip", statistics.median(serial) * 1e6, "us")
+        piped = [await desk.run(runner, nothing, times=RUNS) for _ in range(ROUNDS)]
+        say("runner_pipelined", statistics.median(piped) / RUNS * 1e6, "us", budget=60)
+        array = np.ones(LARGE // 8)
+        await desk.run(runner, give, 8)  # imports numpy
+        there = [await desk.run(runner, take, array) for _ in range(ROUNDS)]
+        say("runner_argument_100MB", LARGE / 1e6 / statistics.median(there), "MB/s", budget=500)
+        back = [await desk.run(runner, give, LARGE) for _ in range(ROUNDS)]
+        say("runner_result_100MB", LARGE / 1e6 / statistics.median(back), "MB/s", budget=500)
+        restarts = [await restart(desk, runner) for _ in range(ROUNDS)]
+        say("runner_restart", statistics.median(restarts) * 1e3, "ms", budget=500)
+
+
+async def restart(desk: Desk, runner: RunnerProcess) -> float:
+    """Seconds from a crash that has been noticed to the first result of the next runner."""
+    await desk.run(runner, die)
+    began = time.perf_counter()
+    await desk.run(runner, nothing)
+    return time.perf_counter() - began
+
+
+def processes() -> list[int]:
+    """This process and all below it."""
+    found = [os.getpid()]
+    for pid in found:
+        for path in Path(f"/proc/{pid}/task").glob("*/children"):
+            found += map(int, path.read_text().split())
+    return found
+
+
+def proportional(pid: int) -> float:
+    """A process's share of the memory that it has, in MB (Pss in proc(5))."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+
+
+def own_memory() -> float:
+    """The same of this process alone, which stands for the agent, and has numpy besides."""
+    return round(proportional(os.getpid()), 1)
+
+
+def main() -> None:
+    """Print what is measured."""
+    trio.run(measure)
+
+
+if __name__ == "__main__":
+    main()
