@@ -123,6 +123,34 @@ async def test_runs_survive_that_gnaw_is_killed(address: str, tmp_path: Path) ->
     assert 12 == begun(path)
 
 
+async def test_a_thousand_tasks_of_two_missions_outlive_gnaw(address: str, tmp_path: Path) -> None:
+    """Three workers; Gnaw is killed in the middle: each task resolves once, and ran once."""
+    got: dict[int, list[Any]] = {1: [], 2: []}
+    paths = {number: str(tmp_path / f"notes{number}") for number in got}
+
+    async def mission(number: int) -> None:
+        async with RemoteExecutor(address, name=f"m{number}") as executor:
+            call = Call(note, (paths[number], 0.2), {})
+            for _ in range(500):
+                executor.submit_call(Cores(1), call, got[number].append)
+
+    a, b, c = (worker(address, 8, name) for name in "abc")
+    with a, b, c, trio.fail_after(180), gnaw(address) as first:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(mission, 1)
+            nursery.start_soon(mission, 2)
+            while sum(map(begun, paths.values())) < 300:
+                await trio.sleep(0.02)
+            first.kill()
+            with gnaw(address):
+                while nursery.child_tasks:
+                    await trio.sleep(0.05)
+
+    assert [500, 500] == [len(ended) for ended in got.values()]
+    assert all(isinstance(one, outcome.Value) for ended in got.values() for one in ended)
+    assert [500, 500] == [begun(path) for path in paths.values()]
+
+
 async def test_a_mission_that_is_killed_leaves_nothing(address: str, tmp_path: Path) -> None:
     """Its runs are ended and their resources free, when its grace period is over."""
     program = tmp_path / "mission.py"

@@ -1,9 +1,15 @@
 """The head: the scheduler, and the executor that hands jobs to workers.
 
-Layout, decisions first: ``_scheduler`` is the policy, on ``_tasks``, ``_queues`` (their order of
-service), ``_levels`` (workers by what they have free), ``_fairness`` and ``_promise`` (room kept
-for tasks that were overtaken), and ``_explain``; none of them does I/O or knows the time.
-``_executor`` is the async shell around it; ``events`` is what others can see.
+Layout, decisions first; none of these does I/O or knows the time:
+
+- ``_scheduler`` is the policy, with ``_tasks`` (tasks and queues), ``_levels`` (workers by what
+  they have free), ``_promise`` (room kept for tasks that were overtaken) and ``_explain``
+- ``_hub`` is a scheduler for many missions and workers: ``_ledger`` (one task and its runs),
+  ``_quarantine`` (tasks that run alone), ``_staff`` (workers), ``_clients`` (missions), ``_share``
+  (who is next), with ``_records`` and ``_snapshot``; ``messages`` are what missions and it say
+
+The shells: ``_executor`` with a local worker only; ``service`` around a hub; ``_gnaw``, which
+``python -m grain.head`` runs. ``events`` is what others can see.
 """
 
 from grain.head._executor import GrainExecutor as GrainExecutor

@@ -18,27 +18,26 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from grain.head._quarantine import Quarantine
 from grain.head._records import Client, Entry, LeaseRecord, Outbox, Staffer
-from grain.head._share import FairShare
 from grain.head._tasks import split_time
-from grain.head.messages import Crash, Crashed, Gone, Notice, Resolved, Started
+from grain.head._waiting import Waiting
+from grain.head.messages import Crash, Crashed, Gone, Resolved, Started
 from grain.resource import Supply, from_data, to_data
 from grain.worker.messages import Function, Lease, Revoke
 
 if TYPE_CHECKING:
     from grain.edge.messages import Payload
     from grain.head._scheduler import Scheduler
-    from grain.head._tasks import Start, TaskQueue
+    from grain.head._tasks import Start
     from grain.head.messages import Ending
     from grain.resource import Resource
     from grain.worker.messages import Attempt, Held, Settled
 
-SOLO, CRASHES = 2, 5
-"""Crashes after which a task runs alone, and after which it fails."""
+CRASHES = 5
+"""Crashes after which a task fails."""
 
 
-class Ledger:
+class Ledger(Waiting):
     """The tasks of all missions and their runs on all workers.
 
     Args:
@@ -49,74 +48,13 @@ class Ledger:
     """
 
     def __init__(self, epoch: int, scheduler: Scheduler, outbox: Outbox, wall: float) -> None:
+        super().__init__(scheduler, outbox)
         self.epoch = epoch
-        self.scheduler = scheduler
-        self.shares = FairShare()
-        self._outbox = outbox
         self._wall = wall
-        self._tickets = 0
-        # What the scheduler's ids stand for: an entry that waits, or a lease.
-        self.tickets: dict[int, Entry | LeaseRecord] = {}
-        # Tasks held back, by the worker that they ran on.
-        self.awaiting: dict[str, dict[Entry, None]] = {}
-        self.clients: dict[str, Client] = {}
-        self.workers: dict[str, Staffer] = {}
-        self.by_number: dict[int, Staffer] = {}
-        self.quarantine = Quarantine(scheduler, self.workers)
         self._attempts = 0
+        self.clients: dict[str, Client] = {}
+        self.by_number: dict[int, Staffer] = {}
         self.done = self.failed = 0
-
-    # ---- waiting
-
-    def enqueue(self, entry: Entry, now: float) -> None:
-        """A task waits for room."""
-        queue = entry.queue
-        assert queue is not None
-        if not queue.served:
-            self._warn(entry, queue, now)
-        if len(entry.crashes) >= SOLO:
-            entry.suspect = True
-            self.quarantine.add(entry)
-            return
-        self._tickets += 1
-        entry.ticket = self._tickets
-        self.tickets[self._tickets] = entry
-        self.scheduler.on_submitted(self._tickets, queue, entry.age)
-
-    def hold_back(self, entry: Entry, worker: str) -> None:
-        """A task waits for word of the worker that it ran on under another head."""
-        entry.awaits = worker
-        self.awaiting.setdefault(worker, {})[entry] = None
-
-    def withdraw(self, entry: Entry) -> None:
-        """A task does not wait any more, for whatever reason."""
-        if entry.ticket is not None:
-            self.scheduler.on_cancelled(entry.ticket)
-            del self.tickets[entry.ticket]
-            entry.ticket = None
-        elif entry.suspect:
-            entry.suspect = False
-            self.quarantine.remove(entry)
-        elif entry.awaits:
-            others = self.awaiting[entry.awaits]
-            del others[entry]
-            if not others:
-                del self.awaiting[entry.awaits]
-            entry.awaits = ""
-
-    def heard_of(self, worker: str, now: float) -> None:
-        """What was held back for a worker, and not adopted, waits for room."""
-        for entry in list(self.awaiting.get(worker, ())):
-            self.withdraw(entry)
-            self.enqueue(entry, now)
-
-    def _warn(self, entry: Entry, queue: TaskQueue, now: float) -> None:
-        client = entry.client
-        if entry.request not in client.reported:
-            client.reported.add(entry.request)
-            why = self.scheduler.why_never(queue.request, now)
-            if why is not None:
-                self._outbox.post(client.link, Notice(entry.request, why))
 
     # ---- running
 
