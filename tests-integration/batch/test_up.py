@@ -80,7 +80,8 @@ def test_pbs(pbs: Batch, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("worker")
 def test_local(tmp_path: Path) -> None:
     """A worker starts as a process that outlives the command, and ends upon SIGTERM."""
-    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: what it leaves comes here
+    libc = ctypes.CDLL(None)
+    libc.prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: what it leaves comes here
     done = up(tmp_path, '[worker]\nlog_file = "logs/w.log"\n[script]\ncores = 1\n')
     [record] = records(tmp_path)
     pid = int(str(record["id"]).split(":")[1])
@@ -91,6 +92,10 @@ def test_local(tmp_path: Path) -> None:
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                os.waitpid(-pid, 0)
+        libc.prctl(36, 0, 0, 0, 0)
 
     assert (0, "") == (done.returncode, done.stderr)
     assert done.stdout.endswith(f"is process {pid}, output in {tmp_path}/logs/w.log\n")

@@ -27,7 +27,8 @@ MAIN = "sh -c 'trap \"echo term; exit 0\" TERM; taskset -pc $$; while :; do slee
 @pytest.fixture
 def started() -> Iterator[list[Submitted]]:
     """What a test starts, ended and collected afterwards."""
-    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+    libc = ctypes.CDLL(None)
+    libc.prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
     found: list[Submitted] = []
     yield found
     for one in found:
@@ -35,7 +36,10 @@ def started() -> Iterator[list[Submitted]]:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, 0)
+            while True:
+                os.waitpid(-pid, 0)  # all of its group, whose orphans come here
+    # Or the orphans of all later tests would come here, and stay.
+    libc.prctl(36, 0, 0, 0, 0)
 
 
 def until(done: Callable[[], object]) -> None:

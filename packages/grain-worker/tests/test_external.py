@@ -297,20 +297,16 @@ async def test_nothing_leaks_into_the_caller() -> None:
 async def test_nothing_is_left_when_the_trio_run_ends() -> None:
     """Neither files nor the helper processes; the run waits for them."""
 
-    # What other tests started and did not wait for is no concern of this one.
-    others = set(children_of_mine())
-
     async def calls() -> list[int]:
         async with trio.open_nursery() as nursery:
             for _ in range(5):
                 nursery.start_soon(run_external, ["true"])
-        return [pid for pid in children_of_mine() if pid not in others]
+        return children_of_mine()
 
     def in_a_thread() -> tuple[int, list[int], int, list[int]]:
         before = len(open_files())
         during = trio.run(calls)
-        left = [pid for pid in children_of_mine() if pid not in others]
-        return before, during, len(open_files()), left
+        return before, during, len(open_files()), children_of_mine()
 
     before, during, after, left = await trio.to_thread.run_sync(in_a_thread)
     assert len(during) == 1

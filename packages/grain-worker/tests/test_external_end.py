@@ -126,12 +126,6 @@ def named(name: str, top: int | None = None) -> list[int]:
     return found
 
 
-def shepherds() -> list[int]:
-    """The shepherds of this process; a keeper bears their name until it has its own."""
-    own = " ".join(path.read_text() for path in Path("/proc/self/task").glob("*/children"))
-    return [pid for pid in named("grain-shepherd") if str(pid) in own.split()]
-
-
 async def gone(pids: list[int]) -> None:
     with trio.fail_after(20):
         while any(running(pid) for pid in pids):
@@ -302,17 +296,14 @@ async def test_a_keeper_that_is_killed_takes_its_program_along(marker: str) -> N
 
 async def test_a_killed_shepherd_is_replaced(marker: str) -> None:
     """Programs that run go on and are still minded; new calls get a new shepherd."""
-    others = shepherds()  # of other tests, dead ones that nobody waited for
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run_external, [PYTHON, "-c", TREE, marker])
         await until(4, marker)
-        killed = [pid for pid in shepherds() if pid not in others]
-        assert killed
-        for pid in killed:
-            os.kill(pid, signal.SIGKILL)
+        (first,) = named("grain-shepherd")
+        os.kill(first, signal.SIGKILL)
         assert (await run_external(["echo", "next"])).stdout == b"next\n"
         assert len(alive(marker)) == 4
-        assert set(shepherds()) - {*killed, *others}
+        assert named("grain-shepherd") != [first]
         nursery.cancel_scope.cancel()
 
     assert alive(marker) == []
