@@ -186,10 +186,12 @@ class Notice(Message, frozen=True):
     Attributes:
         request: the number of the request.
         why: a sentence.
+        workers: whether there is any worker at all.
     """
 
     request: int
     why: str
+    workers: bool = True
 
 
 class Answer(Message, frozen=True):
