@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from end_to_end.place import Place
+from end_to_end.holding import Holding
+from end_to_end.place import Place, send
 from fake_batch.start import Batch, Missing, fake, real
 
 if TYPE_CHECKING:
@@ -35,9 +37,26 @@ def slurm(
         pytest.skip(str(missing))
 
 
+@pytest.fixture(scope="session")
+def stopped(slurm: Batch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Holding]:
+    """A worker of two whose processes stand still; begun with the first test, looked at last.
+
+    That it is lost takes a minute of silence, and the grace period.
+    """
+    place = Place(slurm, tmp_path_factory.mktemp("stopped") / "place")
+    try:
+        holding = Holding(place)
+        send(signal.SIGSTOP, *place.of_job(holding.workers[0]))
+        yield holding
+    finally:
+        place.close()
+
+
 @pytest.fixture
-def place(slurm: Batch, tmp_path: Path) -> Iterator[Place]:
+def place(slurm: Batch, stopped: Holding, tmp_path: Path) -> Iterator[Place]:
     """A user's home; when the test is over, no process of it is left."""
     made = Place(slurm, tmp_path / "place")
-    yield made
-    made.close()
+    try:
+        yield made
+    finally:
+        made.close()

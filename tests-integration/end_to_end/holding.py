@@ -12,12 +12,14 @@ if TYPE_CHECKING:
 
 CONFIG = """\
 system = "slurm"
-[head.gnaw]
-extra_args = ["--grace", "3"]
 [script]
 cores = 2
 memory = 1
 walltime = "{walltime}"
+"""
+GRACE = """
+[head.gnaw]
+extra_args = ["--grace", "3"]
 """
 
 PROGRAM = """\
@@ -54,22 +56,40 @@ class Holding:
         tasks: How many there are; each asks for a core.
         workers: How many are started.
         walltime: Of the workers' jobs.
+        more: The configuration's other tables.
     """
 
     def __init__(
-        self, place: Place, tasks: int = 4, workers: int = 2, walltime: str = "01:00:00"
+        self,
+        place: Place,
+        tasks: int = 4,
+        workers: int = 2,
+        walltime: str = "01:00:00",
+        more: str = GRACE,
     ) -> None:
         self.place = place
         self.tasks = tasks
-        place.configure(CONFIG.format(walltime=walltime))
-        self.mission: Mission = place.start(PROGRAM, str(place.folder), str(tasks))
+        self.folder = place.folder / "first"
+        place.configure(CONFIG.format(walltime=walltime) + more)
+        self.mission = self._start()
         self.jobs = place.up("-n", str(workers))
         self.workers = [str(one["name"]) for one in place.records()]
         self.until_begun(min(tasks, 2 * workers))
 
+    def _start(self) -> Mission:
+        self.folder.mkdir()
+        return self.place.start(PROGRAM, str(self.folder), str(self.tasks))
+
+    def again(self) -> None:
+        """Another mission, on the workers that are there; its tasks run at once, and end."""
+        self.folder = self.place.folder / "second"
+        self.mission = self._start()
+        self.until_begun(self.tasks)
+        self.let_go()
+
     def begun(self) -> list[tuple[int, str]]:
         """The runs that have begun: task and worker."""
-        path = self.place.folder / "begun"
+        path = self.folder / "begun"
         lines = path.read_text().splitlines() if path.exists() else []
         return [(int(line.split()[0]), line.split()[1]) for line in lines]
 
@@ -84,9 +104,9 @@ class Holding:
     def let_go(self, *runs: tuple[int, str]) -> None:
         """Let runs end: those named, or all."""
         for task, worker in runs:
-            (self.place.folder / f"go.{task}.{worker}").touch()
+            (self.folder / f"go.{task}.{worker}").touch()
         if not runs:
-            (self.place.folder / "go").touch()
+            (self.folder / "go").touch()
 
     def results(self) -> dict[int, str]:
         """Wait for the mission's end; where each task ran. Each is resolved once, and in time."""

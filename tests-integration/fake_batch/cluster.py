@@ -7,6 +7,7 @@ after a grace, and only when all of them are gone it is `settled`.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 
@@ -99,9 +100,9 @@ class Cluster:
             send([job.pid] if shell_only else self._processes.of(job.key), one)
 
     def tell(self, job: Job, text: str) -> None:
-        """Write a line into a running job's output."""
+        """Write a line into a running job's output, if there is room for it."""
         if text and job.pid:
-            with self.manners.place(job)[2].open("a") as out:
+            with contextlib.suppress(OSError), self.manners.place(job)[2].open("a") as out:
                 out.write(text + "\n")
 
     def _settle(self, job: Job, status: int, now: float) -> None:

@@ -1,18 +1,17 @@
-"""Workers, nodes and the scheduler die amid runs: every task is resolved, and once."""
+"""Workers and the scheduler are killed amid runs: every task is resolved, and once."""
 
 from __future__ import annotations
 
 import signal
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from end_to_end.holding import PROGRAM, Holding
+from end_to_end.holding import Holding
 from end_to_end.place import Place, send
-from fake_batch.start import Batch, fake, until
+from fake_batch.start import fake, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
 
 def job_state(place: Place, job: str) -> str:
@@ -20,26 +19,6 @@ def job_state(place: Place, job: str) -> str:
     return place.batch.out("squeue", "-h", "-t", "all", "-o", "%T", "-j", job)
 
 
-def alive(pids: list[int]) -> list[int]:
-    return [pid for pid in pids if Path(f"/proc/{pid}/environ").exists()]
-
-
-@pytest.fixture(scope="module")
-def stopped(slurm: Batch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Holding]:
-    """A worker of two whose processes stand still; begun first, and looked at last.
-
-    That it is lost takes a minute of silence, and the grace period.
-    """
-    place = Place(slurm, tmp_path_factory.mktemp("stopped") / "place")
-    try:
-        holding = Holding(place)
-        send(signal.SIGSTOP, *place.of_job(holding.workers[0]))
-        yield holding
-    finally:
-        place.close()
-
-
-@pytest.mark.usefixtures("stopped")
 def test_worker_cancelled(place: Place) -> None:
     """After scancel a worker hands back its runs, which go on elsewhere."""
     holding = Holding(place)
@@ -66,7 +45,7 @@ def test_worker_killed(place: Place, both: bool) -> None:
     pids = place.of_job(first)
 
     send(signal.SIGKILL, place.agent(first), *([place.runner(first)] if both else []))
-    until(lambda: not alive(pids))
+    until(lambda: not {*pids} & {*place.processes()})
     until(lambda: job_state(place, holding.jobs[0]) == "FAILED")
     holding.let_go(*((task, second) for task in holding.on(second)))
     holding.until_begun(6)
@@ -140,30 +119,3 @@ def test_walltime(tmp_path: Path, patience: float) -> None:
     assert {one: first, other: second, 3 - one - other: second} == results
     assert "SIGTERM received" in place.log(first)
     assert (patience > 3) == ("this worker has ended" in place.log(first))
-
-
-def test_node_lost(stopped: Holding) -> None:
-    """What ran there runs again elsewhere; what comes too late is dropped; the worker stays.
-
-    Unless it is the first after all: a success is taken wherever it comes from.
-    """
-    place, (first, second) = stopped.place, stopped.workers
-    early, late = sorted(stopped.on(first))
-    until(lambda: first not in place.workers(), 90)
-    stopped.let_go(*((task, second) for task in stopped.on(second)))
-    stopped.until_begun(6)
-    stopped.let_go((early, second))
-    until(lambda: place.workers()[second]["running"] == 1)
-
-    stopped.let_go((early, first), (late, first))
-    send(signal.SIGCONT, *place.processes())
-    results = stopped.results()
-    until(lambda: place.serving() == stopped.workers, 60)
-    workers = place.workers()
-
-    assert (second, first) == (results[early], results[late])
-    assert [early, late] == stopped.repeated()
-    assert 6 == len(stopped.begun())
-    assert all(worker["free"] == worker["total"] for worker in workers.values())
-    again = place.start(PROGRAM, str(place.folder), "4")
-    assert {first, second} == {line.split()[1] for line in again.wait().splitlines()}
