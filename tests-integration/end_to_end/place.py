@@ -88,11 +88,10 @@ class Place:
     @property
     def env(self) -> dict[str, str]:
         """The environment of the user's shell."""
-        env = {k: v for k, v in self.batch.env.items() if not k.startswith(("GRAIN_", "XDG_"))}
+        others = ("GRAIN_", "XDG_", "PYTHON")
+        env = {k: v for k, v in self.batch.env.items() if not k.startswith(others)}
         path = f"{BIN}{os.pathsep}{env['PATH']}"
-        # A terminal shows what a program prints at once; a file would wait for its end.
-        own = {"PYTHONUNBUFFERED": "1", MARK: str(self.folder)}
-        return {**env, "HOME": str(self.home), "PATH": path, **own}
+        return {**env, "HOME": str(self.home), "PATH": path, MARK: str(self.folder)}
 
     # ---- what a user types
 
@@ -121,7 +120,8 @@ class Place:
         folder.mkdir()
         with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
             process = subprocess.Popen(
-                [sys.executable, f"{name}.py", *words],
+                # A terminal shows at once what a program prints; a file would wait for its end.
+                [sys.executable, "-u", f"{name}.py", *words],
                 cwd=self.work,
                 env=self.env,
                 stdin=subprocess.DEVNULL,
