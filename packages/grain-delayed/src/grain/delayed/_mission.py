@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -158,8 +157,10 @@ async def mission(
     reporter = Reporter(False if inside else progress)
     config = load(config_file)
     reporter.config(config_file is False, config.source)
-    named = config.source if config_file else None
-    reporter.start_workers = "grain up" if named is None else f"grain -c {shlex.quote(named)} up"
+    if config_file and config.source:
+        import shlex
+
+        reporter.start_workers = f"grain -c {shlex.quote(config.source)} up"
     kept = None if config_file is False else config
     # Neither the executor's tasks nor the runs on its local worker are part of an outer mission.
     token = _current.set(None)
