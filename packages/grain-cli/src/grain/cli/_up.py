@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from grain.cli._fail import told
+from grain.cli.plugin import chosen_config, told
 
 
 @click.command()
@@ -37,7 +37,7 @@ def up(
             else f"{options[0]!r} is no option for the batch system"
         )
     with told():
-        submit_workers(config_file or ctx.obj, count, dry=dry, options=options)
+        submit_workers(config_file or chosen_config(ctx), count, dry=dry, options=options)
 
 
 def submit_workers(

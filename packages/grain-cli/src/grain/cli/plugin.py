@@ -1,0 +1,52 @@
+"""What a command needs, those of other packages too.
+
+A package adds a command to `grain` by an entry point in the group ``grain.commands``, of the
+command's name::
+
+    [project.entry-points."grain.commands"]
+    hello = "mypackage.commands:hello"
+
+    @click.command()
+    @click.pass_context
+    def hello(ctx):
+        '''Say where the scheduler is.'''
+        with told():
+            print(load(chosen_config(ctx)).head.listen)
+
+It is imported only if it is typed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def chosen_config(ctx: click.Context) -> str | None:
+    """The file that ``grain -c FILE`` chose, for `grain.config.load`; None for the usual one."""
+    found = ctx.find_root().obj
+    return found if isinstance(found, str) else None
+
+
+@contextlib.contextmanager
+def told() -> Iterator[None]:
+    """What the user can change ends a command with a message and exit code 1, not a traceback.
+
+    That is: errors of configuration, batch system, connections and files. Others pass.
+    """
+    # Help and completion need none of them.
+    from grain.cli.batch import BatchError
+    from grain.config import ConfigError
+
+    try:
+        yield
+    except (ConfigError, BatchError) as error:
+        raise click.ClickException(str(error)) from None
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        raise click.ClickException(f"{name}{error.strerror or error}") from None
