@@ -20,7 +20,11 @@ class _Own(NamedTuple):
 
 # Each command is imported when it is wanted: what one of them needs must not slow down the others.
 OWN = {
+    "logs": _Own("grain.cli._logs", "Show the output of workers."),
+    "ls": _Own("grain.cli._ls", "List workers, missions, and what waits and why."),
+    "quit": _Own("grain.cli._quit", "Let workers go."),
     "up": _Own("grain.cli._up", "Submit workers, one per node."),
+    "why": _Own("grain.cli._why", "Tell why a task is where it is."),
 }
 
 

@@ -23,6 +23,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from grain.cli._show import clean as clean
+from grain.cli._show import print_json as print_json
+from grain.cli._show import table as table
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -37,16 +41,19 @@ def chosen_config(ctx: click.Context) -> str | None:
 def told() -> Iterator[None]:
     """What the user can change ends a command with a message and exit code 1, not a traceback.
 
-    That is: errors of configuration, batch system, connections and files. Others pass.
+    That is: errors of configuration, scheduler, batch system and files. Others pass.
     """
     # Help and completion need none of them.
+    from grain.cli._ask import NoScheduler
     from grain.cli.batch import BatchError
     from grain.config import ConfigError
 
     try:
         yield
-    except (ConfigError, BatchError) as error:
-        raise click.ClickException(str(error)) from None
+    except (ConfigError, BatchError, NoScheduler) as error:
+        raise click.ClickException(clean(error, keep="\n\t")) from None
+    except BrokenPipeError:
+        raise  # click ends quietly then
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
         raise click.ClickException(f"{name}{error.strerror or error}") from None
