@@ -100,6 +100,13 @@ async def test_a_sum_counts_as_one(autojump_clock: trio.testing.MockClock) -> No
             await ql(sleep)(0)
             assert 4 == trio.current_time()
             assert 8 == await (await ql(delayedval)(8))
+            failed_ = fail(0)
+            with pytest.raises(ValueError):
+                await failed_
+            await ql(lambda: failed_ + sleep(5))()
+            await ql(sleep)(1)
+            assert 9 == trio.current_time()
+        assert 10 == trio.current_time()
         with pytest.raises(ValueError, match="failed"):
             await sum_
 
@@ -168,6 +175,28 @@ async def test_outside_of_its_block() -> None:
         with pytest.raises(RuntimeError, match="used once"):
             async with ql:
                 pass
+
+
+async def test_left_while_another_waits() -> None:
+    """Who waits for room in a block that is left meanwhile submits nothing."""
+    gate = trio.Event()
+
+    @delayed
+    async def held() -> None:
+        await gate.wait()
+
+    async def late(ql: QueueLimiter) -> None:
+        with pytest.raises(RuntimeError, match="outside of its block"):
+            await ql(held)()
+
+    async with mission(Cores(1), config_file=False), trio.open_nursery() as nursery:
+        with pytest.raises(KeyError):
+            async with QueueLimiter(1) as ql:
+                await ql(held)()
+                nursery.start_soon(late, ql)
+                await trio.testing.wait_all_tasks_blocked()
+                raise KeyError
+        gate.set()
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,15 @@ async def test_submission_from_branches(autojump_clock: trio.testing.MockClock) 
     assert [-2, -1, 4, 0, 2] == wg.results
 
 
+async def test_idle_in_between(autojump_clock: trio.testing.MockClock) -> None:
+    """A group that had nothing to do for a while waits for what came later."""
+    async with mission(Cores(1), config_file=False), open_waitgroup() as wg:
+        await wg.submit(Cores(1), double, 1)
+        wg.submit(Cores(1), double, 2, 5)
+    assert [2, 4] == wg.results
+    assert 5 == trio.current_time()
+
+
 async def test_beside_delayed_functions(autojump_clock: trio.testing.MockClock) -> None:
     """Both frontends work in one mission, in the branches of each other."""
     twice = delayed(double)

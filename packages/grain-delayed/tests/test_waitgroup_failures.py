@@ -216,6 +216,26 @@ async def test_a_failure_and_a_cancellation(autojump_clock: trio.testing.MockClo
                 scope.cancel()
 
 
+async def test_a_failure_because_of_a_cancellation(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """What a branch raises when it is cancelled from outside is not lost."""
+
+    async def untidy() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(1)
+            raise ValueError("cleaning up")
+
+    async with mission(Cores(2), config_file=False):
+        with pytest.raises(ValueError, match="cleaning up"), trio.move_on_after(1):
+            async with open_waitgroup() as wg:
+                wg.start_subtask(trio.sleep_forever)
+                wg.start_subtask(untidy)
+
+
 @pytest.mark.parametrize("seconds", [0, 1])
 async def test_the_mission_is_cancelled(
     autojump_clock: trio.testing.MockClock, seconds: int

@@ -229,8 +229,6 @@ class WaitGroup:
         if rest is None:
             # Cancelled jobs are what a cancellation of the whole block leaves behind.
             return self._failed is not None and not _was_cancelled(self._failed)
-        if rest is failure and rest is not error:
-            return True
         if self._failed_first and isinstance(rest, Exception) and rest is not failure:
             _note(failure, [rest], "the block raised")
             return True
