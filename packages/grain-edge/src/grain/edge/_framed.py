@@ -10,6 +10,7 @@ stopped for an hour has missed one beat, and must first read what came meanwhile
 
 from __future__ import annotations
 
+import math
 import os
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _Self = TypeVar("_Self", bound="FramedChannel")
 _HIGH_WATER = 1024 * 1024
 _SMALL = 4096
+_BURST = 0.0001  # seconds: what is posted within them was caused by the same event
 _READ_MIN, _READ_MAX = 16 * 1024, 1024 * 1024
 
 
@@ -91,6 +93,7 @@ class FramedChannel(Channel):
         self._closed = False
         self._broken: ChannelError | None = None
         self._ended = False
+        self._posted_at = -math.inf
         self._writes = 0
         self._read_size = _READ_MIN
         self._heard_at = trio.current_time()
@@ -151,10 +154,19 @@ class FramedChannel(Channel):
             self._wake.set()
 
     def post(self, batch: Batch) -> None:
-        """See `Channel.post`."""
+        """See `Channel.post`.
+
+        What is posted alone is written at once; who posts one thing after the other leaves it to
+        the writer, which finds them together.
+        """
         self._check_open()
+        now = trio.current_time()
+        alone = now - self._posted_at > _BURST
+        self._posted_at = now
+        idle = alone and not self._outbox.pending and not self._writing
         self._outbox.push(batch)
-        self._wake.set()
+        if not (idle and self._outbox.pending <= _SMALL and self._write_now()):
+            self._wake.set()
 
     def _write_now(self) -> bool:
         """Write the outbox in the sender's own task, sparing a round trip two task switches.

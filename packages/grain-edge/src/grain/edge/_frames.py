@@ -104,6 +104,9 @@ class Outbox:
     def _encoded(self, message: Message, payload: Payload) -> tuple[bytes, memoryview | None]:
         if payload is None:
             return self._codec.encode(message, None), None
+        if type(payload) is bytes and len(payload) <= INLINE:  # most of them
+            check_payload(message, len(payload), LocalProtocolError)
+            return self._codec.encode(message, payload), None
         try:
             view = memoryview(payload).cast("B")
         except TypeError as e:
