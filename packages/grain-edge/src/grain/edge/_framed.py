@@ -20,7 +20,7 @@ import trio
 
 from grain.edge._channel import Batch, Channel
 from grain.edge._frames import Inbox, Outbox
-from grain.edge._sockets import read, read_into
+from grain.edge._sockets import read, read_into, write_all
 from grain.edge._tls import TlsStream
 from grain.edge.errors import ChannelBroken, ChannelError, RemoteProtocolError
 from grain.edge.messages import CORE, Bye, Codec, Message, Payload, Ping
@@ -203,8 +203,11 @@ class FramedChannel(Channel):
         try:
             if self._tls is not None:
                 await self._tls.finish()
-            for buffer in buffers:
-                await self._stream.send_all(buffer)
+            if self._socket is not None:
+                await write_all(self._socket.socket, buffers)
+            else:
+                for buffer in buffers:
+                    await self._stream.send_all(buffer)
             self._writes += 1
         except (trio.BrokenResourceError, trio.ClosedResourceError) as e:
             self._break(f"the connection was lost while sending: {e}")
@@ -252,6 +255,24 @@ class FramedChannel(Channel):
                 await self._read()
             out, self._ready = self._ready, []
             return out
+        finally:
+            self._receiving = False
+
+    async def receive_into(self, handle: Callable[[Batch], object]) -> None:
+        """See `Channel.receive_into`."""
+        if self._receiving:
+            raise trio.BusyResourceError("another task is receiving from this channel")
+        self._receiving = True
+        try:
+            while True:
+                if self._ready:
+                    batch, self._ready = self._ready, []
+                    handle(batch)
+                    del batch  # or the last payload would be kept until the next comes
+                elif self._ended:
+                    return
+                else:
+                    await self._read()
         finally:
             self._receiving = False
 
@@ -304,10 +325,11 @@ class FramedChannel(Channel):
 
     def _take(self, messages: Sequence[tuple[Message, Payload]]) -> None:
         for pair in messages:
-            if isinstance(pair[0], Bye):
+            kind = type(pair[0])
+            if kind is Bye:
                 self._ended = True
                 return
-            if not isinstance(pair[0], Ping):
+            if kind is not Ping:
                 self._ready.append(pair)
 
     # Staying alive
