@@ -16,8 +16,9 @@ Theory of operation. A frame is 8 bytes of header and a body:
    waiting, an urgent message waits for one chunk at most.
 
 Large payloads are never joined to anything: sent as views, and received into a buffer of their
-own. That buffer grows chunk by chunk, or is memory that comes when it is written to (`grain.edge.memory`): so
-a size that a peer merely announces costs nothing, and nobody waits while a gigabyte is cleared.
+own. That buffer grows chunk by chunk, or is memory that comes when it is written to
+(`grain.edge.memory`): so a size that a peer merely announces costs nothing, and nobody waits while
+a gigabyte is cleared.
 """
 
 from __future__ import annotations

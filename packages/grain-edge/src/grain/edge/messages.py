@@ -102,11 +102,13 @@ class Refusal(Message, frozen=True):
         protocol: number of the protocol that it speaks.
         package: version of the package, for people to read.
         reason: a sentence for people.
+        final: whether another way to this head would not help.
     """
 
     protocol: int
     package: str
     reason: str
+    final: bool = False
 
 
 class Join(Message, frozen=True):

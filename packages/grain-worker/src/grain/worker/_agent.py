@@ -126,6 +126,9 @@ class Agent:
             except trio.ClosedResourceError:
                 return  # by us, as the worker leaves
             except (ChannelError, trio.BrokenResourceError) as error:
+                if isinstance(error, EdgeError) and error.final:  # it was never there
+                    self._fail(str(error))
+                    return
                 _log.info("the connection is lost: %s", error)
             except trio.EndOfChannel:
                 _log.info("the scheduler has ended the connection")
