@@ -139,3 +139,20 @@ async def test_winner_is_closed_if_nobody_wants_it_any_more(autojump_clock: Mock
 
     assert scope.cancelled_caught
     assert [True] == [thing.closed for thing in ways.opened]
+
+
+async def test_cancelled_as_one_wins(autojump_clock: MockClock) -> None:
+    """What was opened in the moment of the cancellation is closed."""
+    ways = Ways()
+    with trio.CancelScope() as scope:
+
+        async def winning() -> Thing:
+            thing = Thing("a")
+            ways.opened.append(thing)
+            scope.cancel()
+            return thing
+
+        await race([Way("tcp", "a", winning)], [])
+
+    assert scope.cancelled_caught
+    assert [thing.closed for thing in ways.opened] == [True]

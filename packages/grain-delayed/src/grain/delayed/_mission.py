@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -14,6 +13,7 @@ import trio
 from grain import GVAR
 from grain.delayed._executor import executing
 from grain.delayed._graph import Source
+from grain.delayed._overload import WARN_QUEUED, Overload
 from grain.delayed._report import Reporter
 from grain.delayed.errors import NotInMission
 from grain.head import Cancelled, collapsing
@@ -38,14 +38,21 @@ _current: ContextVar[Mission | None] = ContextVar("grain.delayed mission", defau
 class Mission:
     """The calls of delayed functions inside of it become its tasks. Made by `mission`."""
 
-    def __init__(self, executor: Executor, branches: trio.Nursery, priority: int) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        branches: trio.Nursery,
+        priority: int,
+        overload: Overload | None = None,
+    ) -> None:
         self.executor = executor
+        self.branches = branches
         self.token = trio.lowlevel.current_trio_token()
         # Tasks that failed, until somebody who awaited them was told so: an ordered set.
         self.unseen: dict[Source, None] = {}
         self.ended = False
-        self._branches = branches
         self._priority = priority
+        self._overload = overload or Overload(None)
         self._shared: dict[tuple[Any, str | bytes], Source] = {}
 
     def leaf(self, res: Resource, call: Call, key: str | bytes | None) -> Source:
@@ -55,18 +62,26 @@ class Mission:
             if known is not None and not isinstance(known.outcome, outcome.Error):
                 return known
         source = Source(self)
-        self.executor.submit_call(res, call, source, priority=self._priority)
+        self.submit(res, call, source)
         if key is not None:
             self._shared[call.fn, key] = source
         return source
 
+    def submit(self, res: Resource, call: Call, source: Source) -> int:
+        """Hand a call to the executor; returns the number that its `cancel` takes."""
+        job = self.executor.submit_call(res, call, source, priority=self._priority)
+        if job >= self._overload.look_at:
+            self._overload.look(job, self.executor.statistics().queued)
+        return job
+
     def branch(self, call: Call) -> Source:
         """Start a call in this process."""
         source = Source(self)
-        self._branches.start_soon(self._run_branch, call, source, name=call.fn)
+        self.branches.start_soon(self.run_branch, call, source, name=call.fn)
         return source
 
-    async def _run_branch(self, call: Call, source: Source) -> None:
+    async def run_branch(self, call: Call, source: Source) -> None:
+        """Run a call as a branch, in the trio task that this is."""
         GVAR.res = ZERO
         GVAR.instance = ""  # a mission may run in a leaf of another
         try:
@@ -124,6 +139,7 @@ async def mission(
     name: str | None = None,
     prioritized: bool = False,
     progress: bool | None = None,
+    warn_queued: int | None = WARN_QUEUED,
 ) -> AsyncGenerator[Mission]:
     """A mission inside a trio program: delayed functions can be called in the ``async with`` block.
 
@@ -142,6 +158,8 @@ async def mission(
         prioritized: whether its tasks go before those of missions that are not.
         progress: whether progress is shown on standard error; by default as one line if that is a
             terminal, else as a log line now and then.
+        warn_queued: when more tasks than this wait to be started, that is said once, with how to
+            limit them (docs/limits.md). None: never.
 
     Raises:
         Exception: what the block raised; or, if that ended well, what a task raised that nobody
@@ -149,17 +167,20 @@ async def mission(
         grain.config.ConfigError: the configuration is not usable.
         grain.edge.errors.EdgeError: no scheduler can be reached, and waiting would not help.
         grain.resource.Infeasible: of a call, if no worker can ever run it, and none can join.
-        TypeError: local is no resource.
+        TypeError, ValueError: local is no resource, or warn_queued no positive int.
     """
     from grain.config import load
 
     # Of missions inside of one another, the outermost shows progress: there is one place for it.
     inside = _current.get() is not None or GVAR.instance
     reporter = Reporter(False if inside else progress)
+    overload = Overload(warn_queued, reporter.say)
     config = load(config_file)
     reporter.config(config_file is False, config.source)
-    named = config.source if config_file else None
-    reporter.start_workers = "grain up" if named is None else f"grain -c {shlex.quote(named)} up"
+    if config_file and config.source:
+        import shlex
+
+        reporter.start_workers = f"grain -c {shlex.quote(config.source)} up"
     kept = None if config_file is False else config
     # Neither the executor's tasks nor the runs on its local worker are part of an outer mission.
     token = _current.set(None)
@@ -173,7 +194,7 @@ async def mission(
                 reporter.statistics = executor.statistics
                 try:
                     async with trio.open_nursery() as branches:
-                        made = Mission(executor, branches, int(prioritized))
+                        made = Mission(executor, branches, int(prioritized), overload)
                         _current.set(made)
                         yield made
                 finally:

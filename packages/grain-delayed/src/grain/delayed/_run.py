@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import trio
 
 from grain.delayed._mission import mission
+from grain.delayed._overload import WARN_QUEUED
 from grain.delayed._value import Delayed
 from grain.worker.job import not_async
 
@@ -28,6 +29,7 @@ def run(
     name: str | None = None,
     prioritized: bool = False,
     progress: bool | None = None,
+    warn_queued: int | None = WARN_QUEUED,
 ) -> T: ...
 
 
@@ -40,6 +42,7 @@ def run(
     name: str | None = None,
     prioritized: bool = False,
     progress: bool | None = None,
+    warn_queued: int | None = WARN_QUEUED,
 ) -> list[T]: ...
 
 
@@ -51,6 +54,7 @@ def run(
     name: str | None = None,
     prioritized: bool = False,
     progress: bool | None = None,
+    warn_queued: int | None = WARN_QUEUED,
 ) -> Any:
     """The main entry point: run your root async function(s), which start everything else.
 
@@ -63,7 +67,7 @@ def run(
             iterable of such functions, which run concurrently.
         local: the resources of the local worker, as ``Cores(2)``; without it tasks run on workers
             of the cluster, which ``grain up`` starts.
-        config_file: as for `mission`; so are name, prioritized and progress.
+        config_file: as for `mission`; so are name, prioritized, progress and warn_queued.
 
     Returns:
         What the function returned, or a list of what the functions returned.
@@ -84,6 +88,7 @@ def run(
         "name": name,
         "prioritized": prioritized,
         "progress": progress,
+        "warn_queued": warn_queued,
     }
 
     async def main() -> list[Any]:

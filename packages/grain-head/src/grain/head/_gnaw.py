@@ -74,7 +74,8 @@ async def run_gnaw(
     service = Service(grace=grace, max_missions=max_conn)
     with collapsing():
         async with trio.open_nursery() as nursery:
-            serving = await nursery.start(partial(serve, service.handle, address, codec=CODEC))
+            head = partial(serve, service.handle, address, codec=CODEC, admit=service.admit)
+            serving = await nursery.start(head)
             _log.info("serving at %s: %s", serving.address, ", ".join(serving.targets))
             task_status.started(serving)
             nursery.start_soon(service.run)
