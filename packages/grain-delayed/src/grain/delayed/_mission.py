@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import outcome
@@ -23,10 +24,16 @@ if sys.version_info < (3, 11):
     from exceptiongroup import ExceptionGroup
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    import os
+    from collections.abc import AsyncGenerator, Callable
     from typing import Any, Literal
 
+    from grain.delayed._cache import Cache
+    from grain.delayed._care import Nurse
     from grain.delayed._executor import Executor
+    from grain.delayed._options import Care
+    from grain.delayed._retry import Retry
+    from grain.head import Statistics
     from grain.worker import Call
 
 # Which mission the running branch belongs to. Context-local: missions of other threads, and the
@@ -37,7 +44,14 @@ _current: ContextVar[Mission | None] = ContextVar("grain.delayed mission", defau
 class Mission:
     """The calls of delayed functions inside of it become its tasks. Made by `mission`."""
 
-    def __init__(self, executor: Executor, branches: trio.Nursery, priority: int) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        branches: trio.Nursery,
+        priority: int,
+        cache: Cache | None,
+        say: Callable[[str], object],
+    ) -> None:
         self.executor = executor
         self.token = trio.lowlevel.current_trio_token()
         # Tasks that failed, until somebody who awaited them was told so: an ordered set.
@@ -45,34 +59,51 @@ class Mission:
         self.ended = False
         self._branches = branches
         self._priority = priority
-        self._shared: dict[tuple[Any, str | bytes], Source] = {}
+        self._cache = cache
+        self._say = say
 
-    def leaf(self, res: Resource, call: Call, key: str | bytes | None) -> Source:
-        """Submit a call to the executor; one with the key of another shares its task."""
-        if key is not None:
-            known = self._shared.get((call.fn, key))
-            if known is not None and not isinstance(known.outcome, outcome.Error):
-                return known
+    def leaf(self, res: Resource, call: Call, care: Care | None) -> Source:
+        """Submit a call to the executor, or find its result."""
+        if care is not None:
+            return self.nurse.leaf(res, call, care)
         source = Source(self)
         self.executor.submit_call(res, call, source, priority=self._priority)
-        if key is not None:
-            self._shared[call.fn, key] = source
         return source
 
-    def branch(self, call: Call) -> Source:
+    def submit(self, res: Resource, call: Call, deliver: Callable[[Any], object]) -> None:
+        """Submit a call to the executor for somebody else than a `Source`."""
+        self.executor.submit_call(res, call, deliver, priority=self._priority)
+
+    def branch(self, call: Call, care: Care | None) -> Source:
         """Start a call in this process."""
+        retry = None
+        if care is not None:
+            care.check_branch(call)
+            retry = care.retry
         source = Source(self)
-        self._branches.start_soon(self._run_branch, call, source, name=call.fn)
+        self._branches.start_soon(self._run_branch, call, source, retry, name=call.fn)
         return source
 
-    async def _run_branch(self, call: Call, source: Source) -> None:
+    async def _run_branch(self, call: Call, source: Source, retry: Retry | None) -> None:
         GVAR.res = ZERO
         GVAR.instance = ""  # a mission may run in a leaf of another
         try:
-            source(await capture(call))
+            source(await (capture(call) if retry is None else self.nurse.branch(call, retry)))
         finally:
             if source.outcome is None:
                 source(outcome.Error(Cancelled(f"{name_of(call.fn)} was cancelled")))
+
+    @cached_property
+    def nurse(self) -> Nurse:
+        """Who cares for what is cached or retried; most missions need none."""
+        from grain.delayed._care import Nurse
+
+        return Nurse(self, self._branches, self._cache, self._say)
+
+    def statistics(self) -> Statistics:
+        """How things stand."""
+        now = self.executor.statistics()
+        return self.nurse.statistics(now) if "nurse" in self.__dict__ else now
 
     @property
     def here(self) -> bool:
@@ -123,6 +154,7 @@ async def mission(
     name: str | None = None,
     prioritized: bool = False,
     progress: bool | None = None,
+    cache: str | os.PathLike[str] | Literal[False] | None = None,
 ) -> AsyncGenerator[Mission]:
     """A mission inside a trio program: delayed functions can be called in the ``async with`` block.
 
@@ -141,8 +173,11 @@ async def mission(
         prioritized: whether its tasks go before those of missions that are not.
         progress: whether progress is shown on standard error; by default as one line if that is a
             terminal, else as a log line now and then.
+        cache: the directory where results of functions with `cache_hfn` are kept and found; by
+            default ``GRAIN_CACHE``, or .grain-cache in the current directory. False: nowhere.
 
     Raises:
+        CacheError: the directory that was named for results cannot be used.
         Exception: what the block raised; or, if that ended well, what a task raised that nobody
             awaited; an ExceptionGroup if there are several.
         grain.config.ConfigError: the configuration is not usable.
@@ -151,6 +186,7 @@ async def mission(
         TypeError: local is no resource.
     """
     from grain.config import load
+    from grain.delayed._cache import open_cache
 
     # Of missions inside of one another, the outermost shows progress: there is one place for it.
     inside = _current.get() is not None or GVAR.instance
@@ -162,6 +198,7 @@ async def mission(
 
         reporter.start_workers = f"grain -c {shlex.quote(config.source)} up"
     kept = None if config_file is False else config
+    opened = await open_cache(cache, reporter.say)
     # Neither the executor's tasks nor the runs on its local worker are part of an outer mission.
     token = _current.set(None)
     failures: list[Exception] = []
@@ -171,10 +208,10 @@ async def mission(
                 reporter.watching(),
                 executing(local, kept, name, reporter.event) as executor,
             ):
-                reporter.statistics = executor.statistics
                 try:
                     async with trio.open_nursery() as branches:
-                        made = Mission(executor, branches, int(prioritized))
+                        made = Mission(executor, branches, int(prioritized), opened, reporter.say)
+                        reporter.statistics = made.statistics
                         _current.set(made)
                         yield made
                 finally:
