@@ -80,7 +80,11 @@ class Cache:
         self._tell()
 
     def warn(self, topic: str, line: str) -> None:
-        """Warn of something once. May be called in any thread."""
+        """Warn the user of something, once."""
+        self._note(topic, line)
+        self._tell()
+
+    def _note(self, topic: str, line: str) -> None:
         with self._lock:
             if topic not in self._told:
                 self._told.add(topic)
@@ -122,13 +126,13 @@ class Cache:
                 self._store.write(key, value, seconds)
             except OSError as error:
                 self._writing = False
-                self.warn(
+                self._note(
                     "disk",
                     f"results cannot be kept in {self._store.root}: {error.strerror or error}. "
                     "This mission goes on, and keeps no more of them",
                 )
             except Exception as error:  # pickle raises what it likes
-                self.warn(
+                self._note(
                     key.function,
                     f"results of {key.function} cannot be kept, as one cannot be pickled "
                     f"({type(error).__name__}: {error})",

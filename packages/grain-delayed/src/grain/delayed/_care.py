@@ -89,7 +89,9 @@ class Nurse:
         say: Callable[[str], object],
     ) -> None:
         self.mission = mission
-        self.found = self.retried = 0
+        self._found = 0
+        # How many more leaves failed than the executor counts: fewer, where it was tried again.
+        self._failures = 0
         self._nursery = nursery
         self._cache = cache
         self._say = say
@@ -177,8 +179,8 @@ class Nurse:
         return dataclasses.replace(
             now,
             queued=now.queued + len(self._in_hand),
-            done=now.done + self.found,
-            failed=now.failed - self.retried,
+            done=now.done + self._found,
+            failed=now.failed + self._failures,
         )
 
     # ---- what becomes of a leaf
@@ -194,6 +196,7 @@ class Nurse:
         try:
             self.mission.submit(leaf.attempts.request, leaf.call, leaf)
         except Exception as error:  # of the request, of the arguments: it is the leaf's
+            self._failures += 1
             self.ended(leaf, outcome.Error(error))
 
     def _failed(self, leaf: Leaf, error: BaseException) -> None:
@@ -215,7 +218,7 @@ class Nurse:
             return
         self._another(leaf.call, leaf.retry, attempts, error, next_)
         leaf.error = error
-        self.retried += 1
+        self._failures -= 1
         self._in_hand[leaf] = None
         self._nursery.start_soon(self._retry, leaf, next_.delay)
 
@@ -241,7 +244,7 @@ class Nurse:
         for leaf, found in zip(leaves, await self._cache.look_up(keys), strict=True):
             del self._in_hand[leaf]
             if found.hit:
-                self.found += 1
+                self._found += 1
                 self._resolve(leaf, outcome.Value(found.value))
             else:
                 self._submit(leaf)

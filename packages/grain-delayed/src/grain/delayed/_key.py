@@ -87,12 +87,9 @@ class Caching:
             name = function_name(fn)
             self._known = (fn, name, code_digest(fn, name_of(fn)).hex())
         _, function, code = self._known
-        closure = getattr(fn, "__closure__", None)
-        if closure or bound:
-            what = (fn if closure else None, *bound)
-            bound_digest = digest(what, f"what {name_of(call.fn)} is bound to").hex()
-        else:
-            bound_digest = ""
+        if getattr(fn, "__closure__", None):
+            bound += ((name_of(fn), fn),)
+        bound_digest = "".join(digest(what, name).hex() for name, what in bound)
         if self._hfn == "args":
             shown = show_call(call)
         else:
@@ -130,18 +127,18 @@ def function_name(fn: Any) -> str:
     return f"{module}.{name_of(fn)}"
 
 
-def _unbound(fn: Any) -> tuple[Any, tuple[object, ...]]:
+def _unbound(fn: Any) -> tuple[Any, tuple[tuple[str, object], ...]]:
     """The function itself, and what else it was made of: an instance, a partial's arguments."""
-    bound: tuple[object, ...] = ()
+    bound: tuple[tuple[str, object], ...] = ()
     while True:
         if isinstance(fn, functools.partial):
-            bound += (fn.args, fn.keywords)
+            bound += (("an argument of the partial", (fn.args, fn.keywords)),)
             fn = fn.func
         elif isinstance(fn, types.MethodType):
-            bound += (fn.__self__,)
+            bound += (("self", fn.__self__),)
             fn = fn.__func__
         elif not hasattr(fn, "__code__") and hasattr(type(fn).__call__, "__code__"):
-            bound += (fn,)
+            bound += (("self", fn),)
             fn = type(fn).__call__
         else:
             return fn, bound
