@@ -36,7 +36,8 @@ _MAGIC = b"grain-cache 1\n\0\0"
 # Magic, digest of what follows it; then the sizes of the two parts that come next.
 _HEAD = struct.Struct("<16s32s")
 _SIZES = struct.Struct("<QQ")
-_LONGEST_RECORD = 1 << 20
+_START = _HEAD.size + _SIZES.size
+_LONGEST_RECORD = 1 << 16
 # Seconds after which what is still being written belongs to nobody any more.
 _FORGOTTEN = 24 * 3600.0
 
@@ -57,6 +58,13 @@ class Entry(NamedTuple):
     seconds: float
     host: str
     size: int = 0
+
+
+class Broken(NamedTuple):
+    """A file that is no result, and why."""
+
+    path: Path
+    why: str
 
 
 class Found(NamedTuple):
@@ -182,19 +190,20 @@ class Store:
                 parent.mkdir(mode=0o700, exist_ok=True)
             self._put(path, data)
 
-    def entries(self) -> Iterator[Entry | tuple[Path, str]]:
-        """What is there, unordered: of each an entry, or the file and what is wrong with it."""
+    def entries(self, *, check: bool = False) -> Iterator[Entry | Broken]:
+        """What is there, unordered.
+
+        Args:
+            check: whether results are read and compared with their checksums, too; else only what
+                the files say of themselves, and whether they are as long as that.
+        """
         for path in self._paths():
             try:
-                yield _parts(path)[1]
+                yield _parts(path, whole=check)[1]
             except FileNotFoundError:
                 continue  # removed meanwhile
             except (Damaged, OSError) as error:
-                yield path, str(error)
-
-    def remove(self, path: Path) -> None:
-        """Remove a result; it may be gone already."""
-        path.unlink(missing_ok=True)
+                yield Broken(path, str(error))
 
     def path(self, key: Key) -> Path:
         """The file of a result, whether it is there or not."""
@@ -232,8 +241,12 @@ class Store:
                     path.unlink()
 
 
-def _parts(path: Path) -> tuple[memoryview, Entry]:
+def _parts(path: Path, *, whole: bool = True) -> tuple[memoryview, Entry]:
     """The pickle in a file, and what the file says of it.
+
+    Args:
+        path: the file.
+        whole: whether the pickle is read and checked.
 
     Raises:
         Damaged: it is no result, not a whole one, or not private.
@@ -246,25 +259,24 @@ def _parts(path: Path) -> tuple[memoryview, Entry]:
             raise Damaged("it is no file")
         if why := _exposed(status):
             raise Damaged(f"it {why}")
-        data = memoryview(file.read())
-    start = _HEAD.size + _SIZES.size
-    if len(data) < start:
+        data = memoryview(file.read() if whole else file.read(_START + _LONGEST_RECORD))
+    if len(data) < _START:
         raise Damaged("it is too short")
     magic, checksum = _HEAD.unpack_from(data)
     if magic != _MAGIC:
         raise Damaged("it is no result, or of another version of Grain")
-    if hashlib.sha256(data[_HEAD.size :]).digest() != checksum:
+    if whole and hashlib.sha256(data[_HEAD.size :]).digest() != checksum:
         raise Damaged("its checksum is wrong")
     length, size = _SIZES.unpack_from(data, _HEAD.size)
-    if length > _LONGEST_RECORD or start + length + size != len(data):
-        raise Damaged("its sizes are wrong")
+    if length > _LONGEST_RECORD or _START + length + size != status.st_size:
+        raise Damaged("its size is wrong")
     try:
-        told = json.loads(bytes(data[start : start + length]))
+        told = json.loads(bytes(data[_START : _START + length]))
         key = Key(**told["key"])
-        entry = Entry(key, told["created"], told["seconds"], told["host"], len(data))
+        entry = Entry(key, told["created"], told["seconds"], told["host"], status.st_size)
     except (ValueError, TypeError, KeyError) as error:
         raise Damaged(f"its record makes no sense ({error})") from error
-    return data[start + length :], entry
+    return data[_START + length :], entry
 
 
 def _exposed(status: os.stat_result) -> str:
