@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 256  # messages handed to the channel together, between which it may say "wait"
 _SOON, _MANY = 0.1, 256  # seconds, and outcomes, after which they are confirmed by themselves
 _AGAIN = 0.5  # seconds until the next attempt after a connection that was lost
+_GOODBYE = 1.0  # seconds for closing a connection that works
 _FAREWELL = 10.0  # seconds that leaving waits for a scheduler which is away
 
 _log = logging.getLogger("grain.remote_exer")
@@ -199,9 +200,8 @@ class RemoteExecutor:
                 self._wake.set()
             with trio.move_on_after(5):
                 await self._answered.wait()
-            for answer in self._session.answers:
-                if answer.about == "why" and answer.answer["task"] == job:
-                    told = answer.answer
+            for about, told in self._session.answers:
+                if about == "why" and told["task"] == job:
                     return Explanation(job, told["state"], tuple(told["reasons"]))
 
     # ---- life
@@ -241,7 +241,10 @@ class RemoteExecutor:
                     finally:
                         self._open = False
                         await self._leave()
-                        link.cancel()
+                        if self._flushed.is_set():  # then it says goodbye, which may take a moment
+                            link.deadline = trio.current_time() + _GOODBYE
+                        else:
+                            link.cancel()
         finally:
             for job in list(self._jobs):
                 self._resolve(Resolution(job, "cancelled", None, ()))
@@ -267,7 +270,7 @@ class RemoteExecutor:
             self._departed = True
             self._wake.set()
             if self._session.connected:
-                with trio.move_on_after(1.0):
+                with trio.move_on_after(_GOODBYE):
                     await self._flushed.wait()
 
     # ---- the connection
@@ -292,6 +295,8 @@ class RemoteExecutor:
                         self._met = False
                         raise
                     self._told_away(str(error))
+                if self._flushed.is_set():
+                    return
                 await trio.sleep(_AGAIN)
 
     def _told_away(self, why: str | None) -> None:
@@ -341,6 +346,8 @@ class RemoteExecutor:
             if not self._session.to_head:
                 if self._departed:
                     self._flushed.set()
+                    scope.cancel()
+                    return
                 await self._wake.wait()
                 self._wake = trio.Event()
 
