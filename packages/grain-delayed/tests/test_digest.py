@@ -119,6 +119,7 @@ def test_order_of_a_dict(value: dict[str, int], random: Any) -> None:
         (PurePosixPath("a"), PurePosixPath("b")),
         (functools.partial(max, 1), functools.partial(max, 2)),
         (int, float),
+        (list[int], list[str]),
         (len, max),
         ("a".join, "b".join),
         (lambda: 1, lambda: 2),

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
+    from grain.delayed._lookups import Lookup
     from grain.delayed._store import Broken, Entry, Store
 
 
@@ -66,7 +64,7 @@ def explain(directory: str | None, function: str | None, most: int) -> None:
     of_function = collections.defaultdict(list)
     for entry in entries:
         of_function[entry.key.function].append(entry)
-    last = {}
+    last: dict[tuple[str, str], Lookup] = {}
     for lookup in lookups(store.root):
         if _named(lookup.key.function, function):
             last.setdefault((lookup.key.function, lookup.key.call), lookup)

@@ -122,6 +122,8 @@ class _Digester:
         if isinstance(value, types.FunctionType):
             self.code_of(value, where)
             self.closure_of(value, where)
+        elif isinstance(value, types.GenericAlias):  # list[int]: to Python 3.10 a type
+            return False
         elif isinstance(value, type | types.BuiltinFunctionType | types.ModuleType):
             # Of a class, as of a module, only the name.
             self._write(kind.__name__, _name(value).encode())

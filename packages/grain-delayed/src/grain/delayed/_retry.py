@@ -2,7 +2,7 @@
 
 1. At most `retries` times after the first attempt.
 2. What would fail again is not tried again, whatever `retry_on` says: a task that was cancelled,
-   a request that cannot be met, and what cannot travel between processes.
+   a request that cannot be met, what cannot travel between processes, a lost scheduler.
 3. Without `retry_on`, neither what tells of a mistake in the program (TypeError, NameError, ...),
    nor a task that was given up because it crashed its worker again and again.
 4. `retry_with` may give up by returning None. If one of the user's functions fails itself, the
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.head import Cancelled, ExecutorClosed, collapsed
-from grain.head.errors import TaskCrashed
+from grain.head.errors import TaskCrashed, Unreachable
 from grain.resource import ZERO, Infeasible, Resource
 from grain.worker.errors import PayloadError
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 LONGEST = 300.0
 """Seconds: the most that is waited before a retry, unless the first wait is longer."""
 
-_FINAL = (Cancelled, ExecutorClosed, Infeasible, PayloadError)
+_FINAL = (Cancelled, ExecutorClosed, Infeasible, PayloadError, Unreachable)
 _MISTAKES = (
     TypeError, NameError, AttributeError, NotImplementedError, SyntaxError, TaskCrashed,
 )  # fmt: skip
