@@ -432,3 +432,58 @@ def test_bad_options(options: dict[str, Any], match: str) -> None:
     """An option that makes no sense is refused where it is given."""
     with pytest.raises(TypeError, match=match):
         delayed(**options)
+
+
+@delayed(cache_hfn="args", retries=1, retry_wait=0)
+async def consume(items: list[int]) -> int:
+    CALLS.append(list(items))
+    items.pop()
+    if len(CALLS) == 1:
+        raise ValueError("first")
+    return sum(items)
+
+
+def test_arguments_that_change(here: Path) -> None:
+    """A result is that of the arguments at the call, whoever changes them afterwards."""
+
+    async def main() -> None:
+        items = [1, 2, 3]
+        first = (consume @ Cores(1))(items)
+        items.append(4)
+        assert 3 == await first
+        assert [1, 2, 3, 4] == items
+
+    run(main, Cores(1), config_file=False)
+    assert [[1, 2, 3], [1, 2, 3]] == CALLS
+    assert [3] == again(consume, ([1, 2, 3],))
+    assert 2 == len(CALLS)
+
+
+@dataclass
+class Result:
+    value: int
+
+
+@delayed(cache_hfn=lambda _, k: k)
+async def remote(items: list[int], k: str) -> Result:
+    return Result(sum(items))
+
+
+async def test_on_other_workers(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results of the workers of a cluster are kept, too; arguments are those of the call."""
+    from grain.remote_exer import HostingExecutor
+
+    monkeypatch.setenv("HOME", str(here))
+    address = f"edge://{here}/meeting"
+    (here / "grain.toml").write_text(f'address = "{address}"\n')
+    async with HostingExecutor(Cores(1), address=address, name="cluster"):
+        async with mission():
+            items = [1]
+            leaves = []
+            for k in "abc":
+                leaves.append((remote @ Cores(1))(items, k))
+                items.append(1)
+            assert [Result(1), Result(2), Result(3)] == await each(leaves)
+        async with mission() as second:
+            assert Result(2) == await (remote @ Cores(1))([], "b")
+            assert 0 == second.executor.statistics().done

@@ -49,7 +49,8 @@ def test_every_part_counts(store: Store, part: str) -> None:
     """A key that differs in one part is another; what is shown does not count."""
     store.write(KEY, 1, 0.0)
 
-    assert not store.read(KEY._replace(**{part: "else"})).hit
+    parts = {**KEY._asdict(), part: "else"}
+    assert not store.read(Key(**parts)).hit
     assert store.read(KEY._replace(shown="else")).hit
 
 

@@ -16,24 +16,25 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections import deque
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import outcome
 import trio
 
+from grain.delayed._batches import Batches
 from grain.delayed._cache import Result
 from grain.delayed._digest import Undigestible
 from grain.delayed._graph import Source
+from grain.delayed._leaf import Leaf, snapshot
 from grain.delayed._retry import Again, Attempts, asking, told
-from grain.head import Cancelled
+from grain.head import Cancelled, GrainExecutor
 from grain.resource import ZERO, Infeasible
 from grain.worker.job import capture, name_of
 from grain.worker.payload import add_note
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from grain.delayed._cache import Cache
     from grain.delayed._key import Caching, Key
@@ -45,30 +46,6 @@ if TYPE_CHECKING:
     from grain.worker import Call
 
     Outcome = outcome.Value[Any] | outcome.Error
-
-
-class Leaf:
-    """A leaf until it is resolved; the executor calls it with the outcome of an attempt."""
-
-    __slots__ = ("attempts", "began", "call", "ended", "error", "key", "nurse", "retry", "source")
-
-    def __init__(
-        self, nurse: Nurse, res: Resource, call: Call, key: Key | None, retry: Retry | None
-    ) -> None:
-        self.nurse = nurse
-        self.call = call
-        self.key = key
-        self.retry = retry
-        self.attempts = Attempts(res)
-        self.began = time.monotonic()
-        self.source = Source(nurse.mission)
-        # The exception of the last attempt, while another is under way.
-        self.error: Exception | None = None
-        # The outcome, while it is kept.
-        self.ended: Outcome | None = None
-
-    def __call__(self, ended: Outcome) -> None:
-        self.nurse.ended(self, ended)
 
 
 class Nurse:
@@ -94,6 +71,7 @@ class Nurse:
         self._failures = 0
         self._nursery = nursery
         self._cache = cache
+        self._by_reference = isinstance(mission.executor, GrainExecutor)
         self._say = say
         self._random = Random()  # noqa: S311 - spreads waits; not the user's, who may have seeded it
         self._shared: dict[tuple[Any, str | bytes], Source] = {}
@@ -126,10 +104,14 @@ class Nurse:
             source = Source(self.mission)
             self.mission.submit(res, call, source)
         else:
-            leaf = Leaf(self, res, call, key, care.retry)
+            # What is submitted later must be what it was called with, where it travels as bytes or
+            # the result is kept as that of these arguments. Elsewhere objects are passed as they
+            # are, as to any leaf.
+            copied = (key is not None and key.by_arguments) or not self._by_reference
+            leaf = Leaf(self, res, snapshot(call) if copied else call, copied, key, care.retry)
             source = leaf.source
             if key is None:
-                self.mission.submit(res, call, leaf)
+                self.mission.submit(res, leaf.attempt(), leaf)
                 self._hold_open()
             else:
                 self._hold_open()
@@ -194,7 +176,7 @@ class Nurse:
 
     def _submit(self, leaf: Leaf) -> None:
         try:
-            self.mission.submit(leaf.attempts.request, leaf.call, leaf)
+            self.mission.submit(leaf.attempts.request, leaf.attempt(), leaf)
         except Exception as error:  # of the request, of the arguments: it is the leaf's
             self._failures += 1
             self.ended(leaf, outcome.Error(error))
@@ -295,46 +277,6 @@ class Nurse:
                 error.__cause__ = leaf.error
                 self._resolve(leaf, leaf.ended or outcome.Error(error))
             raise
-
-
-class Batches:
-    """Leaves for an async function that takes several at a time, a few times concurrently.
-
-    Args:
-        nursery: where it runs; each run ends when there are no more.
-        function: the function.
-        size: how many leaves it takes at most.
-        most: how many times it runs at once.
-    """
-
-    def __init__(
-        self,
-        nursery: trio.Nursery,
-        function: Callable[[list[Leaf]], Awaitable[None]],
-        size: int,
-        most: int = 8,
-    ) -> None:
-        self._nursery = nursery
-        self._function = function
-        self._size = size
-        self._most = most
-        self._leaves: deque[Leaf] = deque()
-        self._running = 0
-
-    def put(self, leaf: Leaf) -> None:
-        """Hand over a leaf."""
-        self._leaves.append(leaf)
-        if self._running < self._most:
-            self._running += 1
-            self._nursery.start_soon(self._run)
-
-    async def _run(self) -> None:
-        try:
-            while self._leaves:
-                count = min(self._size, len(self._leaves))
-                await self._function([self._leaves.popleft() for _ in range(count)])
-        finally:
-            self._running -= 1
 
 
 def _add(error: BaseException, note: str) -> None:

@@ -31,6 +31,7 @@ class Key(NamedTuple):
         version: the user's `cache_version`.
         call: digest of what `cache_hfn` said.
         shown: the same for people, shortened; no part of the key.
+        by_arguments: whether that is a digest of the arguments; no part of the key, either.
     """
 
     function: str
@@ -39,6 +40,7 @@ class Key(NamedTuple):
     version: str
     call: str
     shown: str
+    by_arguments: bool = False
 
     @property
     def name(self) -> str:
@@ -97,7 +99,9 @@ class Caching:
         said = shared.encode("utf-8", "surrogatepass") if isinstance(shared, str) else shared
         kind = "args" if self._hfn == "args" else type(shared).__name__
         call_digest = hashlib.sha256(f"{kind}:".encode() + said).hexdigest()
-        return Key(function, code, bound_digest, self.version, call_digest, shown[:100])
+        return Key(
+            function, code, bound_digest, self.version, call_digest, shown[:100], kind == "args"
+        )
 
     def _digest_arguments(self, call: Call) -> bytes:
         """Equal however the arguments were passed, by position or by name."""

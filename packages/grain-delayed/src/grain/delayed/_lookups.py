@@ -56,7 +56,7 @@ class LookupLog:
         """Write down some lookups. Raises nothing: it is for explanations only."""
         now = time.time()
         with self._lock, suppress(OSError):
-            lines = [json.dumps([*key, now, status]) for key, status in found][: self._left]
+            lines = [json.dumps([*key[:6], now, status]) for key, status in found][: self._left]
             if not lines:
                 return
             self._left -= len(lines)
