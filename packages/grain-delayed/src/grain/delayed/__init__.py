@@ -6,9 +6,9 @@ Layout: ``_function`` turns async functions into delayed ones; their calls are t
 ``_mission``; ``_value`` is the delayed object that a call returns, and ``_graph`` the operations
 recorded on it; ``_run`` makes a mission a program, ``_report`` tells of it on standard error.
 
-Tasks that are cached or retried have ``_options`` and are cared for by ``_care``, with ``_leaf`` and
-``_batches``: ``_retry`` decides about attempts, ``_key`` with ``_digest`` says what a result depends
-on, ``_store`` keeps it on disk, ``_cache`` does so in threads, ``_lookups`` explains it afterwards.
+Tasks that are cached or retried have ``_options`` and are cared for by ``_care`` (``_leaf``,
+``_batches``): ``_retry`` decides about attempts, ``_key`` (``_digest``) says what a result depends
+on, ``_store`` keeps it on disk, ``_cache`` does so in threads, and ``_lookups`` explains it later.
 ``_cache_command`` is for the command `grain`.
 """
 
