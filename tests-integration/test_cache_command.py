@@ -146,6 +146,21 @@ def test_bad_input(here: Path) -> None:
     assert "say which results" in told("clear", code=2)
 
 
+def test_of_the_configuration(here: Path) -> None:
+    """It looks where the configuration says, unless that makes no sense."""
+    mission(here)
+    (here / "mine.toml").write_text("[head]\ncache = '.grain-cache'\n")
+    (here / "other.toml").write_text("[head]\ncache = 'nowhere'\n")
+    (here / "wrong.toml").write_text("[head]\ncache = 3\n")
+
+    def told_by(file: str) -> str:
+        return CliRunner().invoke(grain, ["-c", file, "cache", "ls"], catch_exceptions=False).output
+
+    assert "3 results" in told_by("mine.toml")
+    assert f"no results are kept in {here}/nowhere" in told_by("other.toml")
+    assert "head.cache: found the number 3" in told_by("wrong.toml")
+
+
 def test_as_a_command(here: Path) -> None:
     """It is found by the command `grain`."""
     mission(here)

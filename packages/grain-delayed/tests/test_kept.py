@@ -323,6 +323,21 @@ def test_where(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {".grain-cache", "by-environment", "by-argument"} == set(os.listdir(here))
 
 
+def test_where_the_configuration_says(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes behind the environment."""
+    (here / "grain.toml").write_text("[head]\ncache = 'by-configuration'\ngnaw.enabled = false\n")
+    monkeypatch.setenv("HOME", str(here / "home"))
+
+    async def main() -> None:
+        await (square @ Cores(1))(1)
+
+    run(main, Cores(1), config_file="grain.toml")
+    assert list((here / "by-configuration").glob("??/*"))
+    monkeypatch.setenv("GRAIN_CACHE", "by-environment")
+    run(main, Cores(1), config_file="grain.toml")
+    assert list((here / "by-environment").glob("??/*"))
+
+
 @pytest.mark.parametrize("wrong", [True, "", 3, b"bytes"])
 def test_no_place(wrong: Any) -> None:
     """An option that is no place is refused."""

@@ -162,7 +162,9 @@ def cache_root(option: object, configured: str = "") -> tuple[Path, bool] | None
 
 
 async def open_cache(
-    option: str | os.PathLike[str] | Literal[False] | None, say: Callable[[str], object]
+    option: str | os.PathLike[str] | Literal[False] | None,
+    configured: str,
+    say: Callable[[str], object],
 ) -> Cache | None:
     """The cache of a mission.
 
@@ -170,7 +172,7 @@ async def open_cache(
         TypeError: as `cache_root`.
         CacheError: the user named a directory, and it cannot be used.
     """
-    found = cache_root(option)
+    found = cache_root(option, configured)
     if found is None:
         return None
     root, named = found

@@ -6,6 +6,7 @@ click comes with the command `grain`; nothing else in this package needs it.
 from __future__ import annotations
 
 import collections
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 @click.group()
 @click.option(
     "-d", "--dir", "directory", metavar="DIR",
-    help="The directory of the results; by default GRAIN_CACHE, or .grain-cache here.",
+    help="The directory of the results; by default GRAIN_CACHE, or head.cache of the "
+    "configuration, or .grain-cache here.",
 )  # fmt: skip
 @click.pass_context
 def cache(ctx: click.Context, directory: str | None) -> None:
@@ -26,7 +28,7 @@ def cache(ctx: click.Context, directory: str | None) -> None:
 
     FUNCTION is a function's name, as `ls` shows it, or its last part alone.
     """
-    ctx.obj = directory
+    ctx.obj = directory or os.environ.get("GRAIN_CACHE") or _configured(ctx)
 
 
 @cache.command()
@@ -98,6 +100,16 @@ def clear(directory: str | None, function: str | None, everything: bool, damaged
         except OSError as error:
             raise click.ClickException(f"{path}: {error.strerror or error}") from None
     click.echo(f"{_count(len(paths), 'result')} removed")
+
+
+def _configured(ctx: click.Context) -> str | None:
+    from grain.config import ConfigError, load
+
+    chosen = ctx.find_root().obj  # grain -c FILE
+    try:
+        return load(chosen if isinstance(chosen, str) else None).head.cache or None
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from None
 
 
 def _store(directory: str | None) -> Store:

@@ -174,7 +174,8 @@ async def mission(
         progress: whether progress is shown on standard error; by default as one line if that is a
             terminal, else as a log line now and then.
         cache: the directory where results of functions with `cache_hfn` are kept and found; by
-            default ``GRAIN_CACHE``, or .grain-cache in the current directory. False: nowhere.
+            default ``GRAIN_CACHE``, or `head.cache` of the configuration, or .grain-cache in the
+            current directory. False: nowhere.
 
     Raises:
         CacheError: the directory that was named for results cannot be used.
@@ -198,7 +199,7 @@ async def mission(
 
         reporter.start_workers = f"grain -c {shlex.quote(config.source)} up"
     kept = None if config_file is False else config
-    opened = await open_cache(cache, reporter.say)
+    opened = await open_cache(cache, config.head.cache, reporter.say)
     # Neither the executor's tasks nor the runs on its local worker are part of an outer mission.
     token = _current.set(None)
     failures: list[Exception] = []

@@ -185,8 +185,8 @@ class Store:
         data = b"".join([_HEAD.pack(_MAGIC, checksum.digest()), *rest])
         try:
             self._put(path, data)
-        except FileNotFoundError:  # the first one here, or somebody cleared everything
-            for parent in (self.root, self.root / "tmp", path.parent):
+        except FileNotFoundError:  # somebody removed everything
+            for parent in (self.root, self.root / "tmp"):
                 parent.mkdir(mode=0o700, exist_ok=True)
             self._put(path, data)
 
@@ -227,7 +227,11 @@ class Store:
                 os.fsync(fd)
             finally:
                 os.close(fd)
-            aside.rename(path)
+            try:
+                aside.rename(path)
+            except FileNotFoundError:  # the first one here
+                path.parent.mkdir(mode=0o700, exist_ok=True)
+                aside.rename(path)
         except BaseException:
             with suppress(OSError):
                 aside.unlink()
