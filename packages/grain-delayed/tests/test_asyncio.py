@@ -488,6 +488,7 @@ def test_an_interrupt_that_trio_receives(steps: int) -> None:
         async with here(), hosted(lambda: failing(KeyboardInterrupt(), fails)):
             fails.set()
             other = asyncio.create_task(late(steps))
+            other.add_done_callback(lambda task: task.cancelled() or task.exception())
             await asyncio.wait([other])
 
     with pytest.raises(KeyboardInterrupt):

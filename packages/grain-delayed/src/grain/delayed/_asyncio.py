@@ -80,7 +80,9 @@ class Stay:
         self._leave = trio.Event()
         self._began: asyncio.Future[None] = guest.loop.create_future()
         self._ended: asyncio.Future[None] = guest.loop.create_future()
-        self._error: BaseException | None = None
+        self._error: Exception | None = None
+        # Whether the guest ended around it, as by Ctrl-C.
+        self.aborted = False
         # The task in the block, as long as it is in there, and whether we cancelled it.
         self._task: asyncio.Task[Any] | None = None
         self._cancelled_task = False
@@ -91,7 +93,12 @@ class Stay:
         Raises:
             BaseException: it could not be entered, or this task was cancelled meanwhile.
         """
-        self._guest.start(self._run)
+        try:
+            self._guest.start(self._run)
+        except RuntimeError:  # the guest is about to end, and takes no tasks
+            self.aborted = True
+            self._ended.set_result(None)
+            raise asyncio.CancelledError from None
         cancelled = await _settled(self._began, self._scope.cancel)
         if cancelled is not None:
             raise cancelled
@@ -113,14 +120,9 @@ class Stay:
             self._scope.cancel()
         return await _settled(self._ended, self._scope.cancel)
 
-    @property
-    def aborted(self) -> bool:
-        """Whether the guest was ended around it, as by Ctrl-C."""
-        return self._error is not None and _has_cancelled(self._error)
-
     def failure(self) -> BaseException | None:
         """What the mission raised that was not asked of it."""
-        return self._guest.error if self.aborted else self._error
+        return self._guest.failure() if self.aborted else self._error
 
     async def _run(self) -> None:
         """The mission's trio task."""
@@ -129,10 +131,11 @@ class Stay:
                 async with self._open() as self.mission:
                     self._began.set_result(None)
                     await self._leave.wait()
-        except BaseException as error:
+        except Exception as error:
             self._error = error
-            if _has_cancelled(error) or not isinstance(error, Exception):
-                raise
+        except BaseException:
+            self.aborted = True
+            raise
         finally:
             self._ended.set_result(None)
             if not self._began.done():
@@ -152,9 +155,9 @@ class Guest:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.error: BaseException | None = None
         self.missions: list[Mission] = []
         self._users = 0
+        self._error: BaseException | None = None
         self._closing = trio.Event()
         self._ready: asyncio.Future[None] = loop.create_future()
         self._ended: asyncio.Future[None] = loop.create_future()
@@ -202,10 +205,15 @@ class Guest:
             raise
         if guest._closing.is_set():  # it was interrupted before it began
             await guest.leave(ending=True)
-            raise guest.error or RuntimeError("trio ended early in this asyncio loop")
+            raise guest.failure()
         return guest
 
     def start(self, function: Callable[[], Any]) -> None:
+        """Start a trio task.
+
+        Raises:
+            RuntimeError: the guest is about to end.
+        """
         self._nursery.start_soon(function)
 
     async def leave(self, ending: bool) -> asyncio.CancelledError | None:
@@ -237,8 +245,17 @@ class Guest:
     def _on_ended(self, ended: outcome.Outcome[None]) -> None:
         if isinstance(ended, outcome.Error):
             error = ended.error
-            self.error = collapsed(error) if isinstance(error, BaseExceptionGroup) else error
+            self._error = collapsed(error) if isinstance(error, BaseExceptionGroup) else error
         self._ended.set_result(None)
+
+    def failure(self) -> BaseException:
+        """What to raise where a mission was aborted.
+
+        The interrupt itself comes once: it stops asyncio's loop, and another one would stop it
+        while it cancels its other tasks.
+        """
+        error, self._error = self._error, None
+        return error or asyncio.CancelledError("the missions of this loop were interrupted")
 
 
 def mission_here() -> Mission | None:
@@ -295,7 +312,7 @@ def _what_counts(
     block: BaseException | None, mission: BaseException | None
 ) -> BaseException | None:
     """What to raise of what the block and its mission raised; None if all is well."""
-    if mission is None:
+    if mission is None or (block is not None and isinstance(mission, asyncio.CancelledError)):
         return block
     if block is None or isinstance(block, asyncio.CancelledError):
         return mission  # what failed counts more than the cancellation that followed from it
@@ -304,10 +321,3 @@ def _what_counts(
 
 def _nothing() -> None:
     """The end is near already."""
-
-
-def _has_cancelled(error: BaseException) -> bool:
-    """Whether an exception is, or holds, a cancellation of trio's."""
-    if isinstance(error, BaseExceptionGroup):
-        return error.subgroup(trio.Cancelled) is not None
-    return isinstance(error, trio.Cancelled)
