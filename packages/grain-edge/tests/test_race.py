@@ -120,3 +120,20 @@ async def test_all_of_them(autojump_clock: MockClock) -> None:
     assert await race([ways.way("a", 0), ways.way("b", 1)], tried, all_of_them=True) is None
     assert [a.outcome for a in tried] == ["ok", "ok"]
     assert all(thing.closed for thing in ways.opened)
+
+
+async def test_cancelled_as_one_wins(autojump_clock: MockClock) -> None:
+    """What was opened in the moment of the cancellation is closed."""
+    ways = Ways()
+    with trio.CancelScope() as scope:
+
+        async def winning() -> Thing:
+            thing = Thing("a")
+            ways.opened.append(thing)
+            scope.cancel()
+            return thing
+
+        await race([Way("tcp", "a", winning)], [])
+
+    assert scope.cancelled_caught
+    assert [thing.closed for thing in ways.opened] == [True]

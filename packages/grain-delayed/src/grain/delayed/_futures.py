@@ -21,7 +21,7 @@ import trio
 
 from grain.delayed._function import _is_async
 from grain.delayed._mission import mission
-from grain.head import Cancelled, ExecutorClosed
+from grain.head import GrainExecutor
 from grain.resource import Cores, Resource
 from grain.worker import Call
 from grain.worker.blocking import in_thread
@@ -72,7 +72,7 @@ class Executor(futures.Executor):
         request = Cores(1) if request is None else request
         if not isinstance(request, Resource):
             raise TypeError(f"request={request!r}: give the resources of each call, as Cores(1)")
-        self._engine = Engine(request, here=local is not None, priority=int(prioritized))
+        self._engine = Engine(request, int(prioritized))
         self._engine.begin(
             partial(
                 mission,
@@ -161,6 +161,14 @@ class Future(futures.Future[T]):
     def __init__(self, engine: Engine) -> None:
         super().__init__()
         self._engine = engine
+        self._told = False
+
+    def begins(self) -> bool:
+        """Whether the call goes on: it was not cancelled before it began."""
+        if not self._told:
+            self._told = True
+            return self.set_running_or_notify_cancel()
+        return not self.cancelled()
 
     def result(self, timeout: float | None = None) -> T:
         self._engine.check_wait(self)
@@ -176,16 +184,15 @@ class Engine:
 
     Args:
         request: the resources of each call.
-        here: whether calls run in this process, so that it is known when they begin.
         priority: of the calls.
     """
 
-    def __init__(self, request: Resource, here: bool, priority: int) -> None:
+    def __init__(self, request: Resource, priority: int) -> None:
         self._request = request
-        self._here = here
         self._priority = priority
         self._pid = os.getpid()
-        self._lock = threading.Lock()
+        # Reentrant: the garbage collector may call `close` at any point.
+        self._lock = threading.RLock()
         # Under the lock: what the thread has not seen yet, all that is not resolved, and the state.
         self._submitted: deque[tuple[Future[Any], Call]] = deque()
         self._cancelled: deque[Future[Any]] = deque()
@@ -221,8 +228,6 @@ class Engine:
             )
         future: Future[Any] = Future(self)
         call = Call(fn, args, kwargs) if _is_async(fn) else Call(in_thread, (fn, args, kwargs), {})
-        if self._here:
-            call = Call(_observed, (self, future, call), {})
         with self._lock:
             if self._error is not None:
                 raise futures.BrokenExecutor("the executor's mission has failed") from self._error
@@ -256,7 +261,10 @@ class Engine:
     def _notify(self) -> None:
         """Have the thread look; the lock is held."""
         if self._token is not None:
-            self._token.run_sync_soon(self._look, idempotent=True)
+            try:
+                self._token.run_sync_soon(self._look, idempotent=True)
+            except trio.RunFinishedError:
+                pass  # `_run` sees to what is left
 
     def _on_done(self, future: futures.Future[Any]) -> None:
         with self._lock:
@@ -316,16 +324,18 @@ class Engine:
             if job is not None:
                 self._mission.executor.cancel(job)
             else:
-                future.set_running_or_notify_cancel()
+                future.begins()
         if closed:
             self._leave.set()
 
     def _submit(self, future: Future[Any], call: Call) -> None:
         if future.cancelled():
             return  # its turn comes with what was cancelled
-        deliver = partial(self._deliver, future)
+        executor, deliver = self._mission.executor, partial(self._deliver, future)
+        if isinstance(executor, GrainExecutor):  # every call runs in this process
+            call = Call(_observed, (self, future, call), {})
         try:
-            self._jobs[future] = self._mission.executor.submit_call(
+            self._jobs[future] = executor.submit_call(
                 self._request, call, deliver, priority=self._priority
             )
         except Exception as error:  # as Infeasible; or it cannot be sent
@@ -338,16 +348,14 @@ class Engine:
 
 async def _observed(engine: Engine, future: Future[Any], call: Call) -> Any:
     """A call in this process: its future is told when it begins."""
-    if not future.set_running_or_notify_cancel():
+    if not future.begins():
         return None
     _working_for.set(engine)
     return await call.fn(*call.args, **call.kwargs)
 
 
 def _resolve(future: Future[Any], ended: outcome.Value[Any] | outcome.Error) -> None:
-    if future.done() and not future.cancelled():
-        return
-    if not future.running() and not future.set_running_or_notify_cancel():
+    if not future.begins():
         return
     if isinstance(ended, outcome.Value):
         future.set_result(ended.value)

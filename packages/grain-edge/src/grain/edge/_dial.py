@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 POLL_FIRST, POLL_LAST = 1.0, 15.0
 """Seconds between two looks at the Edge file while nobody serves: grows from one to the other."""
 
+_FOLLOW = 1.0  # seconds between two looks at the Edge file while a head is tried
+
 _LOOPBACK = ("127.", "::1")
 
 
@@ -92,7 +94,37 @@ class Dialler:
             if e.final:
                 raise
             return None
-        return await self.reach(record, tried, all_of_them=all_of_them)
+        if all_of_them:
+            return await self.reach(record, tried, all_of_them=True)
+        return await self._reach_or_follow(record, tried)
+
+    async def _reach_or_follow(self, record: Record, tried: list[Attempt]) -> Opened | None:
+        """Try every way to a head, but not when another has taken its place.
+
+        The last ways wait for a dead head for long, and its successor may be there by then.
+        """
+        opened, failed = None, None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._until_replaced, record, nursery.cancel_scope)
+            try:
+                opened = await self.reach(record, tried)
+            except EdgeError as error:
+                failed = error  # caught in here, where no group is made of it
+            nursery.cancel_scope.cancel()
+        if failed is not None:
+            raise failed
+        return opened
+
+    async def _until_replaced(self, record: Record, scope: trio.CancelScope) -> None:
+        assert self.meeting is not None
+        while True:
+            await trio.sleep(_FOLLOW)
+            try:
+                now = await self.meeting.read()
+            except MeetingError:
+                continue
+            if (now.lineage, now.epoch) != (record.lineage, record.epoch):
+                scope.cancel()
 
     async def reach(
         self, record: Record, tried: list[Attempt], *, all_of_them: bool = False

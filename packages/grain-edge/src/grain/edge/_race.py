@@ -53,8 +53,24 @@ async def race(
         EdgeError: of a way whose error has a true `final` attribute: no other will do better.
     """
     won: list[T] = []
-    final: list[BaseException] = []
+    try:
+        final = await _race(ways, won, tried, all_of_them)
+    except BaseException:
+        # It was cancelled as somebody won.
+        for opened in won:
+            await trio.aclose_forcefully(opened)
+        raise
+    if won:
+        return won[0]
+    if final:
+        raise final[0]
+    return None
 
+
+async def _race(
+    ways: Sequence[Way[T]], won: list[T], tried: list[Attempt], all_of_them: bool
+) -> list[EdgeError]:
+    final: list[EdgeError] = []
     async with trio.open_nursery() as nursery:
 
         async def attempt(way: Way[T], over: trio.Event) -> None:
@@ -73,7 +89,7 @@ async def race(
                     outcome = f"no answer within {way.deadline:g} s"
             except (EdgeError, OSError, trio.BrokenResourceError) as e:
                 outcome = str(e) or type(e).__name__
-                if getattr(e, "final", False):
+                if isinstance(e, EdgeError) and e.final:
                     final.append(e)
                     nursery.cancel_scope.cancel()
             finally:
@@ -86,8 +102,4 @@ async def race(
             nursery.start_soon(attempt, way, over)
             with trio.move_on_after(way.stagger):
                 await over.wait()
-    if won:
-        return won[0]
-    if final:
-        raise final[0]
-    return None
+    return final
