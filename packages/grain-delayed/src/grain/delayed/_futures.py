@@ -14,7 +14,7 @@ from concurrent import futures
 from contextvars import ContextVar
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 import outcome
 import trio
@@ -85,9 +85,15 @@ class Executor(futures.Executor):
         )
         weakref.finalize(self, self._engine.close, cancel=False)
 
-    def submit(  # type: ignore[override]
-        self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Future[T]:
+    @overload
+    def submit(
+        self, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Future[T]: ...
+
+    @overload
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]: ...
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Submit a call; returns at once. It may be called in any thread.
 
         Args:
@@ -266,11 +272,11 @@ class Engine:
             except trio.RunFinishedError:
                 pass  # `_run` sees to what is left
 
-    def _on_done(self, future: futures.Future[Any]) -> None:
+    def _on_done(self, future: Any) -> None:
         with self._lock:
-            self._open.discard(future)  # type: ignore[arg-type]
+            self._open.discard(future)
             if future.cancelled():
-                self._cancelled.append(future)  # type: ignore[arg-type]
+                self._cancelled.append(future)
                 self._notify()
 
     # ---- in the mission's thread
@@ -308,7 +314,7 @@ class Engine:
         Python waits for this thread then, and calls nobody before: its hooks for the exit come
         afterwards, too late to start the threads that the remaining calls need.
         """
-        while threading.main_thread().is_alive():
+        while threading.main_thread().is_alive():  # noqa: ASYNC110 - a thread's end sets no event
             await trio.sleep(_LOOK)
         self.close(cancel=False)
 

@@ -19,8 +19,8 @@ async def in_thread(
 ) -> T:
     """Call a function that blocks in a thread, so that the worker's other tasks go on.
 
-    The function sees ``GVAR`` as the task does, and may call back with `trio.from_thread`. It
-    shares the interpreter: Python code that computes takes turns with all other tasks of the worker.
+    The function sees ``GVAR`` as the task does, and may call back with `trio.from_thread`. Python
+    code that computes takes turns with all other tasks of the worker: they share the interpreter.
 
     A thread cannot be stopped: when the task is cancelled, it ends when the function has returned.
 
