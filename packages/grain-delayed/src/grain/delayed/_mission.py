@@ -27,6 +27,7 @@ if sys.version_info < (3, 11):
 if TYPE_CHECKING:
     import os
     from collections.abc import AsyncGenerator, Callable
+    from types import ModuleType
     from typing import Any, Literal
 
     from grain.delayed._cache import Cache
@@ -135,6 +136,10 @@ def current_mission(fn: object) -> Mission:
     mission = _current.get()
     if mission is not None and mission.here and not mission.ended:
         return mission
+    if not trio.lowlevel.in_trio_task():
+        hosted: Mission | None = _host().mission_here()
+        if hosted is not None:
+            return hosted
     if mission is not None:
         where = "after its mission had ended" if mission.ended else "in another thread"
         raise NotInMission(
@@ -153,6 +158,13 @@ def current_mission(fn: object) -> Mission:
     )
 
 
+def _host() -> ModuleType:
+    """Missions in asyncio programs. Imported where they are used: few programs have them."""
+    from grain.delayed import _asyncio
+
+    return _asyncio
+
+
 @asynccontextmanager
 async def mission(
     local: Resource | None = None,
@@ -164,7 +176,9 @@ async def mission(
     warn_queued: int | None = WARN_QUEUED,
     cache: str | os.PathLike[str] | Literal[False] | None = None,
 ) -> AsyncGenerator[Mission]:
-    """A mission inside a trio program: delayed functions can be called in the ``async with`` block.
+    """A mission inside an async program: delayed functions can be called in the block.
+
+    The program may be one of trio or of asyncio; tasklets are trio's in both.
 
     Leaving the block waits for the tasks that were started in it. Leaving it by an exception,
     cancellation or Ctrl-C cancels them, and returns when nothing of them is left.
@@ -192,10 +206,19 @@ async def mission(
         Exception: what the block raised; or, if that ended well, what a task raised that nobody
             awaited; an ExceptionGroup if there are several.
         grain.config.ConfigError: the configuration is not usable.
+        RuntimeError: neither trio nor asyncio runs here; or trio runs already as a guest in this
+            asyncio loop, and not for a mission.
         grain.edge.errors.EdgeError: no scheduler can be reached, and waiting would not help.
         grain.resource.Infeasible: of a call, if no worker can ever run it, and none can join.
         TypeError, ValueError: local is no resource, or warn_queued no positive int.
     """
+    if not trio.lowlevel.in_trio_task():
+        options: dict[str, Any] = {"config_file": config_file, "name": name}
+        options |= {"prioritized": prioritized, "progress": progress}
+        options |= {"warn_queued": warn_queued, "cache": cache}
+        async with _host().hosted(lambda: mission(local, **options)) as made:
+            yield made
+        return
     from grain.config import load
     from grain.delayed._cache import open_cache
 
