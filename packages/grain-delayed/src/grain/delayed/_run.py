@@ -14,6 +14,8 @@ from grain.delayed._value import Delayed
 from grain.worker.job import not_async
 
 if TYPE_CHECKING:
+    import os
+
     from grain.resource import Resource
 
 T = TypeVar("T")
@@ -30,6 +32,7 @@ def run(
     prioritized: bool = False,
     progress: bool | None = None,
     warn_queued: int | None = WARN_QUEUED,
+    cache: str | os.PathLike[str] | Literal[False] | None = None,
 ) -> T: ...
 
 
@@ -43,6 +46,7 @@ def run(
     prioritized: bool = False,
     progress: bool | None = None,
     warn_queued: int | None = WARN_QUEUED,
+    cache: str | os.PathLike[str] | Literal[False] | None = None,
 ) -> list[T]: ...
 
 
@@ -55,6 +59,7 @@ def run(
     prioritized: bool = False,
     progress: bool | None = None,
     warn_queued: int | None = WARN_QUEUED,
+    cache: str | os.PathLike[str] | Literal[False] | None = None,
 ) -> Any:
     """The main entry point: run your root async function(s), which start everything else.
 
@@ -67,7 +72,7 @@ def run(
             iterable of such functions, which run concurrently.
         local: the resources of the local worker, as ``Cores(2)``; without it tasks run on workers
             of the cluster, which ``grain up`` starts.
-        config_file: as for `mission`; so are name, prioritized, progress and warn_queued.
+        config_file: as for `mission`; so are name, prioritized, progress, warn_queued and cache.
 
     Returns:
         What the function returned, or a list of what the functions returned.
@@ -89,6 +94,7 @@ def run(
         "prioritized": prioritized,
         "progress": progress,
         "warn_queued": warn_queued,
+        "cache": cache,
     }
 
     async def main() -> list[Any]:
