@@ -73,9 +73,9 @@ class DelayedFn(Generic[P, T]):
         mission = current_mission(self.fn)
         for arg in args:
             if type(arg) not in _PLAIN:
-                _check(arg, self.fn)
+                check_argument(arg, self.fn)
         for arg in kwargs.values():
-            _check(arg, self.fn)
+            check_argument(arg, self.fn)
         call = Call(self.fn, args, kwargs)
         if self.res is ZERO:
             source = mission.branch(call, self.care)
@@ -240,7 +240,7 @@ _PLAIN = frozenset({int, float, str, bytes, bool, type(None)})
 _CONTAINERS = (list, tuple, set, frozenset)
 
 
-def _check(arg: object, fn: object, depth: int = 2) -> None:
+def check_argument(arg: object, fn: object, depth: int = 2) -> None:
     """Refuse delayed objects among the arguments, also in a container or two."""
     if isinstance(arg, Delayed):
         raise TypeError(
@@ -254,4 +254,4 @@ def _check(arg: object, fn: object, depth: int = 2) -> None:
     if isinstance(arg, _CONTAINERS):
         for item in arg:
             if type(item) not in _PLAIN:
-                _check(item, fn, depth - 1)
+                check_argument(item, fn, depth - 1)

@@ -14,6 +14,7 @@ import trio
 from grain import GVAR
 from grain.delayed._executor import executing
 from grain.delayed._graph import Source
+from grain.delayed._overload import WARN_QUEUED, Overload
 from grain.delayed._report import Reporter
 from grain.delayed.errors import NotInMission
 from grain.head import Cancelled, collapsing
@@ -51,28 +52,33 @@ class Mission:
         priority: int,
         cache: Cache | None,
         say: Callable[[str], object],
+        overload: Overload | None = None,
     ) -> None:
         self.executor = executor
+        self.branches = branches
         self.token = trio.lowlevel.current_trio_token()
         # Tasks that failed, until somebody who awaited them was told so: an ordered set.
         self.unseen: dict[Source, None] = {}
         self.ended = False
-        self._branches = branches
         self._priority = priority
         self._cache = cache
         self._say = say
+        self._overload = overload or Overload(None)
 
     def leaf(self, res: Resource, call: Call, care: Care | None) -> Source:
         """Submit a call to the executor, or find its result."""
         if care is not None:
             return self.nurse.leaf(res, call, care)
         source = Source(self)
-        self.executor.submit_call(res, call, source, priority=self._priority)
+        self.submit(res, call, source)
         return source
 
-    def submit(self, res: Resource, call: Call, deliver: Callable[[Any], object]) -> None:
-        """Submit a call to the executor for somebody else than a `Source`."""
-        self.executor.submit_call(res, call, deliver, priority=self._priority)
+    def submit(self, res: Resource, call: Call, deliver: Callable[[Any], object]) -> int:
+        """Hand a call to the executor; returns the number that its `cancel` takes."""
+        job = self.executor.submit_call(res, call, deliver, priority=self._priority)
+        if job >= self._overload.look_at:
+            self._overload.look(job, self.executor.statistics().queued)
+        return job
 
     def branch(self, call: Call, care: Care | None) -> Source:
         """Start a call in this process."""
@@ -81,10 +87,11 @@ class Mission:
             care.check_branch(call)
             retry = care.retry
         source = Source(self)
-        self._branches.start_soon(self._run_branch, call, source, retry, name=call.fn)
+        self.branches.start_soon(self.run_branch, call, source, retry, name=call.fn)
         return source
 
-    async def _run_branch(self, call: Call, source: Source, retry: Retry | None) -> None:
+    async def run_branch(self, call: Call, source: Source, retry: Retry | None = None) -> None:
+        """Run a call as a branch, in the trio task that this is."""
         GVAR.res = ZERO
         GVAR.instance = ""  # a mission may run in a leaf of another
         try:
@@ -98,7 +105,7 @@ class Mission:
         """Who cares for what is cached or retried; most missions need none."""
         from grain.delayed._care import Nurse
 
-        return Nurse(self, self._branches, self._cache, self._say)
+        return Nurse(self, self.branches, self._cache, self._say)
 
     def statistics(self) -> Statistics:
         """How things stand."""
@@ -155,6 +162,7 @@ async def mission(
     prioritized: bool = False,
     progress: bool | None = None,
     cache: str | os.PathLike[str] | Literal[False] | None = None,
+    warn_queued: int | None = WARN_QUEUED,
 ) -> AsyncGenerator[Mission]:
     """A mission inside a trio program: delayed functions can be called in the ``async with`` block.
 
@@ -176,6 +184,8 @@ async def mission(
         cache: the directory where results of functions with `cache_hfn` are kept and found; by
             default ``GRAIN_CACHE``, or `head.cache` of the configuration, or .grain-cache in the
             current directory. False: nowhere.
+        warn_queued: when more tasks than this wait to be started, that is said once, with how to
+            limit them (docs/limits.md). None: never.
 
     Raises:
         CacheError: the directory that was named for results cannot be used.
@@ -184,7 +194,7 @@ async def mission(
         grain.config.ConfigError: the configuration is not usable.
         grain.edge.errors.EdgeError: no scheduler can be reached, and waiting would not help.
         grain.resource.Infeasible: of a call, if no worker can ever run it, and none can join.
-        TypeError: local is no resource.
+        TypeError, ValueError: local is no resource, or warn_queued no positive int.
     """
     from grain.config import load
     from grain.delayed._cache import open_cache
@@ -192,6 +202,7 @@ async def mission(
     # Of missions inside of one another, the outermost shows progress: there is one place for it.
     inside = _current.get() is not None or GVAR.instance
     reporter = Reporter(False if inside else progress)
+    overload = Overload(warn_queued, reporter.say)
     config = load(config_file)
     reporter.config(config_file is False, config.source)
     if config_file and config.source:
@@ -211,7 +222,9 @@ async def mission(
             ):
                 try:
                     async with trio.open_nursery() as branches:
-                        made = Mission(executor, branches, int(prioritized), opened, reporter.say)
+                        made = Mission(
+                            executor, branches, int(prioritized), opened, reporter.say, overload
+                        )
                         reporter.statistics = made.statistics
                         _current.set(made)
                         yield made

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import trio
 
 from grain.delayed._mission import mission
+from grain.delayed._overload import WARN_QUEUED
 from grain.delayed._value import Delayed
 from grain.worker.job import not_async
 
@@ -31,6 +32,7 @@ def run(
     prioritized: bool = False,
     progress: bool | None = None,
     cache: str | os.PathLike[str] | Literal[False] | None = None,
+    warn_queued: int | None = WARN_QUEUED,
 ) -> T: ...
 
 
@@ -44,6 +46,7 @@ def run(
     prioritized: bool = False,
     progress: bool | None = None,
     cache: str | os.PathLike[str] | Literal[False] | None = None,
+    warn_queued: int | None = WARN_QUEUED,
 ) -> list[T]: ...
 
 
@@ -56,6 +59,7 @@ def run(
     prioritized: bool = False,
     progress: bool | None = None,
     cache: str | os.PathLike[str] | Literal[False] | None = None,
+    warn_queued: int | None = WARN_QUEUED,
 ) -> Any:
     """The main entry point: run your root async function(s), which start everything else.
 
@@ -68,7 +72,7 @@ def run(
             iterable of such functions, which run concurrently.
         local: the resources of the local worker, as ``Cores(2)``; without it tasks run on workers
             of the cluster, which ``grain up`` starts.
-        config_file: as for `mission`; so are name, prioritized, progress and cache.
+        config_file: as for `mission`; so are name, prioritized, progress, cache and warn_queued.
 
     Returns:
         What the function returned, or a list of what the functions returned.
@@ -90,6 +94,7 @@ def run(
         "prioritized": prioritized,
         "progress": progress,
         "cache": cache,
+        "warn_queued": warn_queued,
     }
 
     async def main() -> list[Any]:
