@@ -18,7 +18,7 @@ from grain.delayed.errors import NotInMission
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from types import TracebackType
+    from types import ModuleType, TracebackType
 
     from grain.delayed._mission import Mission
 
@@ -114,7 +114,7 @@ class Gathering:
     __slots__ = ("event", "missing", "sources")
 
     def __init__(self, sources: Sequence[Source]) -> None:
-        self.event = trio.Event()
+        self.event = trio.Event() if trio.lowlevel.in_trio_task() else _host().event_here()
         self.sources = sources
         self.missing = len(sources)
         for source in sources:
@@ -167,8 +167,10 @@ async def gather(roots: Sequence[Node]) -> list[Any]:
         for source in missing:
             check_here(source)
         await Gathering(missing).wait()
-    else:
+    elif trio.lowlevel.in_trio_task():
         await trio.lowlevel.checkpoint()
+    else:
+        await _host().checkpoint()
     for source in sources:
         source.awaited = True
         source.mission.unseen.pop(source, None)
@@ -228,3 +230,10 @@ class Nested:
         if self.kind is dict:
             return dict(zip(items[::2], items[1::2], strict=True))
         return self.kind(items)
+
+
+def _host() -> ModuleType:
+    """What asyncio code waits with. Imported where it is used: few programs need it."""
+    from grain.delayed import _asyncio
+
+    return _asyncio

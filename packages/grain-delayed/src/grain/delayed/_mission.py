@@ -27,6 +27,7 @@ if sys.version_info < (3, 11):
 if TYPE_CHECKING:
     import os
     from collections.abc import AsyncGenerator, Callable
+    from types import ModuleType
     from typing import Any, Literal
 
     from grain.delayed._cache import Cache
@@ -50,9 +51,9 @@ class Mission:
         executor: Executor,
         branches: trio.Nursery,
         priority: int,
-        cache: Cache | None,
-        say: Callable[[str], object],
         overload: Overload | None = None,
+        cache: Cache | None = None,
+        say: Callable[[str], object] = lambda _: None,
     ) -> None:
         self.executor = executor
         self.branches = branches
@@ -61,9 +62,9 @@ class Mission:
         self.unseen: dict[Source, None] = {}
         self.ended = False
         self._priority = priority
+        self._overload = overload or Overload(None)
         self._cache = cache
         self._say = say
-        self._overload = overload or Overload(None)
 
     def leaf(self, res: Resource, call: Call, care: Care | None) -> Source:
         """Submit a call to the executor, or find its result."""
@@ -135,6 +136,10 @@ def current_mission(fn: object) -> Mission:
     mission = _current.get()
     if mission is not None and mission.here and not mission.ended:
         return mission
+    if not trio.lowlevel.in_trio_task():
+        hosted: Mission | None = _host().mission_here()
+        if hosted is not None:
+            return hosted
     if mission is not None:
         where = "after its mission had ended" if mission.ended else "in another thread"
         raise NotInMission(
@@ -153,6 +158,13 @@ def current_mission(fn: object) -> Mission:
     )
 
 
+def _host() -> ModuleType:
+    """Missions in asyncio programs. Imported where they are used: few programs have them."""
+    from grain.delayed import _asyncio
+
+    return _asyncio
+
+
 @asynccontextmanager
 async def mission(
     local: Resource | None = None,
@@ -161,10 +173,12 @@ async def mission(
     name: str | None = None,
     prioritized: bool = False,
     progress: bool | None = None,
-    cache: str | os.PathLike[str] | Literal[False] | None = None,
     warn_queued: int | None = WARN_QUEUED,
+    cache: str | os.PathLike[str] | Literal[False] | None = None,
 ) -> AsyncGenerator[Mission]:
-    """A mission inside a trio program: delayed functions can be called in the ``async with`` block.
+    """A mission inside an async program: delayed functions can be called in the block.
+
+    The program may be one of trio or of asyncio; tasklets are trio's in both.
 
     Leaving the block waits for the tasks that were started in it. Leaving it by an exception,
     cancellation or Ctrl-C cancels them, and returns when nothing of them is left.
@@ -181,21 +195,30 @@ async def mission(
         prioritized: whether its tasks go before those of missions that are not.
         progress: whether progress is shown on standard error; by default as one line if that is a
             terminal, else as a log line now and then.
+        warn_queued: when more tasks than this wait to be started, that is said once, with how to
+            limit them (docs/limits.md). None: never.
         cache: the directory where results of functions with `cache_hfn` are kept and found; by
             default ``GRAIN_CACHE``, or `head.cache` of the configuration, or .grain-cache in the
             current directory. False: nowhere.
-        warn_queued: when more tasks than this wait to be started, that is said once, with how to
-            limit them (docs/limits.md). None: never.
 
     Raises:
         CacheError: the directory that was named for results cannot be used.
         Exception: what the block raised; or, if that ended well, what a task raised that nobody
             awaited; an ExceptionGroup if there are several.
         grain.config.ConfigError: the configuration is not usable.
+        RuntimeError: neither trio nor asyncio runs here; or trio runs already as a guest in this
+            asyncio loop, and not for a mission.
         grain.edge.errors.EdgeError: no scheduler can be reached, and waiting would not help.
         grain.resource.Infeasible: of a call, if no worker can ever run it, and none can join.
         TypeError, ValueError: local is no resource, or warn_queued no positive int.
     """
+    if not trio.lowlevel.in_trio_task():
+        options: dict[str, Any] = {"config_file": config_file, "name": name}
+        options |= {"prioritized": prioritized, "progress": progress}
+        options |= {"warn_queued": warn_queued, "cache": cache}
+        async with _host().hosted(lambda: mission(local, **options)) as made:
+            yield made
+        return
     from grain.config import load
     from grain.delayed._cache import open_cache
 
@@ -223,7 +246,7 @@ async def mission(
                 try:
                     async with trio.open_nursery() as branches:
                         made = Mission(
-                            executor, branches, int(prioritized), opened, reporter.say, overload
+                            executor, branches, int(prioritized), overload, opened, reporter.say
                         )
                         reporter.statistics = made.statistics
                         _current.set(made)

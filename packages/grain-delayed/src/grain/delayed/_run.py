@@ -31,8 +31,8 @@ def run(
     name: str | None = None,
     prioritized: bool = False,
     progress: bool | None = None,
-    cache: str | os.PathLike[str] | Literal[False] | None = None,
     warn_queued: int | None = WARN_QUEUED,
+    cache: str | os.PathLike[str] | Literal[False] | None = None,
 ) -> T: ...
 
 
@@ -45,8 +45,8 @@ def run(
     name: str | None = None,
     prioritized: bool = False,
     progress: bool | None = None,
-    cache: str | os.PathLike[str] | Literal[False] | None = None,
     warn_queued: int | None = WARN_QUEUED,
+    cache: str | os.PathLike[str] | Literal[False] | None = None,
 ) -> list[T]: ...
 
 
@@ -58,8 +58,8 @@ def run(
     name: str | None = None,
     prioritized: bool = False,
     progress: bool | None = None,
-    cache: str | os.PathLike[str] | Literal[False] | None = None,
     warn_queued: int | None = WARN_QUEUED,
+    cache: str | os.PathLike[str] | Literal[False] | None = None,
 ) -> Any:
     """The main entry point: run your root async function(s), which start everything else.
 
@@ -72,7 +72,7 @@ def run(
             iterable of such functions, which run concurrently.
         local: the resources of the local worker, as ``Cores(2)``; without it tasks run on workers
             of the cluster, which ``grain up`` starts.
-        config_file: as for `mission`; so are name, prioritized, progress, cache and warn_queued.
+        config_file: as for `mission`; so are name, prioritized, progress, warn_queued and cache.
 
     Returns:
         What the function returned, or a list of what the functions returned.
@@ -93,8 +93,8 @@ def run(
         "name": name,
         "prioritized": prioritized,
         "progress": progress,
-        "cache": cache,
         "warn_queued": warn_queued,
+        "cache": cache,
     }
 
     async def main() -> list[Any]:
