@@ -148,7 +148,8 @@ def batch(config: Config) -> list[Finding]:
     """Its commands are there, and it answers."""
     import getpass
 
-    from grain.cli.batch._command import Words, run
+    from grain.cli.batch import _pbs_text, _slurm_text
+    from grain.cli.batch._command import Words, refusal, run
     from grain.cli.batch.errors import BatchError
 
     system = config.system
@@ -163,13 +164,16 @@ def batch(config: Config) -> list[Finding]:
         fix = "Run this where they are, usually on a login node, or change `system`."
         return [Finding("batch system", "fail", f"{system}: no {', '.join(missing)} here", fix)]
     words = [word.format(user=getpass.getuser()) for word in question]
+    remedies = _slurm_text.REMEDIES if system == "slurm" else _pbs_text.REMEDIES
+    known = Words(remedies, (), "")
     try:
-        done = run(words, Words((), (), ""))
+        done = run(words, known)
     except BatchError as error:
         return [Finding("batch system", "fail", f"{system}: {error.what}", error.remedy)]
     if done.code:
-        said = (done.err or done.out).strip() or f"exit code {done.code}"
-        return [Finding("batch system", "fail", f"{words[0]} says: {said}", "Try it by hand.")]
+        error = refusal(words[0], done, known)
+        said = f"{error.what}: {error.told}"
+        return [Finding("batch system", "fail", said, error.remedy or "Try it by hand.")]
     return [Finding("batch system", "ok", f"{system}: {', '.join(commands)} answer")]
 
 
