@@ -273,8 +273,15 @@ def test_a_scheduler_that_hangs_up(address: str, answering: Any) -> None:
     assert f"Error: the scheduler at {address} cannot be asked: " in done.output
 
 
-@pytest.mark.parametrize("words", [["ls"], ["ls", "--json"], ["why", "opt:1"], ["quit", "w*"]])
-@pytest.mark.parametrize("there", ["nothing", "a dead socket", "an empty directory"])
+@pytest.mark.parametrize(
+    ("words", "there"),
+    [
+        (["ls"], "nothing"),
+        (["ls", "--json"], "a dead socket"),
+        (["why", "opt:1"], "an empty directory"),
+        (["quit", "w*"], "nothing"),
+    ],
+)
 def test_without_a_scheduler(alone: Path, words: list[str], there: str) -> None:
     """One sentence, exit code 1, within 5 s; whatever is left of an earlier one."""
     folder = alone / "s"

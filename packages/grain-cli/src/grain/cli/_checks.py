@@ -171,9 +171,9 @@ def batch(config: Config) -> list[Finding]:
     except BatchError as error:
         return [Finding("batch system", "fail", f"{system}: {error.what}", error.remedy)]
     if done.code:
-        error = refusal(words[0], done, known)
-        said = f"{error.what}: {error.told}"
-        return [Finding("batch system", "fail", said, error.remedy or "Try it by hand.")]
+        refused = refusal(words[0], done, known)
+        said = f"{refused.what}: {refused.told}"
+        return [Finding("batch system", "fail", said, refused.remedy or "Try it by hand.")]
     return [Finding("batch system", "ok", f"{system}: {', '.join(commands)} answer")]
 
 

@@ -1,9 +1,9 @@
 """Keeping so many workers alive: what to submit, and when. Pure; time is an argument.
 
-A job counts from its submission until the batch system says that it is gone, whether it waits or
-runs, so there are never more than were asked for. Jobs that fail as soon as they start would be
-submitted for ever: after such a failure there is a pause, twice as long as the last one, and then
-a single job is tried; the others follow when it has proven itself.
+A job counts from its submission until the batch system has said twice that it is gone, whether it
+waits or runs, so there are never more than were asked for. Jobs that fail as soon as they start
+would be submitted for ever: after such a failure there is a pause, twice as long as the last one,
+and then a single job is tried; the others follow when it has proven itself.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class _Kept:
     listed: bool = False
     began: float | None = None
     proven: bool = False
+    missed: bool = False
 
 
 class Swarm:
@@ -78,13 +79,10 @@ class Swarm:
             if state is None or state.phase is Phase.UNKNOWN:
                 continue  # it may be alive
             if state.phase is Phase.GONE:
-                if not job.listed and now - job.submitted < UNLISTED:
-                    continue
-                del self._jobs[one]
-                if not job.proven and not _proven(job, now):
-                    failed.append(one)
+                if self._is_gone(one, job, now):
+                    failed += [] if job.proven else [one]
                 continue
-            job.listed = True
+            job.listed, job.missed = True, False
             if state.phase is Phase.PENDING:
                 job.began = None  # new, or put back into the queue
                 continue
@@ -95,6 +93,17 @@ class Swarm:
         if failed:
             self._fail(now)
         return failed
+
+    def _is_gone(self, one: str, job: _Kept, now: float) -> bool:
+        """Take it off the list when it was missed twice: one that lost its node is queued anew."""
+        if not job.listed and now - job.submitted < UNLISTED:
+            return False
+        if not job.missed:
+            job.missed = True
+            job.proven = job.proven or _proven(job, now)
+            return False
+        del self._jobs[one]
+        return True
 
     def wanted(self, now: float) -> int:
         """How many jobs to submit now."""
