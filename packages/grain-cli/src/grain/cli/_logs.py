@@ -60,9 +60,10 @@ def logs(follow: bool, lines: int, worker: str) -> None:
 
 
 def latest(known: Iterable[Record], pattern: str) -> list[Record]:
-    """The last job of each name that matches."""
-    last = {one.name: one for one in known if one.name == pattern or fnmatchcase(one.name, pattern)}
-    return list(last.values())
+    """The last job of each name that matches, by name."""
+    found = (one for one in known if one.name == pattern or fnmatchcase(one.name, pattern))
+    last = {one.name: one for one in sorted(found, key=lambda one: one.submitted)}
+    return [last[name] for name in sorted(last)]
 
 
 def outputs(record: Record) -> list[Path]:
