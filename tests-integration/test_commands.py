@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from grain.remote_exer import RemoteExecutor
+from grain.remote_exer import Gnaw, RemoteExecutor
 from grain.resource import Cores, Memory
 from grain.worker import Call
 
@@ -23,8 +23,13 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def running(*words: str) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen([sys.executable, "-m", *words], stderr=subprocess.DEVNULL)
+def running(*words: str, **env: str) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **env},
+    )
     try:
         yield process
     finally:
@@ -105,7 +110,10 @@ async def test_what_is_listed_is_what_there_is(site: Site) -> None:
     """Workers, missions, tasks that run and wait, why, and who leaves when it is told to."""
     with site.gnaw(), site.worker("w-a", Cores=2, Memory=8), site.worker("w-b", Cores=1):
         with trio.fail_after(120):
-            async with RemoteExecutor(site.address, name="opt") as executor:
+            # It starts no scheduler of its own, which would outlive the test.
+            connect = Gnaw(site.address, name="opt", start=False).connect
+            await site.until(lambda _: True)
+            async with RemoteExecutor(site.address, name="opt", connect=connect) as executor:
                 sleep = Call(trio.sleep, (1000.0,), {})
                 jobs = [
                     executor.submit_call(Cores(2) & Memory(6), sleep, lambda _: None),
@@ -186,11 +194,29 @@ async def test_scale_replaces_a_worker_that_died(site: Site) -> None:
                 _end(pid)
 
 
+async def test_gnaw_keeps_a_swarm(site: Site) -> None:
+    """It submits workers; when Gnaw is killed nothing goes on submitting."""
+    config = str(site.folder / "grain.toml")
+    words = ("grain.head", "--address", site.address, "--swarm", "1", "--config", config)
+    state = str(site.folder / "state")
+    with running(*words, XDG_STATE_HOME=state) as gnaw, trio.fail_after(120):
+        job = (await site.until(lambda s: s["jobs"] and s["workers"]))["jobs"][0]
+        try:
+            gnaw.kill()
+            gnaw.wait()
+            while (done := await site.grain("scale", "1", "--parent", "1")).returncode:
+                assert "already; end it first" in done.stderr
+                await trio.sleep(0.2)
+        finally:
+            _end(int(job["id"].split(":")[-2]))
+
+    assert str(site.folder / "w.log") == job["log_file"]
+
+
 async def test_a_healthy_site(site: Site) -> None:
     """The doctor finds the scheduler, and nothing to fix."""
     with site.gnaw() as gnaw, trio.fail_after(60):
-        while (await site.grain("ls")).returncode:
-            await trio.sleep(0.1)
+        await site.until(lambda _: True)
         well = await site.grain("doctor", "--json")
         gnaw.kill()
         gnaw.wait()

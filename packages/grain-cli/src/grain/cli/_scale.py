@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ _LOOK_ELSEWHERE = 15.0  # seconds between two questions to a batch system
 @click.command()
 @json_option
 @config_option
+@click.option("--parent", type=int, hidden=True, help="End with this process, which began it.")
 @click.argument("count", metavar="N", type=click.IntRange(1, 100_000))
 @click.argument("options", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
@@ -36,6 +38,7 @@ def scale(
     count: int,
     as_json: bool,
     config_file: str | None,
+    parent: int | None,
     options: tuple[str, ...],
 ) -> None:
     """Keep N workers alive, until Ctrl-C.
@@ -55,7 +58,7 @@ def scale(
                 "how many workers are alive; use `grain up`"
             )
         with _alone(state_folder(), config.worker.dial):
-            Keeping(config, count, options, _sayer(as_json)).run()
+            Keeping(config, count, options, _sayer(as_json), parent).run()
 
 
 def _sayer(as_json: bool) -> Callable[[str, int, int], None]:
@@ -76,7 +79,6 @@ def _alone(folder: Path, address: str) -> Iterator[None]:
     """See to it that nobody else keeps workers for this address."""
     import fcntl
     import hashlib
-    import os
     import socket
 
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -104,6 +106,7 @@ class Keeping:
         count: How many.
         options: For the batch system.
         say: Gets a sentence, and how many of how many are alive.
+        parent: The process with which it ends; None if it ends by signals only.
     """
 
     def __init__(
@@ -112,6 +115,7 @@ class Keeping:
         count: int,
         options: tuple[str, ...],
         say: Callable[[str, int, int], None],
+        parent: int | None = None,
     ) -> None:
         import threading
 
@@ -122,17 +126,18 @@ class Keeping:
         self._options = options
         self._swarm = Swarm(count)
         self._say_to = say
+        self._parent = parent
         self._over = threading.Event()
         self._trouble = ""
 
     def run(self) -> None:
-        """Until SIGINT, SIGTERM or SIGHUP; what is being submitted then is submitted."""
+        """Until SIGINT, SIGTERM, SIGHUP or the parent's end; what is under way is submitted."""
         import signal
 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: self._over.set())
         self._adopt()
-        while not self._over.is_set():
+        while not self._over.is_set() and self._parent in {None, os.getppid()}:
             if self._look():
                 self._submit()
             self._over.wait(_LOOK.get(self._config.system, _LOOK_ELSEWHERE))
