@@ -14,6 +14,8 @@ from pathlib import Path
 
 import trio
 
+from grain.worker.logs import STANDARD_ERROR
+
 AGAIN = 60.0
 """Seconds until `grain scale` is started again after it has ended by itself."""
 
@@ -44,7 +46,9 @@ async def keep_swarm(size: int, config: str) -> None:
     folder = Path(config).parent if config else Path.home()
     while True:
         _log.info("keeping %d workers: %s", size, " ".join(words))
-        # Its output goes to where our log goes.
-        done = await trio.run_process(words, check=False, cwd=folder, stdin=b"")
+        # What it says goes to where our own errors go.
+        done = await trio.run_process(
+            words, check=False, cwd=folder, stdin=b"", stdout=STANDARD_ERROR
+        )
         _log.warning("grain scale has ended with exit code %d", done.returncode)
         await trio.sleep(AGAIN)
