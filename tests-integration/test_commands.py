@@ -52,7 +52,7 @@ class Site:
             f'address = "{self.address}"\n[worker]\nname = "w"\nlog_file = "w.log"\n'
             "[script]\ncores = 1\nmemory = 1\n[worker.res]\nCapacity = { V = 4 }\n"
         )
-        self._env = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
+        self.environ = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
 
     async def grain(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Type a command; its output has no escape code."""
@@ -60,7 +60,7 @@ class Site:
             subprocess.run,
             [sys.executable, "-m", "grain.cli", *words],
             cwd=self.folder,
-            env=self._env,
+            env=self.environ,
             capture_output=True,
             text=True,
             timeout=60,
@@ -89,7 +89,7 @@ class Site:
         return subprocess.Popen(
             [sys.executable, "-m", "grain.cli", *words],
             cwd=self.folder,
-            env=self._env,
+            env=self.environ,
             stdout=subprocess.DEVNULL,
         )
 
@@ -211,6 +211,37 @@ async def test_gnaw_keeps_a_swarm(site: Site) -> None:
             _end(int(job["id"].split(":")[-2]))
 
     assert str(site.folder / "w.log") == job["log_file"]
+
+
+async def test_the_swarm_of_the_configuration(site: Site) -> None:
+    """With head.gnaw.swarm a mission needs no `grain up`; Gnaw lets the workers go with it."""
+    with (site.folder / "grain.toml").open("a") as config:
+        config.write('[head.gnaw]\nswarm = 1\nidle_quit = 2\nlog_file = "gnaw.log"\n')
+    (site.folder / "mission.py").write_text(
+        "from grain.delayed import delayed, run\n"
+        "from grain.resource import Cores\n"
+        "@delayed\n"
+        "async def double(x):\n    return 2 * x\n"
+        "async def main():\n    print(await (double @ Cores(1))(21))\n"
+        "run(main)\n"
+    )
+    with trio.fail_after(120):
+        program = [sys.executable, "mission.py"]
+        done = await trio.run_process(
+            program, cwd=site.folder, env=site.environ, capture_stdout=True
+        )
+        records = await trio.Path(site.folder / "state/grain/jobs").glob("*")
+        [record] = [json.loads(await file.read_text()) for file in records]
+        try:
+            # Without a scheduler, jobs are all that can be told of: they are gone at last.
+            while "process" in (await site.grain("quit", "--patience", "0.1", "w")).stdout:
+                await trio.sleep(0.2)
+        finally:
+            _end(int(record["id"].split(":")[-2]))
+
+    assert b"42" in done.stdout
+    assert ("w", "scale") == (record["name"], record["by"])
+    assert "leaving" in (site.folder / "gnaw.log").read_text()
 
 
 async def test_a_healthy_site(site: Site) -> None:

@@ -93,7 +93,7 @@ class Gnaw:
         """Start one in the background, where it outlives this process."""
         words = [sys.executable, "-m", "grain.head", "--address", self.address]
         if self._log_file:
-            words += ["--log-file", self._log_file]
+            words += ["--log-file", str(Path(self._log_file).absolute())]  # it runs elsewhere
         _log.info("starting a scheduler at %s", self.address)
         await trio.to_thread.run_sync(self._spawn, [*words, *self._arguments])
 
