@@ -54,7 +54,8 @@ class Gnaw:
     ) -> None:
         self.address = address
         self._name = name or socket.gethostname()
-        self._log_file = log_file
+        # A scheduler that is started runs in another directory.
+        self._log_file = str(Path(log_file).absolute()) if log_file else ""
         self._arguments = tuple(arguments)
         self._start = start
 
@@ -93,7 +94,7 @@ class Gnaw:
         """Start one in the background, where it outlives this process."""
         words = [sys.executable, "-m", "grain.head", "--address", self.address]
         if self._log_file:
-            words += ["--log-file", str(Path(self._log_file).absolute())]  # it runs elsewhere
+            words += ["--log-file", self._log_file]
         _log.info("starting a scheduler at %s", self.address)
         await trio.to_thread.run_sync(self._spawn, [*words, *self._arguments])
 
