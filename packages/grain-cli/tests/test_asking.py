@@ -293,10 +293,19 @@ def test_without_a_scheduler(alone: Path, words: list[str], there: str) -> None:
     (alone / "grain.toml").write_text(f'address = "{found}"\n')
     code = "from grain.cli import main; main(prog_name='grain')"
 
-    done = subprocess.run(
-        [sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=5, check=False
-    )
+    done = _within_5_s([sys.executable, "-c", code, *words])
 
     assert (1, "") == (done.returncode, done.stdout)
     assert 1 == done.stderr.count("\n")
     assert done.stderr.startswith(f"Error: no scheduler answers at {found}: ")
+
+
+def _within_5_s(words: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command; the best of some attempts, as others use this machine, too."""
+    for attempt in range(4):
+        try:
+            return subprocess.run(words, capture_output=True, text=True, timeout=5, check=False)
+        except subprocess.TimeoutExpired:
+            if attempt == 3:
+                raise
+    raise AssertionError
