@@ -73,8 +73,17 @@ def dumps(obj: Any, classes: Classes, head: bytes = b"") -> bytes:
     Raises:
         Exception: whatever its classes raise.
     """
+    return b"".join(dump_pieces(obj, classes, head))
+
+
+def dump_pieces(obj: Any, classes: Classes, head: bytes = b"") -> list[Buffer]:
+    """The same as what is to be joined: large buffers are still those of the object itself.
+
+    Raises:
+        Exception: whatever its classes raise.
+    """
     if is_simple(obj):
-        return head + b"\0" + pickle.dumps(obj, 5)
+        return [head, b"\0", pickle.dumps(obj, 5)]
     parts: list[Any] = []
     buffers: list[pickle.PickleBuffer] = []
 
@@ -98,8 +107,8 @@ def dumps(obj: Any, classes: Classes, head: bytes = b"") -> bytes:
         form = DILL
         parts = [classes.dill(obj, keep_inside)]
     if not buffers:
-        return b"".join([head, bytes([form]), *parts])
-    return _join(head, form, b"".join(parts), [buffer.raw() for buffer in buffers])
+        return [head, bytes([form]), *parts]
+    return _aligned(head, form, b"".join(parts), [buffer.raw() for buffer in buffers])
 
 
 def is_simple(obj: Any) -> bool:
@@ -107,15 +116,15 @@ def is_simple(obj: Any) -> bool:
     return type(obj) in _ATOMS or (type(obj) is tuple and _ATOMS.issuperset(map(type, obj)))
 
 
-def _join(head: bytes, form: int, main: bytes, buffers: list[memoryview]) -> bytes:
+def _aligned(head: bytes, form: int, main: bytes, buffers: list[memoryview]) -> list[Buffer]:
     sizes = [len(main), *map(len, buffers)]
     table = struct.pack(f"<{len(sizes)}Q", *sizes)
-    pieces: list[Any] = [head, _COUNT.pack(form | PARTS, len(buffers)), table]
+    pieces: list[Buffer] = [head, _COUNT.pack(form | PARTS, len(buffers)), table]
     at = sum(map(len, pieces))
     for piece in (main, *buffers):
         pieces += (bytes(-at % _ALIGN), piece)
         at += -at % _ALIGN + len(piece)
-    return b"".join(pieces)
+    return pieces
 
 
 def loads(data: Buffer, classes: Classes, start: int = 0) -> Any:

@@ -1,0 +1,225 @@
+"""Idle and busy processes: which one serves a call, and when one leaves."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from grain import GVAR
+from grain.subproc import _wire as wire
+from grain.subproc._process import Process
+from grain.worker._environment import binding, environment
+from grain.worker.payload import Function, Payloads
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from grain.resource import Resource
+    from grain.subproc._target import Target
+    from grain.subproc.errors import BrokenSubprocessError
+
+    Buffer = bytes | bytearray | memoryview
+
+_CLOSED = "was ended: subprocess_pool_scope() was left while the function ran"
+
+
+class Pool:
+    """The processes of one scope, an async context manager; see `subprocess_pool_scope`."""
+
+    def __init__(self, idle_timeout: float, grace: float, limit: int | None) -> None:
+        self._idle_timeout = idle_timeout
+        self._grace = grace
+        self._limiter: AbstractAsyncContextManager[Any] = (
+            nullcontext() if limit is None else trio.CapacityLimiter(limit)
+        )
+        self._payloads = Payloads("the process that called")
+        self._functions: weakref.WeakKeyDictionary[Target, Function] = weakref.WeakKeyDictionary()
+        self._all: set[Process] = set()
+        self._idle: list[Process] = []
+        self._starting = 0
+        self._closing = False
+        self._changed = trio.Event()
+
+    # ---- calls
+
+    # So that no KeyboardInterrupt strikes between two lines that belong together.
+    @trio.lowlevel.enable_ki_protection
+    async def call(self, target: Target, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Call a function in a process; see `grain.subproc.subprocify` for what it raises."""
+        function = self._function(target)
+        res = GVAR.res
+        cpus = binding(res, os.sched_getaffinity(0))
+        pieces = self._payloads.argument_pieces(args, kwargs)
+        head = wire.CALL + wire.LENGTH.pack(wire.size_of(pieces))
+        circumstances = (function.digest, cpus, res, GVAR.instance)
+        pieces.append(self._payloads.dump_arguments(circumstances, {}))
+        async with self._limiter, body_of(pieces) as body:
+            process, fresh = await self._take(res, cpus)
+            while True:
+                try:
+                    answer = await process.call(function, head, body)
+                except ConnectionError:
+                    answer, unserved = None, True
+                except BaseException as error:
+                    await process.end(hurry=isinstance(error, KeyboardInterrupt))
+                    raise
+                else:
+                    unserved = False
+                if answer is not None:
+                    break
+                await process.end()
+                if fresh or not unserved:
+                    raise self._broken(process, function.name)
+                # It had died while it was idle.
+                process, fresh = await self._take(res, cpus)
+            process.cpus = cpus
+            self._release(process)
+        outcome = self._payloads.load_outcome(await content_of(answer))
+        return outcome.unwrap()
+
+    def _function(self, target: Target) -> Function:
+        function = self._functions.get(target)
+        if function is None:
+            function = self._functions[target] = self._payloads.dump_function(target)
+        return function
+
+    def _broken(self, process: Process, name: str) -> BrokenSubprocessError:
+        return process.broken(name, _CLOSED if self._closing else "")
+
+    # ---- idle and busy
+
+    async def _take(self, res: Resource, cpus: list[int] | None) -> tuple[Process, bool]:
+        """A process for such an allocation, and whether it is a new one."""
+        key = frozenset(environment(res, {}, {}).items())
+        found = None
+        for process in reversed(self._idle):
+            if process.key == key:
+                found = found or process
+                if process.cpus == cpus:  # its caches are warm
+                    found = process
+                    break
+        if found is None:
+            return await self._start(key, res), True
+        self._idle.remove(found)
+        return found, False
+
+    async def _start(self, key: object, res: Resource) -> Process:
+        self._starting += 1
+        try:
+            env = environment(res, os.environb, {})
+            process = await Process.start(key, env, self._grace)
+            self._all.add(process)
+            assert self._nursery is not None
+            self._nursery.start_soon(self._mind, process)
+        finally:
+            self._starting -= 1
+            self._tell_change()
+        if self._closing:
+            process.kill()
+        return process
+
+    async def _mind(self, process: Process) -> None:
+        await process.mind()
+        self._all.discard(process)
+        if process in self._idle:
+            self._idle.remove(process)
+            await process.end()
+        self._tell_change()
+
+    def _release(self, process: Process) -> None:
+        if not self._closing:
+            process.idle_since = trio.current_time()
+            self._idle.append(process)
+
+    async def _dismiss(self) -> None:
+        """Have processes leave that are idle for too long."""
+        assert self._nursery is not None
+        while True:
+            now = trio.current_time()
+            for process in [p for p in self._idle if p.idle_since + self._idle_timeout <= now]:
+                self._idle.remove(process)
+                self._nursery.start_soon(process.leave, self._grace)
+            oldest = min((process.idle_since for process in self._idle), default=now)
+            await trio.sleep_until(oldest + self._idle_timeout)
+
+    def _tell_change(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    # ---- life
+
+    async def __aenter__(self) -> Self:
+        self._stack = AsyncExitStack()
+        self._nursery = await self._stack.enter_async_context(trio.open_nursery())
+        self._nursery.start_soon(self._dismiss)
+        return self
+
+    @trio.lowlevel.enable_ki_protection
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        self._closing = True
+        if self._nursery.cancel_scope.cancel_called:  # an error in one of our own tasks
+            return await self._stack.__aexit__(kind, error, trace)
+        try:
+            with trio.CancelScope(shield=True):
+                async with trio.open_nursery() as nursery:
+                    for process in self._all:
+                        if process in self._idle:
+                            nursery.start_soon(process.leave, self._grace)
+                        else:
+                            nursery.start_soon(process.end)
+                    self._idle.clear()
+                while self._all or self._starting:
+                    await self._changed.wait()
+        except BaseException:  # a second Ctrl-C
+            for process in self._all:
+                process.kill()
+            raise
+        finally:
+            # The body's exception is not given to the nursery, which would wrap it in a group.
+            self._nursery.cancel_scope.cancel()
+            await self._stack.aclose()
+        return None
+
+
+@asynccontextmanager
+async def body_of(pieces: Sequence[Buffer]) -> AsyncGenerator[Sequence[Buffer] | int]:
+    """These pieces as they travel: as they are, or in a file that is open meanwhile.
+
+    Large ones are copied in a thread, as all other tasks had to wait for it.
+    """
+    size = wire.size_of(pieces)
+    if size <= wire.INLINE:
+        yield pieces
+        return
+    if size < wire.LARGE:
+        fd = wire.write_file(pieces)
+    else:
+        with trio.CancelScope(shield=True):  # or the descriptor would be lost
+            fd = await trio.to_thread.run_sync(wire.write_file, pieces)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+async def content_of(body: bytes | int) -> Buffer:
+    """What has come, out of its file if it is in one."""
+    if not isinstance(body, int):
+        return body
+    if os.fstat(body).st_size < wire.LARGE:
+        return wire.read_file(body)
+    with trio.CancelScope(shield=True):  # or the descriptor would be lost
+        return await trio.to_thread.run_sync(wire.read_file, body)
