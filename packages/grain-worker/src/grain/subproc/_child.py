@@ -65,9 +65,8 @@ class Callee:
 
     def _take(self) -> bool:
         """Take one message, and do what it says; False at the end."""
-        head, body = wire.receive(self._socket)
-        if isinstance(body, int):
-            body = wire.read_file(body)
+        head, came = wire.receive(self._socket)
+        body = wire.read_file(came) if isinstance(came, int) else came
         kind = head[:1]
         if kind == wire.CALL:
             (length,) = wire.LENGTH.unpack_from(head, 1)
@@ -95,10 +94,8 @@ class Callee:
                 ended = run(Call(target.fn, args, kwargs))
         flush()
         pieces = self._payloads.outcome_pieces(ended, name)
-        body = wire.write_file(pieces) if wire.size_of(pieces) > wire.INLINE else pieces
-        wire.send(self._socket, b"", body)
-        if isinstance(body, int):
-            os.close(body)
+        with wire.body_of(pieces) as body:
+            wire.send(self._socket, b"", body)
 
     def _target(self, digest: bytes) -> Target:
         found = self._functions[digest]
@@ -122,7 +119,7 @@ class Callee:
 def run(call: Call) -> Outcome:
     """Call a synchronous function and capture what becomes of it."""
     try:
-        return outcome.Value(call.fn(*call.args, **call.kwargs))  # type: ignore[arg-type]
+        return outcome.Value(call.fn(*call.args, **call.kwargs))
     except BaseException as error:
         if error.__traceback__ is not None:
             error.__traceback__ = error.__traceback__.tb_next  # without this frame

@@ -9,7 +9,8 @@ from typing import Literal
 
 import trio
 
-_PIECE, _TAIL = 64 * 1024, 16 * 1024
+_PIPE = 64 * 1024  # bytes that fit into a pipe (pipe(7))
+_TAIL = 16 * 1024
 _LINES = 20
 
 
@@ -40,21 +41,26 @@ class Output:
 
     async def forward(self) -> None:
         """Pass on what comes, until the stream has ended."""
-        while self.drain():
+        more: int | None = 1
+        while more != 0:
             await trio.lowlevel.wait_readable(self._ours)
+            more = self._pass_on()
 
-    def drain(self) -> bool:
-        """Pass on what has come; whether there may be more."""
-        while self._ours >= 0:
-            try:
-                data = os.read(self._ours, _PIECE)
-            except BlockingIOError:
-                return True
-            self._tail = (self._tail + data)[-_TAIL:]
-            self._write(self._decoder.decode(data, final=not data))
-            if not data:
-                break
-        return False
+    def drain(self) -> None:
+        """Pass on what has come, no more than fits into a pipe: it may come without an end."""
+        left = _PIPE if self._ours >= 0 else 0
+        while left > 0 and (done := self._pass_on()):
+            left -= done
+
+    def _pass_on(self) -> int | None:
+        """Pass on a piece; how many bytes, None if there is nothing yet, 0 at the end."""
+        try:
+            data = os.read(self._ours, _PIPE)
+        except BlockingIOError:
+            return None
+        self._tail = (self._tail + data)[-_TAIL:]
+        self._write(self._decoder.decode(data, final=not data))
+        return len(data)
 
     def _write(self, text: str) -> None:
         stream = getattr(sys, self._name)

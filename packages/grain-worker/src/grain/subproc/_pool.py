@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import weakref
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import trio
 from grain import GVAR
 from grain.subproc import _wire as wire
 from grain.subproc._process import Process
+from grain.subproc.errors import BrokenSubprocessError
 from grain.worker._environment import binding, environment
 from grain.worker.payload import Function, Payloads
 
@@ -24,11 +26,10 @@ if TYPE_CHECKING:
 
     from grain.resource import Resource
     from grain.subproc._target import Target
-    from grain.subproc.errors import BrokenSubprocessError
 
     Buffer = bytes | bytearray | memoryview
 
-_CLOSED = "was ended: subprocess_pool_scope() was left while the function ran"
+_CLOSED = "was ended: subprocess_pool_scope() was left before the call had an end"
 
 
 class Pool:
@@ -62,7 +63,7 @@ class Pool:
         circumstances = (function.digest, cpus, res, GVAR.instance)
         pieces.append(self._payloads.dump_arguments(circumstances, {}))
         async with self._limiter, body_of(pieces) as body:
-            process, fresh = await self._take(res, cpus)
+            process, fresh = await self._take(function.name, res, cpus)
             while True:
                 try:
                     answer = await process.call(function, head, body)
@@ -77,9 +78,9 @@ class Pool:
                     break
                 await process.end()
                 if fresh or not unserved:
-                    raise self._broken(process, function.name)
+                    raise process.broken(function.name, _CLOSED if self._closing else "")
                 # It had died while it was idle.
-                process, fresh = await self._take(res, cpus)
+                process, fresh = await self._take(function.name, res, cpus)
             process.cpus = cpus
             self._release(process)
         outcome = self._payloads.load_outcome(await content_of(answer))
@@ -91,13 +92,16 @@ class Pool:
             function = self._functions[target] = self._payloads.dump_function(target)
         return function
 
-    def _broken(self, process: Process, name: str) -> BrokenSubprocessError:
-        return process.broken(name, _CLOSED if self._closing else "")
-
     # ---- idle and busy
 
-    async def _take(self, res: Resource, cpus: list[int] | None) -> tuple[Process, bool]:
-        """A process for such an allocation, and whether it is a new one."""
+    async def _take(self, name: str, res: Resource, cpus: list[int] | None) -> tuple[Process, bool]:
+        """A process for such an allocation, and whether it is a new one.
+
+        Raises:
+            BrokenSubprocessError: for the function of this name, as the scope has been left.
+        """
+        if self._closing:
+            raise BrokenSubprocessError(name, _CLOSED, None, "", socket.gethostname())
         key = frozenset(environment(res, {}, {}).items())
         found = None
         for process in reversed(self._idle):
@@ -196,23 +200,20 @@ class Pool:
 
 @asynccontextmanager
 async def body_of(pieces: Sequence[Buffer]) -> AsyncGenerator[Sequence[Buffer] | int]:
-    """These pieces as they travel: as they are, or in a file that is open meanwhile.
+    """As `grain.subproc._wire.body_of`, but large ones are copied in a thread.
 
-    Large ones are copied in a thread, as all other tasks had to wait for it.
+    All other tasks would have to wait for it.
     """
-    size = wire.size_of(pieces)
-    if size <= wire.INLINE:
-        yield pieces
-        return
-    if size < wire.LARGE:
-        fd = wire.write_file(pieces)
+    if wire.size_of(pieces) < wire.LARGE:
+        with wire.body_of(pieces) as body:
+            yield body
     else:
         with trio.CancelScope(shield=True):  # or the descriptor would be lost
             fd = await trio.to_thread.run_sync(wire.write_file, pieces)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
 
 
 async def content_of(body: bytes | int) -> Buffer:
@@ -222,4 +223,5 @@ async def content_of(body: bytes | int) -> Buffer:
     if os.fstat(body).st_size < wire.LARGE:
         return wire.read_file(body)
     with trio.CancelScope(shield=True):  # or the descriptor would be lost
-        return await trio.to_thread.run_sync(wire.read_file, body)
+        content = await trio.to_thread.run_sync(wire.read_file, body)
+    return content

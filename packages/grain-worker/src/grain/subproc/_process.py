@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import socket
 import sys
@@ -61,9 +60,8 @@ class Process:
             raise RuntimeError("a pool of processes needs the Python interpreter's path")
         outputs: list[Output] = []
         try:
-            for name in ("stdout", "stderr"):
-                outputs.append(Output(name))
-            out, err = outputs
+            outputs.append(out := Output("stdout"))
+            outputs.append(err := Output("stderr"))
             warded = await Warded.start(
                 [sys.executable, "-m", "grain.subproc._child"],
                 grace,
@@ -80,7 +78,8 @@ class Process:
         err.started()
         process = cls(warded, key, out, err)
         # An empty socket has room for it. It is to search for modules where this process does.
-        wire.send(warded.socket, wire.HELLO, [pickle.dumps(sys.path)])
+        with wire.body_of([pickle.dumps(sys.path)]) as body:
+            wire.send(warded.socket, wire.HELLO, body)
         return process
 
     async def mind(self) -> None:
@@ -157,15 +156,8 @@ class Process:
         if len(self._taught) >= _FUNCTIONS:
             await self._send(wire.FORGET, [])
             self._taught.clear()
-        head = wire.FUNCTION + function.digest
-        if len(function.payload) <= wire.INLINE:
-            await self._send(head, [function.payload])
-        else:
-            fd = wire.write_file([function.payload])
-            try:
-                await self._send(head, fd)
-            finally:
-                os.close(fd)
+        with wire.body_of([function.payload]) as body:
+            await self._send(wire.FUNCTION + function.digest, body)
         self._taught.add(function.digest)
 
     async def _send(self, head: bytes, body: Sequence[Buffer] | int) -> None:

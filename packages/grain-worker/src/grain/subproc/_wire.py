@@ -8,7 +8,8 @@ descriptor, and a thousand results would use up all that a process may have.
 
 To the process: `HELLO` with the search path of modules; `FUNCTION` with its digest in the head;
 `FORGET`, of all functions; `CALL`. The body of a `CALL` is the arguments and then, beginning where
-the head says, the circumstances of the call. To each call there is one answer, an outcome with an empty head.
+the head says, the circumstances of the call. To each call there is one answer: an outcome, with an
+empty head.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ import mmap
 import os
 import socket
 import struct
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     Buffer = bytes | bytearray | memoryview
 
@@ -41,6 +43,23 @@ _PIECES = 1000  # writev(2) takes 1024 at once
 def size_of(pieces: Sequence[Buffer]) -> int:
     """Bytes in all of them."""
     return sum(map(len, pieces))
+
+
+@contextmanager
+def body_of(pieces: Sequence[Buffer]) -> Iterator[Sequence[Buffer] | int]:
+    """These pieces as `send` takes them: as they are, or in a file that is open meanwhile.
+
+    Raises:
+        OSError: as `write_file`.
+    """
+    if size_of(pieces) <= INLINE:
+        yield pieces
+        return
+    fd = write_file(pieces)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def write_file(pieces: Sequence[Buffer]) -> int:
@@ -96,7 +115,7 @@ def memory(size: int) -> memoryview:
 
 
 def send(sock: socket.socket, head: bytes, body: Sequence[Buffer] | int) -> None:
-    """Send one message; whoever has made a file of the body gives its descriptor.
+    """Send one message; its body as `body_of` makes it.
 
     Raises:
         BlockingIOError: there is no room, on a socket that does not block; nothing was sent.

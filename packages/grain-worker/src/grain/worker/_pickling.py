@@ -121,7 +121,8 @@ def _aligned(head: bytes, form: int, main: bytes, buffers: list[memoryview]) -> 
     table = struct.pack(f"<{len(sizes)}Q", *sizes)
     pieces: list[Buffer] = [head, _COUNT.pack(form | PARTS, len(buffers)), table]
     at = sum(map(len, pieces))
-    for piece in (main, *buffers):
+    following: list[Buffer] = [main, *buffers]
+    for piece in following:
         pieces += (bytes(-at % _ALIGN), piece)
         at += -at % _ALIGN + len(piece)
     return pieces

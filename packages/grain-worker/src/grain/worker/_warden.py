@@ -66,6 +66,9 @@ class Warded:
             stdout: a descriptor for what it prints; ours by default.
             stderr: the same for its stderr.
         """
+        environ: dict[str, str] | None = None
+        if env is not None:
+            environ = {os.fsdecode(name): os.fsdecode(value) for name, value in env.items()}
         ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
         control, their_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         script = Path(__file__).parent / "_guard" / "warden.py"
@@ -76,7 +79,7 @@ class Warded:
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
-                env=env,
+                env=environ,
                 pass_fds=fds,
                 # Ctrl-C at the terminal is for the agent, which then decides.
                 start_new_session=True,

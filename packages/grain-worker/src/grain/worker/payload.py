@@ -90,7 +90,7 @@ class Payloads:
 
     # ---- functions and arguments
 
-    def dump_function(self, fn: Callable[..., Any]) -> Function:
+    def dump_function(self, fn: object) -> Function:
         """A function as bytes; by its name if it can be imported, else by value.
 
         Raises:
