@@ -54,10 +54,8 @@ def subprocify(fn: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     """
     if not callable(fn):
         raise TypeError(f"subprocify takes a function, not {fn!r:.100}")
-    inner = inspect.unwrap(fn)
-    while isinstance(inner, functools.partial):
-        inner = inspect.unwrap(inner.func)
-    if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
+    # As it is, not what it wraps: a function may well run an async one by a loop of its own.
+    if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
         raise TypeError(
             f"{Target(fn)!r} is an async function, subprocify is for synchronous ones: "
             "what awaits something else need not leave the event loop"
