@@ -52,6 +52,8 @@ async def measure() -> None:
         say("subproc_call", statistics.median(took) * 1e6, "us", budget=300)
         say("subproc_call_cpu_of_the_caller", cpu / CALLS * 1e6, "us")
         array = numpy.ones(BYTES // 8)
+        copied = [copy(array) for _ in range(ARRAYS)]
+        say("array_copy", BYTES / 1e6 / statistics.median(copied), "MB/s")
         there = [await one_array(array, back=False) for _ in range(ARRAYS)]
         both = [await one_array(array, back=True) for _ in range(ARRAYS)]
         say("subproc_array_there", BYTES / 1e6 / statistics.median(there), "MB/s", budget=500)
@@ -74,6 +76,13 @@ async def calls(count: int) -> list[float]:
         await same(number)
         took.append(time.perf_counter() - began)
     return took
+
+
+def copy(array: numpy.ndarray[tuple[int], numpy.dtype[numpy.float64]]) -> float:
+    """Seconds of one copy within a process, to compare with: an array is copied twice each way."""
+    began = time.perf_counter()
+    array.copy()
+    return time.perf_counter() - began
 
 
 async def one_array(

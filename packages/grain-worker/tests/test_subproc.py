@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import signal
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+import trio.testing
 
 from grain import GVAR
 from grain.resource import ZERO, Cores
@@ -144,7 +146,7 @@ async def test_many_functions_and_a_long_search_path(
 ) -> None:
     """More functions than a process keeps; more to search than a message has room for."""
     monkeypatch.setattr(sys, "path", [*sys.path, *(f"{tmp_path}/{i}" for i in range(2000))])
-    made = [(lambda n: lambda: n)(n) for n in range(120)]
+    made = [functools.partial(int, n) for n in range(120)]
     async with pool():
         assert list(range(120)) == [await subprocify(fn)() for fn in made]
         functions = [subprocify(fn) for fn in made]
@@ -188,7 +190,7 @@ async def test_open_files_stay_the_same() -> None:
     """What large objects travel in is closed, in both processes."""
 
     def count() -> int:
-        return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+        return len(os.listdir("/proc/self/fd"))
 
     there = subprocify(count)
     async with pool():
@@ -312,7 +314,6 @@ def test_no_function(thing: Any) -> None:
 
 def test_an_async_function() -> None:
     """It could not await anything there; a function that runs one by itself may be called."""
-    import functools
 
     async def tasklet(x: int) -> int:
         return x
@@ -357,7 +358,7 @@ async def test_the_cpus_of_the_allocation() -> None:
         threading.Thread(target=threading.Event().wait, daemon=True).start()
 
     def by_thread() -> list[set[int]]:
-        return [os.sched_getaffinity(int(tid)) for tid in os.listdir("/proc/self/task")]  # noqa: PTH208
+        return [os.sched_getaffinity(int(tid)) for tid in os.listdir("/proc/self/task")]
 
     async with pool():
         await subprocify(keep_a_thread)()
@@ -438,8 +439,8 @@ async def test_it_prints_without_an_end() -> None:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(flood)
-                while sink.written < 3_000_000:  # noqa: ASYNC110
-                    await trio.sleep(0)
+                while sink.written < 3_000_000:
+                    await trio.lowlevel.checkpoint()
                 nursery.cancel_scope.cancel()
         finally:
             sys.stdout = stdout

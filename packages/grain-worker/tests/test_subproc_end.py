@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
-from trio.testing import MockClock
+import trio.testing
 
 from grain.subproc import BrokenSubprocessError, subprocess_pool_scope, subprocify
 from grain.worker.errors import TaskletError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+
+    from trio.testing import MockClock
 
 
 @subprocify
@@ -40,10 +42,10 @@ def linger(path: str, *, stubborn: bool = False) -> None:
 
 
 @asynccontextmanager
-async def pool(**arguments: Any) -> AsyncGenerator[None]:
+async def pool(patience: float = 60.0, **arguments: Any) -> AsyncGenerator[None]:
     """A scope; no test waits for ever, and nothing is left of it."""
     before = set(descendants())
-    with trio.fail_after(60):
+    with trio.fail_after(patience):
         async with subprocess_pool_scope(**arguments):
             yield
     assert set(descendants()) <= before
@@ -193,7 +195,7 @@ async def test_cancelled_before_it_began() -> None:
 
 async def test_idle_processes_leave(mock_clock: MockClock) -> None:
     """After the time given, not before; one that is used stays."""
-    async with pool(idle_timeout=60.0):
+    async with pool(1000.0, idle_timeout=60.0):
         pid = await where()
         mock_clock.jump(50)
         await trio.testing.wait_all_tasks_blocked()
@@ -253,6 +255,18 @@ async def test_a_cancelled_scope_leaves_nothing(tmp_path: Path) -> None:
     assert [False, False] == list(map(alive, pids))
 
 
+async def test_a_cancelled_block_keeps_its_error() -> None:
+    """An error that is raised amid a cancellation is not lost to it."""
+    with trio.CancelScope() as scope, pytest.raises(ZeroDivisionError):
+        async with subprocess_pool_scope():
+            await where()
+            scope.cancel()
+            try:
+                await trio.sleep_forever()
+            finally:
+                raise ZeroDivisionError
+
+
 # ---- the program around it
 
 PROGRAM = """
@@ -285,7 +299,10 @@ def test_processes_end_with_their_owner(tmp_path: Path, number: signal.Signals) 
     pids = list(map(int, owner.stdout.readline().split()))
     assert [True, True] == list(map(alive, pids))
     owner.send_signal(number)
-    _, said = owner.communicate(timeout=30)
+    try:
+        _, said = owner.communicate(timeout=30)
+    finally:
+        owner.kill()
     until = time.monotonic() + 30
     while any(map(alive, pids)) and time.monotonic() < until:
         time.sleep(0.05)

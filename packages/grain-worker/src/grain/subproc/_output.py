@@ -39,6 +39,7 @@ class Output:
         os.close(self.theirs)
         self.theirs = -1
 
+    @trio.lowlevel.enable_ki_protection
     async def forward(self) -> None:
         """Pass on what comes, until the stream has ended."""
         more: int | None = 1

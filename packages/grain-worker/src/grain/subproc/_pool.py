@@ -48,6 +48,10 @@ class Pool:
         self._starting = 0
         self._closing = False
         self._changed = trio.Event()
+        self._open = trio.CancelScope()
+        self._ended = trio.Event()
+        self._nursery: trio.Nursery | None = None
+        self._stack: AsyncExitStack | None = None
 
     # ---- calls
 
@@ -130,6 +134,7 @@ class Pool:
             process.kill()
         return process
 
+    @trio.lowlevel.enable_ki_protection
     async def _mind(self, process: Process) -> None:
         await process.mind()
         self._all.discard(process)
@@ -160,11 +165,32 @@ class Pool:
 
     # ---- life
 
+    @trio.lowlevel.enable_ki_protection
     async def __aenter__(self) -> Self:
         self._stack = AsyncExitStack()
-        self._nursery = await self._stack.enter_async_context(trio.open_nursery())
-        self._nursery.start_soon(self._dismiss)
+        nursery = await self._stack.enter_async_context(trio.open_nursery())
+        await nursery.start(self._serve)
         return self
+
+    @trio.lowlevel.enable_ki_protection
+    async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
+        """Have what runs beside the calls, until nothing is left; not cancelled from outside."""
+        try:
+            with trio.CancelScope(shield=True):
+                async with trio.open_nursery() as self._nursery:
+                    task_status.started()
+                    try:
+                        with self._open:
+                            await self._dismiss()
+                    except BaseException:  # an error of ours
+                        self._kill()
+                        raise
+        finally:
+            self._ended.set()
+
+    def _kill(self) -> None:
+        for process in self._all:
+            process.kill()
 
     @trio.lowlevel.enable_ki_protection
     async def __aexit__(
@@ -173,27 +199,29 @@ class Pool:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool | None:
+        assert self._nursery is not None
+        assert self._stack is not None
         self._closing = True
-        if self._nursery.cancel_scope.cancel_called:  # an error in one of our own tasks
+        if self._ended.is_set():  # by an error of ours, which comes out here
             return await self._stack.__aexit__(kind, error, trace)
         try:
             with trio.CancelScope(shield=True):
-                async with trio.open_nursery() as nursery:
-                    for process in self._all:
-                        if process in self._idle:
-                            nursery.start_soon(process.leave, self._grace)
-                        else:
-                            nursery.start_soon(process.end)
-                    self._idle.clear()
+                for process in self._all:
+                    if process in self._idle:
+                        self._nursery.start_soon(process.leave, self._grace)
+                    else:
+                        self._nursery.start_soon(process.end)
+                self._idle.clear()
                 while self._all or self._starting:
                     await self._changed.wait()
         except BaseException:  # a second Ctrl-C
-            for process in self._all:
-                process.kill()
+            self._kill()
             raise
         finally:
+            self._open.cancel()
+            with trio.CancelScope(shield=True):
+                await self._ended.wait()
             # The body's exception is not given to the nursery, which would wrap it in a group.
-            self._nursery.cancel_scope.cancel()
             await self._stack.aclose()
         return None
 
@@ -224,4 +252,4 @@ async def content_of(body: bytes | int) -> Buffer:
         return wire.read_file(body)
     with trio.CancelScope(shield=True):  # or the descriptor would be lost
         content = await trio.to_thread.run_sync(wire.read_file, body)
-    return content
+    return content  # noqa: RET504 (a scope may swallow, for all that types tell)

@@ -1,4 +1,8 @@
-"""One interpreter process, from its start until nothing of it is left."""
+"""One interpreter process, from its start until nothing of it is left.
+
+What runs as a task of its own is protected from KeyboardInterrupt: one that struck there would
+leave the process without who minds it. It is then raised in the main task, at its next checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -82,6 +86,7 @@ class Process:
             wire.send(warded.socket, wire.HELLO, body)
         return process
 
+    @trio.lowlevel.enable_ki_protection
     async def mind(self) -> None:
         """Pass on what it prints, until nothing of it is left. Not cancelled: `end` it."""
         with trio.CancelScope(shield=True):
@@ -97,6 +102,7 @@ class Process:
         # A process forked from it may have held its end of the socket.
         trio.lowlevel.notify_closing(self._socket)
 
+    @trio.lowlevel.enable_ki_protection
     async def end(self, *, hurry: bool = False) -> None:
         """End it and all that it started; not cancelled, and returns when nothing is left."""
         self._warded.end(hurry=hurry)
@@ -108,6 +114,7 @@ class Process:
         """Have it ended soon, without waiting for that."""
         self._warded.end(hurry=True)
 
+    @trio.lowlevel.enable_ki_protection
     async def leave(self, patience: float) -> None:
         """Let it end by itself, as it is idle, and end it after some seconds."""
         try:
