@@ -122,6 +122,25 @@ async def test_all_of_them(autojump_clock: MockClock) -> None:
     assert all(thing.closed for thing in ways.opened)
 
 
+async def test_winner_is_closed_if_nobody_wants_it_any_more(autojump_clock: MockClock) -> None:
+    """Where the caller is cancelled while another way takes its time to be given up."""
+    ways = Ways()
+
+    async def stubborn() -> Thing:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(10)
+        raise AssertionError
+
+    with trio.move_on_after(5) as scope:
+        await race([Way("tcp", "b", stubborn), ways.way("a", 1)], [])
+
+    assert scope.cancelled_caught
+    assert [True] == [thing.closed for thing in ways.opened]
+
+
 async def test_cancelled_as_one_wins(autojump_clock: MockClock) -> None:
     """What was opened in the moment of the cancellation is closed."""
     ways = Ways()

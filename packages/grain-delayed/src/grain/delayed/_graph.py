@@ -9,7 +9,7 @@ Nothing here is recursive: ``s += f(i)`` in a loop makes a chain as long as the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import outcome
 import trio
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from types import ModuleType, TracebackType
 
     from grain.delayed._mission import Mission
+
+
+class Waiter(Protocol):
+    """What is told when a task that it waits for has ended; it raises nothing."""
+
+    def arrived(self, ended: outcome.Value[Any] | outcome.Error, /) -> None:
+        """One more task has ended."""
 
 
 class Source:
@@ -35,7 +42,7 @@ class Source:
         # Whether an await of it has ended; if not, its failure is reported in the end. An await
         # that was given up, as by a timeout, has told nobody.
         self.awaited = False
-        self.waiting: list[Gathering] | None = None
+        self.waiting: list[Waiter] | None = None
 
     def __call__(self, ended: outcome.Value[Any] | outcome.Error) -> None:
         self.outcome = ended
@@ -44,8 +51,8 @@ class Source:
             if not self.awaited:
                 self.mission.unseen[self] = None
         waiting, self.waiting = self.waiting, None
-        for gathering in waiting or ():
-            gathering.arrived(ended)
+        for waiter in waiting or ():
+            waiter.arrived(ended)
 
     @property
     def done(self) -> bool:

@@ -6,6 +6,7 @@ not succeeded within the stagger.
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -15,7 +16,7 @@ from grain.edge._report import Attempt
 from grain.edge.errors import EdgeError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 T = TypeVar("T", bound=trio.abc.AsyncResource)
 
@@ -53,25 +54,9 @@ async def race(
         EdgeError: of a way whose error has a true `final` attribute: no other will do better.
     """
     won: list[T] = []
-    try:
-        final = await _race(ways, won, tried, all_of_them)
-    except BaseException:
-        # It was cancelled as somebody won.
-        for opened in won:
-            await trio.aclose_forcefully(opened)
-        raise
-    if won:
-        return won[0]
-    if final:
-        raise final[0]
-    return None
+    final: list[BaseException] = []
 
-
-async def _race(
-    ways: Sequence[Way[T]], won: list[T], tried: list[Attempt], all_of_them: bool
-) -> list[EdgeError]:
-    final: list[EdgeError] = []
-    async with trio.open_nursery() as nursery:
+    async with _closing(won), trio.open_nursery() as nursery:
 
         async def attempt(way: Way[T], over: trio.Event) -> None:
             begun = trio.current_time()
@@ -89,7 +74,7 @@ async def _race(
                     outcome = f"no answer within {way.deadline:g} s"
             except (EdgeError, OSError, trio.BrokenResourceError) as e:
                 outcome = str(e) or type(e).__name__
-                if isinstance(e, EdgeError) and e.final:
+                if getattr(e, "final", False):
                     final.append(e)
                     nursery.cancel_scope.cancel()
             finally:
@@ -102,4 +87,19 @@ async def _race(
             nursery.start_soon(attempt, way, over)
             with trio.move_on_after(way.stagger):
                 await over.wait()
-    return final
+    if won:
+        return won[0]
+    if final:
+        raise final[0]
+    return None
+
+
+@asynccontextmanager
+async def _closing(won: list[T]) -> AsyncGenerator[None]:
+    """Close the winner if nobody wants it any more."""
+    try:
+        yield
+    except BaseException:
+        for opened in won:
+            await trio.aclose_forcefully(opened)
+        raise
