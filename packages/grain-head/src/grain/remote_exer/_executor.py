@@ -193,9 +193,8 @@ class RemoteExecutor:
                 self._wake.set()
             with trio.move_on_after(5):
                 await self._answered.wait()
-            for answer in self._session.answers:
-                if answer.about == "why" and answer.answer["task"] == job:
-                    told = answer.answer
+            for about, told in self._session.answers:
+                if about == "why" and told["task"] == job:
                     return Explanation(job, told["state"], tuple(told["reasons"]))
 
     # ---- life
