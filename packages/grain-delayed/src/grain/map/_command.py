@@ -59,6 +59,10 @@ class _Trouble(click.ClickException):
     exit_code = TROUBLE
 
 
+class _Misuse(click.UsageError):
+    exit_code = TROUBLE
+
+
 class MapCommand(click.Command):
     """A command whose usage errors, too, have the exit status of trouble."""
 
@@ -70,16 +74,13 @@ class MapCommand(click.Command):
         """
         try:
             return super().make_context(*args, **kwargs)
-        except click.NoSuchOption as error:
-            for names, hint in _INSTEAD.items():
-                if error.option_name in names:
-                    error.message = f"No such option: {error.option_name}; {hint}."
-                    error.possibilities = None
-            error.exit_code = TROUBLE
-            raise
         except click.UsageError as error:
-            error.exit_code = TROUBLE
-            raise
+            told = error.format_message()
+            if isinstance(error, click.NoSuchOption):
+                for names, hint in _INSTEAD.items():
+                    if error.option_name in names:
+                        told = f"No such option: {error.option_name}; {hint}."
+            raise _Misuse(told, error.ctx) from None
 
 
 @click.command(
@@ -169,7 +170,10 @@ def map_command(ctx: click.Context, /, dry_run: bool, **given: Any) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         ctx.exit(TROUBLE)
     except Exception as error:
-        raise _told(error) from None
+        sentence = _sentence(error)
+        if sentence is None:
+            raise
+        raise _Trouble(sentence) from None
     if not tally.total:
         click.echo("grain map: there was no input, so nothing was run", err=True)
     else:
@@ -257,14 +261,16 @@ def _seconds(text: str | None) -> float | None:
     return float(match[1]) * _UNITS[match[2]]
 
 
-def _told(error: Exception) -> Exception:
-    """What the user can change as a message; anything else as it is."""
+def _sentence(error: Exception) -> str | None:
+    """What to tell of an error that the user can do something about; None for any other."""
     from grain.config import ConfigError
-    from grain.resource import ResourceError
+    from grain.resource import Infeasible, ResourceError
 
     if isinstance(error, OSError) and error.strerror:
         name = f"{os.fsdecode(error.filename)}: " if error.filename else ""
-        return _Trouble(f"{name}{error.strerror}")
+        return f"{name}{error.strerror}"
+    if isinstance(error, Infeasible):
+        return f"{error}\nIn terms of grain map: -r asks for less, -j and --local give more."
     if isinstance(error, (MapError, ConfigError, ResourceError, OSError)):
-        return _Trouble(str(error))
-    return error
+        return str(error)
+    return None

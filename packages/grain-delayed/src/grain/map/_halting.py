@@ -17,9 +17,6 @@ from grain.map.errors import MapError
 TROUBLE = 255
 INTERRUPTED = 130
 
-_FORM = re.compile(r"(now|soon),(fail|success|done)=([1-9][0-9]{0,8})", re.ASCII)
-_SHORT = {"1": "soon,fail=1", "2": "now,fail=1"}
-
 
 @dataclass(frozen=True)
 class Halt:
@@ -30,6 +27,11 @@ class Halt:
     count: int = 0
 
 
+NEVER = Halt()
+_FORM = re.compile(r"(now|soon),(fail|success|done)=([1-9][0-9]{0,8})", re.ASCII)
+_SHORT = {"1": "soon,fail=1", "2": "now,fail=1"}
+
+
 def parse_halt(text: str) -> Halt:
     """The policy that a text states.
 
@@ -38,7 +40,7 @@ def parse_halt(text: str) -> Halt:
     """
     text = _SHORT.get(text, text)
     if text in ("never", "0"):
-        return Halt()
+        return NEVER
     if match := _FORM.fullmatch(text):
         when: Literal["now", "soon"] = "now" if match[1] == "now" else "soon"
         why: Literal["fail", "success", "done"] = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -132,12 +133,12 @@ class Jobs:
     async def _see_to(self, job: Job, submitted: Delayed[Completed]) -> None:
         try:
             began = time.time()
-            ended = await _ended(submitted, began)
+            ended = await _ended(job, submitted, began)
             for _ in range(self._tries - 1):
                 if not ended.failed or self._tally.halted:
                     break
                 began = time.time()
-                ended = await _ended(self._submit(job), began)
+                ended = await _ended(job, self._submit(job), began)
             self._write_down(job, ended)
             err = ended.err
             if ended.told:
@@ -171,7 +172,7 @@ class Jobs:
         self._tally.add(ended.exitval, ended.signal)
 
 
-async def _ended(waiting: Delayed[Completed], began: float) -> Ended:
+async def _ended(job: Job, waiting: Delayed[Completed], began: float) -> Ended:
     """How a job ended, whatever it was."""
     try:
         done = await waiting
@@ -180,15 +181,16 @@ async def _ended(waiting: Delayed[Completed], began: float) -> Ended:
         code = 127 if error.errno == errno.ENOENT else 126
         return Ended(error.host, 0.0, code, told=str(error))
     except ExternalError as error:
-        code = error.returncode
+        ended_by = error.returncode
         out, err = error.stdout or b"", error.stderr or b""
         runtime = error.elapsed or 0.0
-        if code is None:
+        if ended_by is None:
             return Ended(error.host, runtime, UNKNOWN, 0, out, err, str(error))
-        return Ended(error.host, runtime, max(code, 0), max(-code, 0), out, err)
-    except trio.TooSlowError as error:
-        return Ended("?", time.time() - began, UNKNOWN, 15, told=str(error))
-    except Exception as error:  # noqa: BLE001 - whatever ends one job, the others go on
+        return Ended(error.host, runtime, max(ended_by, 0), max(-ended_by, 0), out, err)
+    except trio.TooSlowError:
+        told = f"ended at its time limit: {job.command}"
+        return Ended("?", time.time() - began, UNKNOWN, signal.SIGTERM, told=told)
+    except Exception as error:  # whatever ends one job, the others go on
         name = type(error).__name__
         return Ended("?", time.time() - began, UNKNOWN, told=f"{name}: {error}")
     return Ended(done.host, done.elapsed, 0, 0, done.stdout or b"", done.stderr or b"")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from grain.map._halting import Halt
+from grain.map._halting import NEVER, Halt
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -57,5 +57,5 @@ class Plan:
     keep_order: bool = False
     tries: int = 1
     timeout: float | None = None
-    halt: Halt = Halt()
+    halt: Halt = NEVER
     progress: bool | None = None

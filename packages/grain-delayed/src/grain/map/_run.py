@@ -81,7 +81,7 @@ async def run_map(plan: Plan) -> Tally:
                             trouble = await feed.all(inputs, jobs)
                     trouble = jobs.error or trouble
                     if jobs.error or (tally.halted and plan.halt.when == "now"):
-                        raise _Leaving
+                        raise _Leaving  # noqa: TRY301 - it ends the mission on its way
             except _Leaving:
                 pass
         if trouble is not None:
@@ -89,7 +89,7 @@ async def run_map(plan: Plan) -> Tally:
         return tally
 
 
-class _Leaving(Exception):  # noqa: N818 - no error
+class _Leaving(Exception):
     """Leaves the mission and ends what runs in it; one that is left in peace waits for that."""
 
 
@@ -138,7 +138,7 @@ class _Feed:
             seq,
             self._template.argv(seq, record),
             self._template.command(seq, record),
-            self._results and self._results.files(seq, record),
+            None if self._results is None else self._results.files(seq, record),
         )
 
     def _is_over(self, job: Job) -> bool:

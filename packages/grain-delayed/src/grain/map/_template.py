@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 _ENDINGS = r"(?P<ending>//|/\.|/|\.)?"
 _PLAIN = re.compile(r"\{(?:(?P<seq>#)|(?P<number>[0-9]+)?" + _ENDINGS + r")\}")
 # What GNU parallel has and this has not: to leave it as it stands would be a silent mistake.
-_FOREIGN = re.compile(
-    r"\{(?:%|=.*?=|\+\+?[/.]+|-[0-9]+[/.]*|[0-9]*(?:\.\.|/\.\.)\.?)\}", re.DOTALL
-)
+_FOREIGN = re.compile(r"\{(?:%|=.*?=|\+\+?[/.]+|-[0-9]+[/.]*|[0-9]*(?:\.\.|/\.\.)\.?)\}", re.DOTALL)
 
 
 @dataclass(frozen=True)

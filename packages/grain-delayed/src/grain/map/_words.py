@@ -55,7 +55,7 @@ def take_apart(
     marks = [i for i, word in enumerate(words) if word in (":::", ":::+", "::::", "::::+")]
     command = tuple(words[: marks[0]]) if marks else tuple(words)
     sources = [Source(file=file) for file in files]
-    for begin, end in zip(marks, [*marks[1:], len(words)], strict=True):
+    for begin, end in zip(marks, [*marks, len(words)][1:], strict=True):
         mark, items = words[begin], tuple(words[begin + 1 : end])
         linked = mark.endswith("+")
         if linked and not sources:
