@@ -11,10 +11,11 @@ import outcome
 import trio
 
 from grain import GVAR
+from grain.delayed._executor import executing
 from grain.delayed._graph import Source
 from grain.delayed._report import Reporter
 from grain.delayed.errors import NotInMission
-from grain.head import Cancelled, GrainExecutor, collapsing
+from grain.head import Cancelled, collapsing
 from grain.resource import ZERO, Resource
 from grain.worker.job import capture, name_of
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from typing import Any, Literal
 
+    from grain.delayed._executor import Executor
     from grain.worker import Call
 
 # Which mission the running branch belongs to. Context-local: missions of other threads, and the
@@ -35,7 +37,7 @@ _current: ContextVar[Mission | None] = ContextVar("grain.delayed mission", defau
 class Mission:
     """The calls of delayed functions inside of it become its tasks. Made by `mission`."""
 
-    def __init__(self, executor: GrainExecutor, branches: trio.Nursery, priority: int) -> None:
+    def __init__(self, executor: Executor, branches: trio.Nursery, priority: int) -> None:
         self.executor = executor
         self.token = trio.lowlevel.current_trio_token()
         # Tasks that failed, until somebody who awaited them was told so: an ordered set.
@@ -128,10 +130,14 @@ async def mission(
     cancellation or Ctrl-C cancels them, and returns when nothing of them is left.
 
     Args:
-        local: the resources of the local worker; without it there is no worker.
+        local: the resources of the local worker. With it the mission schedules for itself, and
+            workers join at the address of the configuration file, if there is one. Without it,
+            tasks go to the scheduler that your missions share, Gnaw, and to its workers; it is
+            started if it is not there.
         config_file: name of the configuration file; by default ``GRAIN_CONFIG``, or grain.toml in
-            the current directory if there is one. False: none, and no other worker can join.
-        name: the mission's name.
+            the current directory if there is one, else the defaults. False: none, and the mission
+            keeps to itself: no other worker can join.
+        name: what the scheduler and ``grain ls`` call the mission; by default the host's name.
         prioritized: whether its tasks go before those of missions that are not.
         progress: whether progress is shown on standard error; by default as one line if that is a
             terminal, else as a log line now and then.
@@ -140,21 +146,32 @@ async def mission(
         Exception: what the block raised; or, if that ended well, what a task raised that nobody
             awaited; an ExceptionGroup if there are several.
         grain.config.ConfigError: the configuration is not usable.
+        grain.edge.errors.EdgeError: no scheduler can be reached, and waiting would not help.
+        grain.resource.Infeasible: of a call, if no worker can ever run it, and none can join.
+        TypeError: local is no resource.
     """
     from grain.config import load
 
     # Of missions inside of one another, the outermost shows progress: there is one place for it.
     inside = _current.get() is not None or GVAR.instance
     reporter = Reporter(False if inside else progress)
-    executor = GrainExecutor(ZERO if local is None else local, name=name, on_event=reporter.event)
     config = load(config_file)
     reporter.config(config_file is False, config.source)
+    if config_file and config.source:
+        import shlex
+
+        reporter.start_workers = f"grain -c {shlex.quote(config.source)} up"
+    kept = None if config_file is False else config
     # Neither the executor's tasks nor the runs on its local worker are part of an outer mission.
     token = _current.set(None)
     failures: list[Exception] = []
     try:
         with collapsing():
-            async with reporter.watching(executor.statistics), executor:
+            async with (
+                reporter.watching(),
+                executing(local, kept, name, reporter.event) as executor,
+            ):
+                reporter.statistics = executor.statistics
                 try:
                     async with trio.open_nursery() as branches:
                         made = Mission(executor, branches, int(prioritized))

@@ -61,7 +61,8 @@ def run(
     Args:
         subtasks: an async function without arguments (bind them with `functools.partial`), or an
             iterable of such functions, which run concurrently.
-        local: the resources of the local worker, as ``Cores(2)``; without it there is none.
+        local: the resources of the local worker, as ``Cores(2)``; without it tasks run on workers
+            of the cluster, which ``grain up`` starts.
         config_file: as for `mission`; so are name, prioritized and progress.
 
     Returns:

@@ -169,10 +169,12 @@ class Notice(Message, frozen=True):
     Attributes:
         request: the number of the request.
         why: a sentence.
+        workers: whether there is any worker at all.
     """
 
     request: int
     why: str
+    workers: bool = True
 
 
 MISSION = (Enrol, Function, Request, Submit, Synced, Retract, Received, Depart, Ask)
