@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TextIO
 import trio
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from typing_extensions import Self
 
 
@@ -46,9 +48,8 @@ class Output:
         try:
             for seq in sorted(self._held):
                 self._ready.append(self._taken(seq))
-            for out, err in self._ready:
-                _write(sys.stdout, out)
-                _write(sys.stderr, err)
+            for stream, data in self._pieces():
+                _write(stream, data)
         except OSError:
             pass  # nobody reads it any more
         finally:
@@ -75,10 +76,16 @@ class Output:
         else:
             self._ready.append((out, err))
         async with self._printing:
-            while self._ready:
-                out, err = self._ready.popleft()
-                await _print(sys.stdout, out)
-                await _print(sys.stderr, err)
+            for stream, data in self._pieces():
+                await _print(stream, data)
+
+    def _pieces(self) -> Iterator[tuple[TextIO, bytes]]:
+        """What is to be written next; each piece is forgotten as it is handed out."""
+        while self._ready:
+            out, err = self._ready.popleft()
+            if out and err:
+                self._ready.appendleft((b"", err))
+            yield (sys.stdout, out) if out else (sys.stderr, err)
 
     def _hold(self, seq: int, out: bytes, err: bytes) -> None:
         self._held[seq] = _Held(self._end, len(out), len(err))

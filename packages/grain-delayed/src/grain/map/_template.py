@@ -250,5 +250,5 @@ def _ended(value: str, ending: str) -> str:
     if "/" in ending:
         value = value.rpartition("/")[2]
     if "." in ending:
-        value = re.sub(r"\.[^/.]+\Z", "", value)
+        value = re.sub(r"\.[^/.]*\Z", "", value)
     return value
