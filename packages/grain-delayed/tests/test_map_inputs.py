@@ -87,7 +87,7 @@ async def test_files(tmp_path: Path) -> None:
 async def test_header(tmp_path: Path) -> None:
     """The first record of each source names its columns."""
     file = tmp_path / "f.csv"
-    file.write_text("\ufefffile,T\r\n\"a,b\",300\r\n\r\nc,400\r\n", encoding="utf-8")
+    file.write_text('\ufefffile,T\r\n"a,b",300\r\n\r\nc,400\r\n', encoding="utf-8")
     sources = take_apart(["p", "::::", str(file), ":::", "n", "1"])[1]
 
     async with Inputs(sources, Columns(csv=True), header=True) as inputs:
