@@ -111,7 +111,7 @@ def test_killed_and_resumed() -> None:
         process.kill()
         process.wait()
     wait_until(lambda: not any(map(is_there, pids())))
-    with open("log", "ab") as log:
+    with Path("log").open("ab") as log:
         log.write(b"3\tsomewhere\t17")  # as if it were killed while it wrote
     Path("go").touch()
 

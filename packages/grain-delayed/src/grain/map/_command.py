@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from grain.map._halting import INTERRUPTED, TROUBLE, parse_halt
-from grain.map._words import take_apart
+from grain.map._words import STDIN, take_apart
 from grain.map.errors import MapError
 
 if TYPE_CHECKING:
@@ -191,9 +191,9 @@ def _plan(ctx: click.Context, **given: Any) -> Plan:
     from grain.map._splitting import Columns
 
     command, sources = take_apart(given["words"], given["files"])
-    if sources[0].file == "-" and len(sources) == 1 and sys.stdin is not None:
-        if sys.stdin.isatty():
-            click.echo("grain map: reading inputs from the terminal; Ctrl-D ends them", err=True)
+    stdin = sys.stdin if [source.file for source in sources] == [STDIN] else None
+    if stdin is not None and stdin.isatty():
+        click.echo("grain map: reading inputs from the terminal; Ctrl-D ends them", err=True)
     resume = given["resume"] or given["resume_failed"]
     if resume and given["joblog"] is None:
         raise MapError("--resume needs the --joblog FILE of the run that it goes on with")
@@ -202,7 +202,8 @@ def _plan(ctx: click.Context, **given: Any) -> Plan:
     if given["keep_order"] and given["results"] is not None:
         raise MapError("-k orders what is printed, and --results prints nothing; use one of them")
     request, local = _resources(given["res"], given["jobs"], given["local"])
-    config_file = given["config_file"] or ctx.find_root().obj
+    chosen = ctx.find_root().obj  # what `grain -c FILE` names, see grain.cli.plugin
+    config_file = given["config_file"] or (chosen if isinstance(chosen, str) else None)
     return Plan(
         command=command,
         sources=sources,

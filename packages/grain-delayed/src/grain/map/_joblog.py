@@ -70,7 +70,7 @@ class JobLog:
     def _read(self, history: History | None) -> int:
         """Count the entries; the length of what is complete, in bytes."""
         length, torn = 0, b""
-        with open(self._fd, "rb", closefd=False) as file:  # noqa: PTH123 - a descriptor
+        with open(self._fd, "rb", closefd=False) as file:
             for line in file:
                 if not line.endswith(b"\n"):
                     torn = line
