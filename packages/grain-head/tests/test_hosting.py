@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import outcome
@@ -9,10 +10,15 @@ import pytest
 import trio
 
 from grain import GVAR
+from grain.edge import dial
+from grain.edge.errors import NotAdmitted
 from grain.head import Cancelled
+from grain.head._gnaw import run_gnaw
 from grain.head.errors import ExecutorClosed
 from grain.head.events import NeverStarts
-from grain.remote_exer import HostingExecutor
+from grain.head.messages import Ask
+from grain.head.service import CODEC
+from grain.remote_exer import Gnaw, HostingExecutor, RemoteExecutor
 from grain.resource import Cores
 from grain.worker import Call
 from grain.worker.errors import PayloadError
@@ -149,3 +155,34 @@ async def test_a_closed_executor_takes_no_jobs(address: str) -> None:
         executor.close()
         with pytest.raises(ExecutorClosed):
             executor.submit(Cores(1), double, 1)
+
+
+async def test_a_mission_too_many_is_told_why(address: str) -> None:
+    """At once, with the setting that is to blame; one that ends makes room."""
+    async with trio.open_nursery() as nursery:
+        await nursery.start(partial(run_gnaw, address, max_conn=1))
+        gnaw = Gnaw(address, start=False)
+        with trio.fail_after(20):
+            async with RemoteExecutor(connect=gnaw.connect) as first:
+                await first.ask_why(0)  # it connects when it is needed
+                with pytest.raises(NotAdmitted, match=r"1 missions are .*head\.gnaw\.max_conn"):
+                    async with RemoteExecutor(connect=gnaw.connect) as second:
+                        second.submit(Cores(1), double, 1)
+                        await trio.sleep_forever()
+            async with RemoteExecutor(connect=gnaw.connect) as third:
+                await third.ask_why(0)
+        nursery.cancel_scope.cancel()
+
+
+async def test_workers_and_questions_are_not_counted_as_missions(address: str) -> None:
+    """The limit is for missions alone."""
+    async with trio.open_nursery() as nursery:
+        await nursery.start(partial(run_gnaw, address, max_conn=1))
+        with trio.fail_after(20):
+            async with RemoteExecutor(connect=Gnaw(address, start=False).connect) as first:
+                await first.ask_why(0)
+                for role in ("worker", "cli"):
+                    async with dial(address, role=role, codec=CODEC, patience=5) as peer:
+                        await peer.channel.send([(Ask("state"), None)])
+                        await peer.channel.receive()
+        nursery.cancel_scope.cancel()

@@ -14,7 +14,7 @@ import outcome
 import trio
 
 from grain.edge import DEFAULT
-from grain.edge.errors import ChannelBroken, ChannelError, EdgeError
+from grain.edge.errors import ChannelBroken, ChannelError, EdgeError, NotAdmitted, VersionMismatch
 from grain.head import Explanation, Result, Statistics
 from grain.head.collapse import collapsing
 from grain.head.errors import Cancelled, ExecutorClosed, TaskCrashed, Unreachable
@@ -286,6 +286,12 @@ class RemoteExecutor:
                     async with self._connect() as channel:
                         self._told_away(None)
                         await self._serve(channel)
+                except NotAdmitted as error:
+                    if not self._session.epoch:  # it never was let in
+                        raise
+                    _log.warning("%s", error)  # after a loss: it has jobs, and comes again
+                except VersionMismatch:
+                    raise
                 except (ChannelError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
                     _log.info("the connection to the scheduler is lost: %s", error)
                 except Unreachable as error:

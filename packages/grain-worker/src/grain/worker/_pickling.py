@@ -20,6 +20,7 @@ import struct
 from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from grain.edge.memory import LARGE, room
 from grain.worker._exceptions import reduce_exception
 
 if TYPE_CHECKING:
@@ -67,15 +68,19 @@ class _Unpickler(pickle.Unpickler):
         return self._classes.find_class(module, name) or super().find_class(module, name)
 
 
-def dumps(obj: Any, classes: Classes, head: bytes = b"") -> bytes:
+def dumps(obj: Any, classes: Classes, head: bytes = b"") -> bytes | memoryview:
     """An object as bytes, after the bytes of ``head``.
 
     Raises:
         Exception: whatever its classes raise.
     """
-    if is_simple(obj):
-        return head + b"\0" + pickle.dumps(obj, 5)
     parts: list[Any] = []
+    if is_simple(obj):
+        if not _is_large(obj):
+            return head + b"\0" + pickle.dumps(obj, 5)
+        # In parts: large strings are copied once, where all is put together.
+        pickle.Pickler(SimpleNamespace(write=parts.append), 5).dump(obj)
+        return _together([head, b"\0", *parts])
     buffers: list[pickle.PickleBuffer] = []
 
     def keep_inside(buffer: pickle.PickleBuffer) -> bool:
@@ -98,7 +103,7 @@ def dumps(obj: Any, classes: Classes, head: bytes = b"") -> bytes:
         form = DILL
         parts = [classes.dill(obj, keep_inside)]
     if not buffers:
-        return b"".join([head, bytes([form]), *parts])
+        return _together([head, bytes([form]), *parts])
     return _join(head, form, b"".join(parts), [buffer.raw() for buffer in buffers])
 
 
@@ -107,7 +112,12 @@ def is_simple(obj: Any) -> bool:
     return type(obj) in _ATOMS or (type(obj) is tuple and _ATOMS.issuperset(map(type, obj)))
 
 
-def _join(head: bytes, form: int, main: bytes, buffers: list[memoryview]) -> bytes:
+def _is_large(obj: Any) -> bool:
+    members = obj if type(obj) is tuple else (obj,)
+    return any(type(one) in (bytes, str) and len(one) > _APART for one in members)
+
+
+def _join(head: bytes, form: int, main: bytes, buffers: list[memoryview]) -> bytes | memoryview:
     sizes = [len(main), *map(len, buffers)]
     table = struct.pack(f"<{len(sizes)}Q", *sizes)
     pieces: list[Any] = [head, _COUNT.pack(form | PARTS, len(buffers)), table]
@@ -115,7 +125,20 @@ def _join(head: bytes, form: int, main: bytes, buffers: list[memoryview]) -> byt
     for piece in (main, *buffers):
         pieces += (bytes(-at % _ALIGN), piece)
         at += -at % _ALIGN + len(piece)
-    return b"".join(pieces)
+    return _together(pieces)
+
+
+def _together(pieces: list[Any]) -> bytes | memoryview:
+    views = [memoryview(piece) for piece in pieces]
+    size = sum(view.nbytes for view in views)
+    if size < LARGE:
+        return b"".join(pieces)
+    whole, at = room(size), 0
+    for view in views:
+        whole[at : at + view.nbytes] = view.cast("B")
+        at += view.nbytes
+    # Read-only: whoever loads it in this process must not find what another run has changed.
+    return whole.toreadonly()
 
 
 def loads(data: Buffer, classes: Classes, start: int = 0) -> Any:
