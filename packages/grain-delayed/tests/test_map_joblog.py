@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -181,3 +183,15 @@ def test_bad_requests(text: str, told: str) -> None:
     """What is none is told with the part that is wrong."""
     with pytest.raises(RequestError, match=told.replace("(", r"\(")):
         parse_request(text)
+
+
+def test_only_the_command_needs_click() -> None:
+    """Everything but the command works where grain-cli is not installed."""
+    program = (
+        "import sys, pkgutil, importlib, grain.map\n"
+        "sys.modules['click'] = None\n"
+        "for one in pkgutil.iter_modules(grain.map.__path__):\n"
+        "    if one.name != '_command':\n"
+        "        importlib.import_module('grain.map.' + one.name)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
