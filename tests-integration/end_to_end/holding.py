@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from end_to_end.place import MARK
 from fake_batch.start import until
 
 if TYPE_CHECKING:
     from end_to_end.place import Mission, Place
 
 CONFIG = """\
-system = "slurm"
+system = "{system}"
 [script]
 cores = 2
 memory = 1
 walltime = "{walltime}"
+setup_cleanup = ["export {mark}={folder}"]
 """
 GRACE = """
 [head.gnaw]
@@ -70,7 +72,9 @@ class Holding:
         self.place = place
         self.tasks = tasks
         self.folder = place.folder / "first"
-        place.configure(CONFIG.format(walltime=walltime) + more)
+        system = place.batch.system
+        text = CONFIG.format(system=system, walltime=walltime, mark=MARK, folder=place.folder)
+        place.configure(text + more)
         self.mission = self._start()
         self.jobs = place.up("-n", str(workers))
         self.workers = [str(one["name"]) for one in place.records()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import logging
+import os
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
@@ -103,8 +104,11 @@ def _logging_to(path: str) -> Iterator[None]:
         yield
         return
     from grain.config import stamp
+    from grain.worker.logs import PatientHandler
 
-    handler = logging.FileHandler(stamp(path, datetime.datetime.now()))
+    name = stamp(path, datetime.datetime.now())
+    fd = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    handler = PatientHandler(fd)
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
     logger = logging.getLogger("grain")
     logger.addHandler(handler)
@@ -113,3 +117,4 @@ def _logging_to(path: str) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         handler.close()
+        os.close(fd)
