@@ -264,7 +264,7 @@ async def test_a_cancelled_scope_leaves_nothing(tmp_path: Path) -> None:
 
 async def test_a_cancelled_block_keeps_its_error() -> None:
     """An error that is raised amid a cancellation is not lost to it."""
-    with trio.CancelScope() as scope, pytest.raises(ZeroDivisionError):
+    with pytest.raises(ZeroDivisionError), trio.CancelScope() as scope:
         async with subprocess_pool_scope():
             await where()
             scope.cancel()
