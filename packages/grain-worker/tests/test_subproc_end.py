@@ -134,13 +134,20 @@ async def test_the_tail_is_of_this_call() -> None:
     assert "" == caught.value.stderr_tail
 
 
-async def test_killed_while_idle() -> None:
-    """No call notices."""
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+async def test_killed_while_idle(number: signal.Signals) -> None:
+    """No call notices, even if it is sent to a process that is about to end."""
     async with pool():
-        for _ in range(2):
-            pid = await where()
+        pid = await where()
+        os.kill(pid, number)
+        assert pid != await where()
+        # One that is stopped dies with the call in its socket.
+        pid = await where()
+        os.kill(pid, signal.SIGSTOP)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(where)
+            await trio.testing.wait_all_tasks_blocked()
             os.kill(pid, signal.SIGKILL)
-            assert pid != await where()
 
 
 async def test_a_death_concerns_one_call(tmp_path: Path) -> None:
@@ -257,7 +264,7 @@ async def test_a_cancelled_scope_leaves_nothing(tmp_path: Path) -> None:
 
 async def test_a_cancelled_block_keeps_its_error() -> None:
     """An error that is raised amid a cancellation is not lost to it."""
-    with trio.CancelScope() as scope, pytest.raises(ZeroDivisionError):
+    with pytest.raises(ZeroDivisionError), trio.CancelScope() as scope:
         async with subprocess_pool_scope():
             await where()
             scope.cancel()

@@ -10,9 +10,11 @@ from __future__ import annotations
 import faulthandler
 import os
 import pickle
+import select
 import signal
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,17 +56,23 @@ class Callee:
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
         self._payloads = Payloads(f"a subprocess (host {socket.gethostname()}, pid {os.getpid()})")
         self._functions: dict[bytes, Any] = {}
         self._home = self._cpus = os.sched_getaffinity(0)
 
     def serve(self) -> None:
         """Until the other end is closed."""
-        while self._take():
-            pass
+        with suppress(ConnectionError):  # it may not wait for the answer
+            while self._take():
+                pass
 
     def _take(self) -> bool:
         """Take one message, and do what it says; False at the end."""
+        # Not in recv(2), which may still take a call from the socket when the process is killed:
+        # a call that is left there is given to another process.
+        self._poll.poll()
         head, came = wire.receive(self._socket)
         body = wire.read_file(came) if isinstance(came, int) else came
         kind = head[:1]

@@ -135,7 +135,7 @@ class Process:
         Whatever this raises, the process has to be ended.
 
         Raises:
-            ConnectionError: it was dead before.
+            ConnectionError: it was dead before it took the call.
         """
         self._err.forget()
         await self._teach(function)

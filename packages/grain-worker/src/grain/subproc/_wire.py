@@ -134,12 +134,11 @@ def receive(sock: socket.socket) -> tuple[bytes, bytes | int]:
 
     Raises:
         BlockingIOError: nothing has come, on a socket that does not block.
+        ConnectionError: the other side is gone, and has not read all that it was sent. (Linux says
+            so of Unix sockets: ECONNRESET, by unix_release_sock() in net/unix/af_unix.c.)
         OSError: this process has too many open files to take another.
     """
-    try:
-        data, fds, flags, _ = socket.recv_fds(sock, _HEAD + INLINE, 1, socket.MSG_CMSG_CLOEXEC)
-    except ConnectionError:
-        return b"", b""
+    data, fds, flags, _ = socket.recv_fds(sock, _HEAD + INLINE, 1, socket.MSG_CMSG_CLOEXEC)
     if flags & socket.MSG_CTRUNC:
         raise OSError(errno.EMFILE, "too many open files to receive a large object")
     return data[:_HEAD], fds[0] if fds else data[_HEAD:]
