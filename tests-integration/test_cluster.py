@@ -16,6 +16,7 @@ import trio
 
 from grain.edge import dial
 from grain.edge.errors import DialError
+from grain.edge.questions import unpack
 from grain.head import Cancelled
 from grain.head.messages import Ask
 from grain.head.service import CODEC
@@ -89,7 +90,7 @@ def gnaw(address: str) -> Any:
 async def ask(address: str, about: Any, **more: Any) -> Any:
     async with dial(address, role="cli", codec=CODEC, patience=10) as peer:
         await peer.channel.send([(Ask(about, **more), None)])
-        return (await peer.channel.receive())[0][0].answer  # type: ignore[attr-defined]
+        return unpack((await peer.channel.receive())[0][1])
 
 
 async def test_tasks_run_on_a_worker_elsewhere(address: str) -> None:

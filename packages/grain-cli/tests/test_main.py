@@ -5,10 +5,12 @@ import sys
 import time
 from importlib.metadata import version
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from grain.cli import main
+from grain.cli._main import OWN
 
 
 def test_version_is_that_of_the_package() -> None:
@@ -29,10 +31,14 @@ def test_help_says_what_grain_is() -> None:
 
 
 def test_help_lists_the_commands() -> None:
-    """Commands are imported when they are wanted, and are there all the same."""
+    """Each is listed without being imported, by the first line of its own help."""
     result = CliRunner().invoke(main, ["-h"])
+    listed = dict(line.split(None, 1) for line in result.output.splitlines() if line[:2] == "  ")
 
-    assert "\n  up  Submit workers, one per node.\n" in result.output
+    for name, own in OWN.items():
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
+        assert command.get_short_help_str(80) == own.help == listed[name]
 
 
 @pytest.mark.parametrize("words", [["--version"], ["up", "-h"]])

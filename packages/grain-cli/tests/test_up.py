@@ -63,6 +63,8 @@ def test_slurm(alone: Path, command: Put) -> None:
         "address": f"edge://{Path.home()}/.local/share/edge-file-default",
         "config": f"{alone}/grain.toml",
         "cpus": [],
+        "kind": "worker",
+        "by": "",
     } == record
 
 

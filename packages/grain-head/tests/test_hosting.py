@@ -177,7 +177,8 @@ async def test_a_mission_too_many_is_told_why(address: str) -> None:
         await nursery.start(partial(run_gnaw, address, max_conn=1))
         gnaw = Gnaw(address, start=False)
         with trio.fail_after(20):
-            async with RemoteExecutor(connect=gnaw.connect):
+            async with RemoteExecutor(connect=gnaw.connect) as first:
+                await first.ask_why(0)  # it connects when it is needed
                 with pytest.raises(NotAdmitted, match=r"1 missions are .*head\.gnaw\.max_conn"):
                     async with RemoteExecutor(connect=gnaw.connect) as second:
                         second.submit(Cores(1), double, 1)
@@ -192,7 +193,8 @@ async def test_workers_and_questions_are_not_counted_as_missions(address: str) -
     async with trio.open_nursery() as nursery:
         await nursery.start(partial(run_gnaw, address, max_conn=1))
         with trio.fail_after(20):
-            async with RemoteExecutor(connect=Gnaw(address, start=False).connect):
+            async with RemoteExecutor(connect=Gnaw(address, start=False).connect) as first:
+                await first.ask_why(0)
                 for role in ("worker", "cli"):
                     async with dial(address, role=role, codec=CODEC, patience=5) as peer:
                         await peer.channel.send([(Ask("state"), None)])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
+from grain.edge.questions import Answer, Ask, unpack
 from grain.head._hub import Hub
 from grain.head.errors import BadMessage
 from grain.head.messages import (
@@ -35,6 +36,7 @@ from grain.worker.messages import (
     Register,
     Release,
     Reported,
+    Retire,
     Revoke,
     Settled,
     Took,
@@ -493,3 +495,71 @@ def test_a_snapshot_is_plain_data(scene: Scene) -> None:
     ]
     assert (2, 1) == (found["missions"][0]["running"], found["missions"][0]["waiting"])
     assert 1 == found["queues"][0]["waiting"]
+
+
+def test_a_snapshot_tells_what_waits_and_why(scene: Scene) -> None:
+    """Of each queue its oldest task, by a name that `why` understands."""
+    scene.worker("w", 2)
+    mission = scene.mission("abc")
+    scene.say(mission, Request(1, {"Cores": 9}), Synced())
+    scene.submit(mission, 1, 2, 3, 4)
+    scene.say(mission, Submit(5, 1, F), payload=b"args")
+    found = scene.hub.snapshot(0.0)
+    queues = {queue["request"]["Cores"]: queue for queue in found["queues"]}
+
+    assert ("abc:3", "the worker is full", "") == tuple(
+        queues[1][key] for key in ("oldest", "why", "never")
+    )
+    assert "abc:5" == queues[9]["oldest"]
+    assert queues[9]["why"].startswith("w: it has CPU_Cores")
+    assert ["abc:1", "abc:2"] == found["workers"][0]["tasks"]
+    assert {"Cores": 1.0} == found["workers"][0]["used"]
+
+
+def test_a_snapshot_has_kinds_without_a_class(scene: Scene) -> None:
+    """They are passed on as they came; what of them is used, nobody knows."""
+    register = Register("w", "w", "host", {"Cores": 2, "Licences": {"orca": 3}}, connection=1)
+    scene.say("w", register, Reported())
+    (worker,) = scene.hub.snapshot(0.0)["workers"]
+
+    assert {"orca": 3} == worker["total"]["Licences"] == worker["free"]["Licences"]
+    assert {"Cores": 0.0, "Licences": None} == worker["used"]
+
+
+def test_missions_go_by_their_names_where_that_is_clear(scene: Scene) -> None:
+    """By id, by a name that only one has, by the beginning of an id; never by chance."""
+    scene.worker("w", 4)
+    for id_, name in (("aaaa1111bb", "one"), ("cccc2222dd", "same"), ("eeee3333ff", "same")):
+        scene.say(id_, Enrol(id_, name), Request(0, {"Cores": 1}), Function(F), Synced())
+        scene.submit(id_, 1)
+    missions = scene.hub.snapshot(0.0)["missions"]
+
+    assert ["one", "cccc2222", "eeee3333"] == [mission["label"] for mission in missions]
+    assert {"running"} == {scene.hub.why(m["label"], 1, 0.0).state for m in missions}
+    for word in ("same", "nobody"):
+        assert "here are: one, same, same" in scene.hub.why(word, 1, 0.0).reasons[0]
+
+
+def test_questions_are_answered_on_any_link(scene: Scene) -> None:
+    """Asking makes no mission and no worker of a peer."""
+    scene.worker("w", 2)
+    for ask in (Ask("state"), Ask("why", "m", 1), Ask("retire", pattern="w*")):
+        scene.say("somebody", ask)
+    answers = {m.about: unpack(data) for m, data in scene.mail["somebody"] if type(m) is Answer}
+
+    assert ["w"] == [worker["name"] for worker in answers["state"]["workers"]]
+    assert "unknown" == answers["why"]["state"]
+    assert [{"name": "w", "host": "host", "state": "serving", "running": 0}] == answers["retire"]
+    assert [Retire(at_once=False)] == scene.sent("w", Retire)
+    assert "draining" == scene.hub.snapshot(0.0)["workers"][0]["state"]
+
+
+def test_a_worker_that_is_away_is_told_to_leave_when_it_is_back(scene: Scene) -> None:
+    """At once, if that was asked for at any time."""
+    scene.worker("w")
+    scene.lose("w")
+    assert ["away"] == [one["state"] for one in scene.hub.retire("w", at_once=True)]
+    scene.hub.retire("w")
+    scene.worker("w", link="w again")
+
+    assert [Retire(at_once=True)] == scene.sent("w again", Retire)

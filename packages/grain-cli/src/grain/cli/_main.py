@@ -3,27 +3,70 @@
 from __future__ import annotations
 
 import importlib
+from typing import NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
+
+from grain.cli import _plugins
+
+
+class _Own(NamedTuple):
+    """A command of this package: where it is, and its line in the list."""
+
+    module: str
+    help: str
+
 
 # Each command is imported when it is wanted: what one of them needs must not slow down the others.
-_COMMANDS = {"up": "grain.cli._up"}
+OWN = {
+    "logs": _Own("grain.cli._logs", "Show the output of workers."),
+    "ls": _Own("grain.cli._ls", "List workers, missions, and what waits and why."),
+    "quit": _Own("grain.cli._quit", "Let workers go."),
+    "up": _Own("grain.cli._up", "Submit workers, one per node."),
+    "why": _Own("grain.cli._why", "Tell why a task is where it is."),
+}
 
 
 class Lazy(click.Group):
-    """A group whose commands are functions of the same name, each in a module of its own."""
+    """A group whose commands are imported when they are wanted, and not to be listed.
+
+    Its own are functions of the same name, each in a module of its own; others are those of
+    `grain.cli._plugins`.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All commands."""
-        return sorted({*super().list_commands(ctx), *_COMMANDS})
+        return sorted(self._lines(ctx))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """One command, imported now."""
-        if cmd_name not in _COMMANDS:
-            return super().get_command(ctx, cmd_name)
-        found = getattr(importlib.import_module(_COMMANDS[cmd_name]), cmd_name)
-        assert isinstance(found, click.Command)
-        return found
+        if cmd_name in OWN:
+            found = getattr(importlib.import_module(OWN[cmd_name].module), cmd_name)
+            assert isinstance(found, click.Command)
+            return found
+        return super().get_command(ctx, cmd_name) or _plugins.load(cmd_name)
+
+    def _lines(self, ctx: click.Context) -> dict[str, str]:
+        """What `--help` says of each command."""
+        added = {
+            name: command.get_short_help_str()
+            for name in super().list_commands(ctx)
+            if (command := self.commands.get(name)) is not None
+        }
+        return {**_plugins.lines(), **added, **{name: own.help for name, own in OWN.items()}}
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands; click would import each for that."""
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(self._lines(ctx).items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete commands, importing none, and options."""
+        lines = sorted(self._lines(ctx).items())
+        found = [CompletionItem(name, help=line) for name, line in lines]
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [item for item in found if item.value.startswith(incomplete)] + options
 
 
 @click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import datetime
-import os
-import shutil
-import sys
-import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from grain.cli._fail import told
+from grain.cli._options import config_option, json_option, load_config
+from grain.cli._show import print_json
+from grain.cli.plugin import told
+
+if TYPE_CHECKING:
+    from grain.cli.batch import Record
+    from grain.config import Config
 
 
 @click.command()
@@ -20,98 +21,83 @@ from grain.cli._fail import told
     type=click.IntRange(1, 100_000), help="How many workers.",
 )  # fmt: skip
 @click.option("--dry", is_flag=True, help="Print the script and submit nothing.")
-@click.option("-c", "--config", "config_file", metavar="FILE", help="Configuration to use.")
+@json_option
+@config_option
 @click.argument("options", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def up(
-    ctx: click.Context, count: int, dry: bool, config_file: str | None, options: tuple[str, ...]
+    ctx: click.Context,
+    count: int,
+    dry: bool,
+    as_json: bool,
+    config_file: str | None,
+    options: tuple[str, ...],
 ) -> None:
     """Submit workers, one per node.
 
     What follows `--` is for the batch system, as in: grain up -n 2 -- --exclusive
     """
-    if options and not options[0].startswith("-"):
-        raise click.UsageError(
-            f"{options[0]!r} is no option for the batch system; did you mean -n {options[0]}?"
-            if options[0].isdecimal()
-            else f"{options[0]!r} is no option for the batch system"
-        )
+    refuse_words(options, f"did you mean -n {options[0]}?" if options else "")
     with told():
-        submit_workers(config_file or ctx.obj, count, dry=dry, options=options)
+        config = load_config(ctx, config_file)
+        if dry:
+            show_script(config, count, options)
+            return
+        submit(config, count, options, as_json=as_json)
 
 
-def submit_workers(
-    config_file: str | None, count: int, *, dry: bool, options: tuple[str, ...]
-) -> None:
-    """Print the script, or submit it and record the jobs.
+def refuse_words(options: tuple[str, ...], guess: str = "") -> None:
+    """What is for the batch system begins with a dash.
 
     Raises:
-        ConfigError: The configuration is wrong.
-        BatchError: The batch system refuses; jobs accepted before are recorded and printed.
-        OSError: A directory or a record cannot be made.
+        click.UsageError: The first does not.
     """
-    from grain.cli.batch import Record, Records, open_system, state_folder, worker_job
-    from grain.config import load
+    if options and not options[0].startswith("-"):
+        number = options[0].isdecimal() and guess
+        raise click.UsageError(
+            f"{options[0]!r} is no option for the batch system" + (f"; {guess}" if number else "")
+        )
 
-    config = load(config_file)
-    now = datetime.datetime.now()
-    system = open_system(config, now=now)
-    job = worker_job(
-        config,
-        now=now,
-        folder=str(Path.cwd()),
-        path=worker_folder(),
-        extra_args=options,
-        most_memory=memory_share(count) if config.system == "local" and count > 1 else None,
-    )
-    script = system.script(job, count)
-    if dry:
-        click.echo(script, nl=False)
-        return
-    make_parent(job.log_file)
-    records = Records(state_folder() / "jobs")
-    # Before anything is submitted: a job that cannot be recorded would be nobody's.
-    file = records.new_file()
+
+def show_script(config: Config, count: int, options: tuple[str, ...]) -> None:
+    """Print what would be submitted."""
+    from grain.cli._submission import prepare_workers
+
+    system, job = prepare_workers(config, count, options)
+    click.echo(system.script(job, count), nl=False)
+
+
+def submit(config: Config, count: int, options: tuple[str, ...], *, as_json: bool) -> None:
+    """Submit, and print the jobs; those before a refusal, too."""
+    from grain.cli._submission import job_words, submit_workers
+
+    look_back(config)
+    jobs: list[Record] = []
     try:
-        for one in system.submit(job, count):
-            record = Record(
-                id=one.id,
-                system=config.system,
-                name=one.name,
-                log_file=one.log_file,
-                address=config.worker.dial,
-                config=config.source or "",
-                submitted=time.time(),
-                cpus=one.cpus,
-            )
-            click.echo(f"{one.name} is {_job(one.id, config.system)}, output in {one.log_file}")
-            records.add(file, record)
+        for record in submit_workers(config, count, options):
+            jobs.append(record)
+            if not as_json:
+                where = f", output in {record.log_file}" if record.log_file else ""
+                click.echo(f"{record.name} is {job_words(record)}{where}")
     finally:
-        if not file.stat().st_size:
-            file.unlink()
+        if as_json:
+            fields = ("id", "system", "name", "log_file", "address", "submitted")
+            print_json([{name: getattr(one, name) for name in fields} for one in jobs])
 
 
-def _job(job_id: str, system: str) -> str:
-    return f"process {job_id.split(':')[-2]}" if system == "local" else f"job {job_id}"
+def look_back(config: Config) -> None:
+    """Warn if the last jobs have failed at once, and forget those that are long gone."""
+    import time
 
+    from grain.cli._jobs import own_jobs, prune, records, warning
+    from grain.cli.batch import BatchError
 
-def worker_folder() -> str:
-    """Where ``grain-worker`` is here, to be looked for there if PATH has none on the node."""
-    beside = Path(sys.executable).parent / "grain-worker"
-    found = str(beside) if beside.exists() else shutil.which("grain-worker")
-    return str(Path(found).parent) if found else ""
-
-
-def memory_share(count: int) -> float:
-    """An equal share of this machine's memory, in GB."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9 / count
-
-
-def make_parent(log_file: str) -> None:
-    """Make the directory of a log file: Slurm accepts a job without it, which then fails silently.
-
-    A part of the path that the batch system fills in cannot be made here.
-    """
-    if log_file:
-        parents = [parent for parent in Path(log_file).parents if "%" not in str(parent)]
-        parents[0].mkdir(parents=True, exist_ok=True)
+    if not records().read():
+        return
+    try:
+        jobs = own_jobs(config)
+        prune(records(), jobs, time.time())
+    except (BatchError, OSError):
+        return  # what is in the way of submitting is about to be told
+    if told_so := warning(jobs):
+        click.echo(f"Note: {told_so}", err=True)

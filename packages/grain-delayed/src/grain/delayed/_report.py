@@ -14,14 +14,27 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from grain.head.events import Event, NeverStarts, Statistics, WorkerCleaning, WorkerLeft
+from grain.head.events import (
+    Event,
+    HostingFailed,
+    NeverStarts,
+    NoWorkers,
+    SchedulerAway,
+    SchedulerBack,
+    Statistics,
+    WorkerCleaning,
+    WorkerLeft,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from typing import TextIO
 
+    from grain.resource import Resource
+
 # Seconds between two looks at the statistics, on a terminal and for a log.
 _LIVE, _LOG = 0.2, 30.0
+_NOTHING = Statistics(0, 0, 0, 0, 0, 0)
 
 
 class Reporter:
@@ -31,11 +44,19 @@ class Reporter:
         progress: whether progress is shown. None and True are the same: as one line on a
             terminal, in the main thread, else as a log line now and then. False leaves only what
             happens once.
+
+    Attributes:
+        start_workers: the command that starts workers for this mission.
+        statistics: how things stand in its executor.
     """
 
     def __init__(self, progress: bool | None = None) -> None:
         self._progress = progress is not False
         self._began = time.monotonic()
+        self._said_no_workers = False
+        self._never: set[Resource] = set()
+        self.start_workers = "grain up"
+        self.statistics: Callable[[], Statistics] = lambda: _NOTHING
 
     def config(self, disabled: bool, source: str | None) -> None:
         """Where the configuration comes from."""
@@ -53,11 +74,28 @@ class Reporter:
                 self.say(f"worker {name} starts cleaning up")
             case WorkerLeft(name):
                 self.say(f"worker {name} clear")
+            case NoWorkers():
+                # A scheduler that was replaced tells again; so does one whose workers all left.
+                if not self._said_no_workers:
+                    self._said_no_workers = True
+                    self.say(
+                        f"No workers are there yet; tasks wait for them. `{self.start_workers}` "
+                        "starts one, from any shell."
+                    )
             case NeverStarts(request, why):
-                self.say(
-                    f"warning: no worker that is here can ever run a task that asks for "
-                    f"{request.ask()} ({why}); it waits for another worker"
-                )
+                if request not in self._never:
+                    self._never.add(request)
+                    self.say(
+                        f"warning: no worker that is here can ever run a task that asks for "
+                        f"{request.ask()} ({why}); it waits for another worker, which "
+                        f"`{self.start_workers}` starts"
+                    )
+            case SchedulerAway(why):
+                self.say(f"The scheduler cannot be reached, trying on: {why}")
+            case SchedulerBack():
+                self.say("The scheduler is reached again.")
+            case HostingFailed(_, why):
+                self.say(f"warning: only the local worker is used, none can join: {why}")
 
     def end(self) -> None:
         """The mission is over."""
@@ -72,7 +110,7 @@ class Reporter:
                 sys.stderr.flush()
 
     @asynccontextmanager
-    async def watching(self, statistics: Callable[[], Statistics]) -> AsyncGenerator[None]:
+    async def watching(self) -> AsyncGenerator[None]:
         """Show progress meanwhile."""
         if not self._progress:
             yield
@@ -83,30 +121,26 @@ class Reporter:
         live = main and _is_terminal(sys.stderr)
         show = self._show_live if live else self._show_log
         async with trio.open_nursery() as nursery:
-            await nursery.start(show, statistics)
+            await nursery.start(show)
             try:
                 yield
             finally:
                 nursery.cancel_scope.cancel()
 
-    async def _show_log(
-        self, statistics: Callable[[], Statistics], task_status: trio.TaskStatus[None]
-    ) -> None:
+    async def _show_log(self, task_status: trio.TaskStatus[None]) -> None:
         task_status.started()
         while True:
             await trio.sleep(_LOG)
-            self.say(progress_line(statistics(), time.monotonic() - self._began))
+            self.say(progress_line(self.statistics(), time.monotonic() - self._began))
 
-    async def _show_live(
-        self, statistics: Callable[[], Statistics], task_status: trio.TaskStatus[None]
-    ) -> None:
+    async def _show_live(self, task_status: trio.TaskStatus[None]) -> None:
         # Imported where it is used: it takes a tenth of a second.
         from rich.console import Console
         from rich.live import Live
         from rich.text import Text
 
         def line() -> Text:
-            told = progress_line(statistics(), time.monotonic() - self._began)
+            told = progress_line(self.statistics(), time.monotonic() - self._began)
             return Text(told, no_wrap=True, overflow="ellipsis", style="dim")
 
         # What the user's program prints goes above the line, but not where it was sent elsewhere.

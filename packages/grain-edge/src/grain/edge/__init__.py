@@ -10,8 +10,8 @@
 
 `serve` claims the meeting and takes peers in; `dial` finds it, waiting if need be, by whatever
 the site allows; `examine` reports for `grain doctor`. Channels are in `grain.edge.channel`, the
-messages in `grain.edge.messages`, errors in `grain.edge.errors`, faulty connections for tests in
-`grain.edge.testing`.
+messages in `grain.edge.messages`, questions to a head in `grain.edge.questions`, errors in
+`grain.edge.errors`, faulty connections for tests in `grain.edge.testing`.
 
 Layout, from the bottom up:
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 import argparse
 import logging
 import math
+import os
 import signal
+import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,6 +23,7 @@ from grain.edge.errors import EdgeError, MeetingTaken, Superseded
 from grain.head._hub import GRACE
 from grain.head.collapse import collapsing
 from grain.head.service import CODEC, Service
+from grain.worker.logs import STANDARD_ERROR, log_to
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,14 +110,21 @@ async def _until_signal(scope: trio.CancelScope) -> None:
             scope.cancel()
 
 
+def _open_log(path: str) -> int:
+    """Open the log; one that cannot be opened does not keep missions from their scheduler."""
+    if path:
+        try:
+            return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        except OSError as error:
+            print(f"{path}: {error.strerror}; logging to standard error", file=sys.stderr)
+    return STANDARD_ERROR
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Run Gnaw; 0 if it left as it should, or if another one serves there already."""
     options = parser().parse_args(words)
-    logging.basicConfig(
-        filename=options.log_file or None,
-        level=logging.INFO,
-        format="%(asctime)s %(process)d %(name)s %(levelname)s %(message)s",
-    )
+    fd = _open_log(options.log_file)
+    log_to(fd, "%(asctime)s %(process)d %(name)s %(levelname)s %(message)s")
     try:
         trio.run(
             partial(

@@ -16,12 +16,13 @@ import math
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from grain.edge.questions import pack
 from grain.head._clients import Clients
 from grain.head._explain import Explanation, explain
 from grain.head._ledger import Ledger
 from grain.head._records import Outbox
 from grain.head._scheduler import Scheduler
-from grain.head._snapshot import snapshot
+from grain.head._snapshot import named, retired, snapshot
 from grain.head._staff import Staff
 from grain.head.messages import MISSION, Answer, Ask, Started
 
@@ -140,8 +141,12 @@ class Hub:
 
     def why(self, mission: str, task: int, now: float) -> Explanation:
         """Why a task is where it is."""
-        client = self.ledger.clients.get(mission)
-        entry = None if client is None else client.entries.get(task)
+        client = named(self.ledger, mission)
+        if client is None:
+            there = ", ".join(sorted(one.name or id_ for id_, one in self.ledger.clients.items()))
+            why = f"no mission, or more than one, goes by {mission!r}; here are: {there or 'none'}"
+            return Explanation(task, "unknown", (why,))
+        entry = client.entries.get(task)
         if entry is None:
             return Explanation(task, "unknown", ("it has ended, or was never submitted",))
         if entry.ending is not None:
@@ -154,12 +159,18 @@ class Hub:
         crashes = [f"crashed on {crash.worker}: {crash.how}" for crash in entry.crashes]
         return Explanation(task, found.state, (*found.reasons, *crashes))
 
-    def retire(self, pattern: str = "*", *, at_once: bool = False) -> list[str]:
-        """Ask workers to leave; returns their names."""
+    def retire(self, pattern: str = "*", *, at_once: bool = False) -> list[dict[str, Any]]:
+        """Ask workers to leave, those that are away when they are back.
+
+        Returns:
+            Of each its ``name``, ``host`` and ``state`` before, as in a snapshot, and how many
+            tasks are ``running`` on it.
+        """
         found = [w for w in self.ledger.workers.values() if fnmatchcase(w.name, pattern)]
+        before = [retired(self.ledger, worker) for worker in found]
         for worker in found:
             self.staff.retire(worker, at_once=at_once)
-        return [worker.name for worker in found]
+        return before
 
     def _answer(self, link: Link, ask: Ask, now: float) -> None:
         answer: Any
@@ -172,4 +183,4 @@ class Hub:
             mission = ask.mission or (own.id if own is not None else "")
             found = self.why(mission, ask.task, now)
             answer = {"task": found.task, "state": found.state, "reasons": list(found.reasons)}
-        self._outbox.post(link, Answer(ask.about, answer))
+        self._outbox.post(link, Answer(ask.about), pack(answer))

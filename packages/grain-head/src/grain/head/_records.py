@@ -227,6 +227,7 @@ class Staffer:
         "name",
         "number",
         "reserved",
+        "retired",
         "sent",
         "serving",
         "session",
@@ -244,6 +245,8 @@ class Staffer:
         self.draining = False
         # Kept free for a task that is to run alone, or running it.
         self.reserved = False
+        # Whether it was told to leave, and if so, whether at once.
+        self.retired: bool | None = None
         self.session = 0
         # How many leases were sent in this session, and how many of them it has begun.
         self.sent = 0

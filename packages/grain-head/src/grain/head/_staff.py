@@ -137,6 +137,8 @@ class Staff:
         if not worker.draining and not worker.reserved:
             self._ledger.scheduler.on_worker_back(worker.number)
         self._outbox.post(worker.link, Enlisted(self._ledger.epoch))
+        if worker.retired is not None:
+            self._outbox.post(worker.link, Retire(worker.retired))
         self.swept = False
         self._ledger.heard_of(worker.id, now)
 
@@ -178,7 +180,8 @@ class Staff:
         return min((w.deadline for w in self._ledger.workers.values()), default=math.inf)
 
     def retire(self, worker: Staffer, *, at_once: bool) -> None:
-        """A worker is to leave."""
+        """A worker is to leave; one that is away is told when it is back."""
+        worker.retired = at_once or worker.retired is True
         self._outbox.post(worker.link, Retire(at_once))
 
     def sweep(self, wanted: set[bytes]) -> None:

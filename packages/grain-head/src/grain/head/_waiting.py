@@ -85,4 +85,6 @@ class Waiting:
             client.reported.add(entry.request)
             why = self.scheduler.why_never(queue.request, now)
             if why is not None:
-                self._outbox.post(client.link, Notice(entry.request, why))
+                self._outbox.post(
+                    client.link, Notice(entry.request, why, bool(self.scheduler.workers))
+                )

@@ -45,6 +45,31 @@ class NeverStarts(Event):
 
 
 @dataclass(frozen=True)
+class NoWorkers(NeverStarts):
+    """No worker is here at all; tasks wait for the first."""
+
+
+@dataclass(frozen=True)
+class SchedulerAway(Event):
+    """The scheduler that missions share is not to be reached; what it was told goes on."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class SchedulerBack(Event):
+    """The scheduler, or its successor, is reached again."""
+
+
+@dataclass(frozen=True)
+class HostingFailed(Event):
+    """Other workers cannot join at this address: the mission has its local worker only."""
+
+    address: str
+    why: str
+
+
+@dataclass(frozen=True)
 class Statistics:
     """How things stand in an executor.
 

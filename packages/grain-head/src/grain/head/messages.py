@@ -11,6 +11,8 @@ from typing import Any, Literal
 import msgspec
 
 from grain.edge.messages import Codec, Message
+from grain.edge.questions import Answer as Answer
+from grain.edge.questions import Ask as Ask
 from grain.worker.messages import Attempt, Function
 
 _GIB = 1024**3
@@ -111,25 +113,6 @@ class Depart(Message, frozen=True):
     """The mission is over: nothing of it is wanted any more."""
 
 
-class Ask(Message, frozen=True):
-    """A question, which `Answer` answers.
-
-    Attributes:
-        about: ``"state"``: what there is, for ``grain ls``. ``"why"``: why a task is where it is.
-            ``"retire"``: workers whose names match a pattern are to leave.
-        mission: whose task, for ``"why"``; empty for the asking mission.
-        task: which, for ``"why"``.
-        pattern: names of workers, as in a shell, for ``"retire"``.
-        at_once: hand runs back instead of waiting for their end, for ``"retire"``.
-    """
-
-    about: Literal["state", "why", "retire"]
-    mission: str = ""
-    task: int = 0
-    pattern: str = ""
-    at_once: bool = False
-
-
 # ---- head to mission
 
 
@@ -186,26 +169,16 @@ class Notice(Message, frozen=True):
     Attributes:
         request: the number of the request.
         why: a sentence.
+        workers: whether there is any worker at all.
     """
 
     request: int
     why: str
-
-
-class Answer(Message, frozen=True):
-    """Answers an `Ask`.
-
-    Attributes:
-        about: the question.
-        answer: plain data, in the form of `grain.head.Snapshot` or of `grain.head.Explanation`.
-    """
-
-    about: str
-    answer: Any
+    workers: bool = True
 
 
 MISSION = (Enrol, Function, Request, Submit, Synced, Retract, Received, Depart, Ask)
-"""What a mission says; `Function` is that of grain.worker.messages."""
+"""What a mission says; `Function` is of grain.worker.messages, `Ask` of grain.edge.questions."""
 
 HEAD = (Enrolled, Started, Crashed, Resolved, Gone, Notice, Answer)
 """What a head says to a mission."""

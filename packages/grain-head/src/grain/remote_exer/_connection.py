@@ -101,8 +101,12 @@ class Gnaw:
         errors: int | object = subprocess.DEVNULL
         if self._log_file:
             path = Path(self._log_file)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            errors = path.open("ab")
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                errors = path.open("ab")
+            except OSError as error:
+                # No reason for a mission to fail. Nobody has set up a log: this is seen.
+                _log.warning("the scheduler goes without a log: %s", error)
         try:
             # Its own session: no signal of our terminal or of our job reaches it. The process is
             # not waited for: it outlives us, or leaves at once because another one serves.

@@ -18,7 +18,7 @@ from grain.edge.errors import ChannelBroken, ChannelError, EdgeError, NotAdmitte
 from grain.head import Explanation, Result, Statistics
 from grain.head.collapse import collapsing
 from grain.head.errors import Cancelled, ExecutorClosed, TaskCrashed, Unreachable
-from grain.head.events import Event, NeverStarts
+from grain.head.events import Event, NeverStarts, NoWorkers, SchedulerAway, SchedulerBack
 from grain.head.messages import Ask, Submit
 from grain.remote_exer._connection import Gnaw
 from grain.remote_exer._session import MissionSession, Resolution
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 256  # messages handed to the channel together, between which it may say "wait"
 _SOON, _MANY = 0.1, 256  # seconds, and outcomes, after which they are confirmed by themselves
 _AGAIN = 0.5  # seconds until the next attempt after a connection that was lost
+_GOODBYE = 1.0  # seconds for closing a connection that works
 _FAREWELL = 10.0  # seconds that leaving waits for a scheduler which is away
 
 _log = logging.getLogger("grain.remote_exer")
@@ -73,7 +74,8 @@ def check_size(what: str, size: int, most: int) -> None:
 class RemoteExecutor:
     """Submits jobs to a scheduler that missions share; the same face as `grain.GrainExecutor`.
 
-    The scheduler may be killed and replaced at any time: jobs go on, and none is lost.
+    The scheduler may be killed and replaced at any time: jobs go on, and none is lost. It is
+    looked for, and started, when the first job is submitted.
 
     Leaving the ``async with`` block waits until every job has ended. Leaving it by an exception,
     cancellation or Ctrl-C cancels the jobs, and returns when nothing of them is left, or at the
@@ -106,6 +108,9 @@ class RemoteExecutor:
         self._jobs: dict[int, Job] = {}
         self._done = self._failed = self._cancelled = 0
         self._open = False
+        self._away = False
+        self._met = False  # whether there is a scheduler that knows of our jobs
+        self._wanted = trio.Event()
         self._wake = trio.Event()
         self._idle = trio.Event()
         self._answered = trio.Event()
@@ -149,6 +154,7 @@ class RemoteExecutor:
             self._requests[id(res), priority] = known
         job = self._session.submit(known[1], function.digest, arguments)
         self._jobs[job] = Job(function.name, deliver)
+        self._wanted.set()
         self._wake.set()
         return job
 
@@ -207,6 +213,7 @@ class RemoteExecutor:
 
     async def ask_why(self, job: int) -> Explanation:
         """Why a job is not running; asks the scheduler, and waits until it can be asked."""
+        self._wanted.set()
         while True:
             self._session.answers.clear()
             if self._session.connected:
@@ -214,9 +221,8 @@ class RemoteExecutor:
                 self._wake.set()
             with trio.move_on_after(5):
                 await self._answered.wait()
-            for answer in self._session.answers:
-                if answer.about == "why" and answer.answer["task"] == job:
-                    told = answer.answer
+            for about, told in self._session.answers:
+                if about == "why" and told["task"] == job:
                     return Explanation(job, told["state"], tuple(told["reasons"]))
 
     # ---- life
@@ -256,7 +262,10 @@ class RemoteExecutor:
                     finally:
                         self._open = False
                         await self._leave()
-                        link.cancel()
+                        if self._flushed.is_set():  # then it says goodbye, which may take a moment
+                            link.deadline = trio.current_time() + _GOODBYE
+                        else:
+                            link.cancel()
         finally:
             for job in list(self._jobs):
                 self._resolve(Resolution(job, "cancelled", None, ()))
@@ -273,7 +282,7 @@ class RemoteExecutor:
         """Wait until nothing of a cancelled job is left, and say goodbye."""
         with trio.CancelScope(shield=True):
             away = 0.0
-            while self._jobs and away < _FAREWELL:
+            while self._jobs and self._met and away < _FAREWELL:
                 with trio.move_on_after(1.0) as waited:
                     await self.join()
                 if waited.cancelled_caught:
@@ -282,7 +291,7 @@ class RemoteExecutor:
             self._departed = True
             self._wake.set()
             if self._session.connected:
-                with trio.move_on_after(1.0):
+                with trio.move_on_after(_GOODBYE):
                     await self._flushed.wait()
 
     # ---- the connection
@@ -292,28 +301,46 @@ class RemoteExecutor:
     ) -> None:
         with trio.CancelScope(shield=True) as scope:
             task_status.started(scope)
+            await self._wanted.wait()
             while True:
                 try:
                     async with self._connect() as channel:
+                        self._told_away(None)
                         await self._serve(channel)
                 except NotAdmitted as error:
                     if not self._session.epoch:  # it never was let in
+                        self._met = False
                         raise
-                    _log.warning("%s", error)  # after a loss: it has jobs, and comes again
+                    self._told_away(str(error))  # after a loss: it has jobs, and comes again
                 except VersionMismatch:
+                    self._met = False
                     raise
                 except (ChannelError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
                     _log.info("the connection to the scheduler is lost: %s", error)
                 except Unreachable as error:
-                    _log.warning("%s", error)
+                    self._told_away(str(error))
                 except EdgeError as error:
                     if error.final:
+                        self._met = False
                         raise
-                    _log.info("%s", error)
+                    self._told_away(str(error))
+                if self._flushed.is_set():
+                    return
                 await trio.sleep(_AGAIN)
+
+    def _told_away(self, why: str | None) -> None:
+        """Tell of the scheduler's absence, and of its return; once each."""
+        away, self._away = self._away, why is not None
+        if why is not None:
+            _log.info("%s", why)
+            if not away:
+                self._on_event(SchedulerAway(why))
+        elif away:
+            self._on_event(SchedulerBack())
 
     async def _serve(self, channel: Channel) -> None:
         self._session.on_connected()
+        self._met = True
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._send, channel, nursery.cancel_scope)
@@ -348,6 +375,8 @@ class RemoteExecutor:
             if not self._session.to_head:
                 if self._departed:
                     self._flushed.set()
+                    scope.cancel()
+                    return
                 await self._wake.wait()
                 self._wake = trio.Event()
 
@@ -370,7 +399,8 @@ class RemoteExecutor:
         notices, self._session.notices = self._session.notices, []
         for notice in notices:
             request = from_data(self._session.request_of(notice.request).resources)
-            self._on_event(NeverStarts(request, notice.why))
+            never = NeverStarts if notice.workers else NoWorkers
+            self._on_event(never(request, notice.why))
 
     def _resolve(self, resolution: Resolution) -> None:
         job = self._jobs.pop(resolution.task, None)

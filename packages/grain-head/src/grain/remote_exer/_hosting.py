@@ -11,6 +11,7 @@ import trio
 from grain.edge import serve
 from grain.edge.channel import memory_channels
 from grain.head.collapse import collapsing
+from grain.head.events import WorkerCleaning, WorkerJoined, WorkerLeft
 from grain.head.service import CODEC, Service
 from grain.remote_exer._executor import RemoteExecutor
 from grain.remote_exer._local import LocalWorker
@@ -54,25 +55,36 @@ class HostingExecutor(RemoteExecutor):
     @asynccontextmanager
     async def _living(self) -> AsyncGenerator[None]:
         service = self._service = Service()
-        with collapsing():
-            async with trio.open_nursery() as nursery:
-                self._nursery = nursery
-                await nursery.start(
-                    partial(serve, service.handle, self.address, codec=CODEC), name="serve"
-                )
-                self._shielded(service.run)
-                if self.local.parts():
-                    ours, theirs = memory_channels()
-                    self._shielded(service.serve, ours, "worker")
-                    worker = LocalWorker(f"{self.name}(local)", self.local)
-                    self._shielded(worker.serve, theirs)
-                try:
-                    async with super()._living():
-                        yield
-                finally:
-                    for scope in self._scopes:
-                        scope.cancel()
-                    nursery.cancel_scope.cancel()
+        worker = ""
+        try:
+            with collapsing():
+                async with trio.open_nursery() as nursery:
+                    self._nursery = nursery
+                    await nursery.start(
+                        partial(serve, service.handle, self.address, codec=CODEC), name="serve"
+                    )
+                    self._shielded(service.run)
+                    if self.local.parts():
+                        worker = f"{self.name}(local)"
+                        self._start_worker(worker)
+                    try:
+                        async with super()._living():
+                            yield
+                    finally:
+                        if worker:
+                            self._on_event(WorkerCleaning(worker))
+                        for scope in self._scopes:
+                            scope.cancel()
+                        nursery.cancel_scope.cancel()
+        finally:
+            if worker:
+                self._on_event(WorkerLeft(worker))
+
+    def _start_worker(self, name: str) -> None:
+        ours, theirs = memory_channels()
+        self._shielded(self._service.serve, ours, "worker")
+        self._shielded(LocalWorker(name, self.local).serve, theirs)
+        self._on_event(WorkerJoined(name, self.local))
 
     @asynccontextmanager
     async def _within(self) -> AsyncGenerator[Channel]:

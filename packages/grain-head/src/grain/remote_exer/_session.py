@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
+from grain.edge.questions import unpack
 from grain.head.messages import (
     Answer,
     Crash,
@@ -93,7 +94,7 @@ class MissionSession:
         self.to_head: list[tuple[Message, Payload]] = []
         self.resolved: list[Resolution] = []
         self.notices: list[Notice] = []
-        self.answers: list[Answer] = []
+        self.answers: list[tuple[str, Any]] = []
         self.pending: dict[int, Pending] = {}
         self.running = 0
         self.epoch = 0
@@ -192,7 +193,7 @@ class MissionSession:
             case Notice():
                 self.notices.append(message)
             case Answer():
-                self.answers.append(message)
+                self.answers.append((message.about, unpack(payload)))
             case Enrolled():
                 self.epoch = message.epoch
             case _:

@@ -10,6 +10,7 @@ Layout, from the task to the command:
   ``_incarnation``, ``_warden``; in that process are ``_child``, ``_context``, ``_translation``
 - ``auto`` finds out what there is to offer: ``_surroundings``, ``_cgroup``
 - ``_agent`` is the worker, ``_command`` its command line; ``_session`` and ``_life`` decide for it
+- ``context`` enters context modules in other processes, too
 - ``errors`` are this package's own
 """
 

@@ -34,6 +34,8 @@ class Record:
         config: Absolute path of the configuration, or empty for the defaults.
         submitted: Seconds since the epoch.
         cpus: CPU ids it was confined to by Grain.
+        kind: ``worker`` or ``mission``.
+        by: Who keeps it alive: ``scale`` for a job of `grain scale`, otherwise empty.
         file: The file that this record is in; empty before it is written.
     """
 
@@ -45,6 +47,8 @@ class Record:
     config: str
     submitted: float
     cpus: tuple[int, ...] = ()
+    kind: str = "worker"
+    by: str = ""
     file: str = ""
 
 

@@ -1,0 +1,79 @@
+"""Asking the scheduler: connect, put questions, and be back within seconds whatever happens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from grain.config import Config
+    from grain.edge.questions import Ask
+
+PATIENCE = 3.0
+"""Seconds to look for a scheduler."""
+
+_ANSWER = 30.0  # seconds for one that was reached and has much to tell
+
+
+class NoScheduler(Exception):
+    """Nobody answers; its text is a sentence for people."""
+
+
+def ask(config: Config, *questions: Ask, patience: float = PATIENCE) -> list[Any]:
+    """Put questions to the scheduler of a configuration.
+
+    Args:
+        config: Says where it is (`Worker.cli_dial`).
+        questions: In order.
+        patience: Seconds to look for it. Where only files connect the two, it takes about 10.
+
+    Returns:
+        The answers, as plain data.
+
+    Raises:
+        NoScheduler: There is none, or it cannot be understood.
+    """
+    import trio
+
+    from grain.edge.errors import DialError, EdgeError
+
+    address = config.worker.cli_dial
+    try:
+        return trio.run(_put, address, questions, patience)
+    except BaseException as error:
+        # What goes wrong within a channel comes in a group, of one.
+        found: BaseException = error
+        while len(inner := _members(found)) == 1:
+            found = inner[0]
+        if isinstance(found, DialError | trio.TooSlowError):
+            raise NoScheduler(
+                f"no scheduler answers at {address}: there is one while missions run; "
+                "`grain doctor` tells more"
+            ) from error
+        if isinstance(found, EdgeError | trio.EndOfChannel):
+            said = str(found) or "it has ended the connection"
+            raise NoScheduler(f"the scheduler at {address} cannot be asked: {said}") from error
+        raise
+
+
+def _members(error: BaseException) -> tuple[BaseException, ...]:
+    # Python 3.10 has no name for groups.
+    members: tuple[BaseException, ...] = getattr(error, "exceptions", ())
+    return members
+
+
+async def _put(address: str, questions: tuple[Ask, ...], patience: float) -> list[Any]:
+    import trio
+
+    from grain.edge import dial
+    from grain.edge.questions import CODEC, unpack
+
+    answers: list[Any] = []
+    # A filesystem that hangs delays even the giving up, for 10 s; this is meant to be interactive.
+    with trio.fail_after(patience + 0.5) as limit:
+        async with dial(address, role="cli", codec=CODEC, patience=patience) as peer:
+            limit.deadline = trio.current_time() + _ANSWER
+            for question in questions:
+                await peer.channel.send([(question, None)])
+                [(_, payload), *_] = await peer.channel.receive()
+                answers.append(unpack(payload))
+    return answers

@@ -1,0 +1,133 @@
+"""The jobs that `grain` has submitted, and what became of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from grain.cli.batch import BatchError, Phase, Records, State, open_system, state_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from grain.cli.batch import Record
+    from grain.config import Config
+
+AT_ONCE = 10.0
+"""Seconds: a job that ended sooner has not worked."""
+
+KEPT = 14 * 86400.0
+"""Seconds for which the record of a job that is gone is kept, so that its log can be found."""
+
+FORGOTTEN = 100 * 86400.0
+"""Seconds after which a job is gone, whatever is known of it."""
+
+_ALIVE = {Phase.PENDING, Phase.RUNNING, Phase.ENDING, Phase.UNKNOWN}
+
+
+class OwnJob(NamedTuple):
+    """A job and what the batch system says of it."""
+
+    record: Record
+    state: State
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs or waits, as far as can be told."""
+        return self.state.phase in _ALIVE
+
+
+def records() -> Records:
+    """The records of this user."""
+    return Records(state_folder() / "jobs")
+
+
+def own_jobs(config: Config, *, kind: str = "worker") -> list[OwnJob]:
+    """The jobs that were submitted with a configuration's batch system and address, oldest first.
+
+    Raises:
+        BatchError: The batch system does not answer.
+    """
+    now = time.time()
+    mine = (config.system, config.worker.dial, kind)
+    recent = [
+        one
+        for one in records().read()
+        if (one.system, one.address, one.kind) == mine and now - one.submitted < FORGOTTEN
+    ]
+    if not recent:
+        return []
+    states = open_system(config).states([one.id for one in recent])
+    return [OwnJob(one, states.get(one.id, State(Phase.UNKNOWN))) for one in recent]
+
+
+class Looking:
+    """`own_jobs` in the background, as a batch system may be slow: 9 s without its controller."""
+
+    def __init__(self, look: Callable[[], list[OwnJob]]) -> None:
+        self._found: list[OwnJob] = []
+        self._problem = "the batch system has not answered yet"
+        # It does not keep the command from ending.
+        self._thread = threading.Thread(target=self._run, args=(look,), daemon=True)
+        self._thread.start()
+
+    def _run(self, look: Callable[[], list[OwnJob]]) -> None:
+        try:
+            self._found = look()
+            self._problem = ""
+        except BatchError as error:
+            self._problem = error.what
+        except OSError as error:
+            self._problem = str(error)
+
+    def wait(self, seconds: float) -> tuple[list[OwnJob], str]:
+        """The jobs, and what kept them from being known, or nothing."""
+        self._thread.join(seconds)
+        return self._found, self._problem
+
+
+def warning(jobs: Sequence[OwnJob]) -> str:
+    """A sentence if the last jobs failed at once; else nothing."""
+    last = [job for job in jobs if job.state.phase is not Phase.PENDING][-3:]
+    failed = [job for job in last if failed_at_once(job)]
+    if not failed or len(failed) < len(last) or len(failed) < min(2, len(jobs)):
+        return ""
+    log = failed[-1].record.log_file
+    told = failed[-1].state.reason
+    what = "the last job" if len(failed) == 1 else f"{len(failed)} of the last {len(last)} jobs"
+    said = f" ({told})" if told else ""
+    return f"{what} ended within {AT_ONCE:g} s{said}: see {log or 'its output'}"
+
+
+def failed_at_once(job: OwnJob) -> bool:
+    """Whether a job that is gone has not worked, as far as its output tells.
+
+    A worker writes a line when it ends; so if nothing was written more than some seconds after
+    the job was submitted, it did not live longer. One that waited first is not found out.
+    """
+    if job.state.phase is not Phase.GONE:
+        return False
+    try:
+        written = Path(job.record.log_file).stat().st_mtime
+    except (OSError, ValueError):
+        return job.state.reason.startswith(("FAILED", "BOOT_FAIL"))
+    return written - job.record.submitted <= AT_ONCE
+
+
+def prune(kept: Records, jobs: Iterable[OwnJob], now: float) -> None:
+    """Forget submissions all of whose jobs are gone, and long ago.
+
+    Raises:
+        OSError: A file cannot be removed.
+    """
+    known = {job.record: job.alive for job in jobs}
+    files: dict[str, list[Record]] = {}
+    for record in kept.read():
+        files.setdefault(record.file, []).append(record)
+    for file, members in files.items():
+        age = now - max(record.submitted for record in members)
+        gone = not any(known.get(record, True) for record in members)
+        if age > FORGOTTEN or (age > KEPT and gone):
+            kept.forget(file)

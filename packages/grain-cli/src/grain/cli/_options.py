@@ -1,0 +1,48 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from grain.config import Config
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def config_option(function: F) -> F:
+    """Add ``-c FILE``, which may stand before the command as well."""
+    return click.option(
+        "-c", "--config", "config_file", metavar="FILE", help="Configuration to use."
+    )(function)
+
+
+def json_option(function: F) -> F:
+    """Add ``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(
+        function
+    )
+
+
+def patience_option(function: F) -> F:
+    """Add ``--patience SECONDS``."""
+    return click.option(
+        "--patience", default=3.0, show_default=True, metavar="SECONDS",
+        type=click.FloatRange(0.1, 3600), help="How long to look for the scheduler.",
+    )(function)  # fmt: skip
+
+
+def load_config(ctx: click.Context, config_file: str | None) -> Config:
+    """The configuration that was chosen, after the command or before it.
+
+    Raises:
+        grain.config.ConfigError: It is wrong.
+    """
+    from grain.cli.plugin import chosen_config
+    from grain.config import load
+
+    return load(config_file or chosen_config(ctx))

@@ -1,0 +1,118 @@
+"""Submitting: make what the job needs, hand it over, write down what was accepted."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grain.cli._jobs import records
+from grain.cli.batch import Record, open_system, worker_job
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from grain.cli.batch import BatchSystem, Job, Submitted
+    from grain.config import Config
+
+
+def prepare_workers(
+    config: Config, count: int, options: Sequence[str] = ()
+) -> tuple[BatchSystem, Job]:
+    """The batch system and the job that a worker is.
+
+    Raises:
+        ConfigError: The configuration is wrong.
+    """
+    now = datetime.datetime.now()
+    system = open_system(config, now=now)
+    job = worker_job(
+        config,
+        now=now,
+        folder=str(Path.cwd()),
+        path=worker_folder(),
+        extra_args=options,
+        most_memory=memory_share(count) if config.system == "local" and count > 1 else None,
+    )
+    return system, job
+
+
+def submit_workers(
+    config: Config, count: int, options: Sequence[str] = (), *, by: str = ""
+) -> Iterator[Record]:
+    """Submit workers; yields each as soon as it is accepted and recorded.
+
+    Args:
+        config: The configuration.
+        count: How many.
+        options: Further options for the batch system.
+        by: Who keeps them, see `Record`.
+
+    Raises:
+        ConfigError: The configuration is wrong.
+        BatchError: The batch system refuses; those before are recorded.
+        OSError: A directory or a record cannot be made.
+    """
+    system, job = prepare_workers(config, count, options)
+    make_parent(job.log_file)
+    yield from recorded(config, lambda: system.submit(job, count), by=by)
+
+
+def recorded(
+    config: Config, submit: Callable[[], Iterable[Submitted]], *, kind: str = "worker", by: str = ""
+) -> Iterator[Record]:
+    """Record what is submitted, as soon as it is."""
+    kept = records()
+    # Before anything is submitted: a job that cannot be recorded would be nobody's.
+    file = kept.new_file()
+    try:
+        for one in submit():
+            record = Record(
+                id=one.id,
+                system=config.system,
+                name=one.name,
+                log_file=one.log_file,
+                address=config.worker.dial,
+                config=config.source or "",
+                submitted=time.time(),
+                cpus=one.cpus,
+                kind=kind,
+                by=by,
+            )
+            kept.add(file, record)
+            yield record
+    finally:
+        if not file.stat().st_size:
+            file.unlink()
+
+
+def job_words(record: Record) -> str:
+    """What a job is to the user: ``job 6_0``, ``process 4711``."""
+    local = record.system == "local"
+    return f"process {record.id.split(':')[-2]}" if local else f"job {record.id}"
+
+
+def worker_folder() -> str:
+    """Where ``grain-worker`` is here, to be looked for there if PATH has none on the node."""
+    beside = Path(sys.executable).parent / "grain-worker"
+    found = str(beside) if beside.exists() else shutil.which("grain-worker")
+    return str(Path(found).parent) if found else ""
+
+
+def memory_share(count: int) -> float:
+    """An equal share of this machine's memory, in GB."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9 / count
+
+
+def make_parent(log_file: str) -> None:
+    """Make the directory of a log file: Slurm accepts a job without it, which then fails silently.
+
+    A part of the path that the batch system fills in cannot be made here.
+    """
+    if log_file:
+        parents = [parent for parent in Path(log_file).parents if "%" not in str(parent)]
+        parents[0].mkdir(parents=True, exist_ok=True)

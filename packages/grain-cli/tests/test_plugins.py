@@ -1,0 +1,137 @@
+"""Commands of other packages."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import EntryPoint
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner, Result
+
+from grain.cli import main
+from grain.cli.plugin import chosen_config, told
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package with four commands, of which two cannot be loaded."""
+    info = tmp_path / "greetings-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: greetings\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[grain.commands]\n"
+        "hello = greetings:hello\n"
+        "broken = greetings_broken:command\n"
+        "wrong = greetings:NUMBER\n"
+        "up = greetings:hello\n"
+    )
+    (tmp_path / "greetings.py").write_text(
+        "import click\n"
+        "from grain.cli.plugin import chosen_config, told\n"
+        "NUMBER = 3\n"
+        "@click.command()\n"
+        "@click.pass_context\n"
+        "def hello(ctx):\n"
+        "    with told():\n"
+        "        click.echo(f'hello {chosen_config(ctx)}')\n"
+        "        open('/nowhere/at/all')\n"
+    )
+    (tmp_path / "greetings_broken.py").write_text("import a_module_that_nobody_has\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("greetings", "greetings_broken"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return tmp_path
+
+
+def grain(*words: str) -> Result:
+    return CliRunner().invoke(main, [*words], catch_exceptions=False)
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_entry_point_is_a_command() -> None:
+    """It gets the configuration that was chosen, and its errors are sentences."""
+    done = grain("-c", "some.toml", "hello")
+
+    assert "hello some.toml\nError: /nowhere/at/all: No such file or directory\n" == done.output
+    assert 1 == done.exit_code
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_list_imports_nothing() -> None:
+    """Names are listed, with whose they are; the broken one, too. Own commands go first."""
+    done = grain("--help")
+
+    assert "  hello   (of greetings)\n" in done.output
+    assert "  broken  (of greetings)\n" in done.output
+    assert "  up      Submit workers, one per node.\n" in done.output
+    assert "greetings" not in sys.modules
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("broken", "(greetings_broken:command): ModuleNotFoundError: No module named 'a_module"),
+        ("wrong", "greetings:NUMBER is no click.Command but int"),
+    ],
+)
+def test_what_cannot_be_loaded_is_a_sentence(name: str, why: str) -> None:
+    """It says which package, and what is wrong with it."""
+    done = grain(name)
+
+    assert done.output.startswith(f"Error: `grain {name}` cannot be loaded from greetings")
+    assert why in done.output
+    assert 1 == done.exit_code
+
+
+@pytest.mark.parametrize("name", ["map", "cache"])
+def test_known_commands_that_are_not_installed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are listed, and say what to install."""
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: ())
+    done = grain(name, "--help")
+
+    assert (
+        f"Error: `grain {name}` is part of grain-delayed, which is not installed here: "
+        "pip install grain-delayed\n"
+    ) == done.output
+    assert 1 == done.exit_code
+    assert f"\n  {name} " in grain("-h").output
+    assert "(pip install grain-delayed)" in grain("-h").output
+
+
+def test_an_entry_point_without_a_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such ones are named by their module."""
+    points = [EntryPoint("odd", "nowhere_to_be_found:x", "grain.commands")]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: points)
+
+    assert "cannot be loaded from nowhere_to_be_found (" in grain("odd").output
+
+
+def test_unknown_commands_are_usage_errors() -> None:
+    """As click says it."""
+    done = grain("nonsense")
+
+    assert "No such command 'nonsense'" in done.output
+    assert 2 == done.exit_code
+
+
+@pytest.mark.usefixtures("installed")
+def test_completion_imports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither what is listed, nor what is broken."""
+    monkeypatch.setenv("_GRAIN_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "grain ")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    done = CliRunner().invoke(main, [], prog_name="grain")
+
+    assert {"plain,up", "plain,hello", "plain,broken"} <= set(done.output.split())
+    assert "greetings" not in sys.modules
+
+
+def test_the_public_names() -> None:
+    """What other packages build on."""
+    assert callable(chosen_config)
+    assert callable(told)

@@ -1,0 +1,279 @@
+"""Where the tasks of a mission go: to its own worker, to a shared scheduler, to who joins."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from grain import GVAR
+from grain.config import load
+from grain.delayed import delayed, each, mission
+from grain.delayed._executor import executing
+from grain.edge.errors import EdgeError, MeetingTaken
+from grain.remote_exer import HostingExecutor, RemoteExecutor
+from grain.resource import Cores, Infeasible, Memory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@delayed
+async def where() -> str:
+    return GVAR.instance
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own, which is the current directory, and no configuration."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GRAIN_CONFIG", raising=False)
+    return tmp_path
+
+
+def config(home: Path, text: str = "") -> str:
+    """A configuration file; its address is in the home."""
+    file = home / "mine.toml"
+    file.write_text(f'address = "{address(home)}"\n{text}')
+    return str(file)
+
+
+def address(home: Path) -> str:
+    return f"edge://{home}/meeting"
+
+
+async def test_shared(home: Path) -> None:
+    """Without a local worker, tasks go to the scheduler at the configured address."""
+    async with (
+        HostingExecutor(Cores(1), address=address(home), name="cluster"),
+        mission(config_file=config(home)),
+    ):
+        assert "cluster(local)" == await (where @ Cores(1))()
+
+
+async def test_shared_by_two(home: Path) -> None:
+    """Missions share one scheduler, and know nothing of one another."""
+    file = config(home)
+
+    async def one(name: str) -> None:
+        async with mission(config_file=file, name=name):
+            found = await each((where @ Cores(1))() for _ in range(20))
+            assert {"cluster(local)"} == set(found)
+
+    async with (
+        HostingExecutor(Cores(2), address=address(home), name="cluster"),
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(one, "a")
+        nursery.start_soon(one, "b")
+
+
+async def test_prioritized(home: Path) -> None:
+    """A prioritized mission's tasks go before those that waited for longer."""
+    order: list[str] = []
+    running, go = trio.Event(), trio.Event()
+
+    async def first() -> None:
+        async with mission(config_file=config(home), name="first") as made:
+            held = (wait_for_file @ Cores(1))(str(home / "go"))
+            plain = (where @ Cores(1))()
+            while made.executor.statistics().running == 0:
+                await trio.sleep(0.01)
+            running.set()
+            await held
+            await plain
+            order.append("plain")
+
+    async def second() -> None:
+        await running.wait()
+        async with mission(config_file=config(home), prioritized=True):
+            later = (where @ Cores(1))()
+            await trio.sleep(0.2)
+            go.set()
+            await later
+            order.append("prioritized")
+
+    async with HostingExecutor(Cores(1), address=address(home)), trio.open_nursery() as nursery:
+        nursery.start_soon(first)
+        nursery.start_soon(second)
+        await go.wait()
+        (home / "go").touch()
+
+    assert ["prioritized", "plain"] == order
+
+
+@delayed
+async def wait_for_file(name: str) -> None:
+    while not os.path.exists(name):  # noqa: PTH110 - a worker may be anywhere
+        await trio.sleep(0.01)
+
+
+async def test_no_leaf(home: Path) -> None:
+    """A mission without leaves looks for no scheduler, and starts none."""
+    async with mission():
+        assert "" == await where()
+
+    assert [] == list(home.iterdir())
+
+
+async def test_disabled(home: Path) -> None:
+    """With config_file=False nothing is met, and what can never run is refused at once."""
+    (home / "grain.toml").write_text(f'address = "{address(home)}"')
+    async with mission(config_file=False):
+        with pytest.raises(Infeasible, match="no other worker can join"):
+            (where @ Cores(1))()
+
+    assert ["grain.toml"] == [file.name for file in home.iterdir()]
+
+
+async def test_local_without_file(home: Path) -> None:
+    """A local worker without a configuration file meets nobody: that address is Gnaw's."""
+    async with mission(Cores(1), name="me"):
+        assert "me(local)" == await (where @ Cores(1))()
+
+    assert [] == list(home.iterdir())
+
+
+async def test_hosting(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a local worker and a file, the mission hosts a scheduler that others can reach."""
+    async with mission(Cores(1), config_file=config(home), name="me"):
+        assert "me(local)" == await (where @ Cores(1))()
+        async with RemoteExecutor(address(home)) as other:
+            other.submit(Cores(1), where.fn)
+            assert "me(local)" == (await other.results.receive()).outcome.unwrap()
+
+    lines = capsys.readouterr().err.splitlines()
+    assert ["worker me(local) starts cleaning up", "worker me(local) clear"] == lines[1:-1]
+
+
+async def test_hosting_taken(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where another scheduler serves already, the mission has its local worker, and says so."""
+    async with (
+        HostingExecutor(address=address(home)),
+        mission(Cores(1), config_file=config(home), name="me"),
+    ):
+        assert "me(local)" == await (where @ Cores(1))()
+
+    assert "only the local worker is used, none can join" in capsys.readouterr().err
+
+
+async def test_gnaw_disabled(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With Gnaw disabled a mission hosts a scheduler, and waits for workers."""
+    file = config(home, "[head.gnaw]\nenabled = false\n")
+    with trio.move_on_after(5):
+        async with mission(config_file=file) as made:
+            waits = (where @ Cores(1))()
+            assert isinstance(made.executor, HostingExecutor)
+            while "No workers" not in (told := capsys.readouterr().err):
+                await trio.sleep(0.01)
+            made.executor.cancel(1)
+            with pytest.raises(Exception, match="cancelled"):
+                await waits
+    assert f"`grain -c {file} up` starts one" in told
+
+
+async def test_gnaw_disabled_taken(home: Path) -> None:
+    """Without Gnaw and without a local worker, an address that is taken is an error."""
+    file = config(home, "[head.gnaw]\nenabled = false\n")
+    async with HostingExecutor(address=address(home)):
+        with pytest.raises(MeetingTaken, match="serves this meeting"):
+            async with mission(config_file=file):
+                pass
+
+
+async def test_waits_for_workers(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """That there are no workers is said once, however many requests wait; with what to do."""
+    (home / "grain.toml").write_text(f'address = "{address(home)}"')
+    async with HostingExecutor(address=address(home)):
+        with trio.move_on_after(1):
+            async with mission():
+                for n in range(1, 6):
+                    (where @ Cores(n))()
+                await trio.sleep_forever()
+
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "No workers" in line]
+    assert "No workers are there yet; tasks wait for them. `grain up` starts one" in line
+
+
+async def test_never_starts(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A request that no worker can meet is told with the reason, once."""
+    async with HostingExecutor(Cores(1), address=address(home), name="cluster"):
+        with trio.move_on_after(1):
+            async with mission(config_file=config(home)):
+                for _ in range(3):
+                    (where @ Cores(2))()
+                await trio.sleep_forever()
+
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+    assert re.search(r"a task that asks for Cores\(2\) \(cluster\(local\): .*\)", line), line
+
+
+async def test_starts_gnaw(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where no scheduler is, one is started with what the file says, and leaves when idle."""
+    log = home / "logs" / "gnaw.log"
+    file = config(home, f'[head.gnaw]\nidle_quit = 2\nlog_file = "{log}"\n')
+    with trio.fail_after(60):
+        with trio.CancelScope() as scope:
+            async with mission(config_file=file, name="me"):
+                (where @ Cores(1))()
+                while "No workers" not in capsys.readouterr().err:
+                    await trio.sleep(0.05)
+                scope.cancel()
+        while "no mission for 2 s: leaving" not in log.read_text():
+            await trio.sleep(0.05)
+    assert "mission me has connected" in log.read_text()
+
+
+async def test_bad_address(home: Path) -> None:
+    """A scheduler that cannot be had by waiting ends the mission with the reason."""
+    (home / "meeting").write_text("this is no Edge file")
+    (home / "meeting").chmod(0o644)
+    with trio.fail_after(20), pytest.raises(EdgeError, match="meeting"):
+        async with mission(config_file=config(home)):
+            await (where @ Cores(1))()
+
+
+async def test_local_is_no_resource(home: Path) -> None:
+    """Whatever the configuration."""
+    for file in (False, None, config(home)):
+        with pytest.raises(TypeError, match="local=4: give the resources"):
+            async with mission(4, config_file=file):  # type: ignore[arg-type]
+                pass
+
+
+async def test_context_module(home: Path) -> None:
+    """The context module of the head is around the runs on the local worker."""
+    (home / "ctx.py").write_text(
+        "import contextlib, os\n"
+        "@contextlib.asynccontextmanager\n"
+        "async def grain_context():\n"
+        "    os.environ['ENTERED'] = '1'\n"
+        "    yield\n"
+        "    del os.environ['ENTERED']\n"
+    )
+    file = config(home, '[head]\ncontextmod = "ctx.py"\n')
+    async with mission(Cores(1), config_file=file):
+        assert "1" == await (entered @ Cores(1))()
+    assert "ENTERED" not in os.environ
+
+
+@delayed
+async def entered() -> str | None:
+    return os.environ.get("ENTERED")
+
+
+async def test_log_file(home: Path) -> None:
+    """What Grain logs goes to the file, and not there after the mission."""
+    loaded = load(config(home, '[head]\nlog_file = "head.log"\n'))
+    async with executing(Cores(1) & Memory(1), loaded, "me", lambda _: None):
+        logging.getLogger("grain.head").warning("it hails")
+    logging.getLogger("grain.head").warning("it rains")
+
+    text = (home / "head.log").read_text()
+    assert "grain.head WARNING it hails" in text
+    assert "it rains" not in text

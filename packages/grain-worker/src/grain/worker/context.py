@@ -1,0 +1,4 @@
+"""Context modules, for who runs tasks without the command."""
+
+from grain.worker._context import ContextError as ContextError
+from grain.worker._context import user_context as user_context
