@@ -309,9 +309,11 @@ class RemoteExecutor:
                         await self._serve(channel)
                 except NotAdmitted as error:
                     if not self._session.epoch:  # it never was let in
+                        self._met = False
                         raise
-                    _log.warning("%s", error)  # after a loss: it has jobs, and comes again
+                    self._told_away(str(error))  # after a loss: it has jobs, and comes again
                 except VersionMismatch:
+                    self._met = False
                     raise
                 except (ChannelError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
                     _log.info("the connection to the scheduler is lost: %s", error)
