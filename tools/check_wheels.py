@@ -17,7 +17,7 @@ FACADE = {"grain/__init__.py", "grain/py.typed"}
 # What is installed, and the modules that must not come with it.
 INSTALLS = {
     "grain-resource": ["trio", "grain.edge"],
-    "grain-worker": ["click", "grain.cli", "grain.delayed", "grain.head"],
+    "grain-worker": ["click", "grain.cli", "grain.combine", "grain.delayed", "grain.head"],
     "grain-cli": ["dill", "grain.head", "grain.worker"],
     "grain-scheduler": [],
 }

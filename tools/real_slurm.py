@@ -55,7 +55,7 @@ SelectTypeParameters=CR_Core_Memory
 SlurmdParameters=config_overrides
 PropagateResourceLimits=NONE
 ReturnToService=1
-KillWait=2
+KillWait={kill_wait}
 MaxArraySize={array}
 JobAcctGatherType=jobacct_gather/linux
 JobAcctGatherFrequency=task=2
@@ -76,6 +76,7 @@ def main() -> int:
     parser.add_argument("-c", "--cores", type=int, default=4, help="of each node")
     parser.add_argument("-m", "--memory", type=int, default=4000, help="of each node, in MiB")
     parser.add_argument("--array", type=int, default=1001, help="MaxArraySize; 0 forbids arrays")
+    parser.add_argument("--kill-wait", type=int, default=2, help="seconds from SIGTERM to SIGKILL")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     asked = parser.parse_args()
     # A TERM takes the way of a KeyboardInterrupt, through every `finally`.
@@ -177,7 +178,8 @@ def write_conf(folder: Path, asked: argparse.Namespace) -> Path:
     ports = free_ports(asked.nodes + 1)
     (folder / "state").mkdir()
     here = socket.gethostname().split(".")[0]
-    lines = [CONF.format(folder=folder, ports=ports, array=asked.array)]
+    values = {"ports": ports, "array": asked.array, "kill_wait": asked.kill_wait}
+    lines = [CONF.format(folder=folder, **values)]
     lines += [
         f"NodeName=n{number} NodeHostname={here} NodeAddr=127.0.0.1 Port={ports[number]}"
         f" CPUs={asked.cores} Boards=1 SocketsPerBoard=1 CoresPerSocket={asked.cores}"

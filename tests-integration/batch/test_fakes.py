@@ -1,8 +1,7 @@
-"""What the fakes do that a real Slurm cannot be made to do in a test; and PBS."""
+"""What the fakes do that a real Slurm cannot be made to do in a test."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from fake_batch.processes import MARK
-from fake_batch.start import HERE, Batch, fake, until
+from fake_batch.start import HERE, fake, until
 
 GOES_ON = """\
 #!/bin/bash
@@ -162,90 +161,6 @@ def test_slurm_refuses_what_it_does_not_know(tmp_path: Path, words: list[str]) -
     assert 0 != done.returncode
     assert "" != done.stderr
     assert "" == done.stdout
-
-
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (["qsub", "-J", "0-1"], 2),
-        (["qsub", "-l", "select=2"], 2),
-        (["qsub", "-l", "frob=2"], 170),
-        (["qstat", "-t"], 2),
-        (["qdel", "-W", "force"], 2),
-    ],
-)
-def test_pbs_refuses_what_it_does_not_know(pbs: Batch, words: list[str], code: int) -> None:
-    """Arrays among it, which Grain does not use there."""
-    done = pbs.run(*words, stdin="#!/bin/sh\n")
-
-    assert code == done.returncode
-    assert "" != done.stderr
-
-
-def test_pbs_job(pbs: Batch, tmp_path: Path) -> None:
-    """Ids begin with 0; a job starts at home, as if after a login; its output comes at its end."""
-    script = (
-        "#!/bin/false\n#PBS -o out -N test\n"
-        "pwd; echo $PBS_O_WORKDIR $PBS_JOBID $NCPUS ${SECRET-unset}\nsleep 0.5\n"
-    )
-    home = tmp_path / "home"
-    home.mkdir()
-    done = pbs.run("qsub", cwd=tmp_path, stdin=script, HOME=str(home), SECRET="x")
-    until(lambda: (tmp_path / "pbs/spool/0.OU").exists())
-    spooled = not (tmp_path / "out").exists()
-    until((tmp_path / "out").exists)
-
-    assert "0.pbs\n" == done.stdout
-    assert spooled
-    assert f"{home}\n{tmp_path} 0.pbs 1 unset\n" == (tmp_path / "out").read_text()
-
-
-def test_pbs_states_and_errors(pbs: Batch, tmp_path: Path) -> None:
-    """Running, finished and unknown jobs, in text and as JSON, with the exit codes of each."""
-    words = ["qsub", "-l", "select=1:ncpus=2:mem=200mb", "-l", "walltime=00:05:00"]
-    job = pbs.out(*words, cwd=tmp_path, stdin="#!/bin/sh\nsleep 300\n")
-    until(lambda: "job_state = R" in pbs.out("qstat", "-f", job))
-    told = json.loads(pbs.out("qstat", "-f", "-F", "json", job))["Jobs"][job]
-    deleted = pbs.run("qdel", job)
-    until(lambda: pbs.run("qstat", job).returncode)
-    finished, again = pbs.run("qstat", job), pbs.run("qdel", job)
-    unknown = pbs.run("qstat", "999")
-
-    assert ("R", "n1/0*2") == (told["job_state"], told["exec_host"])
-    assert {"mem": "200mb", "ncpus": 2, "walltime": "00:05:00", "nodect": 1} == told[
-        "Resource_List"
-    ]
-    assert (0, "") == (deleted.returncode, deleted.stderr)
-    text = "Job has finished, use -x or -H to obtain historical job information"
-    assert (35, f"qstat: {job} {text}\n") == (finished.returncode, finished.stderr)
-    assert (35, f"qdel: {job} {text}\n") == (again.returncode, again.stderr)
-    assert (153, "qstat: Unknown Job Id 999.pbs\n") == (unknown.returncode, unknown.stderr)
-    assert "job_state = F" in pbs.out("qstat", "-x", "-f", job)
-
-
-def test_pbs_walltime(tmp_path: Path) -> None:
-    """The job is gone 2 s after its SIGTERM, and its output says why."""
-    script = "#!/bin/bash\n#PBS -l walltime=20 -o out\ntrap '' TERM\nwhile :; do sleep 0.1; done\n"
-    with fake("pbs", tmp_path / "p", pace=20) as pbs:
-        job = pbs.out("qsub", cwd=tmp_path, stdin=script)
-        until((tmp_path / "out").exists)
-        shown = pbs.out("qstat", "-x", "-f", job)
-
-    told = (tmp_path / "out").read_text()
-    assert told.startswith("=>> PBS: job killed: walltime 2")
-    assert told.endswith(" exceeded limit 20\n")
-    assert "Exit_status = -29" in shown
-
-
-def test_pbs_signal_reaches_all(pbs: Batch, tmp_path: Path) -> None:
-    """The shell too, which dies of it."""
-    job = pbs.out("qsub", "-o", "out", cwd=tmp_path, stdin="#!/bin/sh\nsleep 300\n")
-    until(lambda: "job_state = R" in pbs.out("qstat", "-f", job))
-
-    pbs.out("qsig", "-s", "USR1", job)
-    until((tmp_path / "out").exists)
-
-    assert f"Exit_status = {256 + signal.SIGUSR1}" in pbs.out("qstat", "-x", "-f", job)
 
 
 def test_no_controller(tmp_path: Path) -> None:

@@ -17,7 +17,9 @@ know they refuse. ``fakectl`` breaks nodes and makes the controller deaf.
 #   slurm_words.py values as Slurm writes them
 #   slurm.py       sbatch, scancel, scontrol: what they accept and say
 #   slurm_show.py  squeue, sinfo: the tables
-#   pbs.py         qsub, qstat, qdel, qsig
+#   pbs_words.py   values as PBS writes them
+#   pbs.py         qsub, qdel, qrerun, qsig: what they accept and say
+#   pbs_show.py    qstat
 #   controller.py  the loop of the controller, fakectl
 #   __main__.py    its command line
 #   start.py       for tests: a fake, or a real Slurm, for as long as a `with` block lasts

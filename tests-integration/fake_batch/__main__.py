@@ -15,8 +15,9 @@ from fake_batch.pbs import Pbs
 from fake_batch.processes import Processes
 from fake_batch.slurm import MAX_ARRAY, Slurm
 
-# As PBS was seen: walltimes are looked at often, and SIGKILL comes 2 s after SIGTERM.
-PBS_TIMING = Timing(kill_wait=2, check=6, requeue=0, node_timeout=30)
+# As PBS was seen: walltimes are looked at often, and SIGKILL comes 2 s after SIGTERM. Jobs of a
+# node that does not answer are queued again after node_fail_requeue, 310 s unless it is set.
+PBS_TIMING = Timing(kill_wait=2, check=6, requeue=0, node_timeout=310)
 
 
 def main() -> None:

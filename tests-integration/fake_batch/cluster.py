@@ -7,6 +7,7 @@ after a grace, and only when all of them are gone it is `settled`.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 
@@ -99,9 +100,9 @@ class Cluster:
             send([job.pid] if shell_only else self._processes.of(job.key), one)
 
     def tell(self, job: Job, text: str) -> None:
-        """Write a line into a running job's output."""
+        """Write a line into a running job's output, if there is room for it."""
         if text and job.pid:
-            with self.manners.place(job)[2].open("a") as out:
+            with contextlib.suppress(OSError), self.manners.place(job)[2].open("a") as out:
                 out.write(text + "\n")
 
     def _settle(self, job: Job, status: int, now: float) -> None:
@@ -111,11 +112,11 @@ class Cluster:
         natural = "COMPLETED" if code == 0 else "FAILED"
         state, reason = job.finals or (natural, "" if code == 0 else "NonZeroExitCode")
         job.finals = None
-        self.manners.over(job)
         if state == "PENDING":
             self.queue_again(job, now)
         else:
             job.state, job.reason = state, reason
+            self.manners.over(job)
 
     def queue_again(self, job: Job, now: float) -> None:
         """A job waits again, under its old id."""
@@ -155,10 +156,7 @@ class Cluster:
 
     def _launch(self, job: Job, node: Node, now: float) -> None:
         if job.array and not job.restarts:
-            # The last task of an array has the array's own number.
-            waiting = [one for one in self.jobs if one.state == "PENDING" and one.array]
-            last = [one for one in waiting if one.array and one.array[0] == job.array[0]] == [job]
-            job.number = job.array[0] if last else self.number()
+            job.number = self.manners.task_number(job)
         job.node, job.started, job.reason = node.name, now, ""
         env, cwd, output = self.manners.place(job)
         try:

@@ -7,6 +7,7 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
+from fake_batch.pbs_show import qstat
 from fake_batch.slurm import Slurm
 from fake_batch.slurm_show import sinfo, squeue
 from fake_batch.words import Answer, Asked, Refused
@@ -125,4 +126,10 @@ def commands(system: Slurm | Pbs) -> dict[str, Callable[[Asked], Answer]]:
             "squeue": lambda asked: squeue(system, asked),
             "sinfo": lambda asked: sinfo(system, asked),
         }
-    return {name: getattr(system, name) for name in ("qsub", "qstat", "qdel", "qsig")}
+    return {
+        "qsub": system.qsub,
+        "qdel": system.qdel,
+        "qrerun": system.qrerun,
+        "qsig": system.qsig,
+        "qstat": lambda asked: qstat(system, asked),
+    }

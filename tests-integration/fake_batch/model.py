@@ -100,7 +100,8 @@ class Job:
     @property
     def key(self) -> str:
         """Names this run of this job."""
-        return f"{self.number}.{self.restarts}"
+        task = f"[{self.array[1]}]" if self.array else ""
+        return f"{self.number}{task}.{self.restarts}"
 
 
 class Manners(Protocol):
@@ -116,6 +117,10 @@ class Manners(Protocol):
 
     def warn_now(self, job: Job, now: float) -> bool:
         """Whether it is time for the warning."""
+        ...
+
+    def task_number(self, job: Job) -> int:
+        """The number of an array's task that starts."""
         ...
 
     def over(self, job: Job) -> None:

@@ -1,15 +1,15 @@
-"""OpenPBS 23.06: qsub, qstat, qdel, qsig, and what PBS does when jobs start and end."""
+"""OpenPBS 23.06: qsub, qdel, qrerun, qsig, and what PBS does when jobs start and end."""
 
 from __future__ import annotations
 
-import json
-import re
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from fake_batch.model import OVER, Job
+from fake_batch.pbs_words import Id, array_of, id_of, resources_of
 from fake_batch.words import Answer, Asked, Options, Refused, directives, script_of
 
 if TYPE_CHECKING:
@@ -23,11 +23,13 @@ ALL = "FAKE_BATCH_ALL"
 
 QSUB = {
     "-N": "name", "-S": "shell", "-j": "join", "-o": "output", "-e": "error", "-l": "resources",
-    "-q": "queue", "-A": "account", "-V": "all!", "-r": "rerun", "--version": "version!",
+    "-q": "queue", "-A": "account", "-V": "all!", "-r": "rerun", "-J": "array",
+    "--version": "version!",
 }  # fmt: skip
-QSTAT = {"-f": "full!", "-x": "history!", "-F": "format"}
 QSIG = {"-s": "signal"}
-STATES = {"PENDING": "Q", "RUNNING": "R"}
+# In an output's name: the index of an array's subjob.
+INDEX = "^array_index^"
+FINISHED = "Job has finished, use -x or -H to obtain historical job information"
 
 
 class Pbs:
@@ -49,9 +51,9 @@ class Pbs:
     def place(self, job: Job) -> tuple[dict[str, str], str, Path]:
         """The environment of a login, the home directory, the spool."""
         home = job.env.get("HOME", "/")
-        own = self.spool / f"tmp.{job.number}"
+        own = self.spool / f"tmp.{_stem(job)}"
         own.mkdir(exist_ok=True)
-        nodes = self.spool / f"{job.number}.nodes"
+        nodes = self.spool / f"{_stem(job)}.nodes"
         nodes.write_text(f"{job.node}\n")
         login = {
             "HOME": home,
@@ -64,7 +66,7 @@ class Pbs:
             **login,
             **(job.env if job.env.get(ALL) else {}),
             "PBS_ENVIRONMENT": "PBS_BATCH",
-            "PBS_JOBID": self.number(job),
+            "PBS_JOBID": str(name_of(job)),
             "PBS_JOBNAME": job.name,
             "PBS_QUEUE": job.queue,
             "PBS_NODEFILE": str(nodes),
@@ -74,7 +76,10 @@ class Pbs:
             "NCPUS": str(job.cores),
             "TMPDIR": str(own),
         }
-        return env, home, self.spool / f"{job.number}.OU"
+        if job.array:
+            env["PBS_ARRAY_ID"] = str(Id(job.array[0], True, None))
+            env["PBS_ARRAY_INDEX"] = str(job.array[1])
+        return env, home, self.spool / f"{_stem(job)}.OU"
 
     def notice(self, job: Job, why: str) -> str:
         """The line in the output of a job that is ended for its walltime."""
@@ -89,16 +94,18 @@ class Pbs:
 
     def over(self, job: Job) -> None:
         """The output goes to where it was asked for, now that the job has ended."""
-        spooled, wanted = self.spool / f"{job.number}.OU", Path(job.cwd, job.output)
+        index = str(job.array[1]) if job.array else INDEX
+        spooled = self.spool / f"{_stem(job)}.OU"
+        wanted = Path(job.cwd, job.output.replace(INDEX, index))
         if wanted.parent.is_dir() and spooled.exists():
             # It is there as a whole or not at all, so that tests can wait for it.
             part = wanted.with_name(f".{wanted.name}.part")
             part.write_bytes(spooled.read_bytes())
             part.replace(wanted)
 
-    def number(self, job: Job) -> str:
-        """Its id."""
-        return f"{job.number}.pbs"
+    def task_number(self, job: Job) -> int:
+        """Subjobs have the array's."""
+        return job.number
 
     # The commands.
 
@@ -116,15 +123,15 @@ class Pbs:
             raise Refused(f"{refused}\n{usage}", 2) from None
         # Refused submissions use up numbers, too.
         number = self.cluster.number()
-        job = self._job(asked, given, script, number)
-        self.cluster.jobs.append(job)
-        return Answer(f"{self.number(job)}\n")
+        jobs = self._jobs(asked, given, script, number)
+        self.cluster.jobs += jobs
+        return Answer(f"{Id(number, jobs[0].array is not None, None)}\n")
 
-    def _job(self, asked: Asked, given: Options, script: str, number: int) -> Job:
+    def _jobs(self, asked: Asked, given: Options, script: str, number: int) -> list[Job]:
         queue = given.get("queue", "workq")
         if queue not in QUEUES:
             raise Refused("qsub: Unknown queue", 170)
-        wanted = _resources(given.values.get("resources", []))
+        wanted = resources_of(given.values.get("resources", []))
         limit, longest = wanted.get("walltime"), QUEUES[queue]
         if longest is not None and limit is not None and limit > longest:
             raise Refused("qsub: Job violates queue and/or server resource limits", 188)
@@ -135,7 +142,15 @@ class Pbs:
         never = never or (_never("mem", memory, room) if memory > room else "")
         name = given.get("name", Path(given.rest[0]).name if given.rest else "STDIN")
         shell = given.get("shell", "/bin/bash")
-        return Job(
+        rerun = given.get("rerun", "y") == "y"
+        indices, throttle = array_of(given.get("array")) if given.has("array") else ([-1], 0)
+        if given.has("array") and not rerun:
+            raise Refused("qsub: cannot submit non-rerunable Array Job", 2)
+        default = f"{name}.o{number}.{INDEX}" if given.has("array") else f"{name}.o{number}"
+        output = given.get("output", default)
+        if given.has("array") and INDEX not in output:
+            raise Refused(f"qsub: this is a fake, where the -o of an array has an {INDEX}", 2)
+        one = Job(
             number=number,
             name=name,
             # The shell of -S reads it, or the login shell; never that of its first line.
@@ -144,97 +159,79 @@ class Pbs:
             memory=memory,
             limit=limit,
             queue=queue,
-            output=given.get("output", f"{name}.o{number}"),
+            output=output,
             cwd=asked.cwd,
             env={**asked.env, **({ALL: "1"} if given.has("all") else {})},
             submitted=time.time(),
-            requeues=given.get("rerun", "y") == "y",
+            throttle=throttle,
+            append=True,  # the spool is kept when a job is queued again
+            requeues=rerun,
             never=never,
         )
+        if not given.has("array"):
+            return [one]
+        return [replace(one, array=(number, index)) for index in indices]
 
-    def qstat(self, asked: Asked) -> Answer:
-        """Jobs, as a table, in full, or as JSON."""
-        given = Options(QSTAT, "qstat", 2).read(asked.argv)
-        jobs, err, code = self._find(given.rest, "qstat", history=given.has("history"))
-        if not given.rest:
-            jobs = [job for job in self.cluster.jobs if given.has("history") or not _over(job)]
-        if given.get("format") == "json":
-            whole = {
-                "timestamp": int(time.time()),
-                "pbs_version": "23.06.06",
-                "pbs_server": "pbs",
-                "Jobs": {self.number(job): self._fields(job) for job in jobs},
-            }
-            return Answer(json.dumps(whole, indent=4) + "\n", err, code)
-        shown = self._full if given.has("full") else self._row
-        return Answer("".join(map(shown, jobs)), err, code)
+    def find(
+        self, words: list[str], command: str, *, history: bool
+    ) -> tuple[list[Found], str, int]:
+        """What ids mean, and what the command says, on standard error, of those that mean nothing.
 
-    def _find(self, words: list[str], command: str, *, history: bool) -> tuple[list[Job], str, int]:
-        found, errors, code = [], [], 0
+        Args:
+            words: The ids as they were typed.
+            command: Whose they are.
+            history: Whether those that have ended count.
+        """
+        found: list[Found] = []
+        errors, code = [], 0
         for word in words:
-            jobs = [job for job in self.cluster.jobs if word in {self.number(job), str(job.number)}]
+            name = id_of(word)
+            if name is None:
+                raise Refused(f"{command}: this is a fake, which knows no id {word}", 1)
+            jobs = [job for job in self.cluster.jobs if belongs(job, name)]
+            array = [job for job in self.cluster.jobs if job.number == name.number]
             if not jobs:
-                errors.append(f"{command}: Unknown Job Id {word.split('.')[0]}.pbs\n")
+                errors.append(f"{command}: Unknown Job Id {name}\n")
                 code = 153
-            elif _over(jobs[0]) and not history:
-                errors.append(
-                    f"{command}: {self.number(jobs[0])} Job has finished, use -x or -H to obtain "
-                    "historical job information\n"
-                )
+            elif history or not over(jobs):
+                found.append(Found(name, jobs))
+            elif name.task is not None and not over(array):
+                if command == "qstat":
+                    found.append(Found(name, jobs))  # in state X
+                else:
+                    errors.append(f"{command}: Request invalid for finished array subjob {name}\n")
+                    code = 55
+            else:
+                errors.append(f"{command}: {name} {FINISHED}\n")
                 code = 35
-            else:
-                found += jobs
         return found, "".join(errors), code
-
-    def _fields(self, job: Job) -> dict[str, Any]:
-        asked: dict[str, Any] = {"ncpus": job.cores, "nodect": 1}
-        if job.memory:
-            asked["mem"] = f"{job.memory}mb"
-        if job.limit is not None:
-            minutes, seconds = divmod(int(job.limit), 60)
-            asked["walltime"] = f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}"
-        fields: dict[str, Any] = {
-            "Job_Name": job.name,
-            "job_state": _letter(job),
-            "queue": job.queue,
-            "Resource_List": asked,
-        }
-        if job.node:
-            fields["exec_host"] = f"{job.node}/0*{job.cores}"
-        if job.never or (job.state == "PENDING" and job.reason):
-            fields["comment"] = job.never or "Not Running: Insufficient amount of resource: ncpus"
-        if _over(job):
-            fields["Exit_status"] = _exit_status(job)
-        fields["Variable_List"] = {"PBS_O_WORKDIR": job.cwd, "PBS_O_HOME": job.env.get("HOME", "")}
-        return fields
-
-    def _full(self, job: Job) -> str:
-        lines = [f"Job Id: {self.number(job)}"]
-        for key, value in self._fields(job).items():
-            if key == "Resource_List":
-                lines += [f"    {key}.{name} = {one}" for name, one in value.items()]
-            elif isinstance(value, dict):
-                whole = ",".join(f"{name}={one}" for name, one in value.items())
-                lines.append(_folded(f"    {key} = {whole}"))
-            else:
-                lines.append(_folded(f"    {key} = {value}"))
-        return "\n".join(lines) + "\n\n"
-
-    def _row(self, job: Job) -> str:
-        return f"{self.number(job):<18}{job.name:<17}{_letter(job)} {job.queue}\n"
 
     def qdel(self, asked: Asked) -> Answer:
         """End jobs."""
-        given = Options({}, "qdel", 2).read(asked.argv)
-        jobs, err, code = self._find(given.rest, "qdel", history=False)
+        jobs, err, code = self._running("qdel", Options({}, "qdel", 2).read(asked.argv).rest)
         for job in jobs:
             self.cluster.end(job, self.cluster.now, "CANCELLED", grace=GRACE)
+        return Answer("", err, code)
+
+    def qrerun(self, asked: Asked) -> Answer:
+        """End running jobs and queue them again, under their ids."""
+        rest = Options({}, "qrerun", 2).read(asked.argv).rest
+        found, err, code = self.find(rest, "qrerun", history=False)
+        for name, jobs in found:
+            running = [job for job in jobs if job.pid and not job.finals]
+            if not running:
+                err, code = err + f"qrerun: Request invalid for state of job {name}\n", 168
+            elif not running[0].requeues:
+                err, code = err + f"qrerun: job is not rerunnable {name}\n", 190
+            else:
+                for job in running:
+                    self.cluster.end(job, self.cluster.now, "PENDING", grace=GRACE)
         return Answer("", err, code)
 
     def qsig(self, asked: Asked) -> Answer:
         """Send a signal to all processes of jobs, the shell too."""
         given = Options(QSIG, "qsig", 2).read(asked.argv)
-        jobs, err, code = self._find(given.rest, "qsig", history=False)
+        jobs, err, code = self._running("qsig", given.rest)
         name = given.get("signal", "TERM").upper().removeprefix("SIG")
         if f"SIG{name}" not in signal.Signals.__members__:
             raise Refused(f"qsig: Unknown signal {name}")
@@ -242,66 +239,39 @@ class Pbs:
             self.cluster.signal(job, signal.Signals[f"SIG{name}"], shell_only=False)
         return Answer("", err, code)
 
-
-def _over(job: Job) -> bool:
-    return job.state in OVER
-
-
-def _letter(job: Job) -> str:
-    return "E" if job.finals else STATES.get(job.state, "F")
+    def _running(self, command: str, words: list[str]) -> tuple[list[Job], str, int]:
+        found, err, code = self.find(words, command, history=False)
+        return [job for _, jobs in found for job in jobs if job.state not in OVER], err, code
 
 
-def _exit_status(job: Job) -> int:
-    if job.state == "TIMEOUT":
-        return -29
-    return job.code[0] or (256 + job.code[1] if job.code[1] else 0)
+class Found(NamedTuple):
+    """What an id means: a job, a subjob, or all subjobs of an array."""
+
+    name: Id
+    jobs: list[Job]
+
+
+def name_of(job: Job) -> Id:
+    """What a job or a subjob is called."""
+    return Id(job.number, job.array is not None, job.array[1] if job.array else None)
+
+
+def belongs(job: Job, name: Id) -> bool:
+    """Whether a job is what an id means, or a part of it."""
+    own = name_of(job)
+    return own[:2] == name[:2] and name.task in {None, own.task}
+
+
+def over(jobs: list[Job]) -> bool:
+    """Whether all of them have ended."""
+    return all(job.state in OVER for job in jobs)
+
+
+def _stem(job: Job) -> str:
+    return str(name_of(job)).removesuffix(".pbs")
 
 
 def _never(what: str, asked: int, most: int) -> str:
     return (
         f"Can Never Run: Insufficient amount of resource: {what} (R: {asked} A: {most} T: {most})"
     )
-
-
-def _folded(line: str) -> str:
-    """Long values go on in the next line, after a tab."""
-    parts = [line[:78], *(line[i : i + 70] for i in range(78, len(line), 70))]
-    return "\n\t".join(parts)
-
-
-def _resources(given: list[str]) -> dict[str, float]:
-    """What -l asks for: seconds, MiB, cores.
-
-    Raises:
-        Refused: An item is not known.
-    """
-    found: dict[str, float] = {}
-    items = [item for text in given for item in re.split(r"[,:]", re.sub(_CLOCK, _seconds, text))]
-    for item in items:
-        name, _, value = item.partition("=")
-        if name in {"select", "nodes"}:
-            if value != "1":
-                raise Refused("qsub: this is a fake, which knows jobs of one node only", 2)
-        elif name in {"ncpus", "ppn"}:
-            found["ncpus"] = int(value)
-        elif name == "mem":
-            found["mem"] = _megabytes(value)
-        elif name == "walltime":
-            found["walltime"] = float(value)
-        else:
-            raise Refused(f"qsub: Unknown resource: Resource_List.{name}", 170)
-    return found
-
-
-_CLOCK = re.compile(r"(\d+):(\d\d):(\d\d)")
-
-
-def _seconds(found: re.Match[str]) -> str:
-    return str(int(found[1]) * 3600 + int(found[2]) * 60 + int(found[3]))
-
-
-def _megabytes(text: str) -> int:
-    found = re.fullmatch(r"(\d+)(kb|mb|gb)", text)
-    if not found:
-        raise Refused(f"qsub: Illegal attribute or resource value: Resource_List.mem {text}", 2)
-    return max(1, int(int(found[1]) * {"kb": 1 / 1024, "mb": 1, "gb": 1024}[found[2]]))

@@ -106,6 +106,13 @@ class Slurm:
             return False
         return now + job.warning[1] + PERIODIC >= job.started + job.limit
 
+    def task_number(self, job: Job) -> int:
+        """Each task of an array has a number; the last one to start has the array's own."""
+        assert job.array is not None
+        waiting = [one for one in self.cluster.jobs if one.state == "PENDING" and one.array]
+        last = [one for one in waiting if one.array and one.array[0] == job.array[0]] == [job]
+        return job.array[0] if last else self.cluster.number()
+
     def over(self, job: Job) -> None:
         """Nothing is left to do."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import trio
 
+from grain.combine import open_waitgroup
 from grain.delayed import delayed, each, mission
 from grain.resource import Cores
 from tools.bench import say
@@ -36,6 +37,16 @@ async def through() -> float:
     async with mission(Cores(2), config_file=False, progress=False):
         began = time.perf_counter()
         await each([leaf() for _ in range(LEAVES)])
+        return (time.perf_counter() - began) / LEAVES * 1e6
+
+
+async def grouped() -> float:
+    """Microseconds a job of a waitgroup, from the first submission to the last result."""
+    async with mission(Cores(2), config_file=False, progress=False):
+        began = time.perf_counter()
+        async with open_waitgroup() as wg:
+            for _ in range(LEAVES):
+                wg.submit(Cores(1), nothing.fn)
         return (time.perf_counter() - began) / LEAVES * 1e6
 
 
@@ -82,6 +93,7 @@ def main() -> None:
         "us",
         budget=40,
     )
+    say("local_waitgroup_job", statistics.median(trio.run(grouped) for _ in range(ROUNDS)), "us")
     say("local_serial_round_trip", trio.run(serial), "us")
     rounds = [trio.run(pending) for _ in range(3)]
     say("pending_leaf_submission", statistics.median(t for t, _ in rounds), "us", budget=12)

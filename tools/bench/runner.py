@@ -18,7 +18,7 @@ from grain.worker.process import RunnerProcess
 from tools.bench import say
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from grain.edge.messages import Payload
     from grain.worker.messages import Ended
@@ -62,10 +62,10 @@ class Desk:
         self.done = trio.Event()
         self.functions: dict[Any, Function] = {}
 
-    def ended(self, _: Ended, payload: Payload) -> None:
-        """One more has ended."""
-        self.left -= 1
-        self.payload = payload
+    def ended(self, runs: Sequence[tuple[Ended, Payload]]) -> None:
+        """Some more have ended."""
+        self.left -= len(runs)
+        self.payload = runs[-1][1]
         if not self.left:
             self.done.set()
 

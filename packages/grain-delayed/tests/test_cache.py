@@ -22,7 +22,7 @@ async def test_one_key_one_task() -> None:
         return x * x
 
     leaf = square @ Cores(1)
-    async with mission(Cores(2), config_file=False):
+    async with mission(Cores(2), config_file=False, cache=False):
         assert [1, 1, 4] == await each(leaf(1), leaf(11), leaf(2))
         assert 1 == await leaf(21)
 
@@ -30,7 +30,7 @@ async def test_one_key_one_task() -> None:
 
 
 async def test_each_mission_begins_anew() -> None:
-    """Nothing is shared between missions."""
+    """Without a directory, nothing is shared between missions."""
     calls: list[int] = []
 
     @delayed(cache_hfn=str)
@@ -39,7 +39,7 @@ async def test_each_mission_begins_anew() -> None:
         return len(calls)
 
     for expected in (1, 2):
-        async with mission(Cores(1), config_file=False):
+        async with mission(Cores(1), config_file=False, cache=False):
             assert expected == await (count @ Cores(1))(5)
 
 
@@ -54,7 +54,7 @@ async def test_two_functions_do_not_share() -> None:
     async def two() -> int:
         return 2
 
-    async with mission(Cores(1), config_file=False):
+    async with mission(Cores(1), config_file=False, cache=False):
         assert [1, 2] == await each((one @ Cores(1))(), (two @ Cores(1))())
 
 
@@ -69,7 +69,7 @@ async def test_a_failure_is_tried_again() -> None:
         return "well"
 
     leaf = once_broken @ Cores(1)
-    async with mission(Cores(1), config_file=False):
+    async with mission(Cores(1), config_file=False, cache=False):
         first, second = leaf(), leaf()
         for shared in (first, second):
             with pytest.raises(ValueError, match="broken"):
@@ -90,7 +90,7 @@ async def test_methods_share_by_instance() -> None:
             return f"{key} {self.calls}"
 
     a, b = Counter(), Counter()
-    async with mission(Cores(1), config_file=False):
+    async with mission(Cores(1), config_file=False, cache=False):
         for counter in (a, b, a):
             assert "key 1" == await (counter.count @ Cores(1))("key")
 
@@ -102,7 +102,7 @@ async def test_a_key_of_the_wrong_type(key: Any) -> None:
     @delayed(cache_hfn=lambda: key)
     async def leaf() -> None: ...
 
-    async with mission(Cores(1), config_file=False):
+    async with mission(Cores(1), config_file=False, cache=False):
         with pytest.raises(TypeError, match="cache_hfn of .*leaf returned .*returns str or bytes"):
             (leaf @ Cores(1))()
 
@@ -115,7 +115,7 @@ async def test_branches_are_not_shared() -> None:
     async def branch() -> None:
         calls.append(1)
 
-    async with mission(config_file=False):
+    async with mission(config_file=False, cache=False):
         await each(branch(), branch())
 
     assert 2 == len(calls)

@@ -10,8 +10,11 @@ from typing import Any
 
 from typing_extensions import assert_type
 
+from grain.combine import exec1, open_waitgroup
+from grain.combine import run as run_combine
 from grain.delayed import Delayed, DelayedFn, delayed, delayedval, each, mission, run
 from grain.resource import Cores
+from grain.util import QueueLimiter, as_completed, open_nursery_with_capacity
 
 
 @delayed
@@ -114,3 +117,41 @@ async def missions() -> None:
     async with mission(Cores(1), config_file=False, name="x", prioritized=True, progress=None):
         fn: DelayedFn[[int], list[str]] = options @ Cores(1)
         assert_type(await fn(1), list[str])
+
+
+async def tasklet(x: int, *, name: str = "") -> float:
+    return x + len(name)
+
+
+async def groups() -> None:
+    """Jobs of a waitgroup keep the parameters and the result of the function."""
+    async with open_waitgroup() as wg:
+        assert_type(wg.submit(Cores(1), tasklet, 1, name="x"), Delayed[float])
+        assert_type(wg.start_subtask(tasklet, 1), Delayed[float])
+
+        wg.submit(Cores(1), tasklet, "x")  # type: ignore[arg-type]
+        wg.submit(tasklet, 1)  # type: ignore[arg-type]
+        wg.start_subtask(sync, 1)  # type: ignore[arg-type]
+    assert_type(wg.results, list[Any])
+    assert_type(await exec1(Cores(1), tasklet, 1), float)
+    assert_type(run_combine(root, local=Cores(1)), int)
+
+    await exec1(Cores(1), tasklet)  # type: ignore[call-arg]
+
+
+async def helpers() -> None:
+    """What goes through a limiter keeps its parameters and its type."""
+    async with QueueLimiter(2) as ql:
+        assert_type(await ql(plain)(1, name="x"), Delayed[float])
+        assert_type(await ql(plain @ Cores(1))(1), Delayed[float])
+
+        await ql(plain)("x")  # type: ignore[arg-type]
+        await ql(tasklet)(1)  # type: ignore[type-var,unused-coroutine]
+    async with open_nursery_with_capacity(2) as nursery:
+        await nursery.start_once_acquired(tasklet, 1, name="x")
+
+        await nursery.start_once_acquired(tasklet, "x")  # type: ignore[arg-type]
+    async for r_ in as_completed(plain(1), plain(2)):
+        assert_type(r_, Delayed[float])
+    async for s_ in as_completed(options(x) for x in range(3)):
+        assert_type(s_, Delayed[list[str]])

@@ -120,3 +120,39 @@ async def test_all_of_them(autojump_clock: MockClock) -> None:
     assert await race([ways.way("a", 0), ways.way("b", 1)], tried, all_of_them=True) is None
     assert [a.outcome for a in tried] == ["ok", "ok"]
     assert all(thing.closed for thing in ways.opened)
+
+
+async def test_winner_is_closed_if_nobody_wants_it_any_more(autojump_clock: MockClock) -> None:
+    """Where the caller is cancelled while another way takes its time to be given up."""
+    ways = Ways()
+
+    async def stubborn() -> Thing:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(10)
+        raise AssertionError
+
+    with trio.move_on_after(5) as scope:
+        await race([Way("tcp", "b", stubborn), ways.way("a", 1)], [])
+
+    assert scope.cancelled_caught
+    assert [True] == [thing.closed for thing in ways.opened]
+
+
+async def test_cancelled_as_one_wins(autojump_clock: MockClock) -> None:
+    """What was opened in the moment of the cancellation is closed."""
+    ways = Ways()
+    with trio.CancelScope() as scope:
+
+        async def winning() -> Thing:
+            thing = Thing("a")
+            ways.opened.append(thing)
+            scope.cancel()
+            return thing
+
+        await race([Way("tcp", "a", winning)], [])
+
+    assert scope.cancelled_caught
+    assert [thing.closed for thing in ways.opened] == [True]

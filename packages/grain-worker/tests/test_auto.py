@@ -219,6 +219,19 @@ def test_each_kind_can_be_found_by_itself() -> None:
     assert wtime.countdown
 
 
+def test_fewer_cpus_than_were_asked_for_are_said() -> None:
+    """Or tasks that ask for as many as the configuration has wait, and nobody knows why."""
+    two = around(affinity=frozenset({0, 1}))
+    found = find_resources({"Cores": {"auto": {"most": 16}}}, two)
+    enough = find_resources({"Cores": {"auto": {"most": 2}}}, two)
+
+    assert found.resources == Cores([0, 1])
+    assert found.remarks == (
+        "16 CPUs were asked for, and this process may use 2: no more are offered",
+    )
+    assert enough.remarks == ()
+
+
 def test_a_walltime_that_is_stated_is_for_the_tasks() -> None:
     """As the job's script counts it, which knows what to keep back."""
     assert 600 == find_resources({"Cores": 1, "WTime": 600}, around()).time

@@ -46,6 +46,17 @@ def test_the_end_of_the_job_is_approached_in_steps() -> None:
     assert one.over(1000.0, runs=False)
 
 
+def test_in_a_short_job_it_drains_when_half_of_the_time_is_over() -> None:
+    """A debug queue gives a minute or two: a worker that drains from the start is of no use."""
+    one = life(60.0, drain=60.0)
+
+    one.on_time(29.0)
+    assert not one.draining
+    assert one.next_at(29.0) == 30.0
+    one.on_time(30.0)
+    assert one.draining
+
+
 def test_sigterm_leaves_what_the_batch_system_leaves() -> None:
     """Runs have most of that, and are cancelled early enough to be ended."""
     one = life()

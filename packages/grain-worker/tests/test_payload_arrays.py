@@ -32,7 +32,7 @@ def test_arrays_arrive(sizes: list[int], head: bytes) -> None:
     for sent, got in zip(arrays, back, strict=True):
         assert (sent == got).all()
         got += 1  # in place
-    assert data.startswith(head)
+    assert data[: len(head)] == head
 
 
 def test_a_large_array_is_copied_once() -> None:
@@ -51,7 +51,9 @@ def test_a_large_array_is_copied_once() -> None:
     finally:
         tracemalloc.stop()
 
-    assert array.nbytes <= dumping < 1.1 * array.nbytes
+    # The copy lies in memory of its own, which is not traced; there is no other.
+    assert array.nbytes <= len(data) < 1.01 * array.nbytes
+    assert dumping < 100_000
     assert peak - before < 100_000
     assert (back == array).all()
     assert back.flags.writeable
@@ -84,7 +86,7 @@ def test_damaged_parts_are_an_error_of_the_task(cut: int, position: int, flip: i
     """Cut short, with more than there should be, or with a wrong table of sizes."""
     array: NDArray[Any] = numpy.ones(20_000)
     good = Payloads().dump_arguments((array,), {})
-    for bad in (good[:cut], good[:-1], good + b"x"):
+    for bad in (good[:cut], good[:-1], bytes(good) + b"x"):
         with pytest.raises(PayloadError):
             Payloads().load_arguments(bad)
 

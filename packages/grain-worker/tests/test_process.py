@@ -21,7 +21,7 @@ from grain.worker.payload import Payloads, failure_in
 from grain.worker.process import RunnerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from grain.edge.messages import Payload
     from grain.worker.messages import Ended
@@ -38,9 +38,10 @@ class Witness:
         self.lost = ""
         self.changed = trio.Event()
 
-    def ended(self, ended: Ended, payload: Payload) -> None:
-        assert ended.task not in self.outcomes
-        self.outcomes[ended.task] = ended, payload
+    def ended(self, runs: Sequence[tuple[Ended, Payload]]) -> None:
+        for ended, payload in runs:
+            assert ended.task not in self.outcomes
+            self.outcomes[ended.task] = ended, payload
         self._tell()
 
     def crashed(self, crash: Crash) -> None:

@@ -134,8 +134,8 @@ async def fails(molecule):
 
 class Witness:
     def __init__(self): self.left = {}
-    def ended(self, ended, payload):
-        self.left.pop(ended.task)(payload)
+    def ended(self, runs):
+        for ended, payload in runs: self.left.pop(ended.task)(payload)
     def crashed(self, crash): sys.exit(str(crash))
 
 async def main():

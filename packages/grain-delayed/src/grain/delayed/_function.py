@@ -6,7 +6,16 @@ import functools
 import inspect
 import types
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    overload,
+)
 
 from grain.delayed._mission import current_mission
 from grain.delayed._value import Delayed
@@ -16,11 +25,14 @@ from grain.worker.job import Call, name_of, not_async
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from grain.delayed._options import Care
+    from grain.delayed._retry import RetryOn, RetryWith
+
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 T = TypeVar("T")
 
-CacheKey = Callable[..., str | bytes]
+CacheKey = Callable[..., str | bytes] | Literal["args"]
 
 
 class DelayedFn(Generic[P, T]):
@@ -34,20 +46,20 @@ class DelayedFn(Generic[P, T]):
     Do not construct this directly, use the `delayed` decorator.
     """
 
-    __slots__ = ("__weakref__", "cache_hfn", "copy_on_setitem", "fn", "nout", "res")
+    __slots__ = ("__weakref__", "care", "copy_on_setitem", "fn", "nout", "res")
 
     def __init__(
         self,
         fn: Callable[P, Awaitable[T]],
         nout: int | None,
         copy_on_setitem: bool,
-        cache_hfn: CacheKey | None,
+        care: Care | None,
         res: Resource = ZERO,
     ) -> None:
         self.fn = fn
         self.nout = nout
         self.copy_on_setitem = copy_on_setitem
-        self.cache_hfn = cache_hfn
+        self.care = care  # its options on caching and retries; usually none
         self.res = res
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Delayed[T]:
@@ -55,21 +67,20 @@ class DelayedFn(Generic[P, T]):
 
         Raises:
             NotInMission: no mission runs here.
-            TypeError: an argument is a delayed object, or holds one.
+            TypeError: an argument is a delayed object, or holds one; or the call has no key.
             grain.resource.Infeasible: no worker can ever meet the request, and none can join.
         """
         mission = current_mission(self.fn)
         for arg in args:
             if type(arg) not in _PLAIN:
-                _check(arg, self.fn)
+                check_argument(arg, self.fn)
         for arg in kwargs.values():
-            _check(arg, self.fn)
+            check_argument(arg, self.fn)
         call = Call(self.fn, args, kwargs)
         if self.res is ZERO:
-            source = mission.branch(call)
+            source = mission.branch(call, self.care)
         else:
-            key = None if self.cache_hfn is None else _key(self.cache_hfn, call)
-            source = mission.leaf(self.res, call, key)
+            source = mission.leaf(self.res, call, self.care)
         return Delayed(source, self.nout, self.copy_on_setitem)
 
     def __matmul__(self, res: Resource) -> DelayedFn[P, T]:
@@ -86,7 +97,7 @@ class DelayedFn(Generic[P, T]):
             )
         if self.res is not ZERO:
             res = self.res & res
-        return DelayedFn(self.fn, self.nout, self.copy_on_setitem, self.cache_hfn, res)
+        return DelayedFn(self.fn, self.nout, self.copy_on_setitem, self.care, res)
 
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...
@@ -102,7 +113,7 @@ class DelayedFn(Generic[P, T]):
             return self
         # Not a partial: two of those differ, and would never share a task by cache_hfn.
         method = types.MethodType(self.fn, instance)
-        return DelayedFn(method, self.nout, self.copy_on_setitem, self.cache_hfn, self.res)
+        return DelayedFn(method, self.nout, self.copy_on_setitem, self.care, self.res)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # To a worker it travels as the plain function: no frontend is needed there.
@@ -127,6 +138,12 @@ def delayed(
     nout: int | None = None,
     copy_on_setitem: bool = True,
     cache_hfn: CacheKey | None = None,
+    *,
+    cache_version: str | int = "",
+    retries: int = 0,
+    retry_on: RetryOn | None = None,
+    retry_with: RetryWith | None = None,
+    retry_wait: float = 1.0,
 ) -> DelayedFn[P, T]: ...
 
 
@@ -136,6 +153,12 @@ def delayed(
     nout: int | None = None,
     copy_on_setitem: bool = True,
     cache_hfn: CacheKey | None = None,
+    *,
+    cache_version: str | int = "",
+    retries: int = 0,
+    retry_on: RetryOn | None = None,
+    retry_with: RetryWith | None = None,
+    retry_wait: float = 1.0,
 ) -> Callable[[Callable[P, Awaitable[T]]], DelayedFn[P, T]]: ...
 
 
@@ -144,6 +167,12 @@ def delayed(
     nout: int | None = None,
     copy_on_setitem: bool = True,
     cache_hfn: CacheKey | None = None,
+    *,
+    cache_version: str | int = "",
+    retries: int = 0,
+    retry_on: RetryOn | None = None,
+    retry_with: RetryWith | None = None,
+    retry_wait: float = 1.0,
 ) -> DelayedFn[P, T] | Callable[[Callable[P, Awaitable[T]]], DelayedFn[P, T]]:
     """Wrap an async function into a delayed function: a decorator, with arguments or without.
 
@@ -153,26 +182,47 @@ def delayed(
         copy_on_setitem: whether assigning an item of the result (``r[0] = 1``) works on a copy.
             The default is safe: values taken out before, as by ``a, b = r``, are not affected.
             Turn it off for speed with large results.
-        cache_hfn: a function of the call's arguments that returns a str or bytes: within a
-            mission, leaves with the same one share one task instead of running again. One that
-            failed is run again.
+        cache_hfn: under which key the result of a leaf is kept: a function of the call's arguments
+            that returns a str or bytes; or "args", for a digest of the arguments. Leaves with the
+            same key share one task within a mission, and a result that is kept on disk, see
+            `mission`, is not computed again. What the function does is part of the key, too.
+            Failures are not kept, and branches are not looked up.
+        cache_version: part of the key; change it to have everything computed again.
+        retries: how many times a task is tried again if it fails.
+        retry_on: after which exceptions: a type, a tuple of types, or a function of the exception
+            that tells. By default all but those that tell of a mistake in the program (TypeError,
+            NameError, AttributeError, NotImplementedError, SyntaxError) and
+            `grain.head.errors.TaskCrashed`.
+        retry_with: a function of the request and the exception that returns the request of the
+            next attempt, or None to give up. Only leaves have a request.
+        retry_wait: seconds before the first retry, twice that before the second, and so on; but
+            not more than 300 s, unless this is, and each shortened by up to a half at random.
 
     Raises:
         TypeError: not an async function, or an option of the wrong type.
+        ValueError: retry_wait is negative, or no finite number.
     """
     if nout is not None and (not isinstance(nout, int) or isinstance(nout, bool) or nout < 0):
         raise TypeError(f"nout={nout!r}: the number of items is an int, not negative")
-    if cache_hfn is not None and not callable(cache_hfn):
-        raise TypeError(f"cache_hfn={cache_hfn!r}: give a function of the call's arguments")
+    options = (cache_hfn, cache_version, retries, retry_on, retry_with, retry_wait)
+    if options != _USUAL:
+        from grain.delayed._options import make_care
+
+        make_care(*options)  # what is wrong with them is told here, not when they are applied
 
     def wrap(fn: Callable[P, Awaitable[T]]) -> DelayedFn[P, T]:
         if isinstance(fn, DelayedFn):
             raise TypeError(f"{name_of(fn.fn)} is a delayed function already")
         if not _is_async(fn):
             raise not_async(fn)
-        return DelayedFn(fn, nout, copy_on_setitem, cache_hfn)
+        care = None if options == _USUAL else make_care(*options)
+        return DelayedFn(fn, nout, copy_on_setitem, care)
 
     return wrap if fn is None else wrap(fn)
+
+
+# The options on caching and retries that most functions have.
+_USUAL = (None, "", 0, None, None, 1.0)
 
 
 def _is_async(fn: Any) -> bool:
@@ -190,7 +240,7 @@ _PLAIN = frozenset({int, float, str, bytes, bool, type(None)})
 _CONTAINERS = (list, tuple, set, frozenset)
 
 
-def _check(arg: object, fn: object, depth: int = 2) -> None:
+def check_argument(arg: object, fn: object, depth: int = 2) -> None:
     """Refuse delayed objects among the arguments, also in a container or two."""
     if isinstance(arg, Delayed):
         raise TypeError(
@@ -204,13 +254,4 @@ def _check(arg: object, fn: object, depth: int = 2) -> None:
     if isinstance(arg, _CONTAINERS):
         for item in arg:
             if type(item) not in _PLAIN:
-                _check(item, fn, depth - 1)
-
-
-def _key(cache_hfn: CacheKey, call: Call) -> str | bytes:
-    key = cache_hfn(*call.args, **call.kwargs)
-    if not isinstance(key, str | bytes):
-        raise TypeError(
-            f"cache_hfn of {name_of(call.fn)} returned {key!r}; it returns str or bytes"
-        )
-    return key
+                check_argument(item, fn, depth - 1)

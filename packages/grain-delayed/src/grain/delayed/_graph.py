@@ -9,7 +9,7 @@ Nothing here is recursive: ``s += f(i)`` in a loop makes a chain as long as the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import outcome
 import trio
@@ -18,9 +18,16 @@ from grain.delayed.errors import NotInMission
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from types import TracebackType
+    from types import ModuleType, TracebackType
 
     from grain.delayed._mission import Mission
+
+
+class Waiter(Protocol):
+    """What is told when a task that it waits for has ended; it raises nothing."""
+
+    def arrived(self, ended: outcome.Value[Any] | outcome.Error, /) -> None:
+        """One more task has ended."""
 
 
 class Source:
@@ -35,7 +42,7 @@ class Source:
         # Whether an await of it has ended; if not, its failure is reported in the end. An await
         # that was given up, as by a timeout, has told nobody.
         self.awaited = False
-        self.waiting: list[Gathering] | None = None
+        self.waiting: list[Waiter] | None = None
 
     def __call__(self, ended: outcome.Value[Any] | outcome.Error) -> None:
         self.outcome = ended
@@ -44,8 +51,8 @@ class Source:
             if not self.awaited:
                 self.mission.unseen[self] = None
         waiting, self.waiting = self.waiting, None
-        for gathering in waiting or ():
-            gathering.arrived(ended)
+        for waiter in waiting or ():
+            waiter.arrived(ended)
 
     @property
     def done(self) -> bool:
@@ -107,7 +114,7 @@ class Gathering:
     __slots__ = ("event", "missing", "sources")
 
     def __init__(self, sources: Sequence[Source]) -> None:
-        self.event = trio.Event()
+        self.event = trio.Event() if trio.lowlevel.in_trio_task() else _host().event_here()
         self.sources = sources
         self.missing = len(sources)
         for source in sources:
@@ -160,8 +167,10 @@ async def gather(roots: Sequence[Node]) -> list[Any]:
         for source in missing:
             check_here(source)
         await Gathering(missing).wait()
-    else:
+    elif trio.lowlevel.in_trio_task():
         await trio.lowlevel.checkpoint()
+    else:
+        await _host().checkpoint()
     for source in sources:
         source.awaited = True
         source.mission.unseen.pop(source, None)
@@ -221,3 +230,10 @@ class Nested:
         if self.kind is dict:
             return dict(zip(items[::2], items[1::2], strict=True))
         return self.kind(items)
+
+
+def _host() -> ModuleType:
+    """What asyncio code waits with. Imported where it is used: few programs need it."""
+    from grain.delayed import _asyncio
+
+    return _asyncio

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import outcome
@@ -13,6 +14,7 @@ import trio
 from grain import GVAR
 from grain.delayed._executor import executing
 from grain.delayed._graph import Source
+from grain.delayed._overload import WARN_QUEUED, Overload
 from grain.delayed._report import Reporter
 from grain.delayed.errors import NotInMission
 from grain.head import Cancelled, collapsing
@@ -23,10 +25,17 @@ if sys.version_info < (3, 11):
     from exceptiongroup import ExceptionGroup
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    import os
+    from collections.abc import AsyncGenerator, Callable
+    from types import ModuleType
     from typing import Any, Literal
 
+    from grain.delayed._cache import Cache
+    from grain.delayed._care import Nurse
     from grain.delayed._executor import Executor
+    from grain.delayed._options import Care
+    from grain.delayed._retry import Retry
+    from grain.head import Statistics
     from grain.worker import Call
 
 # Which mission the running branch belongs to. Context-local: missions of other threads, and the
@@ -37,42 +46,72 @@ _current: ContextVar[Mission | None] = ContextVar("grain.delayed mission", defau
 class Mission:
     """The calls of delayed functions inside of it become its tasks. Made by `mission`."""
 
-    def __init__(self, executor: Executor, branches: trio.Nursery, priority: int) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        branches: trio.Nursery,
+        priority: int,
+        overload: Overload | None = None,
+        cache: Cache | None = None,
+        say: Callable[[str], object] = lambda _: None,
+    ) -> None:
         self.executor = executor
+        self.branches = branches
         self.token = trio.lowlevel.current_trio_token()
         # Tasks that failed, until somebody who awaited them was told so: an ordered set.
         self.unseen: dict[Source, None] = {}
         self.ended = False
-        self._branches = branches
         self._priority = priority
-        self._shared: dict[tuple[Any, str | bytes], Source] = {}
+        self._overload = overload or Overload(None)
+        self._cache = cache
+        self._say = say
 
-    def leaf(self, res: Resource, call: Call, key: str | bytes | None) -> Source:
-        """Submit a call to the executor; one with the key of another shares its task."""
-        if key is not None:
-            known = self._shared.get((call.fn, key))
-            if known is not None and not isinstance(known.outcome, outcome.Error):
-                return known
+    def leaf(self, res: Resource, call: Call, care: Care | None) -> Source:
+        """Submit a call to the executor, or find its result."""
+        if care is not None:
+            return self.nurse.leaf(res, call, care)
         source = Source(self)
-        self.executor.submit_call(res, call, source, priority=self._priority)
-        if key is not None:
-            self._shared[call.fn, key] = source
+        self.submit(res, call, source)
         return source
 
-    def branch(self, call: Call) -> Source:
+    def submit(self, res: Resource, call: Call, deliver: Callable[[Any], object]) -> int:
+        """Hand a call to the executor; returns the number that its `cancel` takes."""
+        job = self.executor.submit_call(res, call, deliver, priority=self._priority)
+        if job >= self._overload.look_at:
+            self._overload.look(job, self.executor.statistics().queued)
+        return job
+
+    def branch(self, call: Call, care: Care | None) -> Source:
         """Start a call in this process."""
+        retry = None
+        if care is not None:
+            care.check_branch(call)
+            retry = care.retry
         source = Source(self)
-        self._branches.start_soon(self._run_branch, call, source, name=call.fn)
+        self.branches.start_soon(self.run_branch, call, source, retry, name=call.fn)
         return source
 
-    async def _run_branch(self, call: Call, source: Source) -> None:
+    async def run_branch(self, call: Call, source: Source, retry: Retry | None = None) -> None:
+        """Run a call as a branch, in the trio task that this is."""
         GVAR.res = ZERO
         GVAR.instance = ""  # a mission may run in a leaf of another
         try:
-            source(await capture(call))
+            source(await (capture(call) if retry is None else self.nurse.branch(call, retry)))
         finally:
             if source.outcome is None:
                 source(outcome.Error(Cancelled(f"{name_of(call.fn)} was cancelled")))
+
+    @cached_property
+    def nurse(self) -> Nurse:
+        """Who cares for what is cached or retried; most missions need none."""
+        from grain.delayed._care import Nurse
+
+        return Nurse(self, self.branches, self._cache, self._say)
+
+    def statistics(self) -> Statistics:
+        """How things stand."""
+        now = self.executor.statistics()
+        return self.nurse.statistics(now) if "nurse" in self.__dict__ else now
 
     @property
     def here(self) -> bool:
@@ -97,6 +136,10 @@ def current_mission(fn: object) -> Mission:
     mission = _current.get()
     if mission is not None and mission.here and not mission.ended:
         return mission
+    if not trio.lowlevel.in_trio_task():
+        hosted: Mission | None = _host().mission_here()
+        if hosted is not None:
+            return hosted
     if mission is not None:
         where = "after its mission had ended" if mission.ended else "in another thread"
         raise NotInMission(
@@ -115,6 +158,13 @@ def current_mission(fn: object) -> Mission:
     )
 
 
+def _host() -> ModuleType:
+    """Missions in asyncio programs. Imported where they are used: few programs have them."""
+    from grain.delayed import _asyncio
+
+    return _asyncio
+
+
 @asynccontextmanager
 async def mission(
     local: Resource | None = None,
@@ -123,8 +173,12 @@ async def mission(
     name: str | None = None,
     prioritized: bool = False,
     progress: bool | None = None,
+    warn_queued: int | None = WARN_QUEUED,
+    cache: str | os.PathLike[str] | Literal[False] | None = None,
 ) -> AsyncGenerator[Mission]:
-    """A mission inside a trio program: delayed functions can be called in the ``async with`` block.
+    """A mission inside an async program: delayed functions can be called in the block.
+
+    The program may be one of trio or of asyncio; tasklets are trio's in both.
 
     Leaving the block waits for the tasks that were started in it. Leaving it by an exception,
     cancellation or Ctrl-C cancels them, and returns when nothing of them is left.
@@ -141,20 +195,37 @@ async def mission(
         prioritized: whether its tasks go before those of missions that are not.
         progress: whether progress is shown on standard error; by default as one line if that is a
             terminal, else as a log line now and then.
+        warn_queued: when more tasks than this wait to be started, that is said once, with how to
+            limit them (docs/limits.md). None: never.
+        cache: the directory where results of functions with `cache_hfn` are kept and found; by
+            default ``GRAIN_CACHE``, or `head.cache` of the configuration, or .grain-cache in the
+            current directory. False: nowhere.
 
     Raises:
+        CacheError: the directory that was named for results cannot be used.
         Exception: what the block raised; or, if that ended well, what a task raised that nobody
             awaited; an ExceptionGroup if there are several.
         grain.config.ConfigError: the configuration is not usable.
+        RuntimeError: neither trio nor asyncio runs here; or trio runs already as a guest in this
+            asyncio loop, and not for a mission.
         grain.edge.errors.EdgeError: no scheduler can be reached, and waiting would not help.
         grain.resource.Infeasible: of a call, if no worker can ever run it, and none can join.
-        TypeError: local is no resource.
+        TypeError, ValueError: local is no resource, or warn_queued no positive int.
     """
+    if not trio.lowlevel.in_trio_task():
+        options: dict[str, Any] = {"config_file": config_file, "name": name}
+        options |= {"prioritized": prioritized, "progress": progress}
+        options |= {"warn_queued": warn_queued, "cache": cache}
+        async with _host().hosted(lambda: mission(local, **options)) as made:
+            yield made
+        return
     from grain.config import load
+    from grain.delayed._cache import open_cache
 
     # Of missions inside of one another, the outermost shows progress: there is one place for it.
     inside = _current.get() is not None or GVAR.instance
     reporter = Reporter(False if inside else progress)
+    overload = Overload(warn_queued, reporter.say)
     config = load(config_file)
     reporter.config(config_file is False, config.source)
     if config_file and config.source:
@@ -162,6 +233,7 @@ async def mission(
 
         reporter.start_workers = f"grain -c {shlex.quote(config.source)} up"
     kept = None if config_file is False else config
+    opened = await open_cache(cache, config.head.cache, reporter.say)
     # Neither the executor's tasks nor the runs on its local worker are part of an outer mission.
     token = _current.set(None)
     failures: list[Exception] = []
@@ -171,10 +243,12 @@ async def mission(
                 reporter.watching(),
                 executing(local, kept, name, reporter.event) as executor,
             ):
-                reporter.statistics = executor.statistics
                 try:
                     async with trio.open_nursery() as branches:
-                        made = Mission(executor, branches, int(prioritized))
+                        made = Mission(
+                            executor, branches, int(prioritized), overload, opened, reporter.say
+                        )
+                        reporter.statistics = made.statistics
                         _current.set(made)
                         yield made
                 finally:

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import trio
 
 from grain.delayed._mission import mission
+from grain.delayed._overload import WARN_QUEUED
 from grain.delayed._value import Delayed
 from grain.worker.job import not_async
 
 if TYPE_CHECKING:
+    import os
+
     from grain.resource import Resource
 
 T = TypeVar("T")
@@ -28,6 +31,8 @@ def run(
     name: str | None = None,
     prioritized: bool = False,
     progress: bool | None = None,
+    warn_queued: int | None = WARN_QUEUED,
+    cache: str | os.PathLike[str] | Literal[False] | None = None,
 ) -> T: ...
 
 
@@ -40,6 +45,8 @@ def run(
     name: str | None = None,
     prioritized: bool = False,
     progress: bool | None = None,
+    warn_queued: int | None = WARN_QUEUED,
+    cache: str | os.PathLike[str] | Literal[False] | None = None,
 ) -> list[T]: ...
 
 
@@ -51,6 +58,8 @@ def run(
     name: str | None = None,
     prioritized: bool = False,
     progress: bool | None = None,
+    warn_queued: int | None = WARN_QUEUED,
+    cache: str | os.PathLike[str] | Literal[False] | None = None,
 ) -> Any:
     """The main entry point: run your root async function(s), which start everything else.
 
@@ -63,7 +72,7 @@ def run(
             iterable of such functions, which run concurrently.
         local: the resources of the local worker, as ``Cores(2)``; without it tasks run on workers
             of the cluster, which ``grain up`` starts.
-        config_file: as for `mission`; so are name, prioritized and progress.
+        config_file: as for `mission`; so are name, prioritized, progress, warn_queued and cache.
 
     Returns:
         What the function returned, or a list of what the functions returned.
@@ -84,6 +93,8 @@ def run(
         "name": name,
         "prioritized": prioritized,
         "progress": progress,
+        "warn_queued": warn_queued,
+        "cache": cache,
     }
 
     async def main() -> list[Any]:

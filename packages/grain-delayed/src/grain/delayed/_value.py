@@ -326,15 +326,25 @@ async def each(*dos: Delayed[T] | Iterable[Delayed[T]]) -> list[T]:
         Exception: of the first task that failed, at once; the others go on.
         TypeError: something given is no delayed object.
     """
-    flat: list[Delayed[T]] = []
+    return await gather([item._node for item in flat(dos, "each")])
+
+
+def flat(dos: Iterable[Delayed[T] | Iterable[Delayed[T]]], caller: str) -> list[Delayed[T]]:
+    """Delayed objects that were given one by one or as iterables of them.
+
+    Raises:
+        TypeError: something given is no delayed object; the message names the caller.
+    """
+    wrong = f"{caller}() takes delayed objects or iterables of them, not "
+    found: list[Delayed[T]] = []
     for given in dos:
         if isinstance(given, Delayed):
-            flat.append(given)
+            found.append(given)
             continue
         if not isinstance(given, Iterable):
-            raise TypeError(f"each() takes delayed objects or iterables of them, not {given!r}")
-        flat.extend(given)
-    for item in flat:
+            raise TypeError(f"{wrong}{given!r}")
+        found.extend(given)
+    for item in found:
         if not isinstance(item, Delayed):
-            raise TypeError(f"each() takes delayed objects or iterables of them, not {item!r}")
-    return await gather([item._node for item in flat])
+            raise TypeError(f"{wrong}{item!r}")
+    return found

@@ -7,3 +7,7 @@ class DelayedError(Exception):
 
 class NotInMission(DelayedError, RuntimeError):
     """A delayed function was called, or a delayed object awaited, where no mission runs."""
+
+
+class CacheError(DelayedError):
+    """The result cache cannot be used as it is; the sentence says what to change."""

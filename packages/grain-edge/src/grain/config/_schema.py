@@ -78,6 +78,7 @@ class Head(Table, frozen=True, kw_only=True):
         name: Name of the mission's job, where it is submitted as one.
         main_log_file: Output of that job.
         log_file: Log of the mission's local worker; empty for standard output.
+        cache: Where missions keep results; empty for .grain-cache where they are started.
         listen: Where the scheduler listens; `Config.address` unless set.
         contextmod: Context module of the local worker; `Config.contextmod` unless set.
         cmd: Shell command that starts the mission in its job; empty if it never runs as one.
@@ -88,6 +89,7 @@ class Head(Table, frozen=True, kw_only=True):
     name: Annotated[str, kind.NAME] = "grain_head"
     main_log_file: Annotated[str, kind.STAMPED_FILE] = "./grain_head{{HHMMSS}}.log"
     log_file: Annotated[str, kind.STAMPED_FILE] = ""
+    cache: Annotated[str, kind.DIRECTORY] = ""
     listen: Annotated[str, kind.OTHER_ADDRESS] = ""
     contextmod: Annotated[str, kind.FILE_BESIDE] = ""
     cmd: Annotated[str, kind.TEXT] = ""

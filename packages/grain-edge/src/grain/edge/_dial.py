@@ -59,6 +59,7 @@ class Dialler:
             Hello, PROTOCOL, package_version(), role, name, self.place.host, self.place.pid
         )
         self._transports = transports
+        self._replaced = False  # whether a head was given up, as another one has its place
         self.meeting: Meeting | None = None
         if not isinstance(self.address, UnixAddress):
             edge = self.address.edge if isinstance(self.address, TcpAddress) else self.address.path
@@ -92,7 +93,43 @@ class Dialler:
             if e.final:
                 raise
             return None
-        return await self.reach(record, tried, all_of_them=all_of_them)
+        if all_of_them:
+            return await self.reach(record, tried, all_of_them=True)
+        return await self._reach_while_it_leads(record, tried)
+
+    async def _reach_while_it_leads(self, record: Record, tried: list[Attempt]) -> Opened | None:
+        """Try every way to a head, unless another one takes its place meanwhile.
+
+        The slow ways wait for a head that has died as for one that is slow to answer, while those
+        who were connected to it look for its successor.
+        """
+        opened, failed = None, None
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._until_replaced, record, nursery.cancel_scope)
+                try:
+                    opened = await self.reach(record, tried)
+                except EdgeError as e:  # kept from the nursery, which would make a group of it
+                    failed = e
+                nursery.cancel_scope.cancel()
+        except BaseException:
+            if opened is not None:
+                await opened.aclose()
+            raise
+        if failed is not None:
+            raise failed
+        return opened
+
+    async def _until_replaced(self, record: Record, scope: trio.CancelScope) -> None:
+        assert self.meeting is not None
+        pause = POLL_FIRST
+        while not self._replaced:
+            await trio.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311
+            pause = min(pause * 1.5, POLL_LAST)
+            with suppress(MeetingError):
+                now = await self.meeting.read()
+                self._replaced = (now.lineage, now.epoch) != (record.lineage, record.epoch)
+        scope.cancel()
 
     async def reach(
         self, record: Record, tried: list[Attempt], *, all_of_them: bool = False
@@ -169,6 +206,9 @@ class Dialler:
                     tried = now or tried
                 if opened is not None:
                     return opened, tuple(tried)
+                if self._replaced:
+                    self._replaced = False
+                    continue
                 seen = [attempt.transport for attempt in tried]
                 if seen != epoch_before:
                     pause, epoch_before = POLL_FIRST, seen

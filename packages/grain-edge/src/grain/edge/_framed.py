@@ -10,6 +10,7 @@ stopped for an hour has missed one beat, and must first read what came meanwhile
 
 from __future__ import annotations
 
+import math
 import os
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ import trio
 
 from grain.edge._channel import Batch, Channel
 from grain.edge._frames import Inbox, Outbox
-from grain.edge._sockets import read, read_into
+from grain.edge._sockets import read, read_into, write_all
 from grain.edge._tls import TlsStream
 from grain.edge.errors import ChannelBroken, ChannelError, RemoteProtocolError
 from grain.edge.messages import CORE, Bye, Codec, Message, Payload, Ping
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
 _Self = TypeVar("_Self", bound="FramedChannel")
 _HIGH_WATER = 1024 * 1024
 _SMALL = 4096
+_BURST = 0.0001  # seconds: what is posted within them was caused by the same event
 _READ_MIN, _READ_MAX = 16 * 1024, 1024 * 1024
+_MANY = 32  # messages in one piece
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,7 @@ class FramedChannel(Channel):
         self._closed = False
         self._broken: ChannelError | None = None
         self._ended = False
+        self._posted_at = -math.inf
         self._writes = 0
         self._read_size = _READ_MIN
         self._heard_at = trio.current_time()
@@ -151,10 +155,19 @@ class FramedChannel(Channel):
             self._wake.set()
 
     def post(self, batch: Batch) -> None:
-        """See `Channel.post`."""
+        """See `Channel.post`.
+
+        What is posted alone is written at once; who posts one thing after the other leaves it to
+        the writer, which finds them together.
+        """
         self._check_open()
+        now = trio.current_time()
+        alone = now - self._posted_at > _BURST
+        self._posted_at = now
+        idle = alone and not self._outbox.pending and not self._writing
         self._outbox.push(batch)
-        self._wake.set()
+        if not (idle and self._outbox.pending <= _SMALL and self._write_now()):
+            self._wake.set()
 
     def _write_now(self) -> bool:
         """Write the outbox in the sender's own task, sparing a round trip two task switches.
@@ -191,8 +204,11 @@ class FramedChannel(Channel):
         try:
             if self._tls is not None:
                 await self._tls.finish()
-            for buffer in buffers:
-                await self._stream.send_all(buffer)
+            if self._socket is not None:
+                await write_all(self._socket.socket, buffers)
+            else:
+                for buffer in buffers:
+                    await self._stream.send_all(buffer)
             self._writes += 1
         except (trio.BrokenResourceError, trio.ClosedResourceError) as e:
             self._break(f"the connection was lost while sending: {e}")
@@ -243,6 +259,24 @@ class FramedChannel(Channel):
         finally:
             self._receiving = False
 
+    async def receive_into(self, handle: Callable[[Batch], object]) -> None:
+        """See `Channel.receive_into`."""
+        if self._receiving:
+            raise trio.BusyResourceError("another task is receiving from this channel")
+        self._receiving = True
+        try:
+            while True:
+                if self._ready:
+                    batch, self._ready = self._ready, []
+                    handle(batch)
+                    del batch  # or the last payload would be kept until the next comes
+                elif self._ended:
+                    return
+                else:
+                    await self._read()
+        finally:
+            self._receiving = False
+
     async def _read(self) -> None:
         if self._ended:
             raise trio.EndOfChannel
@@ -276,26 +310,34 @@ class FramedChannel(Channel):
             if data is None:
                 self._take(self._inbox.filled(count))
             else:
-                self._adapt(count)
-                self._take(self._inbox.feed(data))
+                messages = self._inbox.feed(data)
+                self._adapt(count, len(messages))
+                self._take(messages)
         except RemoteProtocolError as e:
             self._broken = e
             await trio.aclose_forcefully(self._stream)
             raise
 
-    def _adapt(self, got: int) -> None:
-        """Read in large pieces only while large things come: a buffer is made for each read."""
-        if got == self._read_size < _READ_MAX:
+    def _adapt(self, got: int, messages: int) -> None:
+        """Read in large pieces only while large things come: a buffer is made for each read.
+
+        Many small ones are read in small pieces: who sends a million of them must not keep the
+        receiver from its other peers for longer than some hundred take.
+        """
+        if messages > _MANY:
+            self._read_size = _READ_MIN
+        elif got == self._read_size < _READ_MAX:
             self._read_size *= 2
         elif got < self._read_size // 4 and self._read_size > _READ_MIN:
             self._read_size //= 2
 
     def _take(self, messages: Sequence[tuple[Message, Payload]]) -> None:
         for pair in messages:
-            if isinstance(pair[0], Bye):
+            kind = type(pair[0])
+            if kind is Bye:
                 self._ended = True
                 return
-            if not isinstance(pair[0], Ping):
+            if kind is not Ping:
                 self._ready.append(pair)
 
     # Staying alive

@@ -16,8 +16,9 @@ Theory of operation. A frame is 8 bytes of header and a body:
    waiting, an urgent message waits for one chunk at most.
 
 Large payloads are never joined to anything: sent as views, and received into a buffer of their
-own. That buffer grows chunk by chunk, so a size that a peer merely announces costs nothing, and
-nobody waits while a gigabyte is cleared.
+own. That buffer grows chunk by chunk, or is memory that comes when it is written to
+(`grain.edge.memory`): so a size that a peer merely announces costs nothing, and nobody waits while
+a gigabyte is cleared.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from grain.edge.errors import LocalProtocolError, RemoteProtocolError
+from grain.edge.memory import LARGE, room
 from grain.edge.messages import (
     LANES,
     MAX_GREETING,
@@ -39,7 +41,7 @@ from grain.edge.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     Buffer = bytes | bytearray | memoryview
 
@@ -104,6 +106,9 @@ class Outbox:
     def _encoded(self, message: Message, payload: Payload) -> tuple[bytes, memoryview | None]:
         if payload is None:
             return self._codec.encode(message, None), None
+        if type(payload) is bytes and len(payload) <= INLINE:  # most of them
+            check_payload(message, len(payload), LocalProtocolError)
+            return self._codec.encode(message, payload), None
         try:
             view = memoryview(payload).cast("B")
         except TypeError as e:
@@ -176,7 +181,7 @@ class Inbox:
         self._codec = codec
         self._greetings = greetings
         self._partial = bytearray()
-        self._open: list[tuple[Message, bytearray, int] | None] = [None] * LANES
+        self._open: list[_Opened | None] = [None] * LANES
         self._sink: memoryview | None = None
         self._sink_lane = 0
         self.greeting: bytes | None = None
@@ -298,45 +303,66 @@ class Inbox:
             raise RemoteProtocolError(f"the peer left a payload of lane {lane} unfinished")
         if kind == BATCH:
             pairs = self._codec.decode_batch(body)
-            _check_lanes([message for message, _ in pairs], lane)
+            for message, _ in pairs:
+                if message.lane != lane:
+                    raise _strayed(message, lane)
             out += pairs
             return
         message, size = self._codec.decode_opened(body)
-        _check_lanes([message], lane)
+        if message.lane != lane:
+            raise _strayed(message, lane)
         if size <= INLINE:
             raise RemoteProtocolError(f"the peer announced a large payload of {size} bytes")
-        self._open[lane] = (message, bytearray(), size)
+        self._open[lane] = _Opened(message, size)
 
     def _begin_chunk(self, length: int, lane: int) -> None:
         opened = self._open[lane]
         if opened is None:
             raise RemoteProtocolError(f"the peer sent a piece of no payload in lane {lane}")
-        message, buffer, size = opened
-        have = len(buffer)
-        if not 0 < length <= size - have:
+        if not 0 < length <= opened.lacks:
             raise RemoteProtocolError(
-                f"the peer sent {length} bytes of a payload that lacks {size - have}"
+                f"the peer sent {length} bytes of a payload that lacks {opened.lacks}"
             )
-        try:
-            buffer += _ZEROS[:length]
-        except BufferError:  # an old view is still held somewhere, as by a traceback
-            buffer = buffer + _ZEROS[:length]
-        self._sink = memoryview(buffer)[have:]
+        self._sink = opened.grow(length)
         self._sink_lane = lane
-        self._open[lane] = (message, buffer, size)
 
     def _end_of_chunk(self, out: list[tuple[Message, Payload]]) -> None:
         opened = self._open[self._sink_lane]
         assert opened is not None
-        message, buffer, size = opened
-        if len(buffer) == size:
+        if not opened.lacks:
             self._open[self._sink_lane] = None
-            out.append((message, buffer))
+            out.append((opened.message, opened.buffer))
 
 
-def _check_lanes(messages: Sequence[Message], lane: int) -> None:
-    for message in messages:
-        if message.lane != lane:
-            raise RemoteProtocolError(
-                f"the peer sent {type(message).__name__} in lane {lane}, not {message.lane}"
-            )
+class _Opened:
+    """A large payload that is on its way."""
+
+    __slots__ = ("_have", "_size", "buffer", "message")
+
+    def __init__(self, message: Message, size: int) -> None:
+        self.message = message
+        self.buffer: bytearray | memoryview = room(size) if size >= LARGE else bytearray()
+        self._size = size
+        self._have = 0
+
+    @property
+    def lacks(self) -> int:
+        return self._size - self._have
+
+    def grow(self, length: int) -> memoryview:
+        """Where the next bytes belong."""
+        have = self._have
+        self._have += length
+        if isinstance(self.buffer, memoryview):
+            return self.buffer[have : self._have]
+        try:
+            self.buffer += _ZEROS[:length]
+        except BufferError:  # an old view is still held somewhere, as by a traceback
+            self.buffer = self.buffer + _ZEROS[:length]
+        return memoryview(self.buffer)[have:]
+
+
+def _strayed(message: Message, lane: int) -> RemoteProtocolError:
+    return RemoteProtocolError(
+        f"the peer sent {type(message).__name__} in lane {lane}, not {message.lane}"
+    )

@@ -20,6 +20,7 @@ from grain.edge._version import package_version
 from grain.edge.errors import (
     ChannelBroken,
     EdgeError,
+    NotAdmitted,
     Refused,
     RemoteProtocolError,
     VersionMismatch,
@@ -61,7 +62,7 @@ async def introduce(stream: trio.abc.Stream, hello: Hello, codec: Codec) -> tupl
 
     Raises:
         VersionMismatch: the head speaks another protocol.
-        Refused: with the head's reason.
+        Refused: with the head's reason; `NotAdmitted` if it wants no more of our kind.
         RemoteProtocolError, trio.BrokenResourceError: no greeting.
     """
     inbox = Inbox(codec, greetings=1)
@@ -70,7 +71,8 @@ async def introduce(stream: trio.abc.Stream, hello: Hello, codec: Codec) -> tupl
     if isinstance(answer, Refusal):
         if answer.protocol != hello.protocol:
             raise VersionMismatch(f"refused by the head: {answer.reason}")
-        raise Refused(f"refused by the head: {answer.reason}")
+        kind = NotAdmitted if answer.final else Refused
+        raise kind(f"refused by the head: {answer.reason}")
     if not isinstance(answer, Welcome):
         raise RemoteProtocolError(f"the peer answered the greeting with {type(answer).__name__}")
     if (answer.lineage, answer.epoch) != (hello.lineage, hello.epoch):
@@ -111,7 +113,7 @@ async def welcome(
     inbox = Inbox(codec, greetings=2)
     try:
         hello = _checked(await _receive(stream, inbox), lineage, epoch, admit)
-    except (RemoteProtocolError, VersionMismatch, Refused) as e:
+    except (RemoteProtocolError, Refused) as e:
         await _refuse(stream, e)
         raise
     answer = Welcome(PROTOCOL, package_version(), place.host, place.pid, lineage, epoch)
@@ -133,7 +135,7 @@ def _checked(
             "the peer read it"
         )
     if admit is not None and (reason := admit(hello)):
-        raise Refused(reason)
+        raise NotAdmitted(reason)
     return hello
 
 
@@ -141,6 +143,7 @@ async def _refuse(stream: trio.abc.Stream, error: EdgeError) -> None:
     """Tell the reason, if the peer still listens."""
     with trio.move_on_after(1):
         try:
-            await _send(stream, Refusal(PROTOCOL, package_version(), str(error)[:1000]))
+            final = isinstance(error, NotAdmitted)
+            await _send(stream, Refusal(PROTOCOL, package_version(), str(error)[:1000], final))
         except trio.BrokenResourceError:
             return

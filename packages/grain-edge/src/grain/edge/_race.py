@@ -6,6 +6,7 @@ not succeeded within the stagger.
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -15,7 +16,7 @@ from grain.edge._report import Attempt
 from grain.edge.errors import EdgeError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 T = TypeVar("T", bound=trio.abc.AsyncResource)
 
@@ -55,7 +56,7 @@ async def race(
     won: list[T] = []
     final: list[BaseException] = []
 
-    async with trio.open_nursery() as nursery:
+    async with _closing(won), trio.open_nursery() as nursery:
 
         async def attempt(way: Way[T], over: trio.Event) -> None:
             begun = trio.current_time()
@@ -91,3 +92,14 @@ async def race(
     if final:
         raise final[0]
     return None
+
+
+@asynccontextmanager
+async def _closing(won: list[T]) -> AsyncGenerator[None]:
+    """Close the winner if nobody wants it any more."""
+    try:
+        yield
+    except BaseException:
+        for opened in won:
+            await trio.aclose_forcefully(opened)
+        raise

@@ -1,7 +1,8 @@
-"""Reading from a socket with one pass through trio's scheduler, and no second attempt.
+"""Reading from a socket, and writing to it, with one pass through trio's scheduler.
 
 `trio.SocketStream.receive_some` tries first and waits then; a channel that answers has always to
-wait, so the first attempt is wasted on it. Cancellation loses nothing: it happens while waiting.
+wait, so the first attempt is wasted on it; and `send_all` takes one buffer at a time. Unless said
+otherwise cancellation loses nothing: it happens while waiting.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING
 import trio
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trio.socket import SocketType
 
 
@@ -23,7 +26,10 @@ async def read(socket: SocketType, size: int) -> bytes:
         trio.ClosedResourceError: closed on this side, also meanwhile.
     """
     while True:
-        fd = await _readable(socket)
+        fd = socket.fileno()
+        if fd < 0:
+            raise trio.ClosedResourceError("this socket was closed")
+        await trio.lowlevel.wait_readable(fd)
         try:
             return os.read(fd, size)
         except BlockingIOError:
@@ -76,9 +82,29 @@ async def write_some(socket: SocketType, data: bytearray) -> None:
             return
 
 
-async def _readable(socket: SocketType) -> int:
-    fd = socket.fileno()
-    if fd < 0:
-        raise trio.ClosedResourceError("this socket was closed")
-    await trio.lowlevel.wait_readable(fd)
-    return fd
+async def write_all(socket: SocketType, buffers: Sequence[bytes | bytearray | memoryview]) -> None:
+    """Write some buffers, as one piece where the kernel takes it; lets others run once.
+
+    A cancellation may leave it half done.
+
+    Raises:
+        trio.BrokenResourceError: reset by the peer.
+        trio.ClosedResourceError: closed on this side, also meanwhile.
+    """
+    await trio.lowlevel.checkpoint()
+    left = list(buffers)
+    while left:
+        fd = socket.fileno()
+        if fd < 0:
+            raise trio.ClosedResourceError("this socket was closed")
+        try:
+            done = os.writev(fd, left)
+        except BlockingIOError:
+            await trio.lowlevel.wait_writable(fd)
+            continue
+        except OSError as e:
+            raise trio.BrokenResourceError(f"the connection was reset: {e.strerror}") from e
+        while left and done >= len(left[0]):
+            done -= len(left.pop(0))
+        if done:
+            left[0] = memoryview(left[0])[done:]

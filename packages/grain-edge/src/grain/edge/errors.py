@@ -170,6 +170,12 @@ class Refused(ChannelError):
     """The peer answered the greeting with a refusal; its reason is the text."""
 
 
+class NotAdmitted(Refused):
+    """The head wants no more of our kind at present; its reason is the text."""
+
+    final = True
+
+
 class VersionMismatch(Refused):
     """Both ends speak, but not the same protocol; the text names both versions."""
 

@@ -102,11 +102,13 @@ class Refusal(Message, frozen=True):
         protocol: number of the protocol that it speaks.
         package: version of the package, for people to read.
         reason: a sentence for people.
+        final: whether another way to this head would not help.
     """
 
     protocol: int
     package: str
     reason: str
+    final: bool = False
 
 
 class Join(Message, frozen=True):
@@ -142,6 +144,7 @@ class Codec:
 
     def __init__(self, *types: type[Message]) -> None:
         self.types: tuple[type[Message], ...] = tuple(dict.fromkeys((*MESSAGES, *types)))
+        self._known = frozenset(self.types)
         union = functools.reduce(operator.or_, self.types)
         self._encoder = msgspec.msgpack.Encoder()
         self._batch: msgspec.msgpack.Decoder[list[tuple[Message, bytes | None]]]
@@ -155,7 +158,7 @@ class Codec:
         Raises:
             LocalProtocolError: not one of the codec's types, or larger than `MAX_MESSAGE`.
         """
-        if type(message) not in self.types:
+        if type(message) not in self._known:
             raise LocalProtocolError(f"{type(message).__name__} is no message of this channel")
         encoded = self._encoder.encode((message, beside))
         if len(encoded) > MAX_MESSAGE:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import argparse
 import logging
 import math
+import os
 import signal
+import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,8 +21,10 @@ import trio
 from grain.edge import DEFAULT, Serving, serve
 from grain.edge.errors import EdgeError, MeetingTaken, Superseded
 from grain.head._hub import GRACE
+from grain.head._swarm import keep_swarm
 from grain.head.collapse import collapsing
 from grain.head.service import CODEC, Service
+from grain.worker.logs import STANDARD_ERROR, log_to
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +45,10 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--max-conn", type=float, default=math.inf, help="missions at a time")
     made.add_argument(
+        "--swarm", type=int, default=0, metavar="N", help="workers to keep alive, by grain scale"
+    )
+    made.add_argument("--config", default="", metavar="FILE", help="configuration for --swarm")
+    made.add_argument(
         "--grace", type=float, default=GRACE, metavar="SECONDS", help="for who is away"
     )
     return made
@@ -52,6 +60,8 @@ async def run_gnaw(
     idle_quit: float = 1800.0,
     max_conn: float = math.inf,
     grace: float = GRACE,
+    swarm: int = 0,
+    config: str = "",
     task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until there has been nothing to do for a while, or a signal says so.
@@ -61,6 +71,8 @@ async def run_gnaw(
         idle_quit: seconds without a mission after which it leaves.
         max_conn: how many missions may be connected at a time.
         grace: seconds for which workers and missions that are away are waited for.
+        swarm: how many workers are kept alive meanwhile; 0 leaves that to others.
+        config: the configuration file by which they are submitted.
         task_status: gets what it serves, once peers may come.
 
     Raises:
@@ -71,12 +83,17 @@ async def run_gnaw(
     service = Service(grace=grace, max_missions=max_conn)
     with collapsing():
         async with trio.open_nursery() as nursery:
-            serving = await nursery.start(partial(serve, service.handle, address, codec=CODEC))
+            head = partial(serve, service.handle, address, codec=CODEC, admit=service.admit)
+            serving = await nursery.start(head)
             _log.info("serving at %s: %s", serving.address, ", ".join(serving.targets))
             task_status.started(serving)
             nursery.start_soon(service.run)
             nursery.start_soon(_until_signal, nursery.cancel_scope)
-            await _until_idle(service, idle_quit)
+            async with trio.open_nursery() as keeping:
+                if swarm:
+                    keeping.start_soon(keep_swarm, swarm, config)
+                await _until_idle(service, idle_quit)
+                keeping.cancel_scope.cancel()
             await _farewell(service)
             nursery.cancel_scope.cancel()
 
@@ -106,14 +123,21 @@ async def _until_signal(scope: trio.CancelScope) -> None:
             scope.cancel()
 
 
+def _open_log(path: str) -> int:
+    """Open the log; one that cannot be opened does not keep missions from their scheduler."""
+    if path:
+        try:
+            return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        except OSError as error:
+            print(f"{path}: {error.strerror}; logging to standard error", file=sys.stderr)
+    return STANDARD_ERROR
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Run Gnaw; 0 if it left as it should, or if another one serves there already."""
     options = parser().parse_args(words)
-    logging.basicConfig(
-        filename=options.log_file or None,
-        level=logging.INFO,
-        format="%(asctime)s %(process)d %(name)s %(levelname)s %(message)s",
-    )
+    fd = _open_log(options.log_file)
+    log_to(fd, "%(asctime)s %(process)d %(name)s %(levelname)s %(message)s")
     try:
         trio.run(
             partial(
@@ -122,6 +146,8 @@ def main(words: Sequence[str] | None = None) -> int:
                 idle_quit=options.idle_quit,
                 max_conn=options.max_conn,
                 grace=options.grace,
+                swarm=options.swarm,
+                config=options.config,
             )
         )
     except (MeetingTaken, Superseded) as error:

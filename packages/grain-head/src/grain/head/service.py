@@ -31,6 +31,7 @@ from grain.worker import messages as worker
 if TYPE_CHECKING:
     from grain.edge import Peer
     from grain.edge.channel import Batch, Channel
+    from grain.edge.messages import Hello
     from grain.head._records import Link
 
 CODEC = Codec(*worker.AGENT, *worker.HEAD, *mission.MISSION, *mission.HEAD)
@@ -61,6 +62,18 @@ class Service:
         self._max_missions = max_missions
         self._links = itertools.count(1)
         self._channels: dict[Link, Channel] = {}
+        self._missions: set[Link] = set()
+
+    def admit(self, hello: Hello) -> str:
+        """Why a peer may not join, for `grain.edge.serve`; "" if it may."""
+        if hello.role != "mission" or len(self._missions) < self._max_missions:
+            return ""
+        _log.warning("mission %s is refused: %d are connected", hello.name, len(self._missions))
+        return (
+            f"{len(self._missions)} missions are connected to this scheduler, and it takes no more "
+            "at a time: wait until one has ended, or set head.gnaw.max_conn to a larger number in "
+            "grain.toml before the scheduler is started"
+        )
 
     async def handle(self, peer: Peer) -> None:
         """Serve one peer that `grain.edge.serve` has let in."""
@@ -82,15 +95,17 @@ class Service:
             BadMessage, ResourceError: the peer made no sense.
             ChannelError: the connection is lost.
         """
-        if role == "mission" and len(self.hub.clients.links) >= self._max_missions:
-            _log.warning("a mission is refused: %d are connected", self._max_missions)
-            return
+        if role == "mission" and len(self._missions) >= self._max_missions:
+            return  # it came with others at the same moment; when it comes again it is told why
         link = next(self._links)
         self._channels[link] = channel
+        if role == "mission":
+            self._missions.add(link)
         try:
             await channel.receive_into(lambda batch: self._take(link, batch))
         finally:
             del self._channels[link]
+            self._missions.discard(link)
             self.hub.on_link_lost(link, trio.current_time())
             self.settle()
 

@@ -54,7 +54,8 @@ class Gnaw:
     ) -> None:
         self.address = address
         self._name = name or socket.gethostname()
-        self._log_file = log_file
+        # A scheduler that is started runs in another directory.
+        self._log_file = str(Path(log_file).absolute()) if log_file else ""
         self._arguments = tuple(arguments)
         self._start = start
 
@@ -101,8 +102,12 @@ class Gnaw:
         errors: int | object = subprocess.DEVNULL
         if self._log_file:
             path = Path(self._log_file)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            errors = path.open("ab")
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                errors = path.open("ab")
+            except OSError as error:
+                # No reason for a mission to fail. Nobody has set up a log: this is seen.
+                _log.warning("the scheduler goes without a log: %s", error)
         try:
             # Its own session: no signal of our terminal or of our job reaches it. The process is
             # not waited for: it outlives us, or leaves at once because another one serves.

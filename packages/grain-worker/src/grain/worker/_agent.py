@@ -20,7 +20,7 @@ from grain.worker.messages import Cancel, Drop, Ended, Enlisted, Retire, Run
 from grain.worker.process import RunnerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from grain.edge import Peer
@@ -67,6 +67,7 @@ class Agent:
         self._runner = RunnerProcess(session.name, self, context, grace)
         self._channel: Channel | None = None
         self._changed = trio.Event()
+        self._looks_at = math.inf
         self._code = DONE
 
     async def run(self) -> int:
@@ -96,11 +97,18 @@ class Agent:
             self._changed = trio.Event()
             self._life.on_time(now)
             self._carry_out(now)
-            if self._life.over(now, runs=not self._session.finished) or self._session.finished:
+            if self._is_over(now):
                 await self._say_goodbye()
                 return
-            with trio.move_on_at(min(self._life.next_at(now), self._session.next_tick())):
+            self._looks_at = self._look_again_at(now)
+            with trio.move_on_at(self._looks_at):
                 await self._changed.wait()
+
+    def _is_over(self, now: float) -> bool:
+        return self._session.finished or self._life.over(now, runs=not self._session.finished)
+
+    def _look_again_at(self, now: float) -> float:
+        return min(self._life.next_at(now), self._session.next_tick())
 
     async def _say_goodbye(self) -> None:
         if self._channel is not None:
@@ -118,6 +126,9 @@ class Agent:
             except trio.ClosedResourceError:
                 return  # by us, as the worker leaves
             except (ChannelError, trio.BrokenResourceError) as error:
+                if isinstance(error, EdgeError) and error.final:  # it was never there
+                    self._fail(str(error))
+                    return
                 _log.info("the connection is lost: %s", error)
             except trio.EndOfChannel:
                 _log.info("the scheduler has ended the connection")
@@ -158,13 +169,15 @@ class Agent:
 
     # ---- the runner
 
-    def ended(self, ended: Ended, payload: Payload) -> None:
+    def ended(self, runs: Sequence[tuple[Ended, Payload]]) -> None:
         """See `Reports`."""
-        if ended.failed and self._life.interrupted:
-            # The batch system signals every process of a job: the programs of this run have died
-            # of that, and the task failed for no fault of its own.
-            ended, payload = Ended(ended.task, ended.attempt, "returned"), None
-        self._session.on_ended(ended, payload)
+        for ended, payload in runs:
+            if ended.failed and self._life.interrupted:
+                # The batch system signals every process of a job: the programs of this run have
+                # died of that, and the task failed for no fault of its own.
+                self._session.on_ended(Ended(ended.task, ended.attempt, "returned"), None)
+            else:
+                self._session.on_ended(ended, payload)
         self._settle()
 
     def crashed(self, crash: Crash) -> None:
@@ -205,9 +218,13 @@ class Agent:
         self._changed.set()
 
     def _settle(self) -> None:
-        """Something has happened: carry out what follows, and look at the deadlines again."""
-        self._carry_out(trio.current_time())
-        self._changed.set()
+        """Something has happened: carry out what follows."""
+        now = trio.current_time()
+        self._carry_out(now)
+        # The deadlines are looked at when the next one is due. Only where that has moved forward
+        # there is something to do earlier: a pass through trio for every run would cost much of it.
+        if self._look_again_at(now) < self._looks_at or self._is_over(now):
+            self._changed.set()
 
     def _carry_out(self, now: float) -> None:
         """Do what the session and the life have decided."""
@@ -220,11 +237,14 @@ class Agent:
         else:
             self._session.on_tick(now)
         orders, self._session.to_runner = self._session.to_runner, []
-        for message, call in orders:
-            if isinstance(message, Run):
-                self._runner.start(message, call)
-            elif isinstance(message, Cancel):
-                self._runner.cancel(message.task, message.attempt)
+        if orders:
+            # A run that is to be cancelled was begun before, so it is known by then.
+            runs = [(message, call) for message, call in orders if isinstance(message, Run)]
+            if runs:
+                self._runner.start_all(runs)
+            for message, _ in orders:
+                if isinstance(message, Cancel):
+                    self._runner.cancel(message.task, message.attempt)
         mail, self._session.to_head = self._session.to_head, []
         if mail and self._channel is not None:
             try:

@@ -20,6 +20,7 @@ from grain.worker._session import WorkerSession
 from grain.worker._surroundings import read_surroundings
 from grain.worker.auto import Found, batch_system, find_resources
 from grain.worker.errors import RunnerUnusable, UsageError
+from grain.worker.logs import STANDARD_ERROR, log_to
 from grain.worker.messages import CODEC
 
 if TYPE_CHECKING:
@@ -129,9 +130,7 @@ async def serve(options: argparse.Namespace, found: Found, around: Surroundings)
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; the exit code."""
     options = parser().parse_args(argv)
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    log_to(STANDARD_ERROR, "%(asctime)s %(levelname)s %(message)s")
     around = read_surroundings()
     try:
         found = find_resources(stated_resources(options.res), around)

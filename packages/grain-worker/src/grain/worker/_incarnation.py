@@ -17,10 +17,10 @@ from grain.worker.messages import Drop, Ended, Function, Ready, Run
 from grain.worker.reports import Crash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from grain.edge.channel import Batch
-    from grain.edge.messages import Payload
+    from grain.edge.messages import Message, Payload
     from grain.worker.reports import Reports
 
 
@@ -50,16 +50,19 @@ class Incarnation:
 
     # ---- what it is told
 
-    def start(self, run: Run, call: tuple[Payload, Payload]) -> bool:
-        """Hand over a run, with its function if that has not travelled yet; False if it is dead."""
-        function, arguments = call
-        batch: list[tuple[Function | Run, Payload]] = [(run, arguments)]
-        if function is not None and run.function not in self._taught:
-            batch.insert(0, (Function(run.function), function))
+    def start(self, runs: Sequence[tuple[Run, tuple[Payload, Payload]]]) -> bool:
+        """Hand over runs, with functions that have not travelled yet; False if it is dead."""
+        batch: list[tuple[Message, Payload]] = []
+        taught = set()
+        for run, (function, arguments) in runs:
+            if not (function is None or run.function in self._taught or run.function in taught):
+                taught.add(run.function)
+                batch.append((Function(run.function), function))
+            batch.append((run, arguments))
         if not self.post(batch):
             return False
-        self._taught.add(run.function)
-        self.runs[run.task] = run.attempt
+        self._taught |= taught
+        self.runs.update((run.task, run.attempt) for run, _ in runs)
         self.served = True
         return True
 
@@ -100,16 +103,19 @@ class Incarnation:
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(self._warded.socket))
 
         def take(batch: Batch) -> None:
+            ended = []
             for message, payload in batch:
                 if isinstance(message, Ended):
                     if self.runs.get(message.task) == message.attempt:
                         del self.runs[message.task]
-                        self._reports.ended(message, payload)
-                        on_ended()
+                        ended.append((message, payload))
                 elif isinstance(message, Ready):
                     self.why, self.ready = message.error, not message.error
                     if self.ready:
                         on_ready()
+            if ended:
+                self._reports.ended(ended)
+                on_ended()
 
         async with FramedChannel(stream, CODEC, PACE) as channel, trio.open_nursery() as nursery:
             self._channel = channel

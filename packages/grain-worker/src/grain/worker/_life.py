@@ -4,7 +4,8 @@
 
 1. *Serving* ends, and *draining* begins: at the first signal, when asked to quit, when there has
    been no scheduler for `Times.give_up` seconds, or `Times.drain` seconds before the runs have to
-   be over. From then on no new runs are taken.
+   be over, but not before half of the time is over: the jobs of debug queues are short. From then
+   on no new runs are taken.
 2. *Cancelling* begins at a deadline, if there are runs left by then. It leaves them the time to be
    ended, and us the time to hand them back. An early warning alone (SIGUSR1) sets no deadline: that
    of the job's end holds, and where that is unknown, the next signal sets one.
@@ -156,7 +157,7 @@ class Life:
         self.reason = self.reason or reason
 
     def _drain_at(self) -> float:
-        return self.done_by - self.times.drain
+        return max(self.done_by - self.times.drain, (self.now + self.done_by) / 2)
 
     def _give_up_at(self) -> float:
         return self._unlinked_since + self.times.give_up

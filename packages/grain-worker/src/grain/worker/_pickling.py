@@ -20,6 +20,7 @@ import struct
 from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from grain.edge.memory import LARGE, room
 from grain.worker._exceptions import reduce_exception
 
 if TYPE_CHECKING:
@@ -67,13 +68,15 @@ class _Unpickler(pickle.Unpickler):
         return self._classes.find_class(module, name) or super().find_class(module, name)
 
 
-def dumps(obj: Any, classes: Classes, head: bytes = b"") -> bytes:
+def dumps(obj: Any, classes: Classes, head: bytes = b"") -> bytes | memoryview:
     """An object as bytes, after the bytes of ``head``.
 
     Raises:
         Exception: whatever its classes raise.
     """
-    return b"".join(dump_pieces(obj, classes, head))
+    if is_simple(obj) and not _is_large(obj):
+        return head + b"\0" + pickle.dumps(obj, 5)
+    return _together(dump_pieces(obj, classes, head))
 
 
 def dump_pieces(obj: Any, classes: Classes, head: bytes = b"") -> list[Buffer]:
@@ -82,9 +85,11 @@ def dump_pieces(obj: Any, classes: Classes, head: bytes = b"") -> list[Buffer]:
     Raises:
         Exception: whatever its classes raise.
     """
-    if is_simple(obj):
-        return [head, b"\0", pickle.dumps(obj, 5)]
     parts: list[Any] = []
+    if is_simple(obj):
+        # In parts: large strings are copied once, where all is put together.
+        pickle.Pickler(SimpleNamespace(write=parts.append), 5).dump(obj)
+        return [head, b"\0", *parts]
     buffers: list[pickle.PickleBuffer] = []
 
     def keep_inside(buffer: pickle.PickleBuffer) -> bool:
@@ -116,6 +121,11 @@ def is_simple(obj: Any) -> bool:
     return type(obj) in _ATOMS or (type(obj) is tuple and _ATOMS.issuperset(map(type, obj)))
 
 
+def _is_large(obj: Any) -> bool:
+    members = obj if type(obj) is tuple else (obj,)
+    return any(type(one) in (bytes, str) and len(one) > _APART for one in members)
+
+
 def _aligned(head: bytes, form: int, main: bytes, buffers: list[memoryview]) -> list[Buffer]:
     sizes = [len(main), *map(len, buffers)]
     table = struct.pack(f"<{len(sizes)}Q", *sizes)
@@ -126,6 +136,19 @@ def _aligned(head: bytes, form: int, main: bytes, buffers: list[memoryview]) -> 
         pieces += (bytes(-at % _ALIGN), piece)
         at += -at % _ALIGN + len(piece)
     return pieces
+
+
+def _together(pieces: list[Any]) -> bytes | memoryview:
+    views = [memoryview(piece) for piece in pieces]
+    size = sum(view.nbytes for view in views)
+    if size < LARGE:
+        return b"".join(pieces)
+    whole, at = room(size), 0
+    for view in views:
+        whole[at : at + view.nbytes] = view.cast("B")
+        at += view.nbytes
+    # Read-only: whoever loads it in this process must not find what another run has changed.
+    return whole.toreadonly()
 
 
 def loads(data: Buffer, classes: Classes, start: int = 0) -> Any:

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from grain.edge.messages import Message, Payload
+    from grain.resource import Resource
     from grain.worker.job import Outcome
+
+
+_KEPT = 1024  # resources that are kept
 
 
 class WireTranslation:
@@ -33,6 +37,8 @@ class WireTranslation:
         self._largest = largest
         # Loaded when the first run wants them: bytes until then, and what went wrong from then on.
         self._functions: dict[bytes, Any] = {}
+        # By their encoding: runs in a row mostly use the same few.
+        self._resources: dict[bytes, Resource] = {}
 
     def learn(self, message: Message, payload: Payload) -> None:
         """Take in a function, or forget one."""
@@ -46,11 +52,24 @@ class WireTranslation:
         """See `Translation.decode`."""
         fn = self._function(message.function)
         args, kwargs = self._payloads.load_arguments(payload)
-        try:
-            res = from_data(message.res)
-        except (ResourceError, ValueError) as error:
-            raise PayloadError(f"the resources of this task are not known here: {error}") from error
-        return msgspec.structs.replace(message, res=res), Call(fn, args, kwargs)
+        res = self._resource(message.res)
+        run = Run(message.task, message.attempt, res, message.limit, message.function)
+        return run, Call(fn, args, kwargs)
+
+    def _resource(self, data: dict[str, Any]) -> Resource:
+        key = msgspec.msgpack.encode(data)
+        res = self._resources.get(key)
+        if res is None:
+            try:
+                res = from_data(data)
+            except (ResourceError, ValueError) as error:
+                raise PayloadError(
+                    f"the resources of this task are not known here: {error}"
+                ) from error
+            if len(self._resources) >= _KEPT:
+                self._resources.clear()
+            self._resources[key] = res
+        return res
 
     def _function(self, digest: bytes) -> Callable[..., Awaitable[Any]]:
         fn: Any = self._functions.get(digest)

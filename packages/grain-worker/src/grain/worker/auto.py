@@ -112,6 +112,11 @@ def _resolve(kind: str, data: Any, around: Surroundings, remarks: list[str]) -> 
     less, most = (_bound(kind, bounds, name) for name in ("less", "most"))
     if kind in ("Cores", "GPUs"):
         ids = (cpu_ids if kind == "Cores" else gpu_ids)(around, remarks)
+        if kind == "Cores" and most is not None and len(ids) < most:
+            remarks.append(
+                f"{most:g} CPUs were asked for, and this process may use {len(ids)}: no more are "
+                "offered"
+            )
         end = len(ids) - int(less or 0)
         ids = ids[: max(0, end if most is None else min(end, int(most)))]
         return ids or (None if kind == "GPUs" else [])

@@ -53,6 +53,7 @@ class Failure:
         cwd: Its working directory; None for a private one that is gone by now.
         returncode: Its exit code, or the negative number of the signal that ended it; None if
             it did not run to an end.
+        elapsed: Seconds between its start and its end; None if it did not run to an end.
         stdout: What it wrote to stdout; None if that went to a file.
         stderr: The same for stderr.
         stderr_tail: The last lines of stderr, wherever that went.
@@ -66,6 +67,7 @@ class Failure:
     host: str
     cwd: str | None = None
     returncode: int | None = None
+    elapsed: float | None = None
     stdout: bytes | None = None
     stderr: bytes | None = None
     stderr_tail: str = ""
@@ -89,6 +91,7 @@ class ExternalError(Exception):
         self.host = failure.host
         self.cwd = failure.cwd
         self.returncode = failure.returncode
+        self.elapsed = failure.elapsed
         self.stdout = failure.stdout
         self.stderr = failure.stderr
         self.stderr_tail = failure.stderr_tail

@@ -94,6 +94,7 @@ class Completed:
         max_rss: The largest resident set of any one of these processes, in GB (1e9 bytes). Not
             less than that of the small process which started it (about 0.01), which Linux
             counts in.
+        host: The name of the machine it ran on.
     """
 
     argv: tuple[str, ...]
@@ -104,6 +105,7 @@ class Completed:
     user: float
     system: float
     max_rss: float
+    host: str
 
     @property
     def stdout_text(self) -> str:
@@ -278,12 +280,14 @@ class _Call:
             user=user,
             system=system,
             max_rss=max_rss * 1024 / 1e9,
+            host=socket.gethostname(),
         )
         if check and done.returncode != 0:
             captured = stdout if self.merged else stderr
             raise ExternalError(
                 self.failure(
                     returncode=done.returncode,
+                    elapsed=elapsed,
                     stdout=stdout,
                     stderr=stderr,
                     stderr_tail=_last_lines(tail if captured is None else captured),

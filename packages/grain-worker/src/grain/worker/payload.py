@@ -98,7 +98,7 @@ class Payloads:
         """
         name = job.name_of(fn)
         payload = self._dump(fn, f"the function {name}", name)
-        return Function(hashlib.blake2b(payload, digest_size=16).digest(), payload, name)
+        return Function(hashlib.blake2b(payload, digest_size=16).digest(), bytes(payload), name)
 
     def load_function(self, payload: Buffer) -> Callable[..., Any]:
         """The function behind the bytes.
@@ -109,7 +109,9 @@ class Payloads:
         fn: Callable[..., Any] = self._load(payload, "the function of this task")
         return fn
 
-    def dump_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+    def dump_arguments(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> bytes | memoryview:
         """The arguments of one call as bytes: a snapshot, whatever becomes of them afterwards.
 
         Raises:
@@ -149,7 +151,7 @@ class Payloads:
 
     # ---- outcomes
 
-    def dump_outcome(self, ended: Outcome, name: str = "this task") -> bytes:
+    def dump_outcome(self, ended: Outcome, name: str = "this task") -> bytes | memoryview:
         """What became of a task, as bytes. Raises nothing.
 
         Args:
@@ -213,7 +215,7 @@ class Payloads:
     def _try(self, obj: Any) -> None:
         dumps(obj, self._classes)
 
-    def _dump(self, obj: Any, what: str, name: str) -> bytes:
+    def _dump(self, obj: Any, what: str, name: str) -> bytes | memoryview:
         try:
             return dumps(obj, self._classes)
         except Exception as error:

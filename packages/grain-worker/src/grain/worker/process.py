@@ -24,7 +24,7 @@ from grain.worker.errors import RunnerUnusable
 from grain.worker.messages import Cancel, Ended, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from typing_extensions import Self
@@ -95,8 +95,12 @@ class RunnerProcess:
         Raises:
             LocalProtocolError: the payload is none that can travel.
         """
-        if self._now is None or not self._now.start(run, call):
-            self._waiting.append((run, call))
+        self.start_all([(run, call)])
+
+    def start_all(self, runs: Sequence[tuple[Run, tuple[Payload, Payload]]]) -> None:
+        """As `start`, for several that come together."""
+        if self._now is None or not self._now.start(runs):
+            self._waiting.extend(runs)
 
     def cancel(self, task: int, attempt: int) -> None:
         """Cancel a run; `Reports.ended` tells when nothing of it is left."""
@@ -111,7 +115,7 @@ class RunnerProcess:
             self._now.post([(Cancel(task, attempt), None)])
 
     async def _never_ran(self, ended: Ended) -> None:
-        self._reports.ended(ended, None)
+        self._reports.ended([(ended, None)])
 
     # ---- life
 
@@ -173,8 +177,8 @@ class RunnerProcess:
 
         def on_ready() -> None:
             waiting, self._waiting = self._waiting, deque()
-            for run, call in waiting:
-                self.start(run, call)
+            if waiting:
+                self.start_all(waiting)
             tell("")
 
         failures = 0

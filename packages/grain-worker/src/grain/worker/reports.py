@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 from grain.worker.errors import signal_name
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from grain.edge.messages import Payload
     from grain.worker.messages import Ended
 
@@ -55,8 +57,8 @@ class Crash:
 class Reports(Protocol):
     """Who is told what becomes of runs. Its methods return soon and raise nothing."""
 
-    def ended(self, ended: Ended, payload: Payload) -> None:
-        """A run has ended, nothing of it is left; the payload is its outcome."""
+    def ended(self, runs: Sequence[tuple[Ended, Payload]]) -> None:
+        """Runs have ended, nothing of them is left; the payload of each is its outcome."""
 
     def crashed(self, crash: Crash) -> None:
         """A runner has died. What it ran and is not in ``crash.runs`` was reported before."""

@@ -1,0 +1,13 @@
+"""Errors of the structured frontend."""
+
+
+class CombineError(Exception):
+    """Base of the errors of this package."""
+
+
+class WaitGroupClosed(CombineError, RuntimeError):
+    """Something was submitted to a waitgroup after its block had ended."""
+
+
+class ResultsNotReady(CombineError, RuntimeError):
+    """The results of a waitgroup were asked for before its block had ended, or it failed."""

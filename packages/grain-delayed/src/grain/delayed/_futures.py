@@ -1,0 +1,397 @@
+"""`Executor`: missions for libraries that take an executor of `concurrent.futures`.
+
+The mission lives in a thread of its own. The executor's user talks to it through an `Engine`, which
+knows nothing of the `Executor`: so an executor that nobody holds any more can be ended.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import deque
+from concurrent import futures
+from contextvars import ContextVar
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
+
+import outcome
+import trio
+
+from grain.delayed._function import _is_async
+from grain.delayed._mission import mission
+from grain.delayed._overload import WARN_QUEUED
+from grain.head import GrainExecutor
+from grain.resource import Cores, Resource
+from grain.worker import Call
+from grain.worker.blocking import in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
+
+    from grain.delayed._mission import Mission
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Seconds between two looks whether the program ends.
+_LOOK = 0.1
+
+# The engine whose call this thread runs; also in threads that inherit its context.
+_working_for: ContextVar[Engine | None] = ContextVar("grain.delayed engine", default=None)
+
+
+class Executor(futures.Executor):
+    """An executor as `concurrent.futures` has them, whose calls are leaves of a mission.
+
+    For libraries that take one; a program of your own is better off with `delayed`. Leave its
+    ``with`` block, or call `shutdown`, to end the mission. It ends, too, when nobody holds the
+    executor any more, and with the program; in each case the calls that were submitted end first.
+
+    Args:
+        request: the resources of each call; by default one core.
+        local: the resources of the local worker, as for `mission`.
+        config_file: as for `mission`; so are name, prioritized, progress and
+            warn_queued.
+
+    Raises:
+        TypeError: request or local is no resource.
+        grain.config.ConfigError: the configuration is not usable.
+        Exception: whatever else keeps the mission from beginning.
+    """
+
+    def __init__(
+        self,
+        request: Resource | None = None,
+        local: Resource | None = None,
+        *,
+        config_file: str | Literal[False] | None = None,
+        name: str | None = None,
+        prioritized: bool = False,
+        progress: bool | None = None,
+        warn_queued: int | None = WARN_QUEUED,
+    ) -> None:
+        request = Cores(1) if request is None else request
+        if not isinstance(request, Resource):
+            raise TypeError(f"request={request!r}: give the resources of each call, as Cores(1)")
+        self._engine = Engine(request, int(prioritized))
+        self._engine.begin(
+            partial(
+                mission,
+                local,
+                config_file=config_file,
+                name=name,
+                prioritized=prioritized,
+                progress=progress,
+                warn_queued=warn_queued,
+                cache=False,  # what it keeps is for functions with cache_hfn
+            )
+        )
+        weakref.finalize(self, self._engine.close, cancel=False)
+
+    @overload
+    def submit(
+        self, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Future[T]: ...
+
+    @overload
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]: ...
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Submit a call; returns at once. It may be called in any thread.
+
+        Args:
+            fn: a function, which runs in a thread of a worker; or an async function, which runs as
+                the tasklet that it is.
+
+        Returns:
+            The future of the call. What the call raised is raised by its ``result()``; of a
+            request that can never be met that is `grain.resource.Infeasible`. ``cancel()`` cancels
+            a call that waits. One that runs is cancelled only where this process cannot know that
+            it runs, which is with workers elsewhere.
+
+        Raises:
+            RuntimeError: after `shutdown`, after the end of the program's main thread, or in a
+                process that was forked.
+            concurrent.futures.BrokenExecutor: the mission has failed; its cause is why.
+        """
+        return self._engine.submit(fn, args, kwargs)
+
+    def map(
+        self,
+        fn: Callable[..., T],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+    ) -> Iterator[T]:
+        """Like the built-in map, but all calls are submitted at once.
+
+        Args:
+            fn: as for `submit`.
+            iterables: its arguments; they are taken at once.
+            timeout: seconds from now within which the results have to be there; None for ever.
+            chunksize: how many calls make one leaf, one after another: for those that take less
+                time than a leaf costs, some 0.1 ms here and 1 ms elsewhere. Not of async functions.
+
+        Raises:
+            TimeoutError: in the iterator: a result was not there in time.
+            Exception: in the iterator: what a call raised. Those that wait are cancelled then.
+            ValueError: chunksize is less than one, or more for an async function.
+        """
+        if chunksize < 1:
+            raise ValueError(f"chunksize={chunksize}: it is at least 1")
+        if chunksize == 1:
+            return super().map(fn, *iterables, timeout=timeout)
+        if _is_async(fn):
+            raise ValueError(f"chunksize={chunksize}: calls of an async function run one by one")
+        chunks = _chunks(zip(*iterables, strict=False), chunksize)
+        return _flat(super().map(partial(_run_chunk, fn), chunks, timeout=timeout))
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Take no more calls, and end the mission when those there are have ended.
+
+        Args:
+            wait: whether to wait for that end.
+            cancel_futures: whether calls that wait are cancelled.
+        """
+        self._engine.close(cancel=cancel_futures)
+        if wait:
+            self._engine.join()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an executor cannot be passed to a worker or pickled")
+
+
+class Future(futures.Future[T]):
+    """A future that is not waited for in a call of the same executor.
+
+    Such a call would hold its resources while it waits for another that may never get them.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__()
+        self._engine = engine
+        self._told = False
+
+    def begins(self) -> bool:
+        """Whether the call goes on: it was not cancelled before it began."""
+        if not self._told:
+            self._told = True
+            return self.set_running_or_notify_cancel()
+        return not self.cancelled()
+
+    def result(self, timeout: float | None = None) -> T:
+        self._engine.check_wait(self)
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._engine.check_wait(self)
+        return super().exception(timeout)
+
+
+class Engine:
+    """The thread of a mission, and what is under way between it and others.
+
+    Args:
+        request: the resources of each call.
+        priority: of the calls.
+    """
+
+    def __init__(self, request: Resource, priority: int) -> None:
+        self._request = request
+        self._priority = priority
+        self._pid = os.getpid()
+        # Reentrant: the garbage collector may call `close` at any point.
+        self._lock = threading.RLock()
+        # Under the lock: what the thread has not seen yet, all that is not resolved, and the state.
+        self._submitted: deque[tuple[Future[Any], Call]] = deque()
+        self._cancelled: deque[Future[Any]] = deque()
+        self._open: set[Future[Any]] = set()
+        self._closed = False
+        self._error: BaseException | None = None
+        self._token: trio.lowlevel.TrioToken | None = None
+        # Only in the thread:
+        self._jobs: dict[Future[Any], int] = {}
+        self._leave: trio.Event
+        self._mission: Mission
+        self._thread: threading.Thread
+
+    # ---- in any thread
+
+    def begin(self, open_mission: Callable[[], Any]) -> None:
+        """Start the thread; returns when the mission has begun.
+
+        Raises:
+            BaseException: why it could not.
+        """
+        began: futures.Future[None] = futures.Future()
+        self._thread = threading.Thread(
+            target=self._run, args=(open_mission, began), name="grain.delayed.Executor"
+        )
+        self._thread.start()
+        began.result()
+
+    def submit(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future[Any]:
+        if os.getpid() != self._pid:
+            raise RuntimeError(
+                "this executor belongs to the process that this one was forked from: make another"
+            )
+        future: Future[Any] = Future(self)
+        call = Call(fn, args, kwargs) if _is_async(fn) else Call(in_thread, (fn, args, kwargs), {})
+        with self._lock:
+            if self._error is not None:
+                raise futures.BrokenExecutor("the executor's mission has failed") from self._error
+            if self._closed:
+                raise RuntimeError("cannot schedule new futures after shutdown")
+            self._open.add(future)
+            self._submitted.append((future, call))
+            self._notify()
+        future.add_done_callback(self._on_done)
+        return future
+
+    def close(self, cancel: bool) -> None:
+        with self._lock:
+            self._closed = True
+            waiting = list(self._open) if cancel else []
+            self._notify()
+        for future in waiting:
+            future.cancel()
+
+    def join(self) -> None:
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def check_wait(self, future: Future[Any]) -> None:
+        if _working_for.get() is self and not future.done():
+            raise RuntimeError(
+                "a call of this executor waits for another: it would hold its resources meanwhile, "
+                "and both could wait for ever. Return first, and wait where the calls are submitted"
+            )
+
+    def _notify(self) -> None:
+        """Have the thread look; the lock is held."""
+        if self._token is not None:
+            try:
+                self._token.run_sync_soon(self._look, idempotent=True)
+            except trio.RunFinishedError:
+                pass  # `_run` sees to what is left
+
+    def _on_done(self, future: Any) -> None:
+        with self._lock:
+            self._open.discard(future)
+            if future.cancelled():
+                self._cancelled.append(future)
+                self._notify()
+
+    # ---- in the mission's thread
+
+    def _run(self, open_mission: Callable[[], Any], began: futures.Future[None]) -> None:
+        error: BaseException | None = None
+        try:
+            trio.run(self._main, open_mission, began)
+        except BaseException as raised:
+            error = raised
+        with self._lock:
+            self._token = None
+            self._closed = True
+            self._error = error
+            left = list(self._open)
+        if error is not None and not began.done():
+            began.set_exception(error)
+        for future in left:
+            _resolve(future, outcome.Error(_broken(error)))
+
+    async def _main(self, open_mission: Callable[[], Any], began: futures.Future[None]) -> None:
+        self._leave = trio.Event()
+        async with open_mission() as self._mission, trio.open_nursery() as nursery:
+            with self._lock:
+                self._token = trio.lowlevel.current_trio_token()
+            nursery.start_soon(self._watch_program)
+            began.set_result(None)
+            self._look()
+            await self._leave.wait()
+            nursery.cancel_scope.cancel()
+
+    async def _watch_program(self) -> None:
+        """Close when the main thread ends.
+
+        Python waits for this thread then, and calls nobody before: its hooks for the exit come
+        afterwards, too late to start the threads that the remaining calls need.
+        """
+        while threading.main_thread().is_alive():  # noqa: ASYNC110 - a thread's end sets no event
+            await trio.sleep(_LOOK)
+        self.close(cancel=False)
+
+    def _look(self) -> None:
+        with self._lock:
+            submitted, self._submitted = self._submitted, deque()
+            cancelled, self._cancelled = self._cancelled, deque()
+            closed = self._closed
+        while submitted:
+            self._submit(*submitted.popleft())
+        for future in cancelled:
+            job = self._jobs.get(future)
+            if job is not None:
+                self._mission.executor.cancel(job)
+            else:
+                future.begins()
+        if closed:
+            self._leave.set()
+
+    def _submit(self, future: Future[Any], call: Call) -> None:
+        if future.cancelled():
+            return  # its turn comes with what was cancelled
+        executor, deliver = self._mission.executor, partial(self._deliver, future)
+        if isinstance(executor, GrainExecutor):  # every call runs in this process
+            call = Call(_observed, (self, future, call), {})
+        try:
+            self._jobs[future] = executor.submit_call(
+                self._request, call, deliver, priority=self._priority
+            )
+        except Exception as error:  # as Infeasible; or it cannot be sent
+            _resolve(future, outcome.Error(error))
+
+    def _deliver(self, future: Future[Any], ended: outcome.Value[Any] | outcome.Error) -> None:
+        self._jobs.pop(future, None)
+        _resolve(future, ended)
+
+
+async def _observed(engine: Engine, future: Future[Any], call: Call) -> Any:
+    """A call in this process: its future is told when it begins."""
+    if not future.begins():
+        return None
+    _working_for.set(engine)
+    return await call.fn(*call.args, **call.kwargs)
+
+
+def _resolve(future: Future[Any], ended: outcome.Value[Any] | outcome.Error) -> None:
+    if not future.begins():
+        return
+    if isinstance(ended, outcome.Value):
+        future.set_result(ended.value)
+    else:
+        future.set_exception(ended.error)
+
+
+def _broken(error: BaseException | None) -> BaseException:
+    broken = futures.BrokenExecutor("the executor's mission ended before this call")
+    broken.__cause__ = error
+    return broken
+
+
+def _chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+def _run_chunk(fn: Callable[..., T], chunk: list[tuple[Any, ...]]) -> list[T]:
+    return [fn(*args) for args in chunk]
+
+
+def _flat(results: Iterator[list[T]]) -> Generator[T]:
+    for result in results:
+        result.reverse()
+        while result:
+            yield result.pop()

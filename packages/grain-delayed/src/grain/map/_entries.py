@@ -1,0 +1,137 @@
+r"""The result log: one line for each job that ended, in the format of GNU parallel's joblog.
+
+A header, then nine columns separated by tabs: Seq, Host, Starttime (seconds since 1970),
+JobRuntime (seconds), Send (always 0), Receive (bytes of standard output), Exitval, Signal,
+Command. Newlines in a command are written as null characters, which no command contains. A line
+without its newline at the end of the file was torn by a crash, and counts as not written.
+"""
+
+from __future__ import annotations
+
+import os
+from enum import Enum
+from hashlib import blake2b
+from typing import NamedTuple
+
+from grain.map.errors import LogError
+
+HEADER = b"Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n"
+# Exitval of a job that was ended (by its time limit) or whose end nobody knows.
+UNKNOWN = -1
+
+
+class Entry(NamedTuple):
+    """One job that ended.
+
+    Attributes:
+        seq: its number, from 1.
+        host: where it ran.
+        start: when, in seconds since 1970.
+        runtime: for how many seconds.
+        received: bytes that it wrote to standard output, where they were captured.
+        exitval: its exit code, `UNKNOWN` if it has none.
+        signal: the number of the signal that ended it, 0 if none did.
+        command: the command.
+    """
+
+    seq: int
+    host: str
+    start: float
+    runtime: float
+    received: int
+    exitval: int
+    signal: int
+    command: str
+
+    @property
+    def failed(self) -> bool:
+        """Whether it did not succeed."""
+        return bool(self.exitval or self.signal)
+
+    def line(self) -> bytes:
+        """It as a line."""
+        begin = (
+            f"{self.seq}\t{self.host}\t{self.start:.3f}\t{self.runtime:10.3f}\t0\t"
+            f"{self.received}\t{self.exitval}\t{self.signal}\t"
+        )
+        return begin.encode() + os.fsencode(self.command).replace(b"\n", b"\0") + b"\n"
+
+
+def read_line(line: bytes) -> Entry | None:
+    """The entry of a complete line; None for a header.
+
+    Raises:
+        LogError: it is neither.
+    """
+    if line.startswith(b"Seq\t"):
+        return None
+    columns = line.removesuffix(b"\n").split(b"\t", 8)
+    try:
+        seq, host, start, runtime, _, received, exitval, signal, command = columns
+        return Entry(
+            int(seq),
+            os.fsdecode(host),
+            float(start),
+            float(runtime),
+            int(received),
+            int(exitval),
+            int(signal),
+            os.fsdecode(command.replace(b"\0", b"\n")),
+        )
+    except ValueError:
+        raise LogError(f"no line of a result log: {os.fsdecode(line)[:200]!r}") from None
+
+
+class Past(Enum):
+    """What the log says of a job."""
+
+    NEVER_ENDED = "never ended"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+class History:
+    """What a result log says about jobs that come again.
+
+    A job is known by its number, and must then have the same command; or by its command alone,
+    wherever it stood. Of several entries for one job the last one counts.
+
+    Args:
+        by_command: whether commands count instead of numbers.
+    """
+
+    def __init__(self, *, by_command: bool = False) -> None:
+        self._by_command = by_command
+        # Sixteen bytes for each job instead of its command, as there may be a million.
+        self._ended: dict[int, tuple[int, bool]] = {}
+
+    def __len__(self) -> int:
+        return len(self._ended)
+
+    def add(self, entry: Entry) -> None:
+        """Count an entry."""
+        digest = _digest(entry.command)
+        self._ended[digest if self._by_command else entry.seq] = digest, entry.failed
+
+    def past(self, seq: int, command: str) -> Past:
+        """What became of a job.
+
+        Raises:
+            LogError: the job of this number was another one.
+        """
+        digest = _digest(command)
+        known = self._ended.get(digest if self._by_command else seq)
+        if known is None:
+            return Past.NEVER_ENDED
+        if known[0] != digest:
+            raise LogError(
+                f"job {seq} is {command[:200]!r} now, and was another command when the result log "
+                "was written: the template or the inputs have changed. If inputs were only added, "
+                "removed or put in another order, --by-command knows the jobs again by their "
+                "commands; else use another --joblog"
+            )
+        return Past.FAILED if known[1] else Past.SUCCEEDED
+
+
+def _digest(command: str) -> int:
+    return int.from_bytes(blake2b(os.fsencode(command), digest_size=8).digest(), "big")

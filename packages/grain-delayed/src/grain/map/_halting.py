@@ -1,0 +1,129 @@
+"""When enough is enough, and the exit status of the whole, as with GNU parallel.
+
+The exit status is the number of jobs that failed, up to 100, and 101 for more. Where ``--halt``
+ended the run, it is 0 for ``success=`` and ``done=`` reached, and for ``fail=1`` that of the job
+that failed. (GNU parallel's manual, EXIT STATUS and ``--halt``.)
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from grain.map.errors import MapError
+
+# What else goes wrong than jobs.
+TROUBLE = 255
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Halt:
+    """Start no more jobs (soon), or end those that run, too (now), once so many have ended so."""
+
+    when: Literal["never", "now", "soon"] = "never"
+    why: Literal["fail", "success", "done"] = "fail"
+    count: int = 0
+
+
+NEVER = Halt()
+_FORM = re.compile(r"(now|soon),(fail|success|done)=([1-9][0-9]{0,8})", re.ASCII)
+_SHORT = {"1": "soon,fail=1", "2": "now,fail=1"}
+
+
+def parse_halt(text: str) -> Halt:
+    """The policy that a text states.
+
+    Raises:
+        MapError: it is none.
+    """
+    text = _SHORT.get(text, text)
+    if text in ("never", "0"):
+        return NEVER
+    if match := _FORM.fullmatch(text):
+        when: Literal["now", "soon"] = "now" if match[1] == "now" else "soon"
+        why: Literal["fail", "success", "done"] = (
+            "fail" if match[2] == "fail" else "success" if match[2] == "success" else "done"
+        )
+        return Halt(when, why, int(match[3]))
+    percent = " Percentages are not, as the inputs are a stream." if "%" in text else ""
+    raise MapError(
+        f"--halt {text}: understood are never, and now or soon with a number of jobs that fail, "
+        f"succeed or are done, as in now,fail=1 or soon,fail=3.{percent}"
+    )
+
+
+class Tally:
+    """Counts jobs.
+
+    Attributes:
+        succeeded: jobs that ended with exit code 0.
+        failed: jobs that ended otherwise.
+        failed_before: jobs that failed in an earlier run, and were not run again.
+        skipped: jobs that ended in an earlier run, those that failed among them.
+        halted: whether the policy says that it is enough.
+    """
+
+    def __init__(self, halt: Halt) -> None:
+        self.halt = halt
+        self.succeeded = 0
+        self.failed = 0
+        self.failed_before = 0
+        self.skipped = 0
+        self.halted = False
+        self._last_failure = 0
+
+    def skip(self, *, failed: bool) -> None:
+        """Count a job of an earlier run."""
+        self.skipped += 1
+        self.failed_before += failed
+
+    def add(self, exitval: int, signal: int) -> None:
+        """Count a job that ended."""
+        if self.halted:  # what ends thereafter was not the reason
+            self.succeeded += not (exitval or signal)
+            self.failed += bool(exitval or signal)
+            return
+        if exitval or signal:
+            self.failed += 1
+            # As a shell tells of a signal.
+            self._last_failure = 128 + signal if signal else exitval % 256
+        else:
+            self.succeeded += 1
+        if self.halt.when != "never":
+            reached = {
+                "fail": self.failed,
+                "success": self.succeeded,
+                "done": self.failed + self.succeeded,
+            }
+            self.halted = reached[self.halt.why] >= self.halt.count
+
+    @property
+    def total(self) -> int:
+        """All jobs of this run and, where it goes on with an earlier one, of that."""
+        return self.succeeded + self.failed + self.skipped
+
+    def exit_status(self) -> int:
+        """The exit status of the whole."""
+        if self.halted and self.halt.why != "fail":
+            return 0
+        if self.halted and self.halt.count == 1:
+            return self._last_failure
+        return min(self.failed + self.failed_before, 101)
+
+    def summary(self) -> str:
+        """One line for the user."""
+        told = [f"{_jobs(self.succeeded)} succeeded", f"{self.failed} failed"]
+        if self.skipped:
+            told.append(f"{self.skipped} had ended before")
+        line = ", ".join(told)
+        if self.failed_before:
+            line += (
+                f" ({self.failed_before} of them by failing; --resume-failed runs these once more)"
+            )
+        return f"{line}; halted" if self.halted else line
+
+
+def _jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{count} jobs"

@@ -1,0 +1,70 @@
+"""Requests and supplies as one word: ``Cores=4,Memory=8,WTime=1:00:00``."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from grain.map.errors import RequestError
+from grain.resource import UnknownKind, from_data
+
+if TYPE_CHECKING:
+    from grain.resource import Resource
+
+_EXAMPLE = "as in Cores=4,Memory=8,WTime=1:00:00"
+# A comma in brackets or in double quotes separates nothing.
+_PART = re.compile(r'(?:[^,\[\]{}"]|\[[^\]]*\]|\{[^}]*\}|"[^"]*")+')
+
+
+def parse_request(text: str) -> Resource:
+    """The resource that a text states.
+
+    It is a list of ``Kind=value``, separated by commas: a kind of Grain or one of your own (see
+    `grain.resource.resource_kind`), and what its class takes: a number (of GB for Memory, of
+    seconds for WTime), a word or ``h:mm:ss``, or a JSON list or object of these.
+
+    Raises:
+        RequestError: it is none; the sentence says which part.
+    """
+    if re.search(r"\w\(", text):
+        raise RequestError(f"{text!r} is Python; here, write Kind=value, {_EXAMPLE}")
+    parts = [part.strip() for part in _PART.findall(text)]
+    if not parts or _PART.sub("", text).strip(", ") or text.strip().endswith(","):
+        raise RequestError(f"{text!r} is no list of Kind=value, {_EXAMPLE}")
+    data: dict[str, Any] = {}
+    for part in parts:
+        kind, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or not kind or not value:
+            raise RequestError(f"{part!r} in {text!r}: write Kind=value, {_EXAMPLE}")
+        if kind in data:
+            raise RequestError(f"{text!r} states {kind} twice; state it once")
+        data[kind] = _value(value)
+    try:
+        return from_data(data)
+    except UnknownKind as error:
+        raise RequestError(f"{text!r}: {error}{_hint(data)}") from None
+    except ValueError as error:
+        raise RequestError(f"{text!r}: {error}") from None
+
+
+def _value(text: str) -> Any:
+    """A number, a list or an object if it reads as one, else the text."""
+    if not re.match(r"[-+\d.\[{\"]", text):
+        return text
+    try:
+        return json.loads(text, parse_constant=str)
+    except ValueError:
+        return text
+
+
+def _hint(data: dict[str, Any]) -> str:
+    """What a kind that is unknown was probably meant to be."""
+    usual = ("Cores", "GPUs", "Memory", "WTime", "Token", "Capacity")
+    if "Node" in data:
+        return ". A node is cores and memory: Cores=4,Memory=8"
+    for kind in data:
+        for name in usual:
+            if kind not in usual and kind.lower().rstrip("s") == name.lower().rstrip("s"):
+                return f". Did you mean {name}?"
+    return ""

@@ -1,0 +1,122 @@
+"""Records out of bytes: lines, columns and CSV rows, as they come in.
+
+A record is the tuple of its columns. Bytes that are no UTF-8 survive as surrogates, as they do in
+Python's file names (PEP 383), so a program gets exactly what stood in the file.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+from typing import TYPE_CHECKING
+
+from grain.map.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Record = tuple[str, ...]
+
+
+class Columns:
+    """How a line becomes columns.
+
+    Args:
+        colsep: a regular expression between columns; None for one column.
+        csv: whether lines are rows of comma-separated values (RFC 4180).
+
+    Raises:
+        InputError: the regular expression is none, or both are given.
+    """
+
+    def __init__(self, colsep: str | None = None, *, csv: bool = False) -> None:
+        if colsep is not None and csv:
+            raise InputError("--csv and --colsep exclude each other: CSV has commas")
+        try:
+            self._separator = None if colsep is None else re.compile(colsep)
+        except re.error as error:
+            raise InputError(f"--colsep {colsep!r} is no regular expression: {error}") from None
+        self.csv = csv
+
+    @property
+    def several(self) -> bool:
+        """Whether a line may have more than one column."""
+        return self.csv or self._separator is not None
+
+    def split(self, line: str) -> Record | None:
+        """The columns of a line; None for an empty row of a CSV file.
+
+        Raises:
+            InputError: it is no CSV.
+        """
+        if self._separator is not None:
+            return tuple(self._separator.split(line))
+        if not self.csv:
+            return (line,)
+        try:
+            rows = list(csv.reader(io.StringIO(line, newline=""), strict=True))
+        except csv.Error as error:
+            raise InputError(f"not a row of CSV ({error}): {line[:200]!r}") from None
+        return tuple(rows[0]) if rows and rows[0] else None
+
+
+class Splitter:
+    """Takes bytes in pieces of any size, gives records as soon as they are complete.
+
+    Args:
+        columns: how a line becomes columns.
+        null: whether lines end with a null character instead of a newline.
+    """
+
+    def __init__(self, columns: Columns, *, null: bool = False) -> None:
+        self._columns = columns
+        self._end = b"\0" if null else b"\n"
+        self._rest: list[bytes] = []
+        self._first = True
+        # Lines of a CSV row that a quoted newline goes through: complete with an even number of
+        # quotes, since a quote within a quoted column is doubled.
+        self._open: list[bytes] = []
+        self._quotes = 0
+
+    def feed(self, data: bytes) -> list[Record]:
+        """The records that these bytes complete."""
+        return [record for line in self._split(data) for record in self._record(line)]
+
+    def end(self) -> list[Record]:
+        """The last record, if its line did not end.
+
+        Raises:
+            InputError: the file ends within a quoted column.
+        """
+        last, self._rest = b"".join(self._rest), []
+        found = list(self._record(last)) if last else []
+        if self._open:
+            line = os.fsdecode(b"\n".join(self._open))
+            raise InputError(f"the file ends within a quoted column: {line[:200]!r}")
+        return found
+
+    def _split(self, data: bytes) -> Iterator[bytes]:
+        *lines, last = data.split(self._end)
+        if lines:
+            lines[0] = b"".join([*self._rest, lines[0]])
+            self._rest = []
+        if last:
+            self._rest.append(last)
+        return iter(lines)
+
+    def _record(self, line: bytes) -> Iterator[Record]:
+        if self._columns.csv:
+            if self._first:
+                line = line.removeprefix(b"\xef\xbb\xbf")  # as spreadsheets write it
+                self._first = False
+            self._quotes += line.count(b'"')
+            self._open.append(line)
+            if self._quotes % 2:
+                return
+            line = b"\n".join(self._open).removesuffix(b"\r")
+            self._open, self._quotes = [], 0
+        record = self._columns.split(os.fsdecode(line))
+        if record is not None:
+            yield record

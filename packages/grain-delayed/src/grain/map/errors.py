@@ -1,0 +1,21 @@
+"""What ends ``grain map`` itself, as opposed to a job that failed."""
+
+
+class MapError(Exception):
+    """Base of the errors of this package; the sentence says what to change."""
+
+
+class TemplateError(MapError, ValueError):
+    """The command template cannot be filled in."""
+
+
+class InputError(MapError, ValueError):
+    """An input cannot be read, or does not fit the template."""
+
+
+class RequestError(MapError, ValueError):
+    """The text of a request is no resource."""
+
+
+class LogError(MapError):
+    """The result log is another run's, in use, or no result log at all."""

@@ -1,0 +1,14 @@
+"""Helpers around delayed objects: how many at once, and in which order they are looked at.
+
+    from grain.util import QueueLimiter, as_completed
+
+Layout: ``_limiter`` is `QueueLimiter`, ``_nursery`` the same for plain trio tasks, ``_completed``
+`as_completed`, ``_numpy`` a short repr for arrays.
+"""
+
+from grain.util._completed import AsCompleted as AsCompleted
+from grain.util._completed import as_completed as as_completed
+from grain.util._limiter import QueueLimiter as QueueLimiter
+from grain.util._numpy import set_numpy_oneline_repr as set_numpy_oneline_repr
+from grain.util._nursery import LimitedNursery as LimitedNursery
+from grain.util._nursery import open_nursery_with_capacity as open_nursery_with_capacity

@@ -1,0 +1,112 @@
+"""CPython's own tests of executors, as they are, against `Executor`.
+
+They are in the standard library's package ``test``, which some distributions leave out.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+import unittest
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grain.delayed import Executor
+from grain.resource import Cores
+
+_WHOLE = "test.test_concurrent_futures"
+# Where the classes are: in modules of a package since Python 3.12, in one module before.
+_MODULES = {
+    "ExecutorTest": "executor",
+    "ExecutorShutdownTest": "test_shutdown",
+    "WaitTests": "test_wait",
+    "AsCompletedTests": "test_as_completed",
+}
+_SCRIPT = "its program imports the class from concurrent.futures and calls it as Class(5)"
+# docs/executor.md has this list, too. Each of these fails, or it would not have to be here.
+NOT_APPLICABLE = {
+    "test_max_workers_negative": "no max_workers: the workers' resources are the limit",
+    "test_interpreter_shutdown": _SCRIPT,
+    "test_submit_after_interpreter_shutdown": _SCRIPT,
+    "test_hang_issue83386": _SCRIPT,  # until 3.11
+    "test_hang_gh83386": _SCRIPT,
+}
+# Fails or not, depending on which thread is faster.
+UNDECIDED = {
+    "test_cancel_futures": "of calls that are cancelled in the instant in which they were "
+    "submitted, it wants one to run; here, all are cancelled if none has begun"
+}
+
+
+class Pool(Executor):
+    """As the tests make executors: by the number of calls at a time."""
+
+    def __init__(self, max_workers: int = 5) -> None:
+        super().__init__(Cores(1), Cores(max_workers), config_file=False, progress=False)
+
+
+class OfGrain:
+    """What is different from the mixins of those tests: the executor."""
+
+    executor_type = Pool
+    worker_count = 5
+
+    def setUp(self) -> None:
+        self.executor = self.executor_type(self.worker_count)
+
+    def tearDown(self) -> None:
+        self.executor.shutdown()
+
+
+def test_case(name: str) -> Any:
+    """The tests of one of CPython's classes, against our executor."""
+    whole = sys.version_info < (3, 12)
+    where = _WHOLE if whole else f"{_WHOLE}.{_MODULES[name]}"
+    try:
+        theirs = getattr(importlib.import_module(where), name)
+    except ModuleNotFoundError as missing:
+        reason = f"this Python lacks {missing.name}"
+        skipped = type(f"{name}OfGrain", (unittest.TestCase,), {"test_all": lambda _: None})
+        return unittest.skip(reason)(skipped)
+    members: dict[str, Any] = {"__module__": __name__}
+    for test in NOT_APPLICABLE:
+        if hasattr(theirs, test):
+            members[test] = unittest.expectedFailure(_again(test))
+    for test, reason in UNDECIDED.items():
+        if hasattr(theirs, test):
+            members[test] = unittest.skip(reason)(_again(test))
+    return type(f"{name}OfGrain", (OfGrain, theirs, unittest.TestCase), members)
+
+
+def _again(test: str) -> Any:
+    def method(self: Any) -> None:
+        getattr(super(type(self), self), test)()
+
+    return method
+
+
+test_case.__test__ = False  # type: ignore[attr-defined]
+
+ExecutorTestOfGrain = test_case("ExecutorTest")
+ExecutorShutdownTestOfGrain = test_case("ExecutorShutdownTest")
+WaitTestsOfGrain = test_case("WaitTests")
+AsCompletedTestsOfGrain = test_case("AsCompletedTests")
+
+
+def test_the_list_is_exact() -> None:
+    """Every test that is listed is one that CPython has; that each fails is seen as it runs."""
+    cases = [ExecutorTestOfGrain, ExecutorShutdownTestOfGrain]
+    if any(getattr(case, "__unittest_skip__", False) for case in cases):
+        pytest.skip("this Python lacks the package test")
+    theirs = {name for case in cases for name in dir(case) if name.startswith("test_")}
+    assert UNDECIDED.keys() <= theirs
+    assert len(NOT_APPLICABLE.keys() - theirs) <= 1  # one was renamed
+
+
+def test_the_documents_list_them() -> None:
+    """docs/executor.md names the same tests."""
+    page = Path(__file__).parents[3] / "docs" / "executor.md"
+    assert {*NOT_APPLICABLE, *UNDECIDED} == set(re.findall("`(test_.+?)`", page.read_text()))

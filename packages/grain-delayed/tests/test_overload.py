@@ -1,0 +1,120 @@
+"""Too many waiting tasks are told of, once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grain.combine import open_waitgroup
+from grain.delayed import delayed, each, mission, run
+from grain.delayed._overload import Overload
+from grain.resource import Cores
+
+WARNING = "warning: {} tasks wait to be started (more than warn_queued={})"
+
+
+@delayed
+async def nothing() -> None:
+    pass
+
+
+async def plain() -> None:
+    pass
+
+
+async def test_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """A loop without a checkpoint is told of at the first task too many, with what to do."""
+    leaf = nothing @ Cores(1)
+    async with mission(Cores(1), config_file=False, warn_queued=5):
+        tasks = [leaf() for _ in range(5)]
+        assert "warning" not in capsys.readouterr().err
+        tasks += [leaf() for _ in range(3)]
+        told = capsys.readouterr().err
+        assert told.startswith(WARNING.format(6, 5))
+        assert "grain.util.QueueLimiter" in told
+        assert "trio.sleep(0)" in told
+        assert 1 == told.count("\n")
+        tasks += [leaf() for _ in range(99)]
+        await each(tasks)
+        assert "warning" not in capsys.readouterr().err
+
+
+async def test_what_ended_does_not_count(capsys: pytest.CaptureFixture[str]) -> None:
+    """However many are submitted in all: only those that wait count."""
+    leaf = nothing @ Cores(1)
+    async with mission(Cores(1), config_file=False, warn_queued=5):
+        for _ in range(4):
+            await each([leaf() for _ in range(5)])
+        assert "warning" not in capsys.readouterr().err
+        tasks = [leaf() for _ in range(6)]
+        assert capsys.readouterr().err.startswith(WARNING.format(6, 5))
+        await each(tasks)
+
+
+async def test_waitgroups_count(capsys: pytest.CaptureFixture[str]) -> None:
+    """Jobs of a waitgroup wait in the same queue."""
+    async with mission(Cores(1), config_file=False, warn_queued=5):
+        async with open_waitgroup() as wg:
+            (nothing @ Cores(1))()
+            for _ in range(5):
+                wg.submit(Cores(1), plain)
+        assert WARNING.format(6, 5) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("limit", [None, 100_000])
+async def test_not_said(capsys: pytest.CaptureFixture[str], limit: int | None) -> None:
+    """None turns it off."""
+    async with mission(Cores(1), config_file=False, warn_queued=limit):
+        await each([(nothing @ Cores(1))() for _ in range(200)])
+    assert "warning" not in capsys.readouterr().err
+
+
+@given(st.integers(1, 200), st.lists(st.integers(-30, 30), max_size=50))
+def test_when_it_is_said(limit: int, changes: list[int]) -> None:
+    """Never before there are more than the limit; at the latest a sixteenth of it later."""
+    told: list[str] = []
+    watch = Overload(limit, told.append)
+    job = queued = 0
+    for change in changes:
+        queued = max(0, queued + min(change, 0))
+        for _ in range(change):
+            job += 1
+            queued += 1
+            if job >= watch.look_at:
+                watch.look(job, queued)
+                if told:
+                    assert queued > limit
+                    assert watch.look_at > 10**9
+                    return
+            assert queued <= limit + limit // 16
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"), [(0, ValueError), (-3, ValueError), (1.5, TypeError), (True, TypeError)]
+)
+async def test_bad_limit(wrong: Any, error: type[Exception]) -> None:
+    """It is a positive int, or None."""
+    with pytest.raises(error, match="give the number of waiting tasks to warn of"):
+        async with mission(Cores(1), config_file=False, warn_queued=wrong):
+            pass
+
+
+def test_argument_of_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """`run` takes it, too."""
+
+    async def main() -> None:
+        await each([(nothing @ Cores(1))() for _ in range(3)])
+
+    run(main, Cores(1), config_file=False, progress=False, warn_queued=2)
+    assert WARNING.format(3, 2) in capsys.readouterr().err
+
+
+async def test_nothing_is_looked_at_below_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below the limit, the executor is not even asked."""
+    async with mission(Cores(1), config_file=False, progress=False) as made:
+        with monkeypatch.context() as patch:
+            patch.setattr(made.executor, "statistics", None)
+            await each([(nothing @ Cores(1))() for _ in range(200)])

@@ -1,0 +1,146 @@
+"""Retries: which failures are tried again, when, and with which request. Decisions alone."""
+
+from __future__ import annotations
+
+import random
+import sys
+from typing import Any
+
+import pytest
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from grain.delayed import delayed
+from grain.delayed._retry import Again, Final, Retry
+from grain.head import Cancelled
+from grain.head.errors import TaskCrashed
+from grain.resource import ZERO, Cores, Infeasible, Memory
+from grain.worker.errors import PayloadError
+
+if sys.version_info < (3, 11):
+    from exceptiongroup import ExceptionGroup
+
+
+def decide(error: Exception, attempt: int = 1, **options: Any) -> Again | Final:
+    return Retry(2, wait=1.0, **options).decide(attempt, Cores(1), error, random.Random(0))
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError(), OSError(), RuntimeError(), MemoryError(), trio.TooSlowError()]
+)
+def test_what_is_tried_again(error: Exception) -> None:
+    """By default, what another attempt may not meet again."""
+    assert isinstance(decide(error), Again)
+
+
+@pytest.mark.parametrize(
+    "error", [TypeError(), NameError(), UnboundLocalError(), AttributeError(), TaskCrashed("")]
+)
+def test_what_is_not(error: Exception) -> None:
+    """A mistake in the program is not, nor what crashed again and again; unless one asks for it."""
+    assert Final() == decide(error)
+    assert isinstance(decide(error, on=type(error)), Again)
+
+
+@pytest.mark.parametrize("error", [Cancelled(""), Infeasible(""), PayloadError("")])
+def test_what_is_never(error: Exception) -> None:
+    """What can only fail again is not, whatever one asks for."""
+    assert Final() == decide(error, on=Exception)
+    assert Final() == decide(error, on=lambda _: True)
+
+
+def test_as_often_as_it_may() -> None:
+    """Two retries are three attempts."""
+    assert isinstance(decide(ValueError(), attempt=2), Again)
+    assert Final() == decide(ValueError(), attempt=3)
+
+
+@pytest.mark.parametrize("on", [ValueError, (OSError, ValueError), lambda e: e.args == ("yes",)])
+def test_on(on: Any) -> None:
+    """A type, several, or a function tells."""
+    assert isinstance(decide(ValueError("yes"), on=on), Again)
+    assert Final() == decide(RuntimeError("no"), on=on)
+
+
+def test_groups() -> None:
+    """A group counts as what is in it: all of that must be retried."""
+    inner = ValueError("x")
+    one = ExceptionGroup("", [ExceptionGroup("", [inner])])
+    mixed = ExceptionGroup("", [ValueError("x"), TypeError("y")])
+    seen: list[Exception] = []
+
+    def escalate(request: Any, error: Exception) -> Any:
+        seen.append(error)
+        return Cores(2)
+
+    assert isinstance(decide(one, on=ValueError, escalate=escalate), Again)
+    assert [inner] == seen
+    assert Final() == decide(mixed, on=ValueError)
+    assert isinstance(decide(mixed, on=(ValueError, TypeError)), Again)
+
+
+def test_escalation() -> None:
+    """The next request is what retry_with makes of the last; None gives up."""
+    again = decide(MemoryError(), escalate=lambda request, _: request & Memory(8))
+    assert isinstance(again, Again)
+    assert Cores(1) & Memory(8) == again.request
+    assert Final() == decide(MemoryError(), escalate=lambda *_: None)
+
+
+@pytest.mark.parametrize("answer", [3, ZERO, "Memory(8)"])
+def test_escalation_to_nonsense(answer: Any) -> None:
+    """It is told, and the task's exception stays."""
+    final = decide(MemoryError(), escalate=lambda *_: answer)
+    assert isinstance(final, Final)
+    assert f"retry_with returned {answer!r}" in final.note
+
+
+@pytest.mark.parametrize("which", ["on", "escalate"])
+def test_a_function_that_fails(which: str) -> None:
+    """So is what the user's own functions raise."""
+
+    def fails(*_: Any) -> Any:
+        raise KeyError("oops")
+
+    options: dict[str, Any] = {which: fails}
+    final = decide(MemoryError(), **options)
+    assert isinstance(final, Final)
+    assert "raised KeyError: 'oops'; so it was not retried" in final.note
+
+
+@settings(deadline=None)
+@given(
+    st.integers(1, 10_000), st.just(0.0) | st.floats(0.001, 1e6), st.randoms(use_true_random=False)
+)
+def test_waits(attempt: int, wait: float, source: random.Random) -> None:
+    """Doubled each time, at most 300 s or what was asked for; and between half of that and all."""
+    whole = min(max(300.0, wait), wait * 2 ** min(attempt - 1, 100))
+
+    delay = Retry(10_000, wait=wait).delay(attempt, source)
+
+    assert whole / 2 <= delay <= whole
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"retries": -1}, TypeError, "retries=-1: .* 0 or more"),
+        ({"retries": 1.5}, TypeError, "retries=1.5"),
+        ({"retries": True}, TypeError, "retries=True"),
+        ({"retries": 1, "retry_on": "ValueError"}, TypeError, "retry_on='ValueError'"),
+        ({"retries": 1, "retry_on": int}, TypeError, "retry_on=<class 'int'>"),
+        ({"retries": 1, "retry_on": (ValueError, 3)}, TypeError, "retry_on="),
+        ({"retries": 1, "retry_on": KeyboardInterrupt}, TypeError, "retry_on="),
+        ({"retries": 1, "retry_with": Memory(3)}, TypeError, "retry_with=Memory"),
+        ({"retries": 1, "retry_wait": "1s"}, TypeError, "number of seconds"),
+        ({"retries": 1, "retry_wait": -1.0}, ValueError, "0 or more seconds"),
+        ({"retries": 1, "retry_wait": float("nan")}, ValueError, "0 or more seconds"),
+        ({"retry_on": ValueError}, TypeError, "nothing without retries=N"),
+        ({"retry_with": lambda *_: None}, TypeError, "nothing without retries=N"),
+    ],
+)
+def test_bad_options(options: dict[str, Any], error: type[Exception], match: str) -> None:
+    """An option that makes no sense is refused where it is given."""
+    with pytest.raises(error, match=match):
+        delayed(**options)

@@ -1,0 +1,33 @@
+"""Tasklets out of functions that block."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, TypeVar
+
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+T = TypeVar("T")
+
+
+async def in_thread(
+    fn: Callable[..., T], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+) -> T:
+    """Call a function that blocks in a thread, so that the worker's other tasks go on.
+
+    The function sees ``GVAR`` as the task does, and may call back with `trio.from_thread`. Python
+    code that computes takes turns with all other tasks of the worker: they share the interpreter.
+
+    A thread cannot be stopped: when the task is cancelled, it ends when the function has returned.
+
+    Raises:
+        BaseException: what the function raised.
+    """
+    # As many at a time as there are tasks: their resources are the limit.
+    limiter = trio.CapacityLimiter(math.inf)
+    call = fn if kwargs is None else lambda *args: fn(*args, **kwargs)
+    return await trio.to_thread.run_sync(call, *args, limiter=limiter)

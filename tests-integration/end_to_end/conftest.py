@@ -1,0 +1,61 @@
+"""A cluster for the tests of this folder, and users on it who leave nothing behind."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from end_to_end.holding import Holding
+from end_to_end.place import NODES, Place, send
+from fake_batch.start import Batch, Missing, fake, real
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# Long enough for a worker that is told to end to hand back its runs.
+KILL_WAIT = 6
+
+
+@pytest.fixture(scope="session", params=["fake", "real"])
+def slurm(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Batch]:
+    """A fake Slurm, and where it can be had, a real one."""
+    if request.param == "fake":
+        folder = tmp_path_factory.mktemp("fake")
+        # Its delays are a tenth of the usual.
+        with fake("slurm", folder, *NODES, f"--kill-wait={10 * KILL_WAIT}", pace=10) as batch:
+            yield batch
+        return
+    try:
+        with real(*NODES, f"--kill-wait={KILL_WAIT}") as batch:
+            yield batch
+    except Missing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def stopped(slurm: Batch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Holding]:
+    """A worker of two whose processes stand still; begun with the first test, looked at last.
+
+    That it is lost takes a minute of silence, and the grace period.
+    """
+    place = Place(slurm, tmp_path_factory.mktemp("stopped") / "place")
+    try:
+        holding = Holding(place)
+        send(signal.SIGSTOP, *place.of_job(holding.workers[0]))
+        yield holding
+    finally:
+        place.close()
+
+
+@pytest.fixture
+def place(slurm: Batch, stopped: Holding, tmp_path: Path) -> Iterator[Place]:
+    """A user's home; when the test is over, no process of it is left."""
+    made = Place(slurm, tmp_path / "place")
+    try:
+        yield made
+    finally:
+        made.close()

@@ -1,0 +1,249 @@
+"""A user of the tests: a home, a configuration, and whatever grows out of the commands typed there.
+
+Every process that a place brings about, on the nodes too, carries a mark in its environment. So a
+place finds its own among those of others, and can tell that none is left. (Jobs of PBS have the
+environment of a login: there, the set-up has to add the mark.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import trio
+from fake_batch.start import Batch, until
+
+from grain.edge import dial
+from grain.edge.questions import CODEC, Ask, unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MARK = "GRAIN_TEST_PLACE"
+BIN = Path(sys.executable).parent
+NODES = ("--nodes=4", "--cores=16", "--memory=64000")  # options of a fake or a real system
+LONG = 60.0  # seconds; two busy cores start a worker in some
+
+
+@dataclass
+class Mission:
+    """A program that was started, and what it has printed."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+
+    @property
+    def out(self) -> str:
+        """Its standard output so far."""
+        return (self.folder / "out").read_text()
+
+    @property
+    def err(self) -> str:
+        """Its standard error so far."""
+        return (self.folder / "err").read_text()
+
+    def wait(self, seconds: float = LONG) -> str:
+        """Wait for its end, which must be good; its standard output."""
+        try:
+            code = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            code = None
+        assert 0 == code, f"the mission's exit code is {code}\n{self.out}\n{self.err}"
+        return self.out
+
+
+@dataclass
+class Place:
+    """A user's home on a cluster.
+
+    Attributes:
+        batch: The batch system.
+        folder: Everything is below it.
+    """
+
+    batch: Batch
+    folder: Path
+    missions: list[Mission] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for name in ("home", "work", "bin"):
+            (self.folder / name).mkdir(parents=True)
+
+    @property
+    def home(self) -> Path:
+        """The home directory."""
+        return self.folder / "home"
+
+    @property
+    def work(self) -> Path:
+        """Where commands are typed."""
+        return self.folder / "work"
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment of the user's shell."""
+        others = ("GRAIN_", "XDG_", "PYTHON")
+        env = {k: v for k, v in self.batch.env.items() if not k.startswith(others)}
+        path = f"{BIN}{os.pathsep}{env['PATH']}"
+        return {**env, "HOME": str(self.home), "PATH": path, MARK: str(self.folder)}
+
+    # ---- what a user types
+
+    def configure(self, text: str) -> None:
+        """Write grain.toml."""
+        (self.work / "grain.toml").write_text(text)
+
+    def up(self, *words: str) -> list[str]:
+        """``grain up``; the ids of the jobs."""
+        before = self.records()
+        self.grain("up", *words)
+        return [str(one["id"]) for one in self.records()[len(before) :]]
+
+    def grain(self, *words: str) -> str:
+        """``grain WORDS``, which must succeed without complaint; what it printed."""
+        done = subprocess.run(
+            [BIN / "grain", *words],
+            cwd=self.work,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (0, "") == (done.returncode, done.stderr)
+        return done.stdout
+
+    def start(self, program: str, *words: str, name: str = "mission") -> Mission:
+        """``python NAME.py WORDS &``."""
+        (self.work / f"{name}.py").write_text(program)
+        folder = self.folder / f"{name}.{len(self.missions)}"
+        folder.mkdir()
+        with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
+            process = subprocess.Popen(
+                # A terminal shows at once what a program prints; a file would wait for its end.
+                [sys.executable, "-u", f"{name}.py", *words],
+                cwd=self.work,
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+            )
+        self.missions.append(Mission(process, folder))
+        return self.missions[-1]
+
+    # ---- what there is
+
+    def records(self) -> list[dict[str, Any]]:
+        """The jobs that were submitted."""
+        files = sorted((self.home / ".local/state/grain/jobs").glob("*"))
+        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+    def log(self, name: str) -> str:
+        """The output of a worker's job."""
+        with contextlib.suppress(FileNotFoundError):
+            return (self.work / f"{name}.log").read_text(errors="replace")
+        return ""
+
+    def processes(self) -> dict[int, str]:
+        """The living processes of this place, with their command lines."""
+        return dict(self._marked())
+
+    def _marked(self) -> Iterator[tuple[int, str]]:
+        mark = f"{MARK}={self.folder}".encode()
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdecimal():
+                with contextlib.suppress(OSError):
+                    # Empty for a zombie.
+                    if mark in (entry / "environ").read_bytes().split(b"\0"):
+                        words = (entry / "cmdline").read_bytes().split(b"\0")
+                        yield int(entry.name), b" ".join(words).decode(errors="replace")
+
+    def gnaw(self) -> int:
+        """The pid of Gnaw."""
+        [found] = [pid for pid, words in self._marked() if " grain.head " in words]
+        return found
+
+    def agent(self, worker: str) -> int:
+        """The pid of a worker's agent."""
+        found = f"--name {worker} "
+        [pid] = [p for p, words in self._marked() if "grain-worker " in words and found in words]
+        return pid
+
+    def runner(self, worker: str) -> int:
+        """The pid of a worker's runner."""
+        words = f" grain.worker._child {worker}"
+        [pid] = [p for p, line in self._marked() if words in line and "warden" not in line]
+        return pid
+
+    def of_job(self, worker: str) -> list[int]:
+        """The processes on the node where a worker runs, the job's shell included."""
+        agent = self.agent(worker)
+        where = _variable(agent, "SLURM_JOB_ID")
+        return [p for p in self.processes() if where and _variable(p, "SLURM_JOB_ID") == where]
+
+    def state(self) -> dict[str, Any]:
+        """How things stand, as Gnaw has it."""
+
+        async def ask() -> Any:
+            address = f"edge://{self.home}/.local/share/edge-file-default"
+            async with dial(address, role="cli", codec=CODEC, patience=20) as peer:
+                await peer.channel.send([(Ask("state"), None)])
+                return unpack((await peer.channel.receive())[0][1])
+
+        state: dict[str, Any] = trio.run(ask)
+        return state
+
+    def workers(self) -> dict[str, dict[str, Any]]:
+        """The workers that Gnaw has, by name."""
+        return {worker["name"]: worker for worker in self.state()["workers"]}
+
+    def serving(self) -> list[str]:
+        """The names of the workers that serve."""
+        return sorted(n for n, worker in self.workers().items() if worker["state"] == "serving")
+
+    # ---- the end
+
+    def close(self) -> None:
+        """End everything in the ordinary ways.
+
+        Raises:
+            AssertionError: Something is left.
+        """
+        try:
+            for pid in self.processes():
+                send(signal.SIGCONT, pid)
+            for mission in self.missions:
+                mission.process.terminate()
+            for mission in self.missions:
+                mission.process.wait(LONG)
+            if ids := [str(one["id"]) for one in self.records()]:
+                # PBS says of a job that has ended that it has.
+                self.batch.run("scancel" if self.batch.system == "slurm" else "qdel", *ids)
+            send(signal.SIGTERM, *(p for p, words in self._marked() if " grain.head " in words))
+            until(lambda: not self.processes(), LONG)
+        finally:
+            left = self.processes()
+            send(signal.SIGKILL, *left)
+        assert {} == left
+
+
+def send(number: signal.Signals, *pids: int) -> None:
+    """Send a signal to processes that may be gone by now."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _variable(pid: int, name: str) -> str:
+    with contextlib.suppress(OSError):
+        for one in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            key, _, value = one.decode(errors="replace").partition("=")
+            if key == name:
+                return value
+    return ""

@@ -1,0 +1,104 @@
+"""A full disk under the logs of a worker and of Gnaw, and a log that cannot be made."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from end_to_end.holding import Holding
+from end_to_end.place import send
+from fake_batch.start import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from end_to_end.place import Place
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A filesystem of its own, of 256 KiB. It is gone when nothing uses it any more."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a filesystem needs root")
+    folder = tmp_path / "small"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", folder], check=True)
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """Leave no room."""
+    filler = folder / "filler"
+    with filler.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(512))
+        except OSError:
+            return filler
+
+
+def logs_at(folder: Path) -> str:
+    """Have the logs written there."""
+    return f"""
+[head.gnaw]
+extra_args = ["--grace", "3"]
+log_file = "{folder}/gnaw.log"
+[worker]
+log_file = "{folder}/w{{{{HHMMSS}}}}.log"
+"""
+
+
+def test_full_disk(small: Path, place: Place) -> None:
+    """Tasks go on, and all ends well; what could not be logged is told when there is room."""
+    filler = fill(small)
+    holding = Holding(place, workers=1, tasks=2, more=logs_at(small))
+    [worker] = holding.workers
+    send(signal.SIGKILL, place.runner(worker))
+    holding.until_begun(4)
+    holding.let_go()
+    results = holding.results()
+    [gnaw], [log] = small.glob("gnaw.log"), small.glob("w*.log")
+    silent = gnaw.read_bytes() + log.read_bytes()
+
+    filler.unlink()
+    holding.again()
+    holding.results()
+    send(signal.SIGTERM, place.agent(worker))
+    until(lambda: place.batch.out("squeue", "-h", "-j", *holding.jobs) == "")
+
+    assert {worker} == set(results.values())
+    assert b"" == silent
+    assert "log lines could not be written here: No space left on device\n" in gnaw.read_text()
+    assert "log lines could not be written here: No space left on device\n" in log.read_text()
+    assert "this worker has ended" in log.read_text()
+
+
+def test_exit_status(small: Path, place: Place) -> None:
+    """A worker that could log nothing has ended well all the same."""
+    fill(small)
+    holding = Holding(place, workers=1, tasks=2, more=logs_at(small))
+    holding.let_go()
+    holding.results()
+
+    send(signal.SIGTERM, place.agent(holding.workers[0]))
+    [job] = holding.jobs
+    until(lambda: place.batch.out("squeue", "-h", "-j", job) == "")
+
+    states = place.batch.out("squeue", "-h", "-t", "all", "-o", "%T", "-j", job)
+    assert "COMPLETED" == states
+
+
+def test_log_that_cannot_be_made(place: Place) -> None:
+    """The mission says that Gnaw goes without, and runs."""
+    more = '[head.gnaw]\nextra_args = ["--grace", "3"]\nlog_file = "/proc/nowhere/gnaw.log"\n'
+    holding = Holding(place, workers=1, tasks=2, more=more)
+    holding.let_go()
+    holding.results()
+
+    assert 1 == holding.mission.err.count("the scheduler goes without a log: ")
+    assert "/proc/nowhere" in holding.mission.err

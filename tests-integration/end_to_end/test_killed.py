@@ -1,0 +1,149 @@
+"""Workers and the scheduler are killed amid runs: every task is resolved, and once."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from end_to_end.holding import GRACE, Holding
+from end_to_end.place import Place, send
+from fake_batch.start import fake, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def job_state(place: Place, job: str) -> str:
+    """What the batch system says of a job, also when it has ended."""
+    return place.batch.out("squeue", "-h", "-t", "all", "-o", "%T", "-j", job)
+
+
+def test_worker_cancelled(place: Place) -> None:
+    """After scancel a worker hands back its runs, which go on elsewhere."""
+    holding = Holding(place)
+    first, second = holding.workers
+
+    place.batch.out("scancel", holding.jobs[0])
+    until(lambda: "this worker has ended" in place.log(first), 60)
+    until(lambda: job_state(place, holding.jobs[0]) == "CANCELLED")
+    serving = place.serving()
+    holding.let_go()
+    results = holding.results()
+
+    assert [second] == serving
+    assert {second} == set(results.values())
+    assert sorted(holding.on(first)) == holding.repeated()
+    assert "SIGTERM received" in place.log(first)
+
+
+@pytest.mark.parametrize("both", [False, True], ids=["agent", "agent and runner"])
+def test_worker_killed(place: Place, both: bool) -> None:
+    """With SIGKILL, nothing of it is left, and its runs begin elsewhere after the grace period."""
+    holding = Holding(place)
+    first, second = holding.workers
+    pids = place.of_job(first)
+
+    send(signal.SIGKILL, place.agent(first), *([place.runner(first)] if both else []))
+    until(lambda: not {*pids} & {*place.processes()})
+    until(lambda: job_state(place, holding.jobs[0]) == "FAILED")
+    holding.let_go(*((task, second) for task in holding.on(second)))
+    holding.until_begun(6)
+    holding.let_go()
+    results = holding.results()
+
+    assert {second} == set(results.values())
+    assert sorted(holding.on(first)) == holding.repeated()
+    assert [second] == place.serving()
+
+
+def test_runner_killed(place: Place) -> None:
+    """The worker has another one at once, and goes on serving."""
+    holding = Holding(place)
+    first = holding.workers[0]
+    lost = sorted(holding.on(first))
+
+    send(signal.SIGKILL, place.runner(first))
+    holding.until_begun(6)
+    holding.let_go()
+    results = holding.results()
+
+    assert lost == holding.repeated() == sorted(t for t, where in results.items() if where == first)
+    assert "ended by SIGKILL" in place.log(first)
+    assert holding.workers == place.serving()
+
+
+def test_gnaw_killed(place: Place) -> None:
+    """The mission starts another one, to which the workers come; no run begins again."""
+    holding = Holding(place)
+    before = place.gnaw()
+
+    send(signal.SIGKILL, before)
+    until(lambda: place.serving() == holding.workers, 60)
+    holding.let_go()
+    results = holding.results()
+
+    assert before != place.gnaw()
+    assert [] == holding.repeated()
+    assert dict(holding.begun()) == results
+
+
+@pytest.mark.parametrize("patience", [5.0, 1.0])
+def test_walltime(tmp_path: Path, patience: float) -> None:
+    """Warned, a worker takes no more runs; ended, it hands back its runs, if there is time.
+
+    Slurm's 11 minutes take 13 s here. That a real Slurm does the same is in batch/test_contract.py.
+    """
+    options = ["--nodes=4", f"--kill-wait={50 * patience}"]
+    with fake("slurm", tmp_path / "slurm", *options, pace=50) as batch:
+        place = Place(batch, tmp_path / "place")
+        try:
+            holding = Holding(place, tasks=3, workers=1, walltime="00:11:00")
+            [first] = holding.workers
+            one, other = holding.on(first)
+            until(lambda: "SIGUSR1 received" in place.log(first))
+            holding.let_go((one, first))
+            holding.configure("01:00:00")
+            place.up()
+            second = str(place.records()[1]["name"])
+            # Meanwhile the first has room, but takes nothing.
+            until(lambda: holding.on(second))
+            until(lambda: job_state(place, holding.jobs[0]) == "TIMEOUT")
+            until(lambda: other in holding.on(second))
+            holding.let_go()
+            results = holding.results()
+        finally:
+            place.close()
+
+    assert [one, other] == holding.on(first)
+    assert [other] == holding.repeated()
+    assert {one: first, other: second, 3 - one - other: second} == results
+    assert "SIGTERM received" in place.log(first)
+    assert (patience > 3) == ("this worker has ended" in place.log(first))
+
+
+def test_walltime_without_warning(tmp_path: Path) -> None:
+    """PBS sends no signal before the end: the worker counts, and is gone in time by itself."""
+    more = GRACE + '[worker.held_back]\nwalltime = "00:00:10"\n'
+    with fake("pbs", tmp_path / "pbs") as batch:
+        place = Place(batch, tmp_path / "place")
+        try:
+            # 16 s for the tasks; for half of them it takes new ones.
+            holding = Holding(place, tasks=3, workers=1, walltime="00:00:26", more=more)
+            [first] = holding.workers
+            until(lambda: place.serving() == [])
+            holding.let_go((holding.on(first)[0], first))
+            holding.configure("01:00:00")
+            place.up()
+            second = str(place.records()[1]["name"])
+            until(lambda: len(holding.on(second)) == 2)
+            holding.let_go()
+            results = holding.results()
+            shown = batch.out("qstat", "-x", "-f", *holding.jobs)
+        finally:
+            place.close()
+
+    assert [first] == [results[holding.on(first)[0]]]
+    assert [holding.on(first)[1]] == holding.repeated()
+    assert "Exit_status = 0" in shown
+    assert "taking no more runs: the job's end is near" in place.log(first)

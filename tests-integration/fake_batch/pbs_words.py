@@ -1,0 +1,87 @@
+"""Values as PBS writes them: resources, arrays, ids of jobs."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from fake_batch.words import Refused
+
+# A job's or an array's number, the index in brackets, and the server.
+_ID = re.compile(r"(\d+)(\[(\d*)\])?(\.pbs)?")
+
+
+class Id(NamedTuple):
+    """What a job is called on a command line.
+
+    Attributes:
+        number: Of a job or an array.
+        array: Whether an array or one of its subjobs is meant.
+        task: Index of a subjob; None for the array, or for a plain job.
+    """
+
+    number: int
+    array: bool
+    task: int | None
+
+    def __str__(self) -> str:
+        """As PBS writes it."""
+        task = "" if self.task is None else self.task
+        return f"{self.number}{f'[{task}]' if self.array else ''}.pbs"
+
+
+def id_of(text: str) -> Id | None:
+    """Read an id; None if it is none that this fake understands, as a range of subjobs."""
+    found = _ID.fullmatch(text)
+    if not found:
+        return None
+    return Id(int(found[1]), found[2] is not None, int(found[3]) if found[3] else None)
+
+
+def array_of(text: str) -> tuple[list[int], int]:
+    """Indices of ``X-Y[:Z][%N]``, and how many may run at a time; 0 for any number.
+
+    A range of one index is none. (PBS Professional's User's Guide, "Job arrays".)
+    """
+    found = re.fullmatch(r"(\d+)-(\d+)(?::(\d+))?(?:%(\d+))?", text)
+    if not found or int(found[1]) >= int(found[2]) or found[3] == "0" or found[4] == "0":
+        raise Refused("qsub: illegal -J value", 2)
+    return list(range(int(found[1]), int(found[2]) + 1, int(found[3] or 1))), int(found[4] or 0)
+
+
+def resources_of(given: list[str]) -> dict[str, float]:
+    """What -l asks for: seconds, MiB, cores.
+
+    Raises:
+        Refused: An item is not known.
+    """
+    found: dict[str, float] = {}
+    items = [item for text in given for item in re.split(r"[,:]", re.sub(_CLOCK, _seconds, text))]
+    for item in items:
+        name, _, value = item.partition("=")
+        if name in {"select", "nodes"}:
+            if value != "1":
+                raise Refused("qsub: this is a fake, which knows jobs of one node only", 2)
+        elif name in {"ncpus", "ppn"}:
+            found["ncpus"] = int(value)
+        elif name == "mem":
+            found["mem"] = _megabytes(value)
+        elif name == "walltime":
+            found["walltime"] = float(value)
+        else:
+            raise Refused(f"qsub: Unknown resource: Resource_List.{name}", 170)
+    return found
+
+
+_CLOCK = re.compile(r"(\d+):(\d\d):(\d\d)")
+
+
+def _seconds(found: re.Match[str]) -> str:
+    return str(int(found[1]) * 3600 + int(found[2]) * 60 + int(found[3]))
+
+
+def _megabytes(text: str) -> int:
+    found = re.fullmatch(r"(\d+)(kb|mb|gb)", text)
+    if not found:
+        raise Refused(f"qsub: Illegal attribute or resource value: Resource_List.mem {text}", 2)
+    return max(1, int(int(found[1]) * {"kb": 1 / 1024, "mb": 1, "gb": 1024}[found[2]]))

@@ -1,0 +1,100 @@
+"""A mission that is killed at any moment computes, started again, only what is missing."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TASKS = 60
+
+# Each line of `computed` and of `seen` is one write: whole, or not there.
+PROGRAM = f"""
+import os
+import numpy as np
+import trio
+from grain.delayed import delayed, run
+from grain.resource import Cores
+
+def note(file, text):
+    fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(fd, f"{{text}}\\n".encode())
+    os.close(fd)
+
+@delayed(cache_hfn="args")
+async def compute(i):
+    await trio.sleep(0.005)
+    note("computed", i)
+    return i, np.full(20_000, float(i))
+
+async def one(i):
+    number, array = await (compute @ Cores(1))(i)
+    assert number == i and (array == i).all()
+    note("seen", i)
+
+async def main():
+    async with trio.open_nursery() as nursery:
+        for i in range({TASKS}):
+            nursery.start_soon(one, i)
+
+run(main, Cores(4), config_file=False, progress=False)
+note("ended", "well")
+"""
+
+
+def numbers(file: Path) -> list[int]:
+    """What the program has noted."""
+    return [int(line) for line in file.read_text().split()] if file.exists() else []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_and_started_again(tmp_path: Path, seed: int) -> None:
+    """What was seen is never computed again, whenever SIGKILL comes, and it ends well at last."""
+    source = random.Random(seed)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    kept: set[int] = set()
+    kills = 0
+    while not (tmp_path / "ended").exists():
+        assert kills < 100
+        (tmp_path / "computed").unlink(missing_ok=True)
+        with subprocess.Popen(
+            [sys.executable, "program.py"], cwd=tmp_path, start_new_session=True,
+            stderr=subprocess.PIPE,
+        ) as mission:  # fmt: skip
+            begun = time.monotonic()
+            while not (tmp_path / "computed").exists() and mission.poll() is None:
+                if kept and time.monotonic() > begun + 10:
+                    break
+                time.sleep(0.001)
+            time.sleep(source.uniform(0, 0.1))
+            if mission.poll() is None:
+                os.killpg(mission.pid, signal.SIGKILL)
+                kills += 1
+            assert mission.stderr is not None
+            errors = mission.stderr.read().decode()
+        assert "Traceback" not in errors, errors
+        computed = numbers(tmp_path / "computed")
+        assert not kept & set(computed)
+        assert len(set(computed)) == len(computed)
+        kept |= set(numbers(tmp_path / "seen"))
+
+    assert kept == set(range(TASKS))
+    assert kills
+
+
+def test_nothing_is_missing(tmp_path: Path) -> None:
+    """Where all was computed, nothing is run."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    for _ in range(2):
+        subprocess.run([sys.executable, "program.py"], cwd=tmp_path, check=True, timeout=60)
+
+    assert sorted(numbers(tmp_path / "computed")) == list(range(TASKS))

@@ -1,0 +1,289 @@
+"""``grain map`` as users run it: real processes, on this machine and on a cluster's workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from grain.map._entries import read_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+# SIGINT may be ignored where tests run, and what is ignored stays so.
+GRAIN = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from grain.cli import main; main()"
+)
+# Notes its process and that it ran; unless there is a file `go`, all but 1 and 2 go on forever.
+STUBBORN = 'echo $$ >> ran-{1}; [ {1} -le 2 ] || [ -e go ] || exec sleep 1000.25; echo "did "{1}'
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own, which is the current directory, and no configuration."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GRAIN_CONFIG", raising=False)
+    return tmp_path
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-c", GRAIN, "map", *words]
+
+
+def grain_map(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*words), input=stdin, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@contextmanager
+def begun(*words: str) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        command(*words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline, "in vain"
+        time.sleep(0.02)
+
+
+def logged(path: str = "log") -> list[tuple[int, int, int]]:
+    """Sequence number, exit code and signal of each entry of a result log."""
+    try:
+        lines = Path(path).read_bytes().splitlines(keepends=True)
+    except FileNotFoundError:
+        return []
+    found = [read_line(line) for line in lines]
+    return [(one.seq, one.exitval, one.signal) for one in found if one is not None]
+
+
+def pids() -> list[int]:
+    """The processes that wrote notes."""
+    return [int(pid) for note in Path().glob("ran-*") for pid in note.read_text().split()]
+
+
+def is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_outputs_and_exit_status() -> None:
+    """Outputs come in order, grouped; the exit status counts what failed; the log has all."""
+    done = grain_map(
+        "-j", "2", "-k", "--joblog", "log", "--", "sh", "-c",
+        'sleep 0.$((4-$0)); echo out $0 "$1"; echo err $0 >&2; [ $0 = 2 ] || exit $0',
+        "{#}", "{}", ":::", "a b", "$HOME", "c",
+    )  # fmt: skip
+
+    assert done.stdout == "out 1 a b\nout 2 $HOME\nout 3 c\n"
+    assert [f"err {i}" for i in (1, 2, 3)] == [x for x in done.stderr.splitlines() if "err" in x]
+    assert "1 job succeeded, 2 failed" in done.stderr
+    assert done.returncode == 2
+    assert [(1, 1, 0), (2, 0, 0), (3, 3, 0)] == sorted(logged())
+
+
+def test_killed_and_resumed() -> None:
+    """After SIGKILL nothing is left; what had ended is not run again, what had not is."""
+    words = ["-j", "2", "-k", "--joblog", "log", "--shell", STUBBORN, ":::", *"12345"]
+    with begun(*words) as process:
+        wait_until(lambda: len(logged()) == 2 and len(pids()) == 4)
+        process.kill()
+        process.wait()
+    wait_until(lambda: not any(map(is_there, pids())))
+    with Path("log").open("ab") as log:
+        log.write(b"3\tsomewhere\t17")  # as if it were killed while it wrote
+    Path("go").touch()
+
+    again = grain_map("--resume", *words)
+
+    assert again.returncode == 0, again.stderr
+    assert again.stdout == "did 3\ndid 4\ndid 5\n"
+    assert "3 jobs succeeded, 0 failed, 2 had ended before" in again.stderr
+    assert [(i, 0, 0) for i in range(1, 6)] == sorted(logged())
+    runs = [len(Path(f"ran-{i}").read_text().split()) for i in range(1, 6)]
+    assert [1, 1, 2, 2, 1] == runs
+
+
+def test_interrupted() -> None:
+    """Ctrl-C ends everything; the log tells what had ended, and the status is a shell's."""
+    words = ["-j", "2", "--joblog", "log", "--shell", STUBBORN, ":::", *"12345"]
+    with begun(*words) as process:
+        wait_until(lambda: len(logged()) == 2 and len(pids()) == 4)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+        assert process.returncode == 130, told.decode()
+    assert not any(map(is_there, pids()))
+    assert [(1, 0, 0), (2, 0, 0)] == sorted(logged())
+    assert b"Traceback" not in told
+
+
+def test_resumed_with_other_inputs() -> None:
+    """Inputs that have changed are not taken for those of the log."""
+    assert grain_map("-j", "2", "--joblog", "log", "true", ":::", "a", "b").returncode == 0
+
+    other = grain_map("-j", "2", "--joblog", "log", "--resume", "true", ":::", "x", "b")
+    fresh = grain_map("-j", "2", "--joblog", "log", "true", ":::", "a", "b")
+    known = grain_map(
+        "-j", "2", "--joblog", "log", "--resume", "--by-command", "echo", ":::", "x"
+    )  # fmt: skip
+
+    assert other.returncode == fresh.returncode == 255
+    assert "job 1 is 'true x' now" in other.stderr
+    assert "--resume goes on with it" in fresh.stderr
+    assert known.stdout == "x\n"
+
+
+def test_resume_failed() -> None:
+    """--resume leaves failures alone and counts them; --resume-failed runs them once more."""
+    words = ["-j", "2", "--joblog", "log", "--shell", "[ {} = a ] || [ -e go ]", ":::", "a", "b"]
+    assert grain_map(*words).returncode == 1
+    Path("go").touch()
+
+    assert grain_map("--resume", *words).returncode == 1
+    assert [(1, 0, 0), (2, 1, 0)] == sorted(logged())
+    assert grain_map("--resume-failed", *words).returncode == 0
+    assert [(1, 0, 0), (2, 0, 0), (2, 1, 0)] == sorted(logged())
+
+
+def test_csv_with_names() -> None:
+    """A row of CSV from standard input is a job, by the names of its columns."""
+    done = grain_map(
+        "-j", "2", "-k", "--csv", "--header", ":", "--", "echo", "{name/.} at {T} K",
+        stdin='name,T\n"x/a, b.xyz",300\nc.xyz,400\n',
+    )  # fmt: skip
+
+    assert done.stdout == "a, b at 300 K\nc at 400 K\n"
+
+
+def test_results() -> None:
+    """Outputs go to files, and nothing is printed."""
+    done = grain_map("-j", "2", "--results", "out/{/.}.log", "echo", ":::", "x/a.b", "c")
+
+    assert (done.returncode, done.stdout) == (0, "")
+    assert Path("out/a.log").read_text() == "x/a.b\n"
+    assert Path("out/c.log").read_text() == "c\n"
+
+
+def test_retries_and_timeout() -> None:
+    """A job that fails is tried so often; one that takes too long is ended."""
+    line = "echo {} >> tries; [ $(wc -l < tries) = 3 ]"
+    tried = grain_map("-j", "1", "--retries", "3", "--joblog", "log", "--shell", line, ":::", "a")
+    slow = grain_map("-j", "1", "--timeout", "0.3", "--joblog", "slow", "sleep", ":::", "1000.25")
+
+    assert tried.returncode == 0, tried.stderr
+    assert [(1, 0, 0)] == logged()
+    assert slow.returncode == 1
+    assert [(1, -1, signal.SIGTERM)] == logged("slow")
+    assert "ended at its time limit: sleep 1000.25" in slow.stderr
+
+
+def test_endless_input() -> None:
+    """Inputs are a stream: outputs come before it ends, and a halt leaves it unread."""
+    with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as yes:
+        done = subprocess.run(
+            command("-j", "2", "--halt", "now,done=5", "echo"),
+            stdin=yes.stdout, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        yes.kill()
+
+    assert done.returncode == 0, done.stderr
+    assert {"y"} == set(done.stdout.split())
+    assert "halted" in done.stderr
+
+
+def test_halt_ends_what_runs() -> None:
+    """One failure is enough: what runs is ended, and the status is that of the failure."""
+    line = (
+        "echo $$ > ran-{}; [ {} = 1 ] && exec sleep 1000.25; "
+        "while ! [ -s ran-1 ]; do sleep 0.02; done; exit 7"
+    )
+    done = grain_map("-j", "2", "--halt", "now,fail=1", "--shell", line, ":::", "1", "2", "3")
+
+    assert done.returncode == 7, done.stderr
+    assert not any(map(is_there, pids()))
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "told"),
+    [
+        (["--pipe", "wc"], 255, "a job reads nothing"),
+        (["-S", "host", "wc"], 255, "grain up"),
+        (["--quux", "wc"], 255, "--quux"),
+        (["-r", "cores=4", "wc"], 255, "Did you mean Cores"),
+        (["-j", "2", "-r", "GPUs=1", "wc", ":::", "a"], 255, "-r asks for less"),
+        (["--resume", "wc", ":::", "a"], 255, "--joblog FILE"),
+        (["-j", "1", "wc {}", ":::", "a"], 255, "--shell"),
+        (["-j", "1", "wc", "::::", "nowhere"], 255, "nowhere: No such file"),
+        (["-j", "1", "no-such-program", ":::", "a"], 1, "no-such-program"),
+        (["-j", "1", "true"], 0, "no input"),
+    ],
+)
+def test_what_goes_wrong(words: list[str], status: int, told: str) -> None:
+    """It is said in a sentence, without a traceback, and the status tells it from failed jobs."""
+    done = grain_map(*words)
+
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+    assert status == done.returncode
+
+
+def test_dry_run() -> None:
+    """The commands are printed as they would be typed, and nothing runs."""
+    done = grain_map("--dry-run", "touch", "{}.{#}", ":::", "a b", "c")
+
+    assert done.stdout == "touch 'a b.1'\ntouch c.2\n"
+    assert not list(Path().glob("*.[12]"))
+
+
+def test_on_a_cluster(home: Path) -> None:
+    """Without -j, jobs go to Gnaw's workers, in the directory where they were asked for."""
+    address = f"edge://{home}/edge/meeting"
+    (home / "edge").mkdir(mode=0o700)
+    (home / "here").mkdir()
+    config = home / "mine.toml"
+    config.write_text(f'address = "{address}"\n')
+    services = [
+        ["grain.head", "--address", address, "--grace", "20"],
+        ["grain.worker", "--url", address, "--res", '{"Cores": 2}', "--name", "far"],
+    ]
+    running = [
+        subprocess.Popen([sys.executable, "-m", *words], stderr=subprocess.DEVNULL)
+        for words in services
+    ]
+    try:
+        os.chdir(home / "here")
+        done = grain_map(
+            "-c", str(config), "-r", "Cores=1", "-k", "--joblog", "log", "--shell",
+            "echo {} > {}.out; nproc; exit {}", ":::", "0", "3", "0",
+        )  # fmt: skip
+    finally:
+        for process in reversed(running):
+            process.terminate()
+        for process in reversed(running):
+            process.wait(30)
+
+    assert done.returncode == 1, done.stderr
+    assert done.stdout == "1\n1\n1\n"  # bound to the core that each was given
+    assert [(1, 0, 0), (2, 3, 0), (3, 0, 0)] == sorted(logged())
+    assert Path("3.out").read_text() == "3\n"
