@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from end_to_end.holding import Holding
-from end_to_end.place import Place, send
+from end_to_end.place import NODES, Place, send
 from fake_batch.start import Batch, Missing, fake, real
 
 if TYPE_CHECKING:
@@ -16,14 +16,13 @@ if TYPE_CHECKING:
 
 # Long enough for a worker that is told to end to hand back its runs.
 KILL_WAIT = 6
-NODES = ["--nodes=4", "--cores=16", "--memory=64000"]
 
 
 @pytest.fixture(scope="session", params=["fake", "real"])
 def slurm(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Batch]:
-    """A fake Slurm, and where it can be had, a real one: four nodes of 16 cores and 64 GB."""
+    """A fake Slurm, and where it can be had, a real one."""
     if request.param == "fake":
         folder = tmp_path_factory.mktemp("fake")
         # Its delays are a tenth of the usual.

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from end_to_end.place import MARK
 from fake_batch.start import until
 
 if TYPE_CHECKING:
     from end_to_end.place import Mission, Place
 
 CONFIG = """\
-system = "slurm"
+system = "{system}"
 [script]
 cores = 2
 memory = 1
 walltime = "{walltime}"
+setup_cleanup = ["export {mark}={folder}"]
 """
 GRACE = """
 [head.gnaw]
@@ -70,11 +72,18 @@ class Holding:
         self.place = place
         self.tasks = tasks
         self.folder = place.folder / "first"
-        place.configure(CONFIG.format(walltime=walltime) + more)
+        self.configure(walltime, more)
         self.mission = self._start()
         self.jobs = place.up("-n", str(workers))
         self.workers = [str(one["name"]) for one in place.records()]
         self.until_begun(min(tasks, 2 * workers))
+
+    def configure(self, walltime: str, more: str = GRACE) -> None:
+        """Write grain.toml, for what is started from now on."""
+        place = self.place
+        system = place.batch.system
+        text = CONFIG.format(system=system, walltime=walltime, mark=MARK, folder=place.folder)
+        place.configure(text + more)
 
     def _start(self) -> Mission:
         self.folder.mkdir()

@@ -1,7 +1,8 @@
 """A user of the tests: a home, a configuration, and whatever grows out of the commands typed there.
 
 Every process that a place brings about, on the nodes too, carries a mark in its environment. So a
-place finds its own among those of others, and can tell that none is left.
+place finds its own among those of others, and can tell that none is left. (Jobs of PBS have the
+environment of a login: there, the set-up has to add the mark.)
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ import trio
 from fake_batch.start import Batch, until
 
 from grain.edge import dial
-from grain.head.messages import Ask
-from grain.head.service import CODEC
+from grain.edge.questions import CODEC, Ask, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MARK = "GRAIN_TEST_PLACE"
 BIN = Path(sys.executable).parent
+NODES = ("--nodes=4", "--cores=16", "--memory=64000")  # options of a fake or a real system
 LONG = 60.0  # seconds; two busy cores start a worker in some
 
 
@@ -88,11 +89,10 @@ class Place:
     @property
     def env(self) -> dict[str, str]:
         """The environment of the user's shell."""
-        env = {k: v for k, v in self.batch.env.items() if not k.startswith(("GRAIN_", "XDG_"))}
+        others = ("GRAIN_", "XDG_", "PYTHON")
+        env = {k: v for k, v in self.batch.env.items() if not k.startswith(others)}
         path = f"{BIN}{os.pathsep}{env['PATH']}"
-        # A terminal shows what a program prints at once; a file would wait for its end.
-        own = {"PYTHONUNBUFFERED": "1", MARK: str(self.folder)}
-        return {**env, "HOME": str(self.home), "PATH": path, **own}
+        return {**env, "HOME": str(self.home), "PATH": path, MARK: str(self.folder)}
 
     # ---- what a user types
 
@@ -103,8 +103,13 @@ class Place:
     def up(self, *words: str) -> list[str]:
         """``grain up``; the ids of the jobs."""
         before = self.records()
+        self.grain("up", *words)
+        return [str(one["id"]) for one in self.records()[len(before) :]]
+
+    def grain(self, *words: str) -> str:
+        """``grain WORDS``, which must succeed without complaint; what it printed."""
         done = subprocess.run(
-            [BIN / "grain", "up", *words],
+            [BIN / "grain", *words],
             cwd=self.work,
             env=self.env,
             capture_output=True,
@@ -112,7 +117,7 @@ class Place:
             check=False,
         )
         assert (0, "") == (done.returncode, done.stderr)
-        return [str(one["id"]) for one in self.records()[len(before) :]]
+        return done.stdout
 
     def start(self, program: str, *words: str, name: str = "mission") -> Mission:
         """``python NAME.py WORDS &``."""
@@ -121,7 +126,8 @@ class Place:
         folder.mkdir()
         with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
             process = subprocess.Popen(
-                [sys.executable, f"{name}.py", *words],
+                # A terminal shows at once what a program prints; a file would wait for its end.
+                [sys.executable, "-u", f"{name}.py", *words],
                 cwd=self.work,
                 env=self.env,
                 stdin=subprocess.DEVNULL,
@@ -188,7 +194,7 @@ class Place:
             address = f"edge://{self.home}/.local/share/edge-file-default"
             async with dial(address, role="cli", codec=CODEC, patience=20) as peer:
                 await peer.channel.send([(Ask("state"), None)])
-                return (await peer.channel.receive())[0][0].answer  # type: ignore[attr-defined]
+                return unpack((await peer.channel.receive())[0][1])
 
         state: dict[str, Any] = trio.run(ask)
         return state
@@ -217,7 +223,8 @@ class Place:
             for mission in self.missions:
                 mission.process.wait(LONG)
             if ids := [str(one["id"]) for one in self.records()]:
-                self.batch.out("scancel", *ids)
+                # PBS says of a job that has ended that it has.
+                self.batch.run("scancel" if self.batch.system == "slurm" else "qdel", *ids)
             send(signal.SIGTERM, *(p for p, words in self._marked() if " grain.head " in words))
             until(lambda: not self.processes(), LONG)
         finally:

@@ -5,24 +5,21 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from fake_batch.start import until
-
-if TYPE_CHECKING:
-    from end_to_end.place import Place
+from end_to_end.place import MARK, NODES, Place
+from fake_batch.start import fake, until
 
 TUTORIAL = Path(__file__).parents[2] / "docs/examples/tutorial_4_workers.py"
 
 # As the tutorial has it. The nodes are said to have 16 cores, which this machine has not.
 CONFIG = """\
-system = "slurm"
+system = "{system}"
 [script]
-queue = "main"
+queue = "{queue}"
 walltime = "00:30:00"
 cores = 16
 memory = 10.5
-setup_cleanup = ["export PATH={bin}:$PATH"]
+setup_cleanup = ["export PATH={folder}/bin:$PATH {mark}={folder}"]
 [worker.res]
 Cores = 16
 """
@@ -31,12 +28,13 @@ Cores = 16
 # jobs that ask wait until another node was asked, too.
 HOSTNAME = """\
 #!/bin/sh
-mkdir -p {folder}/asked/$SLURMD_NODENAME
+node=${{SLURMD_NODENAME:-$(cat "$PBS_NODEFILE")}}
+mkdir -p {folder}/asked/$node
 for _ in $(seq 600); do
     [ $(ls {folder}/asked | wc -l) -ge 2 ] && break
     sleep 0.1
 done
-echo $SLURMD_NODENAME
+echo $node
 """
 
 # Each task tells which worker it ran on, and when. The first ones wait for the other mission.
@@ -69,7 +67,9 @@ run(main, name=mine)
 
 def ready(place: Place) -> None:
     """A user who has read the tutorial up to here."""
-    place.configure(CONFIG.format(bin=place.folder / "bin"))
+    system = place.batch.system
+    queue = {"slurm": "main", "pbs": "workq"}[system]
+    place.configure(CONFIG.format(system=system, queue=queue, folder=place.folder, mark=MARK))
     program = place.folder / "bin/hostname"
     program.write_text(HOSTNAME.format(folder=place.folder))
     program.chmod(0o755)
@@ -89,6 +89,20 @@ def nodes_of(printed: str) -> list[str]:
 
 def test_tutorial(place: Place) -> None:
     """It pauses, says how to start workers, and ends with what it is said to print."""
+    check_tutorial(place)
+
+
+def test_tutorial_on_pbs(tmp_path: Path) -> None:
+    """The same."""
+    with fake("pbs", tmp_path / "pbs", *NODES) as batch:
+        place = Place(batch, tmp_path / "place")
+        try:
+            check_tutorial(place)
+        finally:
+            place.close()
+
+
+def check_tutorial(place: Place) -> None:
     ready(place)
     mission = place.start(TUTORIAL.read_text(), name="hostname")
     until(lambda: "No workers are there yet" in mission.err, 60)
@@ -103,7 +117,9 @@ def test_tutorial(place: Place) -> None:
     assert 2 == len(set(nodes))
     assert re.search(r"Time elapsed for all jobs: \d+\.\d{3}s\n$", mission.err)
 
-    # Gnaw and the workers stay, and serve the next mission at once.
+    # Gnaw and the workers stay, as `grain ls` tells, and serve the next mission at once.
+    shown = place.grain("ls")
+    assert all(f"{one['name']} " in shown for one in place.records())
     gnaw, serving = place.gnaw(), place.serving()
     again = place.start(TUTORIAL.read_text(), name="hostname")
 

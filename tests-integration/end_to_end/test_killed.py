@@ -6,7 +6,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from end_to_end.holding import Holding
+from end_to_end.holding import GRACE, Holding
 from end_to_end.place import Place, send
 from fake_batch.start import fake, until
 
@@ -92,17 +92,18 @@ def test_gnaw_killed(place: Place) -> None:
 def test_walltime(tmp_path: Path, patience: float) -> None:
     """Warned, a worker takes no more runs; ended, it hands back its runs, if there is time.
 
-    Slurm's 10 minutes take 10 s here. That a real Slurm does the same is in batch/test_contract.py.
+    Slurm's 11 minutes take 13 s here. That a real Slurm does the same is in batch/test_contract.py.
     """
-    options = ["--nodes=4", f"--kill-wait={60 * patience}"]
-    with fake("slurm", tmp_path / "slurm", *options, pace=60) as batch:
+    options = ["--nodes=4", f"--kill-wait={50 * patience}"]
+    with fake("slurm", tmp_path / "slurm", *options, pace=50) as batch:
         place = Place(batch, tmp_path / "place")
         try:
-            holding = Holding(place, tasks=3, workers=1, walltime="00:10:00")
+            holding = Holding(place, tasks=3, workers=1, walltime="00:11:00")
             [first] = holding.workers
             one, other = holding.on(first)
             until(lambda: "SIGUSR1 received" in place.log(first))
             holding.let_go((one, first))
+            holding.configure("01:00:00")
             place.up()
             second = str(place.records()[1]["name"])
             # Meanwhile the first has room, but takes nothing.
@@ -119,3 +120,30 @@ def test_walltime(tmp_path: Path, patience: float) -> None:
     assert {one: first, other: second, 3 - one - other: second} == results
     assert "SIGTERM received" in place.log(first)
     assert (patience > 3) == ("this worker has ended" in place.log(first))
+
+
+def test_walltime_without_warning(tmp_path: Path) -> None:
+    """PBS sends no signal before the end: the worker counts, and is gone in time by itself."""
+    more = GRACE + '[worker.held_back]\nwalltime = "00:00:10"\n'
+    with fake("pbs", tmp_path / "pbs") as batch:
+        place = Place(batch, tmp_path / "place")
+        try:
+            # 16 s for the tasks; for half of them it takes new ones.
+            holding = Holding(place, tasks=3, workers=1, walltime="00:00:26", more=more)
+            [first] = holding.workers
+            until(lambda: place.serving() == [])
+            holding.let_go((holding.on(first)[0], first))
+            holding.configure("01:00:00")
+            place.up()
+            second = str(place.records()[1]["name"])
+            until(lambda: len(holding.on(second)) == 2)
+            holding.let_go()
+            results = holding.results()
+            shown = batch.out("qstat", "-x", "-f", *holding.jobs)
+        finally:
+            place.close()
+
+    assert [first] == [results[holding.on(first)[0]]]
+    assert [holding.on(first)[1]] == holding.repeated()
+    assert "Exit_status = 0" in shown
+    assert "taking no more runs: the job's end is near" in place.log(first)

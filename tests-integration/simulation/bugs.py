@@ -59,7 +59,7 @@ def free_when_link_is_lost(self: Staff, link: object, now: float) -> None:
 
 
 def begin_again(self: WorkerSession, lease: Any, arguments: object, now: float) -> None:
-    self._seen.discard(lease.attempt)
+    self._begun.clear()
     WorkerSession._begin(self, lease, arguments, now)
 
 

@@ -1,19 +1,27 @@
-"""Configurations and the jobs that come of them."""
+"""Configurations and the jobs that come of them; a scheduler that says what it is told to."""
 
 from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import trio
 
 from grain.cli.batch import Job, worker_job
 from grain.config import Config, load
+from grain.edge import serve
+from grain.edge.questions import CODEC, Answer, Ask, pack
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from grain.edge import Peer
 
 Configure = Callable[[str], Config]
 NOW = datetime.datetime(2026, 3, 4, 9, 30, 15)
@@ -66,3 +74,54 @@ def command(alone: Path) -> Callable[[str, str], Path]:
         return path
 
     return put
+
+
+class Fake:
+    """What it answers, by question, and what it was asked."""
+
+    def __init__(self, answers: dict[str, Any]) -> None:
+        self.answers = answers
+        self.asked: list[Ask] = []
+
+    async def handle(self, peer: Peer) -> None:
+        while True:
+            try:
+                batch = await peer.channel.receive()
+            except trio.EndOfChannel:
+                return
+            for ask, _ in batch:
+                assert isinstance(ask, Ask)
+                self.asked.append(ask)
+                if self.answers[ask.about] is None:
+                    return  # hangs up
+                await peer.channel.send([(Answer(ask.about), pack(self.answers[ask.about]))])
+
+
+@contextmanager
+def _answering(address: str, **answers: Any) -> Iterator[Fake]:
+    """Serve at an address; each answer is plain data, or None for hanging up."""
+    fake = Fake(answers)
+    ready = threading.Event()
+    scope: list[tuple[trio.lowlevel.TrioToken, trio.CancelScope]] = []
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(partial(serve, fake.handle, address, codec=CODEC))
+            scope.append((trio.lowlevel.current_trio_token(), nursery.cancel_scope))
+            ready.set()
+
+    thread = threading.Thread(target=trio.run, args=(run,))
+    thread.start()
+    try:
+        assert ready.wait(20)
+        yield fake
+    finally:
+        token, cancel = scope[0]
+        token.run_sync_soon(cancel.cancel)
+        thread.join()
+
+
+@pytest.fixture
+def answering() -> Any:
+    """A scheduler: ``with answering(address, state={...}) as fake``."""
+    return _answering

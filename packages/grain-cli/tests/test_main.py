@@ -41,7 +41,7 @@ def test_help_lists_the_commands() -> None:
         assert command.get_short_help_str(80) == own.help == listed[name]
 
 
-@pytest.mark.parametrize("words", [["--version"], ["up", "-h"]])
+@pytest.mark.parametrize("words", [["--version"], ["up", "-h"], ["ls", "--help"]])
 def test_start_is_quick(words: list[str]) -> None:
     """The command takes less than 150 ms until it does something."""
     code = "import sys; from grain.cli import main; main(sys.argv[1:])"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner, Result
 
-from grain.cli import main
+from grain.cli import _plugins, main
 from grain.cli.plugin import chosen_config, told
 
 if TYPE_CHECKING:
@@ -92,15 +92,24 @@ def test_what_cannot_be_loaded_is_a_sentence(name: str, why: str) -> None:
 def test_known_commands_that_are_not_installed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are listed, and say what to install."""
     monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: ())
+    monkeypatch.setitem(_plugins.ELSEWHERE, name, "grain-not-here")
     done = grain(name, "--help")
 
     assert (
-        f"Error: `grain {name}` is part of grain-delayed, which is not installed here: "
-        "pip install grain-delayed\n"
+        f"Error: `grain {name}` is part of grain-not-here, which is not installed here: "
+        "pip install grain-not-here\n"
     ) == done.output
     assert 1 == done.exit_code
     assert f"\n  {name} " in grain("-h").output
-    assert "(pip install grain-delayed)" in grain("-h").output
+    assert "(pip install grain-not-here)" in grain("-h").output
+
+
+def test_known_commands_of_a_later_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed package that lacks the command is too old."""
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: ())
+    monkeypatch.setitem(_plugins.ELSEWHERE, "map", "grain-edge")
+
+    assert "is part of a later grain-edge than " in grain("map").output
 
 
 def test_an_entry_point_without_a_distribution(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grain.delayed._digest import Undigestible, code_digest, digest
@@ -80,12 +80,14 @@ def typed(value: Any) -> Any:
     return (type(value), repr(value))
 
 
+@settings(deadline=None)
 @given(PLAIN, PLAIN)
 def test_equal_digests_mean_equal_values(a: Any, b: Any) -> None:
     """Two values have one digest if and only if they are equal, with their types."""
     assert (typed(a) == typed(b)) == (of(a) == of(b))
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.text(), st.integers(), min_size=2), st.randoms())
 def test_order_of_a_dict(value: dict[str, int], random: Any) -> None:
     """A dict has one digest, in whatever order it was filled."""

@@ -277,3 +277,10 @@ async def test_log_file(home: Path) -> None:
     text = (home / "head.log").read_text()
     assert "grain.head WARNING it hails" in text
     assert "it rains" not in text
+
+
+async def test_log_file_on_a_full_disk(home: Path) -> None:
+    """The mission does not end for it."""
+    loaded = load(config(home, '[head]\nlog_file = "/dev/full"\n'))
+    async with executing(Cores(1) & Memory(1), loaded, "me", lambda _: None):
+        logging.getLogger("grain.head").warning("it hails")

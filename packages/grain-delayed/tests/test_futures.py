@@ -23,6 +23,7 @@ from grain import GVAR
 from grain.config import ConfigError
 from grain.delayed import Executor
 from grain.delayed._futures import Engine
+from grain.remote_exer import HostingExecutor
 from grain.resource import Cores, Infeasible, Memory
 
 if TYPE_CHECKING:
@@ -350,3 +351,35 @@ def test_a_mission_that_breaks() -> None:
     with pytest.raises(futures.BrokenExecutor, match="the executor's mission has failed") as caught:
         engine.submit(int, (), {})
     assert "broken" in repr(caught.value.__cause__)
+
+
+def test_calls_on_other_workers(tmp_path: Path) -> None:
+    """They travel as tasklets do; here to a scheduler in another thread, with a worker."""
+    address = f"edge://{tmp_path}/meeting"
+    config = tmp_path / "mine.toml"
+    config.write_text(f'address = "{address}"\n')
+    begun, leave = threading.Event(), trio.Event()
+    tokens: list[trio.lowlevel.TrioToken] = []
+
+    async def cluster() -> None:
+        tokens.append(trio.lowlevel.current_trio_token())
+        async with HostingExecutor(Cores(1), address=address, name="cluster"):
+            begun.set()
+            await leave.wait()
+
+    thread = threading.Thread(target=trio.run, args=(cluster,))
+    thread.start()
+    try:
+        assert begun.wait(30)
+        with Executor(config_file=str(config), progress=False) as pool:
+            assert ("CPU_Cores([0])", "cluster(local)") == pool.submit(look).result(30)
+            assert [0, 1, 4] == list(pool.map(pow, range(3), [2] * 3, chunksize=2))
+            with pytest.raises(ZeroDivisionError):
+                pool.submit(divmod, 1, 0).result(30)
+            # Whether it runs is not known here: it can be cancelled.
+            future = pool.submit(trio.sleep_forever)
+            assert future.cancel()
+            assert 8 == pool.submit(pow, 2, 3).result(30)
+    finally:
+        tokens[0].run_sync_soon(leave.set)
+        thread.join(30)

@@ -6,8 +6,10 @@ They are in the standard library's package ``test``, which some distributions le
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import unittest
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,3 +104,9 @@ def test_the_list_is_exact() -> None:
     theirs = {name for case in cases for name in dir(case) if name.startswith("test_")}
     assert UNDECIDED.keys() <= theirs
     assert len(NOT_APPLICABLE.keys() - theirs) <= 1  # one was renamed
+
+
+def test_the_documents_list_them() -> None:
+    """docs/executor.md names the same tests."""
+    page = Path(__file__).parents[3] / "docs" / "executor.md"
+    assert {*NOT_APPLICABLE, *UNDECIDED} == set(re.findall("`(test_.+?)`", page.read_text()))

@@ -170,13 +170,13 @@ def test_on_a_terminal() -> None:
     """One line shows the progress below what the program prints, and is gone in the end."""
     written = on_terminal(PROGRAM.replace("PROGRESS", "None"))
 
-    assert "0 done, 1 running, 3 queued, 0 failed, 0 s elapsed" in written
+    assert re.search(r"0 done, 1 running, 3 queued, 0 failed, \d s elapsed", written)
     assert re.search(
-        r"\d done, 1 running, 0 queued, 1 failed, 1 s elapsed, about \d s left", written
+        r"\d done, 1 running, 0 queued, 1 failed, \d s elapsed, about \d s left", written
     )
     *lines, last, nothing = shown(written)
     assert [FRAME[0], *(f"printed by {i}" for i in range(4)), *FRAME[1:]] == [x for x in lines if x]
-    assert last.startswith("Time elapsed for all jobs: 1.")
+    assert last.startswith("Time elapsed for all jobs: ")
     assert "" == nothing
 
 

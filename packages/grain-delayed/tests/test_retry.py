@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trio
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grain.delayed import delayed
@@ -109,6 +109,7 @@ def test_a_function_that_fails(which: str) -> None:
     assert "raised KeyError: 'oops'; so it was not retried" in final.note
 
 
+@settings(deadline=None)
 @given(
     st.integers(1, 10_000), st.just(0.0) | st.floats(0.001, 1e6), st.randoms(use_true_random=False)
 )

@@ -16,12 +16,15 @@ from grain.head import Cancelled
 from grain.head._gnaw import run_gnaw
 from grain.head.errors import ExecutorClosed
 from grain.head.events import NeverStarts
-from grain.head.messages import Ask
+from grain.head.messages import Ask, Enrol, Request, Submit, Synced
 from grain.head.service import CODEC
 from grain.remote_exer import Gnaw, HostingExecutor, RemoteExecutor
+from grain.remote_exer._local import LocalWorker
 from grain.resource import Cores
 from grain.worker import Call
 from grain.worker.errors import PayloadError
+from grain.worker.messages import Function, Leaving, Register, Reported
+from grain.worker.payload import Payloads
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,6 +89,17 @@ async def test_what_cannot_travel_fails_that_task_alone(address: str) -> None:
     assert isinstance(refused, outcome.Error)
     assert isinstance(refused.error, PayloadError)
     assert outcome.Value(8) == found[good]
+
+
+async def test_what_is_too_large_to_travel_is_refused_at_the_call(address: str) -> None:
+    """And no other task suffers from it."""
+    async with HostingExecutor(Cores(1), address=address) as executor:
+        with pytest.raises(PayloadError, match="the arguments of echo: 2.* write large data"):
+            executor.submit(Cores(1), echo, bytes(Submit.max_payload))
+        executor.submit(Cores(1), double, 4)
+        _, ended = await executor.results.receive()
+
+    assert outcome.Value(8) == ended
 
 
 async def test_the_worker_has_a_name(address: str) -> None:
@@ -185,4 +199,50 @@ async def test_workers_and_questions_are_not_counted_as_missions(address: str) -
                     async with dial(address, role=role, codec=CODEC, patience=5) as peer:
                         await peer.channel.send([(Ask("state"), None)])
                         await peer.channel.receive()
+        nursery.cancel_scope.cancel()
+
+
+async def echo(data: bytes) -> bytes:
+    return data
+
+
+async def test_peers_that_are_stuck_hold_back_nobody(address: str) -> None:
+    """A worker and a mission that read nothing: what is for them waits, all else goes on."""
+
+    async def work() -> None:
+        async with dial(address, role="worker", codec=CODEC) as peer:
+            await LocalWorker("works", Cores(2)).serve(peer.channel)
+
+    payloads = Payloads()
+    function = payloads.dump_function(echo)
+    arguments = payloads.dump_arguments((bytes(1_000_000),), {})
+    async with trio.open_nursery() as nursery:
+        await nursery.start(partial(run_gnaw, address))
+        nursery.start_soon(work)
+        connect = partial(dial, address, codec=CODEC, patience=10)
+        with trio.fail_after(60):
+            async with connect(role="worker") as worker, connect(role="mission") as mission:
+                await worker.channel.send(
+                    [(Register("stuck", "stuck", "", {"Cores": 2}), None), (Reported(), None)]
+                )
+                mission.channel.post(
+                    [
+                        (Enrol("stuck", "stuck"), None),
+                        (Function(function.digest), function.payload),
+                        (Request(0, {"Cores": 1}), None),
+                        *((Submit(i, 0, function.digest), arguments) for i in range(40)),
+                        (Synced(), None),
+                    ]
+                )
+                async with RemoteExecutor(connect=Gnaw(address, start=False).connect) as executor:
+                    jobs = {executor.submit(Cores(1), double, i): 2 * i for i in range(50)}
+                    got = {}
+                    while len(got) < 48:  # two may be where nobody reads
+                        job, ended = await executor.results.receive()
+                        got[job] = ended.unwrap()
+                    await worker.channel.send([(Leaving(), None)])
+                    while len(got) < 50:
+                        job, ended = await executor.results.receive()
+                        got[job] = ended.unwrap()
+                assert jobs == got
         nursery.cancel_scope.cancel()

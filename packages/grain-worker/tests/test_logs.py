@@ -68,6 +68,7 @@ def test_a_worker_whose_log_is_full_ends_well() -> None:
     """Python's own handlers would make its exit code 120."""
     words = [sys.executable, "-m", "grain.worker", "--dry", "--res", '{"Cores": 1}']
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(words, stderr=full, check=False)
+        env = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
+        done = subprocess.run(words, env=env, stderr=full, check=False)
 
     assert 0 == done.returncode

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from grain.config import Config
     from grain.edge.questions import Ask
 
-PATIENCE = 3.0
+PATIENCE = 2.0
 """Seconds to look for a scheduler."""
 
 _ANSWER = 30.0  # seconds for one that was reached and has much to tell

@@ -51,18 +51,19 @@ def logs(follow: bool, lines: int, worker: str) -> None:
         if not files and not follow:
             where = ", ".join(record.log_file or "nowhere" for record in found)
             raise click.ClickException(f"nothing was written yet; the output goes to {where}")
-        _show(files, lines)
+        places = _show(files, lines)
         if follow:
             try:
-                _follow(found, files)
+                _follow(found, places)
             except KeyboardInterrupt:
                 return
 
 
 def latest(known: Iterable[Record], pattern: str) -> list[Record]:
-    """The last job of each name that matches."""
-    last = {one.name: one for one in known if one.name == pattern or fnmatchcase(one.name, pattern)}
-    return list(last.values())
+    """The last job of each name that matches, by name."""
+    found = (one for one in known if one.name == pattern or fnmatchcase(one.name, pattern))
+    last = {one.name: one for one in sorted(found, key=lambda one: one.submitted)}
+    return [last[name] for name in sorted(last)]
 
 
 def outputs(record: Record) -> list[Path]:
@@ -78,15 +79,19 @@ def outputs(record: Record) -> list[Path]:
     return sorted(found, key=lambda path: path.stat().st_mtime)
 
 
-def _show(files: list[Path], lines: int) -> None:
+def _show(files: list[Path], lines: int) -> dict[Path, int]:
+    """Print files; returns how much of each was there."""
+    places = {}
     for number, file in enumerate(files):
         if len(files) > 1:
             click.echo(("\n" if number else "") + f"==> {clean(file)} <==")
         with file.open("rb") as source:
             rest = source.read()
+        places[file] = len(rest)
         if lines:
             rest = b"".join(rest.splitlines(keepends=True)[-lines:])
         click.echo(readable(rest), nl=False)
+    return places
 
 
 def readable(raw: bytes) -> str:
@@ -94,9 +99,8 @@ def readable(raw: bytes) -> str:
     return clean(re.sub(r"\r\n?", "\n", raw.decode(errors="replace")), keep="\n\t")
 
 
-def _follow(found: list[Record], shown: list[Path]) -> None:
+def _follow(found: list[Record], places: dict[Path, int]) -> None:
     """Print what is added, also to files that appear later; until interrupted."""
-    places = {file: file.stat().st_size for file in shown}
     while True:
         for file in (file for record in found for file in outputs(record)):
             size, at = file.stat().st_size, places.get(file, 0)

@@ -76,7 +76,7 @@ def _queue(queue: dict[str, Any]) -> tuple[object, ...]:
 
 def _why(queue: dict[str, Any]) -> str:
     nobody = queue["why"] == "no worker is here"
-    return ("on no worker here: " if queue["never"] and not nobody else "") + queue["why"]
+    return f"{'on no worker here: ' if queue['never'] and not nobody else ''}{queue['why']}"
 
 
 def _remarks(state: dict[str, Any], tasks: dict[str, Any]) -> list[str]:

@@ -20,9 +20,12 @@ class _Own(NamedTuple):
 
 # Each command is imported when it is wanted: what one of them needs must not slow down the others.
 OWN = {
+    "doctor": _Own("grain.cli._doctor", "Check this installation, and say what to fix."),
     "logs": _Own("grain.cli._logs", "Show the output of workers."),
     "ls": _Own("grain.cli._ls", "List workers, missions, and what waits and why."),
     "quit": _Own("grain.cli._quit", "Let workers go."),
+    "scale": _Own("grain.cli._scale", "Keep N workers alive, until Ctrl-C."),
+    "start": _Own("grain.cli._start", "Submit the mission itself as a job."),
     "up": _Own("grain.cli._up", "Submit workers, one per node."),
     "why": _Own("grain.cli._why", "Tell why a task is where it is."),
 }

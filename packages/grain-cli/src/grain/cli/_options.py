@@ -31,7 +31,7 @@ def json_option(function: F) -> F:
 def patience_option(function: F) -> F:
     """Add ``--patience SECONDS``."""
     return click.option(
-        "--patience", default=3.0, show_default=True, metavar="SECONDS",
+        "--patience", default=2.0, show_default=True, metavar="SECONDS",
         type=click.FloatRange(0.1, 3600), help="How long to look for the scheduler.",
     )(function)  # fmt: skip
 

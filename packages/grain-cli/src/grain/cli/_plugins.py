@@ -36,11 +36,7 @@ def load(name: str) -> click.Command | None:
     if point is None:
         if name not in ELSEWHERE:
             return None
-        package = ELSEWHERE[name]
-        raise click.ClickException(
-            f"`grain {name}` is part of {package}, which is not installed here: "
-            f"pip install {package}"
-        )
+        raise click.ClickException(f"`grain {name}` is part of {_to_install(ELSEWHERE[name])}")
     try:
         found = point.load()
     # Whatever a package does when it is imported must not end in a traceback.
@@ -55,6 +51,15 @@ def load(name: str) -> click.Command | None:
             f"click.Command but {type(found).__name__}"
         )
     return found
+
+
+def _to_install(package: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return f"a later {package} than {version(package)}: pip install -U {package}"
+    except PackageNotFoundError:
+        return f"{package}, which is not installed here: pip install {package}"
 
 
 def _found() -> dict[str, EntryPoint]:

@@ -76,7 +76,7 @@ def _told(worker: dict[str, Any], force: bool) -> str:
         return f"leaves{later}"
     if force:
         return f"leaves now{later}; {tasks} will run again elsewhere"
-    return f"leaves{later} when its {tasks} ended"
+    return f"leaves{later}, when {tasks} {'has' if count == 1 else 'have'} ended"
 
 
 def unjoined(config: Config, pattern: str, joined: set[str]) -> list[OwnJob]:

@@ -7,8 +7,11 @@ import os
 import shutil
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from grain.cli._jobs import records
 from grain.cli.batch import Record, open_system, worker_job
@@ -21,28 +24,33 @@ if TYPE_CHECKING:
 
 
 def prepare_workers(
-    config: Config, count: int, options: Sequence[str] = ()
+    config: Config, count: int, options: Sequence[str] = (), *, sharing: int = 0
 ) -> tuple[BatchSystem, Job]:
-    """The batch system and the job that a worker is.
+    """The batch system and the job that a worker is; for the arguments see `submit_workers`.
 
     Raises:
         ConfigError: The configuration is wrong.
     """
     now = datetime.datetime.now()
     system = open_system(config, now=now)
+    local = config.system == "local"
     job = worker_job(
         config,
         now=now,
         folder=str(Path.cwd()),
         path=worker_folder(),
         extra_args=options,
-        most_memory=memory_share(count) if config.system == "local" and count > 1 else None,
+        most_memory=memory_share(sharing or count) if local and max(sharing, count) > 1 else None,
     )
+    if local and sharing and job.script.cores is None:
+        # Those that are submitted first must not take what the others are to have.
+        each = max(1, len(os.sched_getaffinity(0)) // sharing)
+        job = replace(job, script=msgspec.structs.replace(job.script, cores=each))
     return system, job
 
 
 def submit_workers(
-    config: Config, count: int, options: Sequence[str] = (), *, by: str = ""
+    config: Config, count: int, options: Sequence[str] = (), *, by: str = "", sharing: int = 0
 ) -> Iterator[Record]:
     """Submit workers; yields each as soon as it is accepted and recorded.
 
@@ -51,13 +59,15 @@ def submit_workers(
         count: How many.
         options: Further options for the batch system.
         by: Who keeps them, see `Record`.
+        sharing: With how many in all they share a machine where there is no batch system; those
+            that are submitted now share what is free unless this is given.
 
     Raises:
         ConfigError: The configuration is wrong.
         BatchError: The batch system refuses; those before are recorded.
         OSError: A directory or a record cannot be made.
     """
-    system, job = prepare_workers(config, count, options)
+    system, job = prepare_workers(config, count, options, sharing=sharing)
     make_parent(job.log_file)
     yield from recorded(config, lambda: system.submit(job, count), by=by)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import logging
+import os
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
@@ -67,8 +68,11 @@ def _shared(config: Config, name: str | None, on_event: Listener) -> RemoteExecu
     from grain.remote_exer import Gnaw, RemoteExecutor
 
     address, gnaw = config.head.listen, config.head.gnaw
-    options = (f"--idle-quit={gnaw.idle_quit}", f"--max-conn={gnaw.max_conn}", *gnaw.extra_args)
-    finder = Gnaw(address, name=name or "", log_file=gnaw.log_file, arguments=options)
+    options = [f"--idle-quit={gnaw.idle_quit}", f"--max-conn={gnaw.max_conn}"]
+    if gnaw.swarm:
+        options += [f"--swarm={gnaw.swarm}", f"--config={config.source or ''}"]
+    arguments = (*options, *gnaw.extra_args)
+    finder = Gnaw(address, name=name or "", log_file=gnaw.log_file, arguments=arguments)
     return RemoteExecutor(address, name=name, on_event=on_event, connect=finder.connect)
 
 
@@ -100,8 +104,11 @@ def _logging_to(path: str) -> Iterator[None]:
         yield
         return
     from grain.config import stamp
+    from grain.worker.logs import PatientHandler
 
-    handler = logging.FileHandler(stamp(path, datetime.datetime.now()))
+    name = stamp(path, datetime.datetime.now())
+    fd = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    handler = PatientHandler(fd)
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
     logger = logging.getLogger("grain")
     logger.addHandler(handler)
@@ -110,3 +117,4 @@ def _logging_to(path: str) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         handler.close()
+        os.close(fd)

@@ -21,6 +21,7 @@ import trio
 
 from grain.delayed._function import _is_async
 from grain.delayed._mission import mission
+from grain.delayed._overload import WARN_QUEUED
 from grain.head import GrainExecutor
 from grain.resource import Cores, Resource
 from grain.worker import Call
@@ -51,7 +52,8 @@ class Executor(futures.Executor):
     Args:
         request: the resources of each call; by default one core.
         local: the resources of the local worker, as for `mission`.
-        config_file: as for `mission`; so are name, prioritized and progress.
+        config_file: as for `mission`; so are name, prioritized, progress and
+            warn_queued.
 
     Raises:
         TypeError: request or local is no resource.
@@ -68,6 +70,7 @@ class Executor(futures.Executor):
         name: str | None = None,
         prioritized: bool = False,
         progress: bool | None = None,
+        warn_queued: int | None = WARN_QUEUED,
     ) -> None:
         request = Cores(1) if request is None else request
         if not isinstance(request, Resource):
@@ -81,6 +84,8 @@ class Executor(futures.Executor):
                 name=name,
                 prioritized=prioritized,
                 progress=progress,
+                warn_queued=warn_queued,
+                cache=False,  # what it keeps is for functions with cache_hfn
             )
         )
         weakref.finalize(self, self._engine.close, cancel=False)

@@ -30,7 +30,7 @@ from grain.delayed._key import Key
 from grain.delayed.errors import CacheError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _MAGIC = b"grain-cache 1\n\0\0"
 # Magic, digest of what follows it; then the sizes of the two parts that come next.
@@ -182,13 +182,13 @@ class Store:
         for part in rest:
             checksum.update(part)
         path = self.path(key)
-        data = b"".join([_HEAD.pack(_MAGIC, checksum.digest()), *rest])
+        parts = [_HEAD.pack(_MAGIC, checksum.digest()), *rest]
         try:
-            self._put(path, data)
+            self._put(path, parts)
         except FileNotFoundError:  # somebody removed everything
             for parent in (self.root, self.root / "tmp"):
                 parent.mkdir(mode=0o700, exist_ok=True)
-            self._put(path, data)
+            self._put(path, parts)
 
     def entries(self, *, check: bool = False) -> Iterator[Entry | Broken]:
         """What is there, unordered.
@@ -215,15 +215,16 @@ class Store:
         for folder in self.root.glob("[0-9a-f][0-9a-f]"):
             yield from (path for path in folder.iterdir() if len(path.name) == 64)
 
-    def _put(self, path: Path, data: bytes) -> None:
+    def _put(self, path: Path, parts: Sequence[bytes]) -> None:
         aside = self.root / "tmp" / f"{self._host}-{os.getpid()}-{os.urandom(6).hex()}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(aside, flags, 0o600)
         try:
             try:
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(fd, view) :]
+                for part in parts:  # not joined: a result may be large
+                    view = memoryview(part)
+                    while view:
+                        view = view[os.write(fd, view) :]
                 os.fsync(fd)
             finally:
                 os.close(fd)

@@ -34,6 +34,7 @@ _HIGH_WATER = 1024 * 1024
 _SMALL = 4096
 _BURST = 0.0001  # seconds: what is posted within them was caused by the same event
 _READ_MIN, _READ_MAX = 16 * 1024, 1024 * 1024
+_MANY = 32  # messages in one piece
 
 
 @dataclass(frozen=True)
@@ -309,16 +310,23 @@ class FramedChannel(Channel):
             if data is None:
                 self._take(self._inbox.filled(count))
             else:
-                self._adapt(count)
-                self._take(self._inbox.feed(data))
+                messages = self._inbox.feed(data)
+                self._adapt(count, len(messages))
+                self._take(messages)
         except RemoteProtocolError as e:
             self._broken = e
             await trio.aclose_forcefully(self._stream)
             raise
 
-    def _adapt(self, got: int) -> None:
-        """Read in large pieces only while large things come: a buffer is made for each read."""
-        if got == self._read_size < _READ_MAX:
+    def _adapt(self, got: int, messages: int) -> None:
+        """Read in large pieces only while large things come: a buffer is made for each read.
+
+        Many small ones are read in small pieces: who sends a million of them must not keep the
+        receiver from its other peers for longer than some hundred take.
+        """
+        if messages > _MANY:
+            self._read_size = _READ_MIN
+        elif got == self._read_size < _READ_MAX:
             self._read_size *= 2
         elif got < self._read_size // 4 and self._read_size > _READ_MIN:
             self._read_size //= 2

@@ -21,6 +21,7 @@ import trio
 from grain.edge import DEFAULT, Serving, serve
 from grain.edge.errors import EdgeError, MeetingTaken, Superseded
 from grain.head._hub import GRACE
+from grain.head._swarm import keep_swarm
 from grain.head.collapse import collapsing
 from grain.head.service import CODEC, Service
 from grain.worker.logs import STANDARD_ERROR, log_to
@@ -44,6 +45,10 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--max-conn", type=float, default=math.inf, help="missions at a time")
     made.add_argument(
+        "--swarm", type=int, default=0, metavar="N", help="workers to keep alive, by grain scale"
+    )
+    made.add_argument("--config", default="", metavar="FILE", help="configuration for --swarm")
+    made.add_argument(
         "--grace", type=float, default=GRACE, metavar="SECONDS", help="for who is away"
     )
     return made
@@ -55,6 +60,8 @@ async def run_gnaw(
     idle_quit: float = 1800.0,
     max_conn: float = math.inf,
     grace: float = GRACE,
+    swarm: int = 0,
+    config: str = "",
     task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until there has been nothing to do for a while, or a signal says so.
@@ -64,6 +71,8 @@ async def run_gnaw(
         idle_quit: seconds without a mission after which it leaves.
         max_conn: how many missions may be connected at a time.
         grace: seconds for which workers and missions that are away are waited for.
+        swarm: how many workers are kept alive meanwhile; 0 leaves that to others.
+        config: the configuration file by which they are submitted.
         task_status: gets what it serves, once peers may come.
 
     Raises:
@@ -80,7 +89,11 @@ async def run_gnaw(
             task_status.started(serving)
             nursery.start_soon(service.run)
             nursery.start_soon(_until_signal, nursery.cancel_scope)
-            await _until_idle(service, idle_quit)
+            async with trio.open_nursery() as keeping:
+                if swarm:
+                    keeping.start_soon(keep_swarm, swarm, config)
+                await _until_idle(service, idle_quit)
+                keeping.cancel_scope.cancel()
             await _farewell(service)
             nursery.cancel_scope.cancel()
 
@@ -133,6 +146,8 @@ def main(words: Sequence[str] | None = None) -> int:
                 idle_quit=options.idle_quit,
                 max_conn=options.max_conn,
                 grace=options.grace,
+                swarm=options.swarm,
+                config=options.config,
             )
         )
     except (MeetingTaken, Superseded) as error:

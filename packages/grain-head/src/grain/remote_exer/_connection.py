@@ -54,7 +54,8 @@ class Gnaw:
     ) -> None:
         self.address = address
         self._name = name or socket.gethostname()
-        self._log_file = log_file
+        # A scheduler that is started runs in another directory.
+        self._log_file = str(Path(log_file).absolute()) if log_file else ""
         self._arguments = tuple(arguments)
         self._start = start
 

@@ -19,11 +19,13 @@ from grain.head import Explanation, Result, Statistics
 from grain.head.collapse import collapsing
 from grain.head.errors import Cancelled, ExecutorClosed, TaskCrashed, Unreachable
 from grain.head.events import Event, NeverStarts, NoWorkers, SchedulerAway, SchedulerBack
-from grain.head.messages import Ask
+from grain.head.messages import Ask, Submit
 from grain.remote_exer._connection import Gnaw
 from grain.remote_exer._session import MissionSession, Resolution
 from grain.resource import from_data, to_data
 from grain.worker import Call
+from grain.worker.errors import PayloadError
+from grain.worker.messages import Function as FunctionMessage
 from grain.worker.payload import Function, Payloads
 
 if TYPE_CHECKING:
@@ -54,6 +56,19 @@ class Job(NamedTuple):
 
     name: str
     deliver: Deliver | None
+
+
+def check_size(what: str, size: int, most: int) -> None:
+    """Refuse what is too large to travel.
+
+    Raises:
+        PayloadError: it is.
+    """
+    if size > most:
+        raise PayloadError(
+            f"{what}: {size} bytes are too many to travel, {most} at most; write large data to a "
+            "file, and pass the path"
+        )
 
 
 class RemoteExecutor:
@@ -131,6 +146,7 @@ class RemoteExecutor:
             )
         function = self._function(call.fn)
         arguments = self._payloads.dump_arguments(call.args, call.kwargs)
+        check_size(f"the arguments of {function.name}", len(arguments), Submit.max_payload)
         known = self._requests.get((id(res), priority))
         if known is None:
             # The resource is kept, so that no other one can have its id.
@@ -146,6 +162,11 @@ class RemoteExecutor:
         known = self._functions.get(id(fn))
         if known is None:
             known = (fn, self._payloads.dump_function(fn))
+            check_size(
+                f"the function {known[1].name}, with the data in it",
+                len(known[1].payload),
+                FunctionMessage.max_payload,
+            )
             self._functions[id(fn)] = known
             self._session.function(known[1].digest, known[1].payload)
         return known[1]
@@ -288,9 +309,11 @@ class RemoteExecutor:
                         await self._serve(channel)
                 except NotAdmitted as error:
                     if not self._session.epoch:  # it never was let in
+                        self._met = False
                         raise
-                    _log.warning("%s", error)  # after a loss: it has jobs, and comes again
+                    self._told_away(str(error))  # after a loss: it has jobs, and comes again
                 except VersionMismatch:
+                    self._met = False
                     raise
                 except (ChannelError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
                     _log.info("the connection to the scheduler is lost: %s", error)

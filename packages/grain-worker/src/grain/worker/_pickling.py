@@ -74,13 +74,22 @@ def dumps(obj: Any, classes: Classes, head: bytes = b"") -> bytes | memoryview:
     Raises:
         Exception: whatever its classes raise.
     """
+    if is_simple(obj) and not _is_large(obj):
+        return head + b"\0" + pickle.dumps(obj, 5)
+    return _together(dump_pieces(obj, classes, head))
+
+
+def dump_pieces(obj: Any, classes: Classes, head: bytes = b"") -> list[Buffer]:
+    """The same as what is to be joined: large buffers are still those of the object itself.
+
+    Raises:
+        Exception: whatever its classes raise.
+    """
     parts: list[Any] = []
     if is_simple(obj):
-        if not _is_large(obj):
-            return head + b"\0" + pickle.dumps(obj, 5)
         # In parts: large strings are copied once, where all is put together.
         pickle.Pickler(SimpleNamespace(write=parts.append), 5).dump(obj)
-        return _together([head, b"\0", *parts])
+        return [head, b"\0", *parts]
     buffers: list[pickle.PickleBuffer] = []
 
     def keep_inside(buffer: pickle.PickleBuffer) -> bool:
@@ -103,8 +112,8 @@ def dumps(obj: Any, classes: Classes, head: bytes = b"") -> bytes | memoryview:
         form = DILL
         parts = [classes.dill(obj, keep_inside)]
     if not buffers:
-        return _together([head, bytes([form]), *parts])
-    return _join(head, form, b"".join(parts), [buffer.raw() for buffer in buffers])
+        return [head, bytes([form]), *parts]
+    return _aligned(head, form, b"".join(parts), [buffer.raw() for buffer in buffers])
 
 
 def is_simple(obj: Any) -> bool:
@@ -117,15 +126,16 @@ def _is_large(obj: Any) -> bool:
     return any(type(one) in (bytes, str) and len(one) > _APART for one in members)
 
 
-def _join(head: bytes, form: int, main: bytes, buffers: list[memoryview]) -> bytes | memoryview:
+def _aligned(head: bytes, form: int, main: bytes, buffers: list[memoryview]) -> list[Buffer]:
     sizes = [len(main), *map(len, buffers)]
     table = struct.pack(f"<{len(sizes)}Q", *sizes)
-    pieces: list[Any] = [head, _COUNT.pack(form | PARTS, len(buffers)), table]
+    pieces: list[Buffer] = [head, _COUNT.pack(form | PARTS, len(buffers)), table]
     at = sum(map(len, pieces))
-    for piece in (main, *buffers):
+    following: list[Buffer] = [main, *buffers]
+    for piece in following:
         pieces += (bytes(-at % _ALIGN), piece)
         at += -at % _ALIGN + len(piece)
-    return _together(pieces)
+    return pieces
 
 
 def _together(pieces: list[Any]) -> bytes | memoryview:

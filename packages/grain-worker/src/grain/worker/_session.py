@@ -3,7 +3,8 @@
 Events come in through the ``on_...`` methods, with the time in seconds of any clock that does not
 go back. What is to be sent collects in `to_head` and `to_runner`, which the shell around empties.
 
-1.  A run is begun once, however often its `Lease` arrives: attempts are remembered.
+1.  A run is begun once, however often its `Lease` arrives. The attempts of a head ascend, so one
+    that does not was told before, or comes late from a connection that the head has given up.
 2.  Whatever became of a run is kept, and told again on every connection, until the head says
     `Release`, which it does when the *mission* has it.
 3.  A connection begins with all that the worker has, so that a head which knows nothing can take
@@ -15,7 +16,6 @@ go back. What is to be sent collects in `to_head` and `to_runner`, which the she
 from __future__ import annotations
 
 import math
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from grain.resource import WTime, to_data
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 FLUSH = 20.0
 """Seconds that a worker which leaves waits until its results have arrived."""
 
-_REMEMBER = 600.0  # seconds for which attempts that are over are remembered
 _TOOK = 0.1  # seconds by which `Took` may wait for company: short runs end before
 _AT_ONCE = 256  # runs in one `Holding`
 
@@ -111,8 +110,8 @@ class WorkerSession:
         self._connections = 0
         self._by_number: dict[int, Running] = {}
         self._last_number = 0
-        self._over: deque[tuple[float, Attempt]] = deque()
-        self._seen: set[Attempt] = set()
+        # The last attempt of each head, by its epoch.
+        self._begun: dict[int, int] = {}
         self._took = 0
         self._took_due = math.inf
         self._deadline = math.inf
@@ -166,8 +165,7 @@ class WorkerSession:
                 self._revoke(message.attempt)
             case Release():
                 for attempt in message.attempts:
-                    if self.kept.pop(attempt, None) is not None:
-                        self._over.append((now, attempt))
+                    self.kept.pop(attempt, None)
             case Drop():
                 for digest in message.digests:
                     self.functions.pop(digest, None)
@@ -186,9 +184,10 @@ class WorkerSession:
 
     def _begin(self, lease: Lease, arguments: Payload, now: float) -> None:
         attempt = lease.attempt
-        if attempt in self._seen:
+        epoch, count = attempt
+        if count <= self._begun.get(epoch, -1):
             return
-        self._seen.add(attempt)
+        self._begun[epoch] = count
         self._took += 1
         self._took_due = min(self._took_due, now + _TOOK)
         if self.draining:
@@ -260,8 +259,6 @@ class WorkerSession:
 
     def on_tick(self, now: float) -> None:
         """Time has passed; to be called at `next_tick` and after every event."""
-        while self._over and self._over[0][0] < now - _REMEMBER:
-            self._seen.discard(self._over.popleft()[1])
         if self._took_due <= now:
             self._tell_took()
         if not self.connected and now - self._alone_since >= self._patience:

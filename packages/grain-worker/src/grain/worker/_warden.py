@@ -9,9 +9,12 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class End(NamedTuple):
@@ -43,14 +46,30 @@ class Warded:
         self.socket = channel
 
     @classmethod
-    async def start(cls, argv: list[str], grace: float) -> Warded:
+    async def start(
+        cls,
+        argv: list[str],
+        grace: float,
+        *,
+        kind: socket.SocketKind = socket.SOCK_STREAM,
+        env: Mapping[bytes, bytes] | None = None,
+        stdout: int | None = None,
+        stderr: int | None = None,
+    ) -> Warded:
         """Start a process.
 
         Args:
             argv: the program, with its path, and its arguments.
             grace: seconds between SIGTERM and SIGKILL for what it leaves behind.
+            kind: of the connection to it.
+            env: its environment; ours by default.
+            stdout: a descriptor for what it prints; ours by default.
+            stderr: the same for its stderr.
         """
-        ours, theirs = socket.socketpair()
+        environ: dict[str, str] | None = None
+        if env is not None:
+            environ = {os.fsdecode(name): os.fsdecode(value) for name, value in env.items()}
+        ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
         control, their_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         script = Path(__file__).parent / "_guard" / "warden.py"
         fds = (their_control.fileno(), theirs.fileno())
@@ -58,6 +77,9 @@ class Warded:
             warden = await trio.lowlevel.open_process(
                 [sys.executable, "-I", "-S", str(script), *map(str, fds), str(grace), *argv],
                 stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                env=environ,
                 pass_fds=fds,
                 # Ctrl-C at the terminal is for the agent, which then decides.
                 start_new_session=True,
@@ -102,11 +124,11 @@ class Warded:
         return end
 
     def _take(self) -> bytes:
-        try:
-            return self._control.recv(65536)
-        except ConnectionError:
-            # It has left without reading what `end` told it. The kernel says so first; what it
-            # sent before is read after that.
-            with suppress(ConnectionError):
+        for _ in range(2):
+            try:
                 return self._control.recv(65536)
+            except ConnectionError:
+                pass  # it left a word of ours unread; what it said itself comes after that
+            except BlockingIOError:
+                break
         return b""

@@ -123,7 +123,8 @@ def not_async(fn: object) -> TypeError:
     """The error for a function that returns instead of being awaited."""
     return TypeError(
         f"{name_of(fn)} is not an async function: a tasklet is defined with `async def`. "
-        "Put a CPU-bound Python function behind one, or call an external program from it"
+        "Put a CPU-bound Python function into a process (grain.subproc.subprocify), or call an "
+        "external program from an async function"
     )
 
 

@@ -30,7 +30,7 @@ import outcome
 from grain.worker import job
 from grain.worker._byvalue import Classes
 from grain.worker._offender import find_offender
-from grain.worker._pickling import dumps, loads
+from grain.worker._pickling import dump_pieces, dumps, loads
 from grain.worker.errors import PayloadError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Payloads:
 
     # ---- functions and arguments
 
-    def dump_function(self, fn: Callable[..., Any]) -> Function:
+    def dump_function(self, fn: object) -> Function:
         """A function as bytes; by its name if it can be imported, else by value.
 
         Raises:
@@ -117,10 +117,18 @@ class Payloads:
         Raises:
             PayloadError: one of them cannot be serialised.
         """
+        return b"".join(self.argument_pieces(args, kwargs))
+
+    def argument_pieces(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Buffer]:
+        """The same as what is to be joined, large buffers not copied: no snapshot of those.
+
+        Raises:
+            PayloadError: one of them cannot be serialised.
+        """
         try:
             if kwargs:
-                return dumps((args, dict(kwargs)), self._classes, NAMED)
-            return dumps(args, self._classes, UNNAMED)
+                return dump_pieces((args, dict(kwargs)), self._classes, NAMED)
+            return dump_pieces(args, self._classes, UNNAMED)
         except Exception as error:
             named = {f"argument {i}": arg for i, arg in enumerate(args)}
             named |= {f"argument {key}": arg for key, arg in kwargs.items()}
@@ -150,14 +158,18 @@ class Payloads:
             ended: a value or an exception. What cannot be serialised becomes a `PayloadError`.
             name: what to call the task in it.
         """
+        return b"".join(self.outcome_pieces(ended, name))
+
+    def outcome_pieces(self, ended: Outcome, name: str = "this task") -> list[Buffer]:
+        """The same as what is to be joined, large buffers not copied. Raises nothing."""
         if isinstance(ended, outcome.Value):
             try:
-                return dumps(ended.value, self._classes, VALUE)
+                return dump_pieces(ended.value, self._classes, VALUE)
             except Exception as error:
                 found = find_offender(ended.value, "result", self._try)
                 refusal = _refusal(f"the result of {name}", found or ("it", ended.value, error))
-                return self._dump_error(refusal, name)
-        return self._dump_error(ended.error, name)
+                return [self._dump_error(refusal, name)]
+        return [self._dump_error(ended.error, name)]
 
     def _dump_error(self, error: BaseException, name: str) -> bytes:
         told = describe(error, self.where)

@@ -19,15 +19,18 @@
 #   _local.py         Local: processes of this machine
 #   _open.py          which of them a configuration means
 #   _worker.py        the job that a worker is
+#   _mission.py       the job that a mission is
 #   _records.py       what was submitted, in files
 #
-# The files up to _custom_text.py and _worker.py are pure.
+# The files up to _custom_text.py, _worker.py and _mission.py are pure.
 
 from grain.cli.batch._base import BatchSystem as BatchSystem
 from grain.cli.batch._base import Job as Job
 from grain.cli.batch._base import Phase as Phase
 from grain.cli.batch._base import State as State
 from grain.cli.batch._base import Submitted as Submitted
+from grain.cli.batch._mission import mission_job as mission_job
+from grain.cli.batch._open import open_local as open_local
 from grain.cli.batch._open import open_system as open_system
 from grain.cli.batch._open import state_folder as state_folder
 from grain.cli.batch._records import Record as Record

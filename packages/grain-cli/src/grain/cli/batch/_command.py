@@ -53,6 +53,8 @@ def run(argv: Sequence[str], words: Words, *, stdin: str = "", cwd: str | None =
             timeout=SECONDS,
             check=False,
             cwd=cwd,
+            # Ctrl-C is for us: what is being submitted is submitted, and recorded.
+            start_new_session=True,
         )
     except FileNotFoundError:
         raise BatchError(f"{argv[0]}: there is no such command", remedy=words.missing) from None

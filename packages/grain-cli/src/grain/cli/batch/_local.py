@@ -62,6 +62,18 @@ class Local:
                 raise BatchError(f"{member.name} cannot be started", told) from None
             yield Submitted(started, member.name, member.log_file, cpus)
 
+    def start(self, job: Job) -> Submitted:
+        """Start one process that is confined to no CPUs, and takes none from workers.
+
+        Raises:
+            BatchError: The script cannot be written or run.
+        """
+        try:
+            return Submitted(self._start(job, ()), job.name, job.log_file)
+        except OSError as error:
+            told = f"{error.filename or ''}: {error.strerror}"
+            raise BatchError(f"{job.name} cannot be started", told) from None
+
     def _free(self) -> list[int]:
         states = self.states(one for one, _ in self._taken)
         taken = {
@@ -82,7 +94,7 @@ class Local:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 # This command has one thread, so nothing is locked at the fork.
-                preexec_fn=lambda: os.sched_setaffinity(0, cpus),
+                preexec_fn=(lambda: os.sched_setaffinity(0, cpus)) if cpus else None,
             )
         # It outlives this command, so nobody here waits for it.
         process.returncode = 0

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from grain.cli.batch._base import BatchSystem
+    from grain.cli.batch._local import Local
     from grain.config import Config
 
 
@@ -34,13 +35,8 @@ def open_system(
         folder: Where the command keeps its files; `state_folder` by default.
         now: The time of submission; the present by default.
     """
-    folder = folder or state_folder()
     if config.system == "local":
-        from grain.cli.batch._local import Local
-
-        records = Records(folder / "jobs").read()
-        taken = [(record.id, record.cpus) for record in records if record.system == "local"]
-        return Local(folder / "scripts", taken)
+        return open_local(folder)
     from grain.cli.batch._systems import Custom, Pbs, Slurm
 
     if config.system == "slurm":
@@ -48,3 +44,17 @@ def open_system(
     if config.system == "pbs":
         return Pbs()
     return Custom(config, now or datetime.datetime.now())
+
+
+def open_local(folder: Path | None = None) -> Local:
+    """This machine, whatever the configuration says.
+
+    Args:
+        folder: Where the command keeps its files; `state_folder` by default.
+    """
+    from grain.cli.batch._local import Local
+
+    folder = folder or state_folder()
+    records = Records(folder / "jobs").read()
+    taken = [(record.id, record.cpus) for record in records if record.system == "local"]
+    return Local(folder / "scripts", taken)

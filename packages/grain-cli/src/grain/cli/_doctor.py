@@ -1,0 +1,75 @@
+"""``grain doctor``: what is wrong here, and what to do about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from grain.cli._options import config_option, json_option, load_config
+from grain.cli._show import clean, print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from grain.cli._checks import Finding
+
+
+@click.command()
+@click.option("--slow", is_flag=True, help="Try slow ways to the scheduler, too, for a minute.")
+@json_option
+@config_option
+@click.pass_context
+def doctor(ctx: click.Context, slow: bool, as_json: bool, config_file: str | None) -> None:
+    """Check this installation, and say what to fix.
+
+    The configuration, the batch system, the address and its file system, the clock, versions,
+    and whether something else goes by the name of `grain`.
+    """
+    found = examine(ctx, config_file, slow=slow)
+    if as_json:
+        print_json([finding._asdict() for finding in found])
+    else:
+        width = max(len(finding.check) for finding in found)
+        for finding in found:
+            click.echo(f"{finding.state:4}  {finding.check:{width}}  {_line(finding.says)}")
+            if finding.fix:
+                click.echo(f"{'':4}  {'':{width}}  -> {_line(finding.fix)}")
+    if any(finding.state == "fail" for finding in found):
+        ctx.exit(1)
+
+
+def _line(text: str) -> str:
+    return clean(" | ".join(line.strip() for line in text.splitlines()))
+
+
+def examine(ctx: click.Context, config_file: str | None, *, slow: bool) -> list[Finding]:
+    """All that is found, in a fixed order; the checks run side by side."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from grain.cli import _checks
+    from grain.cli._checks import LIMIT, Finding, within
+    from grain.config import ConfigError
+
+    checks: list[tuple[str, float, Callable[[], list[Finding]]]] = [
+        ("versions", LIMIT, _checks.versions),
+        ("import name", LIMIT, _checks.import_name),
+    ]
+    try:
+        config = load_config(ctx, config_file)
+    except ConfigError as error:
+        first = Finding("configuration", "fail", str(error), "Correct it, and look again.")
+    else:
+        source = config.source or "none: the defaults hold"
+        first = Finding("configuration", "ok", f"{source}; system {config.system}")
+        dial = config.worker.cli_dial
+        checks += [
+            ("batch system", LIMIT, lambda: _checks.batch(config)),
+            ("grain-worker", LIMIT, lambda: _checks.worker_command(config)),
+            ("outputs", LIMIT, lambda: _checks.outputs(config)),
+            ("file system", LIMIT, lambda: _checks.files(dial)),
+            ("scheduler", 90.0 if slow else LIMIT, lambda: _checks.scheduler(dial, slow=slow)),
+        ]
+    with ThreadPoolExecutor(len(checks)) as pool:
+        answers = pool.map(lambda one: within(one[1], one[0], one[2]), checks)
+        return [first, *(finding for found in answers for finding in found)]

@@ -1,0 +1,128 @@
+"""Keeping so many workers alive: what to submit, and when. Pure; time is an argument.
+
+A job counts from its submission until the batch system has said twice that it is gone, whether it
+waits or runs, so there are never more than were asked for. Jobs that fail as soon as they start
+would be submitted for ever: after such a failure there is a pause, twice as long as the last one,
+and then a single job is tried; the others follow when it has proven itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from grain.cli.batch import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from grain.cli.batch import State
+
+PROVEN = 60.0
+"""Seconds that a job has to run for being one that works."""
+
+PAUSES = (30.0, 1800.0)
+"""Seconds of the first pause and of the longest."""
+
+UNLISTED = 30.0
+"""Seconds for which a new job that the batch system does not list is believed to be there."""
+
+
+@dataclass
+class _Kept:
+    submitted: float
+    listed: bool = False
+    began: float | None = None
+    proven: bool = False
+    missed: bool = False
+
+
+class Swarm:
+    """The jobs of one `grain scale`.
+
+    Args:
+        size: How many are to be alive.
+
+    Attributes:
+        failures: How many times in a row something failed at once.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._jobs: dict[str, _Kept] = {}
+        self._not_before = 0.0
+        self.failures = 0
+
+    @property
+    def jobs(self) -> list[str]:
+        """The ids of those that wait or run."""
+        return list(self._jobs)
+
+    def submitted(self, jobs: Iterable[str], now: float) -> None:
+        """Jobs were accepted by the batch system."""
+        for one in jobs:
+            self._jobs[one] = _Kept(now)
+
+    def refused(self, now: float) -> None:
+        """The batch system did not accept a job."""
+        self._fail(now)
+
+    def look(self, states: Mapping[str, State], now: float) -> list[str]:
+        """The batch system was asked for `jobs`.
+
+        Returns:
+            Those that are gone without having proven themselves.
+        """
+        failed = []
+        for one, job in list(self._jobs.items()):
+            state = states.get(one)
+            if state is None or state.phase is Phase.UNKNOWN:
+                continue  # it may be alive
+            if state.phase is Phase.GONE:
+                if self._is_gone(one, job, now):
+                    failed += [] if job.proven else [one]
+                continue
+            job.listed, job.missed = True, False
+            if state.phase is Phase.PENDING:
+                job.began = None  # new, or put back into the queue
+                continue
+            job.began = now if job.began is None else job.began
+            if not job.proven and _proven(job, now):
+                job.proven = True
+                self.failures = 0
+        if failed:
+            self._fail(now)
+        return failed
+
+    def _is_gone(self, one: str, job: _Kept, now: float) -> bool:
+        """Take it off the list when it was missed twice: one that lost its node is queued anew."""
+        if not job.listed and now - job.submitted < UNLISTED:
+            return False
+        if not job.missed:
+            job.missed = True
+            job.proven = job.proven or _proven(job, now)
+            return False
+        del self._jobs[one]
+        return True
+
+    def wanted(self, now: float) -> int:
+        """How many jobs to submit now."""
+        missing = self._size - len(self._jobs)
+        if missing <= 0 or now < self._not_before:
+            return 0
+        if not self.failures:
+            return missing
+        return 0 if any(not job.proven for job in self._jobs.values()) else 1
+
+    def pause(self, now: float) -> float:
+        """Seconds until anything is submitted again after a failure; 0 if there is no pause."""
+        return max(0.0, self._not_before - now)
+
+    def _fail(self, now: float) -> None:
+        first, longest = PAUSES
+        self.failures += 1
+        self._not_before = now + min(first * 2 ** min(self.failures - 1, 20), longest)
+
+
+def _proven(job: _Kept, now: float) -> bool:
+    return job.began is not None and now - job.began >= PROVEN

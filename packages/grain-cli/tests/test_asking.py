@@ -1,0 +1,311 @@
+"""`grain ls`, `why` and `quit`, with a scheduler that says one thing."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from grain.cli import main
+from grain.cli.batch import Record, Records
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Put = Callable[[str, str], "Path"]
+
+WORKER = {
+    "id": "1",
+    "name": "w1",
+    "host": "n17",
+    "state": "serving",
+    "total": {"Cores": 16, "Memory": 59.5, "Licences": {"orca": 3}},
+    "free": {"Cores": [0, 1, 2, 3], "Memory": 19.5, "Licences": {"orca": 1}},
+    "used": {"Cores": 0.75, "Memory": 0.6723, "Licences": None},
+    "left": 2530.0,
+    "running": 3,
+    "tasks": ["opt:3", "opt:5"],
+}
+STATE: dict[str, Any] = {
+    "epoch": 1,
+    "tasks": {"waiting": 13, "held back": 2, "running": 3, "done": 0, "failed": 0, "suspect": 1},
+    "workers": [WORKER],
+    "missions": [
+        {
+            "id": "abcdef12",
+            "name": "opt",
+            "label": "opt",
+            "host": "login1",
+            "connected": True,
+            "running": 3,
+            "waiting": 13,
+        }
+    ],
+    "queues": [
+        {
+            "request": {"Cores": 4},
+            "mission": "opt",
+            "priority": 0,
+            "waiting": 12,
+            "running": 3,
+            "oldest": "opt:6",
+            "never": "",
+            "why": "the worker is full",
+        },
+        {
+            "request": {"GPUs": 1},
+            "mission": "opt",
+            "priority": 2,
+            "waiting": 1,
+            "running": 0,
+            "oldest": "opt:40",
+            "never": "w1: it has no GPUs at all",
+            "why": "w1: it has no GPUs at all",
+        },
+    ],
+    "more_queues": 0,
+}
+
+
+@pytest.fixture
+def address(alone: Path) -> str:
+    """Of a configuration with a fake Slurm."""
+    folder = alone / "s"
+    folder.mkdir(mode=0o700)
+    found = f"unix://{folder}/s"
+    (alone / "grain.toml").write_text(f'system = "slurm"\naddress = "{found}"\n')
+    return found
+
+
+def grain(*words: str) -> Result:
+    return CliRunner().invoke(main, [*words], catch_exceptions=False)
+
+
+def submitted(folder: Path, address: str, **ids: str) -> None:
+    """Write records, by name."""
+    records = Records(folder / "state/grain/jobs")
+    file = records.new_file()
+    for name, one in ids.items():
+        log = str(folder / f"{name}.log")
+        records.add(file, Record(one, "slurm", name, log, address, "", time.time() - 60))
+
+
+def test_ls_shows_what_there_is(address: str, answering: Any) -> None:
+    """Workers with what they own, use and have left; missions; what waits and why."""
+    with answering(address, state=STATE):
+        done = grain("ls")
+
+    assert 0 == done.exit_code
+    lines = [line.split() for line in done.output.splitlines()]
+    [worker] = [line for line in lines if line[:1] == ["w1"]]
+    assert ["w1", "n17", "serving", "00:42:10", "3", "(opt:3", "opt:5", "...)"] == worker[:8]
+    assert 'Cores(16) & Memory(59.5) & Licences({"orca": 3})' in done.output
+    assert "Cores 75%, Memory 67%, Licences ?" in done.output
+    assert 'Cores(4) & Memory(19.5) & Licences({"orca": 1})' in done.output
+    assert ["opt", "login1", "connected", "3", "13"] in lines
+    assert "Cores(4)    opt      0         3        12       opt:6   the worker" in done.output
+    assert "opt:40  on no worker here: w1: it has no GPUs at all\n" in done.output
+    assert "2 tasks wait for word of the workers that they ran on.\n" in done.output
+    assert "1 tasks that crashed wait for a worker of their own.\n" in done.output
+
+
+def test_ls_as_json(address: str, answering: Any) -> None:
+    """All that the scheduler said, and the jobs that are not here yet."""
+    with answering(address, state=STATE):
+        found = json.loads(grain("ls", "--json").output)
+
+    assert STATE.items() <= found.items()
+    assert (address, []) == (found["address"], found["jobs"])
+
+
+def test_ls_of_nothing(address: str, answering: Any) -> None:
+    """It says what to do."""
+    state = {**STATE, "workers": [], "missions": [], "queues": [], "tasks": {}}
+    with answering(address, state=state):
+        done = grain("ls")
+
+    assert "No worker is here; `grain up` submits some.\n\nNo mission is here.\n" == done.output
+
+
+def test_ls_shows_jobs_that_are_not_here(
+    alone: Path, address: str, command: Put, answering: Any
+) -> None:
+    """With the batch system's reason; workers that are here are not shown twice."""
+    submitted(alone, address, w1="6_0", w2="6_1", gone="5")
+    command("squeue", "echo '6_0|RUNNING|None|n17'; echo '6_1|PENDING|Priority|'")
+    with answering(address, state=STATE):
+        done = grain("ls")
+
+    table = done.output.split("JOBS NOT HERE YET\n")[1].splitlines()
+    assert ["w2", "6_1", "pending"] == table[1].split()[:3]
+    assert "Priority" == table[1].split()[-1]
+    assert 2 == len(table)
+
+
+def test_ls_without_an_answer_of_the_batch_system(
+    alone: Path, address: str, command: Put, answering: Any
+) -> None:
+    """What the scheduler says is shown all the same."""
+    submitted(alone, address, w2="6_1")
+    command("squeue", "echo 'squeue: error: Socket timed out' >&2; exit 1")
+    with answering(address, state=STATE):
+        done = grain("ls")
+
+    assert 0 == done.exit_code
+    assert "w1" in done.output
+    assert "Note: jobs are not shown: squeue failed (exit code 1)" in done.output
+
+
+def test_names_cannot_move_the_cursor(address: str, answering: Any) -> None:
+    """Nothing that somebody else has named is written to the terminal as it is."""
+    evil = "\x1b[2J\x9b\r\n\u202e"
+    state = {**STATE, "workers": [{**WORKER, "name": f"w{evil}", "host": evil}]}
+    answers = {"why": {"task": 1, "state": evil, "reasons": [evil]}}
+    with answering(address, state=state, **answers):
+        shown = grain("ls").output + grain("why", "opt:1").output
+
+    assert not set("\x1b\x9b\r\u202e") & set(shown)
+    assert "w?[2J????" in shown
+
+
+def test_lines_of_failed_jobs(alone: Path, address: str, command: Put, answering: Any) -> None:
+    """Jobs that ended as soon as they were submitted are told of, with their log."""
+    submitted(alone, address, a="1", b="2", c="3")
+    command("squeue", "exit 0")
+    for name in "abc":
+        log = alone / f"{name}.log"
+        log.write_text("no such module")
+        os.utime(log, (time.time() - 57, time.time() - 57))
+    with answering(address, state=STATE):
+        done = grain("ls")
+
+    said = "Note: 3 of the last 3 jobs ended within 10 s: see "
+    assert f"{said}{alone}/c.log\n" in done.output
+
+
+def test_why(address: str, answering: Any) -> None:
+    """What is asked is the task, and the reasons are printed."""
+    told = {"task": 17, "state": "waiting", "reasons": ["it asks for Cores(4)", "w1: not now"]}
+    with answering(address, why=told) as scheduler:
+        done = grain("why", "my:opt:17")
+
+    assert ("my:opt", 17) == (scheduler.asked[0].mission, scheduler.asked[0].task)
+    assert "task my:opt:17 is waiting\n  it asks for Cores(4)\n  w1: not now\n" == done.output
+
+
+def test_why_of_what_is_not_there(address: str, answering: Any) -> None:
+    """Exit code 1, and JSON for programs."""
+    told = {"task": 17, "state": "unknown", "reasons": ["it has ended, or was never submitted"]}
+    with answering(address, why=told):
+        done = grain("why", "--json", "opt:17")
+
+    assert 1 == done.exit_code
+    assert {**told, "mission": "opt"} == json.loads(done.output)
+
+
+@pytest.mark.parametrize("words", [["opt"], [":3"], ["opt:x"], ["opt:-1"], ["opt:" + "9" * 30]])
+def test_why_of_nonsense(address: str, words: list[str]) -> None:
+    """Is a mistake of the command line, before anybody is asked."""
+    done = grain("why", *words)
+
+    assert 2 == done.exit_code
+    assert "is no task; `grain ls` names some" in done.output
+
+
+def test_quit_of_workers_and_jobs(alone: Path, address: str, command: Put, answering: Any) -> None:
+    """Workers are asked, jobs that wait are cancelled; of those that start one is told."""
+    submitted(alone, address, w1="6_0", w2="6_1", w3="6_2", other="7")
+    squeue = "6_0|RUNNING|None|n1\n6_1|PENDING|Priority|\n6_2|RUNNING|None|n3\n7|PENDING|x|"
+    command("squeue", f"printf '{squeue}\n'")
+    command("scancel", f'echo "$@" >> {alone}/cancelled')
+    told = [{"name": "w1", "host": "n1", "state": "serving", "running": 2}]
+    with answering(address, retire=told) as scheduler:
+        done = grain("quit", "w*")
+        forced = grain("quit", "-f", "w*")
+
+    assert [("w*", False), ("w*", True)] == [(a.pattern, a.at_once) for a in scheduler.asked]
+    assert (
+        "w1 on n1: leaves, when 2 tasks have ended\n"
+        "w2: job 6_1 waited and is cancelled\n"
+        "w3: job 6_2 runs, but is not with the scheduler (yet); `grain quit -f w3` cancels it\n"
+    ) == done.output
+    assert (
+        "w1 on n1: leaves now; 2 tasks will run again elsewhere\n"
+        "w2: job 6_1 waited and is cancelled\n"
+        "w3: job 6_2 is told to end\n"
+    ) == forced.output
+    assert ["6_1", "6_1", "6_2"] == (alone / "cancelled").read_text().split()
+
+
+def test_quit_of_nobody(address: str, answering: Any) -> None:
+    """Exit code 1, and the pattern."""
+    with answering(address, retire=[]):
+        done = grain("quit", "nobody*")
+
+    assert 1 == done.exit_code
+    assert "Error: no worker's name matches 'nobody*'; see `grain ls`\n" == done.output
+
+
+def test_quit_of_jobs_without_a_scheduler(alone: Path, address: str, command: Put) -> None:
+    """Jobs that wait can be cancelled all the same."""
+    submitted(alone, address, w2="6_1")
+    command("squeue", "echo '6_1|PENDING|Priority|'")
+    command("scancel", "exit 0")
+    done = grain("quit", "--patience", "0.2", "w*")
+
+    assert (0, "w2: job 6_1 waited and is cancelled\n") == (done.exit_code, done.output)
+
+
+def test_a_scheduler_that_hangs_up(address: str, answering: Any) -> None:
+    """Is a sentence, too."""
+    with answering(address, state=None):
+        done = grain("ls")
+
+    assert 1 == done.exit_code
+    assert f"Error: the scheduler at {address} cannot be asked: " in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "there"),
+    [
+        (["ls"], "nothing"),
+        (["ls", "--json"], "a dead socket"),
+        (["why", "opt:1"], "an empty directory"),
+        (["quit", "w*"], "nothing"),
+    ],
+)
+def test_without_a_scheduler(alone: Path, words: list[str], there: str) -> None:
+    """One sentence, exit code 1, within 5 s; whatever is left of an earlier one."""
+    folder = alone / "s"
+    folder.mkdir(mode=0o700)
+    found = f"edge://{folder}/meeting" if there == "an empty directory" else f"unix://{folder}/s"
+    if there == "a dead socket":
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(f"{folder}/s")
+    (alone / "grain.toml").write_text(f'address = "{found}"\n')
+    code = "from grain.cli import main; main(prog_name='grain')"
+
+    done = _within_5_s([sys.executable, "-c", code, *words])
+
+    assert (1, "") == (done.returncode, done.stdout)
+    assert 1 == done.stderr.count("\n")
+    assert done.stderr.startswith(f"Error: no scheduler answers at {found}: ")
+
+
+def _within_5_s(words: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command; the best of some attempts, as others use this machine, too."""
+    for attempt in range(4):
+        try:
+            return subprocess.run(words, capture_output=True, text=True, timeout=5, check=False)
+        except subprocess.TimeoutExpired:
+            if attempt == 3:
+                raise
+    raise AssertionError

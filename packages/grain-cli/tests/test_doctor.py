@@ -1,0 +1,221 @@
+"""`grain doctor`: each check, well and ill."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from grain.cli import _checks, main
+from grain.cli._checks import Finding
+from grain.config import Config
+
+Put = Callable[[str, str], Path]
+Configure = Callable[[str], Config]
+
+
+def grain(*words: str) -> Result:
+    return CliRunner().invoke(main, [*words], catch_exceptions=False)
+
+
+def states(*words: str) -> dict[str, str]:
+    """What the doctor says of each check."""
+    found = json.loads(grain("doctor", "--json", *words).output)
+    return {one["check"]: one["state"] for one in found}
+
+
+def test_all_is_well(alone: Path, answering: Any) -> None:
+    """With a scheduler that answers: exit code 0, a line for each check."""
+    (alone / "s").mkdir(mode=0o700)
+    (alone / "grain.toml").write_text(f'address = "edge://{alone}/s/meeting"\n')
+    with answering(f"edge://{alone}/s/meeting"):
+        done = grain("doctor")
+
+    assert "fail" not in done.output
+    assert "\nok    scheduler      on " in done.output
+    assert 0 == done.exit_code
+
+
+def test_without_a_scheduler(alone: Path) -> None:
+    """That is no mistake: a mission starts one."""
+    (alone / "grain.toml").write_text(f'address = "edge://{alone}/s/meeting"\n')
+    done = grain("doctor")
+
+    assert "scheduler      none at" in done.output
+    assert "-> None is needed: a mission starts one." in done.output
+    assert f"{alone}/s is to be made by the first mission" in done.output
+    assert 0 == done.exit_code
+
+
+def test_a_wrong_configuration(alone: Path) -> None:
+    """What does not depend on it is checked all the same."""
+    (alone / "grain.toml").write_text("[script]\nwalltme = 1")
+
+    assert 1 == grain("doctor").exit_code
+    found = states()
+    assert ("fail", "ok") == (found["configuration"], found["versions"])
+    assert "scheduler" not in found
+
+
+def test_something_that_hangs() -> None:
+    """It has failed, and nobody waits for it; nor does a bug hide the rest."""
+    stuck = threading.Event()
+
+    def slow() -> list[Finding]:
+        stuck.wait()
+        return []
+
+    def broken() -> list[Finding]:
+        raise RuntimeError("a bug")
+
+    began = time.monotonic()
+    assert "fail" == _checks.within(0.05, "disk", slow)[0].state
+    assert time.monotonic() - began < 10
+    assert [Finding("disk", "fail", "RuntimeError: a bug")] == _checks.within(5, "disk", broken)
+    stuck.set()
+
+
+def test_versions_differ() -> None:
+    """All are named, and what to install."""
+    found = _checks.judge_versions({"grain-edge": "1.0.0", "grain-cli": "1.1.0"})
+
+    assert ("fail", "they differ: grain-edge 1.0.0, grain-cli 1.1.0") == (found.state, found.says)
+    assert "pip install grain-edge==1.1.0 grain-cli==1.1.0" == found.fix
+
+
+class Installed:
+    """A distribution that has some files."""
+
+    def __init__(self, name: str, *files: str) -> None:
+        self.metadata = {"Name": name}
+        self._record = "".join(f"{file},sha256=x,1\n" for file in files)
+
+    def read_text(self, name: str) -> str | None:
+        return self._record if name == "RECORD" else None
+
+
+def test_who_owns_the_import_name() -> None:
+    """Google's data loader and grain-scheduler up to 0.17 have the same."""
+    installed: Any = [
+        Installed("grain-resource", "grain/__init__.py"),
+        Installed("grain-edge", "grain/edge/__init__.py"),
+        Installed("grain", "grain/__init__.py", "grain/python.py"),
+        Installed("grain_nightly", "grain/__init__.py"),
+        Installed("whole-grain", "whole/grain/__init__.py"),
+    ]
+
+    assert ["grain", "grain-nightly"] == _checks.intruders(installed)
+
+
+def test_an_intruder_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what to do."""
+    monkeypatch.setattr(_checks, "intruders", lambda _: ["grain"])
+    [found] = _checks.import_name()
+
+    assert "fail" == found.state
+    assert "`grain` is claimed by grain, too" in found.says
+    assert found.fix.startswith("pip uninstall grain, then pip install --force-reinstall")
+
+
+def test_slurm(
+    alone: Path, command: Put, configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands that are missing, refuse, or answer."""
+    monkeypatch.setenv("PATH", str(alone / "bin"))
+    config = configure('system = "slurm"')
+    assert "slurm: no sbatch, squeue, scancel here" == _checks.batch(config)[0].says
+    for name in ("sbatch", "scancel"):
+        command(name, "exit 0")
+    command("squeue", "echo 'squeue: error: Unable to contact slurm controller' >&2; exit 1")
+    [refused] = _checks.batch(config)
+    assert "squeue failed (exit code 1): squeue: error: Unable to contact" in refused.says
+    assert "Slurm's controller does not answer; try again later." == refused.fix
+    command("squeue", "exit 0")
+    assert "ok" == _checks.batch(config)[0].state
+
+
+def test_custom(alone: Path, command: Put, configure: Configure) -> None:
+    """The command that submits is there or not."""
+    text = (
+        'system = "custom"\n[custom_system]\nsubmit_cmd = "mysub -x"\ndirectory = "/tmp"\n'
+        'template = "{{body}}"'
+    )
+    assert "custom: there is no command 'mysub'" == _checks.batch(configure(text))[0].says
+    command("mysub", "exit 0")
+    assert "ok" == _checks.batch(configure(text))[0].state
+
+
+@pytest.mark.parametrize(("mode", "state"), [(0o700, "ok"), (0o775, "fail"), (0o1777, "ok")])
+def test_who_may_write_to_the_directory(tmp_path: Path, mode: int, state: str) -> None:
+    """As grain.edge judges; nothing is left there."""
+    folder = tmp_path / "d"
+    folder.mkdir()
+    folder.chmod(mode)
+
+    found = _checks.files(f"edge://{folder}/meeting")
+    assert state == found[0].state
+    assert [] == list(folder.iterdir())
+
+
+def test_a_directory_that_cannot_be_there(tmp_path: Path) -> None:
+    """Below a file, say."""
+    (tmp_path / "file").write_text("")
+    [found] = _checks.files(f"edge://{tmp_path}/file/deep/meeting")
+
+    assert "fail" == found.state
+
+
+def test_clocks() -> None:
+    """Far apart is told, and which is behind."""
+    assert "ok" == _checks.clock(1.0).state
+    assert "this host is 60 s behind the file server" == _checks.clock(60.0).says
+    assert "this host is 60 s ahead of the file server" == _checks.clock(-60.0).says
+
+
+def test_where_the_meeting_is() -> None:
+    """By address; a Unix socket needs no file system that is shared."""
+    assert Path("/a/meeting") == _checks.meeting_file("edge:///a/meeting")
+    assert Path("/a b/m") == _checks.meeting_file("tcp://host:1?edge=/a%20b/m")
+    default = Path.home() / ".local/share/edge-file-default"
+    assert default == _checks.meeting_file("tcp://host:1")
+    assert _checks.meeting_file("unix:///a/s") is None
+
+
+def test_a_scheduler_that_is_not_reached(alone: Path) -> None:
+    """One whose socket is here was killed; one elsewhere may be behind a firewall."""
+    killed = _checks._not_reached("edge:///x", [("unix", "refused"), ("tcp", "refused")], False)
+    far = _checks._not_reached("edge:///x", [("tcp", "no answer")], False)
+    none = _checks._not_reached("edge:///x", [("meeting", "no file")], False)
+
+    assert ["warn", "fail", "warn"] == [killed.state, far.state, none.state]
+    assert "grain doctor --slow" in far.fix
+
+
+def test_an_address_that_is_none() -> None:
+    """Is a mistake."""
+    [found] = _checks.scheduler("http://x", slow=False)
+
+    assert ("fail", "Correct `address`.") == (found.state, found.fix)
+
+
+def test_another_version() -> None:
+    """Is told with both."""
+    found = _checks.judge_scheduler("n1 by tcp", "0.9")
+
+    assert "warn" == found.state
+    assert found.says.startswith("n1 by tcp is Grain 0.9, this is ")
+
+
+def test_outputs(alone: Path, configure: Configure) -> None:
+    """A directory that cannot be written to is told."""
+    assert "ok" == _checks.outputs(configure('[worker]\nlog_file = "a/b/w.log"'))[0].state
+    wrong = configure('[worker]\nlog_file = "/proc/nowhere/w.log"')
+    expected = "ok" if os.access("/proc", os.W_OK) else "fail"
+    assert expected == _checks.outputs(wrong)[0].state

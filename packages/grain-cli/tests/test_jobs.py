@@ -1,0 +1,107 @@
+"""What became of the jobs that `grain` has submitted."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from grain.cli._jobs import FORGOTTEN, KEPT, Looking, OwnJob, failed_at_once, prune, warning
+from grain.cli.batch import BatchError, Phase, Record, Records, State
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOW = 1e9
+
+
+def job(
+    folder: Path, name: str, phase: Phase = Phase.GONE, *, wrote: float | None = None
+) -> OwnJob:
+    """A job that was submitted 1000 s ago, and wrote so many seconds later."""
+    log = folder / name
+    if wrote is not None:
+        log.write_text("x")
+        os.utime(log, (NOW - 1000 + wrote,) * 2)
+    record = Record(name, "slurm", name, str(log), "edge:///x", "", NOW - 1000)
+    return OwnJob(record, State(phase))
+
+
+def test_what_failed_at_once(tmp_path: Path) -> None:
+    """A job whose output ends seconds after its submission; not one that lives or never wrote."""
+    assert failed_at_once(job(tmp_path, "a", wrote=3))
+    assert not failed_at_once(job(tmp_path, "b", wrote=300))
+    assert not failed_at_once(job(tmp_path, "c", Phase.RUNNING, wrote=3))
+    assert not failed_at_once(job(tmp_path, "d"))
+    refused = job(tmp_path, "e")._replace(state=State(Phase.GONE, "FAILED (JobLaunchFailure)"))
+    assert failed_at_once(refused)
+
+
+def test_warning(tmp_path: Path) -> None:
+    """Told if all of the last jobs failed, with the last log."""
+    failed = [job(tmp_path, f"f{i}", wrote=1) for i in range(4)]
+    good = job(tmp_path, "good", wrote=500)
+    running = job(tmp_path, "running", Phase.RUNNING)
+    pending = job(tmp_path, "pending", Phase.PENDING)
+
+    assert f"3 of the last 3 jobs ended within 10 s: see {tmp_path}/f3" == warning(
+        [good, *failed, pending]
+    )
+    assert f"the last job ended within 10 s: see {tmp_path}/f0" == warning(failed[:1])
+    assert ["", "", "", ""] == [
+        warning([]),
+        warning([*failed, running]),
+        warning([*failed, good]),
+        warning([good, failed[0]]),
+    ]
+
+
+def test_pruning(tmp_path: Path) -> None:
+    """Submissions all of whose jobs are gone are forgotten in time, others much later."""
+    kept = Records(tmp_path / "jobs")
+
+    def submission(age: float, *phases: Phase) -> list[OwnJob]:
+        file = kept.new_file()
+        jobs = []
+        for number, phase in enumerate(phases):
+            record = job(tmp_path, f"{file.name}{number}").record
+            record = replace(record, submitted=NOW - age, file=file.name)
+            kept.add(file, record)
+            jobs.append(OwnJob(record, State(phase)))
+        return jobs
+
+    stay = [
+        *submission(KEPT - 1, Phase.GONE),
+        *submission(KEPT + 1, Phase.GONE, Phase.RUNNING),
+        *submission(KEPT + 1, Phase.UNKNOWN),
+    ]
+    go = [*submission(KEPT + 1, Phase.GONE, Phase.GONE), *submission(FORGOTTEN + 1, Phase.RUNNING)]
+    submission(KEPT + 1, Phase.GONE)  # of another batch system, which was not asked
+    prune(kept, [*stay, *go], NOW)
+
+    left = {record.file for record in kept.read()}
+    assert {one.record.file for one in stay} <= left
+    assert not {one.record.file for one in go} & left
+    assert 4 == len(left)
+
+
+def test_looking_does_not_wait_for_ever() -> None:
+    """A batch system that is slow, refuses, or is not there is a remark."""
+
+    def refused() -> list[OwnJob]:
+        raise BatchError("squeue failed", "told")
+
+    def unreadable() -> list[OwnJob]:
+        raise OSError("disk")
+
+    assert ([], "squeue failed") == Looking(refused).wait(5)
+    assert ([], "disk") == Looking(unreadable).wait(5)
+    stuck = threading.Event()
+
+    def slow() -> list[OwnJob]:
+        stuck.wait()
+        return []
+
+    assert "has not answered" in Looking(slow).wait(0.05)[1]
+    stuck.set()

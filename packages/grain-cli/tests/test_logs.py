@@ -1,0 +1,111 @@
+"""`grain logs`: the output of jobs that `grain` has submitted."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner, Result
+
+from grain.cli import main
+from grain.cli._logs import outputs, readable
+from grain.cli.batch import Record, Records
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def grain(*words: str) -> Result:
+    return CliRunner().invoke(main, [*words], catch_exceptions=False)
+
+
+def submitted(folder: Path, name: str, log: str, at: float = 1.0) -> Record:
+    records = Records(folder / "state/grain/jobs")
+    record = Record(name, "slurm", name, log, "edge:///x", "", at)
+    records.add(records.new_file(), record)
+    return record
+
+
+def test_of_one_worker(alone: Path) -> None:
+    """What it has written, the last lines of it if so wished."""
+    (alone / "w.log").write_text("one\ntwo\nthree\n")
+    submitted(alone, "w", f"{alone}/w.log")
+
+    assert "one\ntwo\nthree\n" == grain("logs", "w").output
+    assert "two\nthree\n" == grain("logs", "-n", "2", "w").output
+
+
+def test_of_several(alone: Path) -> None:
+    """Each below the name of its file."""
+    for name in ("w-0", "w-1", "x"):
+        (alone / f"{name}.log").write_text(f"{name}\n")
+        submitted(alone, name, f"{alone}/{name}.log")
+
+    assert (
+        f"==> {alone}/w-0.log <==\nw-0\n\n==> {alone}/w-1.log <==\nw-1\n"
+        == grain("logs", "w-*").output
+    )
+
+
+def test_of_placeholders(alone: Path) -> None:
+    """The batch system has filled them in; other characters stand for themselves."""
+    (alone / "a[1]-42.log").write_text("here\n")
+    record = submitted(alone, "w", f"{alone}/a[1]-%3j.log")
+
+    assert [alone / "a[1]-42.log"] == outputs(record)
+    assert "here\n" == grain("logs", "w").output
+
+
+@pytest.mark.parametrize("log", ["nothing.log", "no%j.log"])
+def test_of_one_that_has_not_begun(alone: Path, log: str) -> None:
+    """It says where the output goes."""
+    submitted(alone, "w", f"{alone}/{log}")
+
+    done = grain("logs", "w")
+    assert f"Error: nothing was written yet; the output goes to {alone}/{log}\n" == done.output
+    assert 1 == done.exit_code
+
+
+def test_of_one_that_is_not_known(alone: Path) -> None:
+    """It names some that are."""
+    submitted(alone, "w", f"{alone}/w.log")
+
+    done = grain("logs", "v")
+    assert "is called 'v'; the last ones are: w\n" in done.output
+    assert 1 == done.exit_code
+
+
+def test_what_programs_print_cannot_control_the_terminal() -> None:
+    """Nor is anything lost that was written over."""
+    assert "10 %\n20 %\nü?[31m\tx\n" == readable("10 %\r20 %\r\nü\x1b[31m\tx\n".encode())
+    assert "\ufffd" == readable(b"\xff")
+
+
+def test_following(alone: Path) -> None:
+    """What is added is printed, also of a file that is made or cut off later; until Ctrl-C."""
+    submitted(alone, "w", f"{alone}/w.log")
+    log = alone / "w.log"
+    code = "from grain.cli import main; main(prog_name='grain')"
+    follower = subprocess.Popen(
+        [sys.executable, "-u", "-c", code, "logs", "-f", "w"], stdout=subprocess.PIPE, text=True
+    )
+    assert follower.stdout is not None
+    try:
+        log.write_text("one\n")
+        assert "one\n" == follower.stdout.readline()
+        with log.open("a") as more:
+            more.write("two\n")
+        assert "two\n" == follower.stdout.readline()
+        log.write_text("new\n")
+        assert "new\n" == follower.stdout.readline()
+        time.sleep(0.1)
+        follower.send_signal(signal.SIGINT)
+        assert 0 == follower.wait(20)
+    finally:
+        follower.kill()
+        follower.wait()
+        follower.stdout.close()

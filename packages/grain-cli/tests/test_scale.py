@@ -1,0 +1,122 @@
+"""`grain scale`, with commands in place of a batch system, and with real processes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from grain.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Put = Callable[[str, str], "Path"]
+
+
+@contextmanager
+def scaling(*words: str) -> Iterator[IO[str]]:
+    """`grain scale --json`; its lines. It must end well when it is told to."""
+    code = "from grain.cli import main; main(prog_name='grain')"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "scale", "--json", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    # A mistake must not make the test hang.
+    watchdog = threading.Timer(60, process.kill)
+    watchdog.start()
+    assert process.stdout is not None
+    try:
+        yield process.stdout
+        process.send_signal(signal.SIGTERM)
+        rest = process.stdout.read().splitlines()
+        assert json.loads(rest[-1])["what"].startswith("ending; workers and jobs stay")
+        assert 0 == process.wait(20)
+    finally:
+        watchdog.cancel()
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def line(output: IO[str]) -> tuple[int, int, str]:
+    """The next thing that happened."""
+    found = json.loads(output.readline())
+    return found["alive"], found["of"], found["what"]
+
+
+def slurm(folder: Path, command: Put) -> None:
+    """Jobs are numbered; which are listed says a file."""
+    (folder / "grain.toml").write_text('system = "slurm"\n[worker]\nname = "w"\nlog_file = ""\n')
+    command(
+        "sbatch",
+        f"cat > /dev/null; n=$(cat {folder}/n 2>/dev/null || echo 0); n=$((n+1)); echo $n > "
+        f"{folder}/n; echo $n",
+    )
+    command("squeue", f"cat {folder}/listed 2>/dev/null || :")
+
+
+def test_submits_what_is_missing_and_counts_its_own(alone: Path, command: Put) -> None:
+    """Jobs of `grain up` are not counted; those of a `grain scale` before are."""
+    slurm(alone, command)
+    assert 0 == CliRunner().invoke(main, ["up"]).exit_code
+    with scaling("2") as output:
+        assert (0, 2, "beginning") == line(output)
+        assert (1, 2, "w-0 is job 2_0, output in ") == line(output)
+        assert (2, 2, "w-1 is job 2_1, output in ") == line(output)
+    (alone / "listed").write_text("1|RUNNING|None|n1\n2_0|RUNNING|None|n1\n2_1|PENDING|Priority|\n")
+    with scaling("3") as output:
+        assert (2, 3, "2 jobs are left from before") == line(output)
+        assert (3, 3, "w is job 3, output in ") == line(output)
+
+
+def test_a_refusal_is_told_and_does_not_end_it(alone: Path, command: Put) -> None:
+    """In the batch system's words."""
+    slurm(alone, command)
+    command("sbatch", "cat > /dev/null; echo 'sbatch: error: invalid partition' >&2; exit 1")
+    with scaling("1") as output:
+        line(output)
+        alive, _, what = line(output)
+
+    assert 0 == alive
+    assert "sbatch: error: invalid partition" in what
+
+
+def test_only_one_for_an_address(alone: Path, command: Put) -> None:
+    """Two would submit twice as many."""
+    slurm(alone, command)
+    with scaling("1") as output:
+        line(output)
+        second = CliRunner().invoke(main, ["scale", "1"])
+
+    assert 1 == second.exit_code
+    assert "keeps workers for edge:///" in second.output
+    assert "already; end it first" in second.output
+
+
+def test_custom_systems_cannot_be_asked(alone: Path) -> None:
+    """It says so."""
+    (alone / "grain.toml").write_text(
+        'system = "custom"\n[custom_system]\nsubmit_cmd = "x"\ndirectory = "/tmp"\n'
+        'template = "{{body}}"'
+    )
+    done = CliRunner().invoke(main, ["scale", "2"])
+
+    assert 1 == done.exit_code
+    assert "cannot be asked what became of its jobs" in done.output
+
+
+@pytest.mark.parametrize("words", [[], ["0"], ["x"], ["1", "2"]])
+def test_usage(alone: Path, words: list[str]) -> None:
+    """A number, at least one."""
+    assert 2 == CliRunner().invoke(main, ["scale", *words]).exit_code

@@ -1,0 +1,68 @@
+"""Tables, spans, and text that cannot control a terminal."""
+
+from __future__ import annotations
+
+import json
+import math
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grain.cli._show import clean, print_json, resources, span, table
+
+
+@given(st.text())
+def test_clean_text_controls_nothing(text: str) -> None:
+    """Nothing is left of it, the length stays, and what is harmless, too."""
+    shown = clean(text)
+
+    assert len(text) == len(shown)
+    assert not {unicodedata.category(one) for one in shown} & {"Cc", "Cf", "Zl", "Zp"}
+    assert not {"\x1b", "\x9b", "\n", "\u202e", "\u2028"} & set(shown)
+    assert clean(shown) == shown
+
+
+def test_what_is_kept() -> None:
+    """Letters of any language are harmless."""
+    assert "Müller 水 ?[0m" == clean("Müller 水 \x1b[0m")
+    assert "a\nb?" == clean("a\nb\t", keep="\n")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "00:00:00"), (2530.9, "00:42:10"), (97200, "1-03:00:00"), (-5, "00:00:00"), (None, "-")],
+)
+def test_spans(seconds: float | None, shown: str) -> None:
+    """As batch systems write them."""
+    assert shown == span(seconds)
+
+
+def test_tables() -> None:
+    """Columns are as wide as they need to be; without rows there is no table."""
+    assert "T\nA    B\n1    2\nxxx  4\n" == table("T", ("A", "B"), [(1, 2), ("xxx", 4)])
+    assert "" == table("T", ("A",), [])
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        ({"Cores": 4, "Memory": 8}, "Cores(4) & Memory(8)"),
+        ({"Cores": [1, 3]}, "Cores(2)"),
+        ({"Licences": {"orca": 3}}, 'Licences({"orca": 3})'),
+        ({}, "Ø"),
+        ({"Cores": "many"}, '{"Cores": "many"}'),
+        ("nonsense", '"nonsense"'),
+    ],
+)
+def test_resources(data: object, shown: str) -> None:
+    """Kinds without a class here are shown, and nonsense as it came."""
+    assert shown == resources(data)
+
+
+def test_json_is_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """There are no infinities in JSON."""
+    print_json({"a": [math.inf, (1.5,)], "b": math.nan})
+
+    assert {"a": [None, [1.5]], "b": None} == json.loads(capsys.readouterr().out)

@@ -1,0 +1,167 @@
+"""Keeping workers alive: laws, in whatever way jobs wait, fail, are lost and come back."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from grain.cli._swarm import PAUSES, PROVEN, UNLISTED, Swarm
+from grain.cli.batch import Phase, State
+
+PENDING, RUNNING, ENDING = State(Phase.PENDING), State(Phase.RUNNING), State(Phase.ENDING)
+GONE, UNKNOWN = State(Phase.GONE), State(Phase.UNKNOWN)
+
+
+class World:
+    """A swarm, a clock, and a batch system of which the test decides everything."""
+
+    def __init__(self, size: int) -> None:
+        self.swarm = Swarm(size)
+        self.now = 1000.0
+        self.states: dict[str, State] = {}
+        self.count = 0
+
+    def look(self, seconds: float = 10.0) -> list[str]:
+        self.now += seconds
+        asked = {one: self.states[one] for one in self.swarm.jobs}
+        return self.swarm.look(asked, self.now)
+
+    def submit(self, state: State = PENDING) -> list[str]:
+        """Submit what is wanted."""
+        ids = [str(self.count + one) for one in range(self.swarm.wanted(self.now))]
+        self.count += len(ids)
+        self.states.update(dict.fromkeys(ids, state))
+        self.swarm.submitted(ids, self.now)
+        return ids
+
+    def change(self, which: int, state: State) -> None:
+        """Of a job that is not gone."""
+        left = [one for one, at in self.states.items() if at.phase is not Phase.GONE]
+        if left:
+            self.states[left[which % len(left)]] = state
+
+    @property
+    def alive(self) -> int:
+        return sum(state.phase is not Phase.GONE for state in self.states.values())
+
+
+Fates = list[tuple[float, list[tuple[int, State]], bool]]
+FATES = st.lists(
+    st.tuples(
+        st.floats(0.1, 100.0),
+        st.lists(
+            st.tuples(
+                st.integers(0, 9), st.sampled_from([PENDING, RUNNING, ENDING, GONE, UNKNOWN])
+            ),
+            max_size=6,
+        ),
+        st.booleans(),
+    ),
+    max_size=40,
+)
+
+
+@given(size=st.integers(1, 6), fates=FATES)
+@settings(deadline=None)
+def test_never_more_than_asked_for(size: int, fates: Fates) -> None:
+    """Those that wait, that end, and of which nothing is known are counted."""
+    world = World(size)
+    for seconds, changes, refused in fates:
+        for which, state in changes:
+            world.change(which, state)
+        world.look(seconds)
+        if refused:
+            world.swarm.refused(world.now)
+        world.submit()
+
+        assert world.alive <= size
+        assert len(world.swarm.jobs) <= size
+
+
+@given(size=st.integers(1, 6), fates=FATES)
+@settings(deadline=None)
+def test_all_of_them_in_the_end(size: int, fates: Fates) -> None:
+    """Whatever has happened, when jobs run again there are soon as many as asked for."""
+    world = World(size)
+    for seconds, changes, refused in fates:
+        for which, state in changes:
+            world.change(which, state)
+        world.look(seconds)
+        if refused:
+            world.swarm.refused(world.now)
+        world.submit()
+    for one, state in world.states.items():
+        world.states[one] = GONE if state.phase is Phase.GONE else RUNNING
+    for _ in range(10):
+        world.look(PAUSES[1])
+        world.submit(RUNNING)
+
+    assert size == len(world.swarm.jobs) == world.alive
+
+
+def test_all_at_once_to_begin_with() -> None:
+    """As one array."""
+    world = World(5)
+
+    assert 5 == len(world.submit())
+    assert [] == world.submit()
+
+
+def test_those_that_ended_are_replaced() -> None:
+    """Jobs that have worked are replaced at once."""
+    world = World(3)
+    world.submit(RUNNING)
+    world.look()
+    world.look(PROVEN)
+    world.states["0"] = world.states["1"] = GONE
+
+    assert [] == world.look() + world.submit() + world.look()
+    assert ["3", "4"] == world.submit()
+
+
+def test_after_a_failure_one_is_tried() -> None:
+    """The pause doubles, up to the longest; the others follow when one has proven itself."""
+    world = World(4)
+    world.submit(RUNNING)
+    world.look(1.0)
+    pauses = []
+    for _ in range(9):
+        for one in world.swarm.jobs:
+            world.states[one] = GONE
+        assert world.look(UNLISTED) + world.look()
+        pauses.append(world.swarm.pause(world.now))
+        assert [] == world.submit()
+        world.now += pauses[-1]
+        [_] = world.submit(RUNNING)
+        world.look(1.0)
+        assert [] == world.submit()
+    assert [30.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1800.0, 1800.0, 1800.0] == pauses
+
+    world.look(PROVEN)
+    assert 0 == world.swarm.failures
+    assert 3 == len(world.submit())
+
+
+def test_a_new_job_need_not_be_listed_at_once() -> None:
+    """A batch system that has not noticed it yet does not make us submit another one."""
+    world = World(1)
+    world.submit(GONE)
+
+    assert [] == world.look(UNLISTED - 1)
+    assert ["0"] == world.swarm.jobs
+    assert ["0"] == world.look(2) + world.look(2)
+
+
+def test_a_job_that_is_queued_again_has_not_failed() -> None:
+    """As Slurm does when a node is lost: it has yet to prove itself, and counts."""
+    world = World(1)
+    world.submit(RUNNING)
+    world.look()
+    world.states["0"] = GONE  # for a moment
+    world.look()
+    world.states["0"] = PENDING
+    world.look(1000)
+    world.states["0"] = GONE
+    world.look()
+
+    assert (["0"], 0) == (world.swarm.jobs, world.swarm.failures)

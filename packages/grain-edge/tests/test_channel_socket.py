@@ -1,0 +1,100 @@
+"""Channels over sockets: when they write and how much they read."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from grain.edge.channel import FramedChannel
+from grain.edge.errors import ChannelBroken
+from grain.edge.testing import CODEC, Note
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from trio.testing import MockClock
+
+
+@asynccontextmanager
+async def channels() -> AsyncGenerator[tuple[FramedChannel, FramedChannel, socket.socket]]:
+    """A pair, and the socket of the second."""
+    one, other = socket.socketpair()
+    streams = [trio.SocketStream(trio.socket.from_stdlib_socket(end)) for end in (one, other)]
+    async with FramedChannel(streams[0], CODEC) as a, FramedChannel(streams[1], CODEC) as b:
+        yield a, b, other
+
+
+def waiting(end: socket.socket) -> int:
+    """How many bytes can be read."""
+    try:
+        return len(end.recv(1 << 20, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+    except BlockingIOError:
+        return 0
+
+
+async def test_what_is_posted_alone_is_written_at_once() -> None:
+    """Without a pass through trio, which costs as much as the write."""
+    async with channels() as (a, b, end):
+        a.post([(Note("x", 1), None)])
+
+        assert waiting(end)
+        assert [(Note("x", 1), None)] == await b.receive()
+
+
+async def test_what_is_posted_in_a_row_is_written_together(
+    mock_clock: MockClock,  # time stands still
+) -> None:
+    """The first at once, those that follow from the same event in one piece."""
+    async with channels() as (a, b, end):
+        a.post([(Note("x", 0), None)])
+        first = waiting(end)
+        for n in range(1, 100):
+            a.post([(Note("x", n), None)])
+        assert first == waiting(end)
+
+        got = [message for message, _ in await b.receive()]
+        while len(got) < 100:
+            got += [message for message, _ in await b.receive()]
+        assert [Note("x", n) for n in range(100)] == got
+        assert a._writes == 2
+
+
+async def test_a_post_to_a_peer_that_is_gone_breaks_the_channel() -> None:
+    """As a send does: the next one says so."""
+    async with channels() as (a, b, _):
+        await b.aclose()
+        with pytest.raises(ChannelBroken):
+            for n in range(100):
+                a.post([(Note("x", n), None)])
+                await trio.sleep(0.001)
+
+
+async def test_a_flood_of_small_messages_comes_in_portions() -> None:
+    """So that the receiver gets to its other peers in between."""
+    async with channels() as (a, b, _), trio.open_nursery() as nursery:
+        a._stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)  # type: ignore[attr-defined]
+        nursery.start_soon(a.send, [(Note("x", n), None) for n in range(200_000)])
+        await wait_all_tasks_blocked()  # until a good part of it is there
+        got = 0
+        while got < 200_000:
+            portion = len(await b.receive())
+            assert portion <= 8192
+            got += portion
+
+
+async def test_large_payloads_arrive_whole() -> None:
+    """Several, of sizes around those at which something changes."""
+    sizes = [32 * 1024, 32 * 1024 + 1, 256 * 1024, 4 * 1024**2 - 1, 4 * 1024**2, 9_999_999]
+    async with channels() as (a, b, _), trio.open_nursery() as nursery:
+        sent = [(Note("c", n), bytes([n]) * size) for n, size in enumerate(sizes)]
+        nursery.start_soon(a.send, sent)
+        got: list[bytes] = []
+        while len(got) < len(sizes):
+            got += [bytes(payload) for _, payload in await b.receive()]
+
+        assert [payload for _, payload in sent] == got

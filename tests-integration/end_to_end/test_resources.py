@@ -1,0 +1,90 @@
+"""What workers own that `grain up` has started: what the job really has, as the user allows."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from end_to_end.place import LONG, MARK, NODES, Place
+from fake_batch.start import fake, until
+
+from grain.resource import Cores, from_data
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONFIG = """\
+system = "{system}"
+[script]
+cores = {cores}
+memory = 2
+walltime = "00:20:00"
+setup_cleanup = ["export {mark}={folder}"]
+[worker]
+name = "w{cores}"
+log_file = "w{cores}.log"
+[worker.held_back]
+walltime = "00:02:00"
+[worker.res]
+Token = {{ token = "licence" }}
+"""
+
+# Gnaw is there when a mission was.
+PROGRAM = """\
+from grain.delayed import delayed, run
+from grain.resource import Cores, Memory, Token
+
+@delayed
+async def offer():
+    from grain import GVAR
+    return str(GVAR.res)
+
+async def main():
+    print(await (offer @ (Cores(1) & Memory(1.5) & Token("licence")))())
+
+run(main)
+"""
+
+
+def workers(place: Place) -> list[dict[str, Any]]:
+    """A worker of one core and one of all that a node is said to have, as Gnaw has them."""
+    mission = place.start(PROGRAM)
+    for cores in (1, 16):
+        place.configure(
+            CONFIG.format(system=place.batch.system, cores=cores, mark=MARK, folder=place.folder)
+        )
+        place.up()
+    assert "Memory(1.5GB)" in mission.wait()
+    until(lambda: len(place.serving()) == 2, LONG)
+    found = place.workers()
+    return [found["w1"], found["w16"]]
+
+
+def check(one: dict[str, Any], all_of_them: dict[str, Any]) -> None:
+    usable = sorted(os.sched_getaffinity(0))[:16]
+    found = [from_data({"Cores": worker["total"]["Cores"]}) for worker in (one, all_of_them)]
+    assert found[0] in [Cores([cpu]) for cpu in usable]
+    assert found[1] == Cores(usable)
+    for worker in (one, all_of_them):
+        assert 1.5 == worker["total"]["Memory"]
+        assert "Token" in worker["total"]
+        assert 17 * 60 < worker["left"] <= 18 * 60
+
+
+def test_resources(place: Place) -> None:
+    """Of CPUs those that the job has; a part of memory and walltime is held back."""
+    check(*workers(place))
+
+    few = len(os.sched_getaffinity(0)) < 16
+    assert few == ("16 CPUs were asked for, and this process may use" in place.log("w16"))
+    assert "were asked for" not in place.log("w1")
+
+
+def test_resources_on_pbs(tmp_path: Path) -> None:
+    """The same, though PBS tells its jobs neither their memory nor their end."""
+    with fake("pbs", tmp_path / "pbs", *NODES) as batch:
+        place = Place(batch, tmp_path / "place")
+        try:
+            check(*workers(place))
+        finally:
+            place.close()

@@ -1,0 +1,274 @@
+"""The `grain` command with a real scheduler, real workers, and processes as jobs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+
+from grain.remote_exer import Gnaw, RemoteExecutor
+from grain.resource import Cores, Memory
+from grain.worker import Call
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@contextmanager
+def running(*words: str, **env: str) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **env},
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+class Site:
+    """A directory with a configuration, in which commands are typed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.address = f"edge://{folder}/edge/meeting"
+        (folder / "edge").mkdir(mode=0o700)
+        (folder / "grain.toml").write_text(
+            f'address = "{self.address}"\n[worker]\nname = "w"\nlog_file = "w.log"\n'
+            "[script]\ncores = 1\nmemory = 1\n[worker.res]\nCapacity = { V = 4 }\n"
+        )
+        self.environ = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
+
+    async def grain(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Type a command; its output has no escape code."""
+        run = partial(
+            subprocess.run,
+            [sys.executable, "-m", "grain.cli", *words],
+            cwd=self.folder,
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        done = await trio.to_thread.run_sync(run)
+        assert "\x1b" not in done.stdout + done.stderr
+        return done
+
+    async def state(self) -> Any:
+        """What `grain ls --json` says."""
+        done = await self.grain("ls", "--json")
+        assert 0 == done.returncode, done.stderr
+        return json.loads(done.stdout)
+
+    async def until(self, what: Any) -> Any:
+        """Look until it is so."""
+        while True:
+            done = await self.grain("ls", "--json")
+            if not done.returncode and what(state := json.loads(done.stdout)):
+                return state
+            await trio.sleep(0.1)
+
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        """Type a command that goes on until it is told to end."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "grain.cli", *words],
+            cwd=self.folder,
+            env=self.environ,
+            stdout=subprocess.DEVNULL,
+        )
+
+    def gnaw(self) -> Any:
+        return running("grain.head", "--address", self.address, "--grace", "20")
+
+    def worker(self, name: str, **res: float) -> Any:
+        words = ("--url", self.address, "--res", json.dumps(res), "--name", name)
+        return running("grain.worker", *words)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+async def test_what_is_listed_is_what_there_is(site: Site) -> None:
+    """Workers, missions, tasks that run and wait, why, and who leaves when it is told to."""
+    with site.gnaw(), site.worker("w-a", Cores=2, Memory=8), site.worker("w-b", Cores=1):
+        with trio.fail_after(120):
+            # It starts no scheduler of its own, which would outlive the test.
+            connect = Gnaw(site.address, name="opt", start=False).connect
+            await site.until(lambda _: True)
+            async with RemoteExecutor(site.address, name="opt", connect=connect) as executor:
+                sleep = Call(trio.sleep, (1000.0,), {})
+                jobs = [
+                    executor.submit_call(Cores(2) & Memory(6), sleep, lambda _: None),
+                    executor.submit_call(Cores(2), sleep, lambda _: None),
+                    executor.submit_call(Cores(64), sleep, lambda _: None),
+                ]
+                state = await site.until(
+                    lambda s: len(s["workers"]) == 2 and s["tasks"]["running"] == 1
+                )
+                [busy] = [one for one in state["workers"] if one["name"] == "w-a"]
+                listed = await site.grain("ls")
+                why = await site.grain("why", f"opt:{jobs[1]}")
+                never = await site.grain("why", f"opt:{jobs[2]}")
+                quitting = await site.grain("quit", "w-a")
+                nobody = await site.grain("quit", "x*")
+                state = await site.until(lambda s: "draining" in str(s["workers"]))
+                await site.grain("quit", "-f", "w-*")
+                await site.until(lambda s: not s["workers"])
+                for job in jobs:
+                    executor.cancel(job)
+
+    assert {"Cores": 1.0, "Memory": 0.75} == busy["used"]
+    assert [f"opt:{jobs[0]}"] == busy["tasks"]
+    assert "Cores(2) & Memory(8)" in listed.stdout
+    assert "Cores 100%, Memory 75%" in listed.stdout
+    assert "on no worker here: " in listed.stdout
+    assert f"task opt:{jobs[1]} is waiting\n" in why.stdout
+    assert "w-a: not now, " in why.stdout
+    assert "w-b: never, " in why.stdout
+    assert "w-a: never, " in never.stdout
+    assert quitting.stdout.endswith(": leaves, when 1 task has ended\n")
+    assert (1, "") == (nobody.returncode, nobody.stdout)
+
+
+async def test_workers_come_and_go_by_command(site: Site) -> None:
+    """`up`, `ls`, `logs`, `quit`, and nothing is left."""
+    with site.gnaw(), trio.fail_after(120):
+        [job] = json.loads((await site.grain("up", "--json")).stdout)
+        pid = int(job["id"].split(":")[-2])
+        try:
+            state = await site.until(lambda s: s["workers"])
+            logs = await site.grain("logs", "w")
+            quitting = await site.grain("quit", "w")
+            await site.until(lambda s: not s["workers"] and not s["jobs"])
+        finally:
+            _end(pid)
+
+    [worker] = state["workers"]
+    assert {"Cores", "Memory", "Capacity"} == worker["total"].keys()
+    assert {"Cores": 0.0, "Memory": 0.0, "Capacity": 0.0} == worker["used"]
+    assert "connected to " in logs.stdout
+    assert quitting.stdout.startswith("w on ")
+
+
+async def test_scale_replaces_a_worker_that_died(site: Site) -> None:
+    """And stops when it is told to; its worker stays until it is told to leave."""
+    pids: list[int] = []
+    with site.gnaw(), trio.fail_after(150):
+        scale = site.start("scale", "1", "--json")
+        try:
+            first = (await site.until(lambda s: s["jobs"] and s["workers"]))["jobs"][0]["id"]
+            pids.append(int(first.split(":")[-2]))
+            assert len((await site.state())["jobs"]) == 1
+            # It has proven itself neither now nor ever, so the next one comes after a pause.
+            _end(pids[0])
+            state = await site.until(lambda s: s["jobs"] and s["jobs"][0]["id"] != first)
+            pids.append(int(state["jobs"][0]["id"].split(":")[-2]))
+            assert len(state["jobs"]) == 1
+            scale.terminate()
+            assert 0 == await trio.to_thread.run_sync(partial(scale.wait, 20))
+            assert (await site.state())["jobs"]
+            await site.grain("quit", "-f", "w")
+            await site.until(lambda s: not s["workers"] and not s["jobs"])
+        finally:
+            scale.kill()
+            scale.wait()
+            for pid in pids:
+                _end(pid)
+
+
+async def test_gnaw_keeps_a_swarm(site: Site) -> None:
+    """It submits workers; when Gnaw is killed nothing goes on submitting."""
+    config = str(site.folder / "grain.toml")
+    words = ("grain.head", "--address", site.address, "--swarm", "1", "--config", config)
+    state = str(site.folder / "state")
+    with running(*words, XDG_STATE_HOME=state) as gnaw, trio.fail_after(120):
+        job = (await site.until(lambda s: s["jobs"] and s["workers"]))["jobs"][0]
+        try:
+            gnaw.kill()
+            gnaw.wait()
+            while (done := await site.grain("scale", "1", "--parent", "1")).returncode:
+                assert "already; end it first" in done.stderr
+                await trio.sleep(0.2)
+        finally:
+            _end(int(job["id"].split(":")[-2]))
+
+    assert str(site.folder / "w.log") == job["log_file"]
+
+
+async def test_the_swarm_of_the_configuration(site: Site) -> None:
+    """With head.gnaw.swarm a mission needs no `grain up`; Gnaw lets the workers go with it."""
+    with (site.folder / "grain.toml").open("a") as config:
+        config.write('[head.gnaw]\nswarm = 1\nidle_quit = 2\nlog_file = "gnaw.log"\n')
+    (site.folder / "mission.py").write_text(
+        "from grain.delayed import delayed, run\n"
+        "from grain.resource import Cores\n"
+        "@delayed\n"
+        "async def double(x):\n    return 2 * x\n"
+        "async def main():\n    print(await (double @ Cores(1))(21))\n"
+        "run(main)\n"
+    )
+    with trio.fail_after(120):
+        program = [sys.executable, "mission.py"]
+        done = await trio.run_process(
+            program, cwd=site.folder, env=site.environ, capture_stdout=True
+        )
+        records = await trio.Path(site.folder / "state/grain/jobs").glob("*")
+        [record] = [json.loads(await file.read_text()) for file in records]
+        pid = int(record["id"].split(":")[-2])
+        try:
+            while _lives(pid):
+                await trio.sleep(0.1)
+        finally:
+            _end(pid)
+
+    assert b"42" in done.stdout
+    assert ("w", "scale") == (record["name"], record["by"])
+    assert "leaving" in (site.folder / "gnaw.log").read_text()
+
+
+async def test_a_healthy_site(site: Site) -> None:
+    """The doctor finds the scheduler, and nothing to fix."""
+    with site.gnaw() as gnaw, trio.fail_after(60):
+        await site.until(lambda _: True)
+        well = await site.grain("doctor", "--json")
+        gnaw.kill()
+        gnaw.wait()
+        killed = await site.grain("doctor")
+
+    assert {"ok"} == {one["state"] for one in json.loads(well.stdout)}
+    assert 0 == killed.returncode
+    assert "has ended without a word" in killed.stdout
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _end(pid: int) -> None:
+    """End a job's processes, if any are left."""
+    try:
+        os.killpg(pid, 15)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,139 @@
+"""The notebook in docs/ runs headless and shows what it says; cells can be interrupted."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+NOTEBOOK = Path(__file__).parent.parent / "docs" / "notebook.ipynb"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jupyter neither sees nor writes anything of this user."""
+    for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.chdir(tmp_path)
+
+
+def shown(cell: Any) -> list[str]:
+    """What a cell shows: what it prints and what its last line is."""
+    return [
+        output["text"] if output["output_type"] == "stream" else output["data"]["text/plain"]
+        for output in cell.outputs
+        if output.get("name") != "stderr"
+    ]
+
+
+def test_the_notebook() -> None:
+    """Each cell shows what it shows in the repository."""
+    notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
+    expected = [shown(cell) for cell in notebook.cells if cell.cell_type == "code"]
+    NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
+    assert expected == [shown(cell) for cell in notebook.cells if cell.cell_type == "code"]
+    assert any("[0, 1, 4, 9, 16]" in text for cell in expected for text in cell)
+
+
+class Kernel:
+    """Runs cells."""
+
+    def __init__(self, client: NotebookClient) -> None:
+        self._client = client
+
+    async def run(self, code: str) -> list[str]:
+        cell = nbformat.v4.new_code_cell(code)  # type: ignore[no-untyped-call]
+        self._client.nb.cells.append(cell)
+        await self._client.async_execute_cell(cell, len(self._client.nb.cells) - 1)
+        return shown(cell)
+
+    async def interrupted(self, code: str) -> None:
+        """Run a cell that is interrupted."""
+        with pytest.raises(CellExecutionError) as caught:
+            await self.run(code)
+        assert caught.value.ename in ("CancelledError", "KeyboardInterrupt")
+
+
+@asynccontextmanager
+async def kernel() -> AsyncGenerator[Kernel]:
+    notebook = nbformat.v4.new_notebook()  # type: ignore[no-untyped-call]
+    client = NotebookClient(notebook, timeout=60, kernel_name="python3")
+    async with client.async_setup_kernel():
+        yield Kernel(client)
+
+
+DEFINE = """
+from contextlib import AsyncExitStack
+import asyncio, os, signal, subprocess, trio
+from grain.delayed import delayed, mission
+from grain.resource import Cores
+from grain.worker.external import run_external
+
+begun = []
+
+@delayed
+async def external():
+    await run_external(["sleep", "1000.75"])
+
+@delayed
+async def waited():
+    begun.append(True)
+    await event.wait()
+    return "waited"
+
+def here():
+    return mission(Cores(1), config_file=False, progress=False)
+
+def sleeping():
+    return subprocess.run(["pgrep", "-f", "sleep 1000[.]75"], capture_output=True).stdout != b""
+
+def interrupt_when(condition):  # what the button does
+    if condition():
+        os.kill(os.getpid(), signal.SIGINT)
+    else:
+        asyncio.get_running_loop().call_later(0.1, interrupt_when, condition)
+"""
+
+
+def test_interrupting_a_cell_with_a_block() -> None:
+    """The block's mission ends, with its programs; the next cell runs."""
+
+    async def main() -> None:
+        async with kernel() as cells:
+            await cells.run(DEFINE)
+            await cells.interrupted(
+                "interrupt_when(sleeping)\nasync with here(): await (external @ Cores(1))()"
+            )
+            assert ["False False\n"] == await cells.run(
+                "print(trio.lowlevel.in_trio_run(), sleeping())"
+            )
+            again = "async with here():\n    print(await delayed(trio.sleep)(0))"
+            assert ["None\n"] == await cells.run(again)
+
+    asyncio.run(main())
+
+
+def test_interrupting_a_cell_that_waits() -> None:
+    """In a mission that several cells use, the wait is given up, and nothing else."""
+
+    async def main() -> None:
+        async with kernel() as cells:
+            await cells.run(DEFINE)
+            await cells.run("stack, event = AsyncExitStack(), trio.Event()")
+            await cells.run("made = await stack.enter_async_context(here())")
+            await cells.interrupted("r_ = waited()\ninterrupt_when(lambda: begun)\nawait r_")
+            assert ["<Delayed: pending>"] == await cells.run("event.set()\nr_")
+            assert ["'waited'"] == await cells.run("await r_")
+            await cells.run("await stack.aclose()")
+            assert ["False\n"] == await cells.run("print(trio.lowlevel.in_trio_run())")
+
+    asyncio.run(main())

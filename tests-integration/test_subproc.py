@@ -1,0 +1,132 @@
+"""Functions in pooled processes as tasklets: of a mission's local worker, and of a real worker."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONTEXT = """
+import os
+from contextlib import asynccontextmanager
+from grain.subproc import subprocess_pool_scope, subprocify
+
+@asynccontextmanager
+async def grain_context():
+    async with subprocess_pool_scope():
+        yield
+
+@subprocify
+def of_the_module():
+    return os.getpid()
+"""
+
+MISSION = """
+import os, sys
+from grain import GVAR
+from grain.delayed import delayed, run
+from grain.resource import Cores
+from grain.subproc import BrokenSubprocessError, subprocify
+
+class OwnError(Exception):
+    pass
+
+def helper(x):
+    return x
+
+@delayed
+@subprocify
+def child(x):
+    return helper(x), os.getpid(), os.environ["OMP_NUM_THREADS"], GVAR.instance
+
+@subprocify
+def faulty():
+    raise OwnError("mine")
+
+@delayed
+async def runner():
+    return os.getpid(), GVAR.instance
+
+@delayed
+async def by_the_module():
+    from surroundings import of_the_module
+    return await of_the_module()
+
+async def mission():
+    answers = [(child @ Cores(2))(i) for i in range(4)]
+    pid, name = await (runner @ Cores(1))()
+    found = [await answer for answer in answers]
+    assert [0, 1, 2, 3] == [x for x, *_ in found]
+    assert not {child for _, child, *_ in found} & {pid, os.getpid()}
+    assert {("2", name)} == {more for _, _, *more in found for more in [tuple(more)]}
+    assert pid != await (by_the_module @ Cores(1))()
+    try:
+        await (delayed(faulty) @ Cores(1))()
+    except OwnError as error:
+        assert "mine" == str(error)
+    else:
+        raise AssertionError("no error")
+    try:
+        await (delayed(subprocify(os.abort)) @ Cores(1))()
+    except BrokenSubprocessError as error:
+        assert "SIGABRT" == error.signal
+    else:
+        raise AssertionError("no error")
+    print("same process:", pid == os.getpid())
+
+run(mission, Cores(2) if sys.argv[1] == "local" else None, config_file="mine.toml")
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A directory with a mission and its surroundings; the name of its file is not on the path."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "surroundings.py").write_text(CONTEXT)
+    (tmp_path / "mission.py").write_text(MISSION)
+    (tmp_path / "meeting").mkdir(mode=0o700)
+    return tmp_path
+
+
+def execute(home: Path, config: str, local: str) -> str:
+    """Run the mission; what it prints."""
+    (home / "mine.toml").write_text(f'address = "edge://{home}/meeting/point"\n{config}')
+    done = subprocess.run(
+        [sys.executable, home / "mission.py", local],
+        cwd=home,
+        env={**os.environ, "HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert 0 == done.returncode, done.stderr
+    return done.stdout
+
+
+def test_on_the_local_worker(home: Path) -> None:
+    """The context module of the head has the pool."""
+    config = '[head]\ncontextmod = "elsewhere/surroundings.py"\n'
+
+    assert "same process: True\n" == execute(home, config, "local")
+
+
+def test_on_a_worker_elsewhere(home: Path) -> None:
+    """The context module of the worker has the pool; classes of the script keep their identity."""
+    command = [sys.executable, "-m", "grain.worker", "--name", "w", "--res", '{"Cores": 2}']
+    command += ["--url", f"edge://{home}/meeting/point"]
+    command += ["--context", str(home / "elsewhere" / "surroundings.py")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as worker:
+        try:
+            printed = execute(home, "[head.gnaw]\nenabled = false\n", "elsewhere")
+        finally:
+            worker.terminate()
+            worker.communicate(timeout=30)
+
+    assert "same process: False\n" == printed
