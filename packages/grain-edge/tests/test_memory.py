@@ -28,7 +28,7 @@ def test_room_is_zeros_that_can_be_written_to() -> None:
 
     view[-3:] = b"end"
 
-    assert b"end" == view[-3:]
+    assert b"end" == bytes(view[-3:])
 
 
 def test_an_announced_gigabyte_takes_no_memory() -> None:
