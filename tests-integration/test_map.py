@@ -286,6 +286,7 @@ def test_on_a_cluster(home: Path) -> None:
         for words in services
     ]
     try:
+        wait_until((home / "edge" / "meeting").exists)  # else the mission starts one that stays
         os.chdir(home / "here")
         done = grain_map(
             "-c", str(config), "-r", "Cores=1", "-k", "--joblog", "log", "--shell",
