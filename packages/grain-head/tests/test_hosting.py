@@ -236,7 +236,7 @@ async def test_peers_that_are_stuck_hold_back_nobody(address: str) -> None:
                 )
                 async with RemoteExecutor(connect=Gnaw(address, start=False).connect) as executor:
                     jobs = {executor.submit(Cores(1), double, i): 2 * i for i in range(50)}
-                    got = {}
+                    got: dict[int, int] = {}
                     while len(got) < 48:  # two may be where nobody reads
                         job, ended = await executor.results.receive()
                         got[job] = ended.unwrap()
