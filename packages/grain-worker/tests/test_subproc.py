@@ -18,10 +18,11 @@ import trio.testing
 from grain import GVAR
 from grain.resource import ZERO, Cores
 from grain.subproc import subprocess_pool_scope, subprocify
+from grain.subproc._output import Output
 from grain.worker.errors import PayloadError, TaskletAborted
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
     from pathlib import Path
 
 
@@ -397,16 +398,16 @@ async def test_prints(capfd: pytest.CaptureFixture[str]) -> None:
     def talk(n: int) -> None:
         print("out", n)
         print("err", n, file=sys.stderr)
+        sys.stdout.flush()
         os.write(1, b"raw\n")
 
     async with pool():
-        for n in range(3):
+        for n in range(50):
             await talk(n)
             print("then", n)
     out, err = capfd.readouterr()
-    assert sorted("".join(f"out {n}\nraw\nthen {n}\n" for n in range(3))) == sorted(out)
-    assert [f"then {n}" for n in range(3)] == [out.split("\n")[i] for i in (2, 5, 8)]
-    assert "err 0\nerr 1\nerr 2\n" == err
+    assert "".join(f"out {n}\nraw\nthen {n}\n" for n in range(50)) == out
+    assert "".join(f"err {n}\n" for n in range(50)) == err
 
 
 async def test_much_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -416,7 +417,23 @@ async def test_much_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "ä" * 1_000_000 + "\n" == capsys.readouterr().out
 
 
-async def test_it_prints_without_an_end() -> None:
+class Sink:
+    """A stream that counts, and may want more of what it is given."""
+
+    def __init__(self, more: Callable[[str], object] = len) -> None:
+        self.written = 0
+        self._more = more
+
+    def write(self, text: str) -> None:
+        self.written += len(text)
+        assert self.written < 50_000_000
+        self._more(text)
+
+    def flush(self) -> None:
+        pass
+
+
+async def test_it_prints_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other tasks go on nevertheless."""
 
     @subprocify
@@ -424,26 +441,25 @@ async def test_it_prints_without_an_end() -> None:
         while True:
             os.write(1, b"." * 4096)
 
-    class Sink:
-        written = 0
+    sink = Sink()
+    monkeypatch.setattr(sys, "stdout", sink)
+    async with pool(), trio.open_nursery() as nursery:
+        nursery.start_soon(flood)
+        while sink.written < 3_000_000:
+            await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
 
-        def write(self, text: str) -> None:
-            self.written += len(text)
 
-        def flush(self) -> None:
-            pass
+def test_what_has_come_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each piece that is passed on is followed by the next."""
+    output = Output("stdout")
+    sink = Sink(lambda text: os.write(output.theirs, text.encode()))
+    monkeypatch.setattr(sys, "stdout", sink)
+    os.write(output.theirs, b"." * 1000)
+    output.drain()
+    output.close()
 
-    sink, stdout = Sink(), sys.stdout
-    async with pool():
-        sys.stdout = sink
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(flood)
-                while sink.written < 3_000_000:
-                    await trio.lowlevel.checkpoint()
-                nursery.cancel_scope.cancel()
-        finally:
-            sys.stdout = stdout
+    assert 64 * 1024 <= sink.written <= 66 * 1024
 
 
 # ---- signals of the terminal

@@ -76,7 +76,7 @@ def dumps(obj: Any, classes: Classes, head: bytes = b"") -> bytes | memoryview:
     """
     if is_simple(obj) and not _is_large(obj):
         return head + b"\0" + pickle.dumps(obj, 5)
-    return _together(dump_pieces(obj, classes, head))
+    return together(dump_pieces(obj, classes, head))
 
 
 def dump_pieces(obj: Any, classes: Classes, head: bytes = b"") -> list[Buffer]:
@@ -138,7 +138,8 @@ def _aligned(head: bytes, form: int, main: bytes, buffers: list[memoryview]) -> 
     return pieces
 
 
-def _together(pieces: list[Any]) -> bytes | memoryview:
+def together(pieces: list[Any]) -> bytes | memoryview:
+    """What `dump_pieces` made, joined: the one copy of large buffers."""
     views = [memoryview(piece) for piece in pieces]
     size = sum(view.nbytes for view in views)
     if size < LARGE:

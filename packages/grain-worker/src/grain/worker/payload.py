@@ -30,7 +30,7 @@ import outcome
 from grain.worker import job
 from grain.worker._byvalue import Classes
 from grain.worker._offender import find_offender
-from grain.worker._pickling import dump_pieces, dumps, loads
+from grain.worker._pickling import dump_pieces, dumps, loads, together
 from grain.worker.errors import PayloadError
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Payloads:
         Raises:
             PayloadError: one of them cannot be serialised.
         """
-        return b"".join(self.argument_pieces(args, kwargs))
+        return together(self.argument_pieces(args, kwargs))
 
     def argument_pieces(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Buffer]:
         """The same as what is to be joined, large buffers not copied: no snapshot of those.
@@ -158,7 +158,7 @@ class Payloads:
             ended: a value or an exception. What cannot be serialised becomes a `PayloadError`.
             name: what to call the task in it.
         """
-        return b"".join(self.outcome_pieces(ended, name))
+        return together(self.outcome_pieces(ended, name))
 
     def outcome_pieces(self, ended: Outcome, name: str = "this task") -> list[Buffer]:
         """The same as what is to be joined, large buffers not copied. Raises nothing."""
