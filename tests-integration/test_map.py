@@ -212,6 +212,20 @@ def test_endless_input() -> None:
     assert "halted" in done.stderr
 
 
+@pytest.mark.parametrize(("where", "more"), [(["-j", "2"], 0), (["--local", "Cores=2"], 1)])
+def test_halt_starts_no_more(where: list[str], more: int) -> None:
+    """What runs goes on to its end; nothing else is started but what the worker has already."""
+    line = (
+        "echo >> ran-{}; [ {} = 1 ] && sleep 0.5 && exit; while ! [ -s ran-1 ]; do :; done; exit 7"
+    )
+    words = [*where, "--joblog", "log", "--halt", "soon,fail=1", "--shell", line]
+    done = grain_map(*words, stdin="".join(f"{i}\n" for i in range(1, 50)))
+
+    assert done.returncode == 7, done.stderr
+    assert (1, 0, 0) in logged()
+    assert 2 <= len(logged()) <= 2 + more
+
+
 def test_halt_ends_what_runs() -> None:
     """One failure is enough: what runs is ended, and the status is that of the failure."""
     line = (
@@ -272,6 +286,7 @@ def test_on_a_cluster(home: Path) -> None:
         for words in services
     ]
     try:
+        wait_until((home / "edge" / "meeting").exists)  # else the mission starts one that stays
         os.chdir(home / "here")
         done = grain_map(
             "-c", str(config), "-r", "Cores=1", "-k", "--joblog", "log", "--shell",

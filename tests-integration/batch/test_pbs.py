@@ -42,9 +42,11 @@ def text(path: Path) -> str:
         (["qrerun", "-W", "force", "0"], 2),
     ],
 )
-def test_pbs_refuses_what_it_does_not_know(pbs: Batch, words: list[str], code: int) -> None:
+def test_pbs_refuses_what_it_does_not_know(
+    pbs: Batch, tmp_path: Path, words: list[str], code: int
+) -> None:
     """Or what PBS itself refuses, as an array of one job, or one that must not run twice."""
-    done = pbs.run(*words, stdin="#!/bin/sh\n")
+    done = pbs.run(*words, cwd=tmp_path, stdin="#!/bin/sh\n")
 
     assert code == done.returncode
     assert "" != done.stderr

@@ -172,10 +172,12 @@ def test_cancelling() -> None:
 def test_cancelling_at_once() -> None:
     """Whether it has begun by then or not: the future tells what became of it."""
     with executor(local=1) as pool:
+        made: list[futures.Future[int]] = []
         for _ in range(200):
-            future = pool.submit(int)
+            made.append(future := pool.submit(int))
             if not future.cancel():
                 assert 0 == future.result()
+        assert set() == futures.wait(made, timeout=30).not_done
         assert 0 == pool.submit(int).result()
 
 

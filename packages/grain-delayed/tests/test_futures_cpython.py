@@ -1,6 +1,7 @@
 """CPython's own tests of executors, as they are, against `Executor`.
 
-They are in the standard library's package ``test``, which some distributions leave out.
+They are in the standard library's package ``test``, which some distributions leave out, or have
+in a package of their own: on Debian, libpython3.11-testsuite has those of that version.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from grain.delayed import Executor
 from grain.resource import Cores
 
 _WHOLE = "test.test_concurrent_futures"
+_DEBIAN = f"/usr/lib/python{sys.version_info[0]}.{sys.version_info[1]}/test"
 # Where the classes are: in modules of a package since Python 3.12, in one module before.
 _MODULES = {
     "ExecutorTest": "executor",
@@ -66,6 +68,9 @@ def test_case(name: str) -> Any:
     whole = sys.version_info < (3, 12)
     where = _WHOLE if whole else f"{_WHOLE}.{_MODULES[name]}"
     try:
+        package = importlib.import_module("test")
+        if _DEBIAN not in package.__path__:
+            package.__path__.append(_DEBIAN)  # where this Python's own has it, that comes first
         theirs = getattr(importlib.import_module(where), name)
     except ModuleNotFoundError as missing:
         reason = f"this Python lacks {missing.name}"

@@ -78,12 +78,16 @@ def test_command_reads_as_argv(values: list[str]) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(WORDS, WORDS)
-def test_quoting_survives_sh(one: str, two: str) -> None:
+def test_quoting_survives_sh(tmp_path_factory: pytest.TempPathFactory, one: str, two: str) -> None:
     """Whatever a value contains, the shell hands it on as it is, and runs nothing of it."""
     template = Template(["printf '%s\\0' {2} x{1}y \"$HOME\"{1} {}"], shell=True)
 
     printed = subprocess.run(
-        template.argv(1, [one, two]), capture_output=True, check=True, env={"HOME": "/h"}
+        template.argv(1, [one, two]),
+        capture_output=True,
+        check=True,
+        cwd=tmp_path_factory.getbasetemp(),  # what a value that is run might write
+        env={"HOME": "/h"},
     ).stdout
 
     assert [two, f"x{one}y", f"/h{one}", one, two, ""] == printed.decode().split("\0")

@@ -64,6 +64,16 @@ async def test_what_is_posted_in_a_row_is_written_together(
         assert a._writes == 2
 
 
+async def test_what_has_company_coming_waits_for_it() -> None:
+    """As long as it takes trio to come by."""
+    async with channels() as (a, b, end):
+        a.post([(Note("x", 1), None)], more=True)
+        assert not waiting(end)
+        a.post([(Note("x", 2), None)])
+
+        assert [(Note("x", 1), None), (Note("x", 2), None)] == await b.receive()
+
+
 async def test_a_post_to_a_peer_that_is_gone_breaks_the_channel() -> None:
     """As a send does: the next one says so."""
     async with channels() as (a, b, _):

@@ -210,6 +210,7 @@ def _plan(ctx: click.Context, **given: Any) -> Plan:
         columns=Columns(given["colsep"], csv=given["csv"]),
         request=request,
         local=local,
+        at_once=given["jobs"],
         # What runs on this machine alone needs no configuration, if none is asked for.
         config_file=config_file or (None if local is None else False),
         shell=given["shell"],

@@ -7,6 +7,7 @@ package. Its end is written to the result log in the same step in which it arriv
 from __future__ import annotations
 
 import errno
+import math
 import os
 import signal
 import time
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 WAITING = 1000
 # Seconds until the number of those that run is looked at again: nobody is told when a job starts.
 _LOOK_AGAIN = 0.2
+_LOOK_AGAIN_SOON = 0.02
 
 
 @dataclass(frozen=True)
@@ -102,15 +104,19 @@ class Jobs:
         self._tally = tally
         self._log = log
         self._output = output
+        # What waits when a policy says soon is run all the same, so next to nothing is to wait.
+        self._careful = plan.halt.when == "soon"
+        self._most = plan.at_once if self._careful and plan.at_once is not None else math.inf
         self._cwd = os.getcwd()  # noqa: PTH109 - a string is what travels
         self._count = 0
         self._one_ended = trio.Event()
 
     async def room(self) -> None:
         """Wait until few enough jobs wait."""
-        while self._count - self._statistics().running >= WAITING:
+        waiting = 1 if self._careful else WAITING
+        while self._count >= self._most or self._count - self._statistics().running >= waiting:
             self._one_ended = trio.Event()
-            with trio.move_on_after(_LOOK_AGAIN):
+            with trio.move_on_after(_LOOK_AGAIN_SOON if self._careful else _LOOK_AGAIN):
                 await self._one_ended.wait()
 
     def start(self, job: Job) -> None:

@@ -25,6 +25,7 @@ class Plan:
         columns: how a line of input becomes columns.
         request: what each job needs.
         local: the resources of the worker on this machine; None for the cluster's workers.
+        at_once: how many jobs run at a time at most; None if that is for the workers to say.
         config_file: as for `grain.delayed.mission`.
         shell: whether the template is a line for sh.
         null: whether lines of input end with a null character.
@@ -46,6 +47,7 @@ class Plan:
     columns: Columns
     request: Resource
     local: Resource | None = None
+    at_once: int | None = None
     config_file: str | Literal[False] | None = None
     shell: bool = False
     null: bool = False

@@ -128,6 +128,8 @@ class _Feed:
                         await self._output.put(seq, b"", b"")
                         continue
                     await jobs.room()
+                    if self._tally.halted:  # by the job whose end made the room
+                        break
                     jobs.start(job)
             except (MapError, OSError) as error:
                 return error

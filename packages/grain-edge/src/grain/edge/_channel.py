@@ -35,10 +35,14 @@ class Channel(trio.abc.AsyncResource):
         """
 
     @abstractmethod
-    def post(self, batch: Batch) -> None:
+    def post(self, batch: Batch, *, more: bool = False) -> None:
         """Send some messages without waiting for room, whatever waits in the outbox already.
 
         For senders that something else bounds, as the runs on a worker bound its reports.
+
+        Args:
+            batch: the messages with their payloads.
+            more: more is likely to follow within moments, which had better travel together.
 
         Raises:
             LocalProtocolError, ChannelBroken, trio.ClosedResourceError: as `send`.

@@ -154,7 +154,7 @@ class FramedChannel(Channel):
         if not (idle and self._outbox.pending <= _SMALL and self._write_now()):
             self._wake.set()
 
-    def post(self, batch: Batch) -> None:
+    def post(self, batch: Batch, *, more: bool = False) -> None:
         """See `Channel.post`.
 
         What is posted alone is written at once; who posts one thing after the other leaves it to
@@ -162,7 +162,7 @@ class FramedChannel(Channel):
         """
         self._check_open()
         now = trio.current_time()
-        alone = now - self._posted_at > _BURST
+        alone = not more and now - self._posted_at > _BURST
         self._posted_at = now
         idle = alone and not self._outbox.pending and not self._writing
         self._outbox.push(batch)

@@ -41,7 +41,7 @@ class MemoryChannel(Channel):
             await self._peer._room.wait()
         self.post(batch)
 
-    def post(self, batch: Batch) -> None:
+    def post(self, batch: Batch, *, more: bool = False) -> None:  # noqa: ARG002 - needs no hint
         """See `Channel.post`."""
         peer = self._peer
         if self._closed:

@@ -169,7 +169,8 @@ class Runner:
             payload, failed = self._translation.encode(ended, call)
         told = Ended(message.task, message.attempt, status, failed)
         try:
-            self._channel.post(((told, payload),))
+            # Runs that were started together mostly end together.
+            self._channel.post(((told, payload),), more=bool(self._runs))
         except trio.BrokenResourceError:
             pass  # the head has left: nobody wants to know
 

@@ -1,0 +1,49 @@
+"""Jobs of ``grain map`` that were started: how many wait."""
+
+from __future__ import annotations
+
+import trio
+
+from grain.delayed import mission
+from grain.map._halting import Tally, parse_halt
+from grain.map._jobs import WAITING, Job, Jobs
+from grain.map._output import Output
+from grain.map._plan import Plan
+from grain.map._splitting import Columns
+from grain.resource import Capacity
+
+
+class Leaving(Exception):
+    """Ends a mission whose jobs would not end."""
+
+
+async def started(halt: str, at_once: int | None, most: int) -> int:
+    """How many jobs that do not end are started, of so many, where two run at a time."""
+    policy = parse_halt(halt)
+    plan = Plan((), (), Columns(), Capacity(1), at_once=at_once, halt=policy)
+    count = 0
+    try:
+        async with mission(Capacity(2), config_file=False, progress=False) as made:
+            async with trio.open_nursery() as nursery:
+                with Output() as output:
+                    jobs = Jobs(plan, made, nursery, Tally(policy), None, output)
+                    with trio.move_on_after(1):
+                        while count < most:
+                            await jobs.room()
+                            count += 1
+                            jobs.start(Job(count, ["sleep", "1000.25"], "", None))
+                    nursery.cancel_scope.cancel()
+            raise Leaving
+    except Leaving:
+        return count
+
+
+async def test_few_jobs_wait() -> None:
+    """However long the input is, few jobs wait, so memory stays flat."""
+    assert WAITING <= await started("never", None, 3 * WAITING) <= WAITING + 2
+
+
+async def test_fewer_wait_if_a_policy_says_soon() -> None:
+    """What waits by then would be run all the same."""
+    assert 3 == await started("soon,fail=1", None, 50)
+    assert 2 == await started("soon,fail=1", 2, 50)
