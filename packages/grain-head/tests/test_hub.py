@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
 from grain.edge.questions import Answer, Ask, unpack
+from grain.head import _explain
 from grain.head._hub import Hub
 from grain.head.errors import BadMessage
 from grain.head.messages import (
@@ -514,6 +516,71 @@ def test_a_snapshot_tells_what_waits_and_why(scene: Scene) -> None:
     assert queues[9]["why"].startswith("w: it has CPU_Cores")
     assert ["abc:1", "abc:2"] == found["workers"][0]["tasks"]
     assert {"Cores": 1.0} == found["workers"][0]["used"]
+
+
+class Unwalked(dict):  # type: ignore[type-arg]
+    """Entries that may be looked up, and not gone through."""
+
+    def __iter__(self) -> Any:
+        raise AssertionError("walked")
+
+    keys = values = items = __iter__
+
+
+class UnwalkedTasks(deque):  # type: ignore[type-arg]
+    """The same for a queue."""
+
+    def __iter__(self) -> Any:
+        raise AssertionError("walked")
+
+
+def test_questions_do_not_walk_what_waits(scene: Scene) -> None:
+    """A million tasks may wait, and nobody else is served meanwhile."""
+    scene.worker("w", 2)
+    mission = scene.mission()
+    scene.say(mission, Synced())
+    scene.submit(mission, *range(1, 9))
+    scene.say(mission, Retract((5,)))
+    client = scene.hub.ledger.clients["m"]
+    [queue] = scene.hub.scheduler.queues.values()
+    client.entries, queue.tasks = Unwalked(client.entries), UnwalkedTasks(queue.tasks)
+    found = scene.hub.snapshot(0.0)
+    scene.hub.why("m", 3, 0.0)
+
+    assert (2, 5) == (found["missions"][0]["running"], found["missions"][0]["waiting"])
+    assert (2, 5) == (found["queues"][0]["running"], found["queues"][0]["waiting"])
+
+
+def test_how_many_are_older(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted without those that were cancelled; of very many, an upper bound."""
+    scene.worker("w", 1)
+    mission = scene.mission()
+    scene.say(mission, Synced())
+    scene.submit(mission, *range(1, 9))
+    before = [scene.hub.why("m", task, 0.0).reasons[1] for task in (3, 8)]
+    scene.say(mission, Retract((5,)))
+    after = scene.hub.why("m", 8, 0.0).reasons[1]
+    monkeypatch.setattr(_explain, "_COUNTED", 3)
+    many = scene.hub.why("m", 8, 0.0).reasons[1]
+
+    assert "1 older task that asks for the same goes first" == before[0]
+    assert "6 older tasks that ask for the same go first" == before[1]
+    assert "5 older tasks that ask for the same go first" == after
+    assert "up to 6 older tasks that ask for the same go first" == many
+
+
+def test_a_task_that_is_to_run_alone_waits(scene: Scene) -> None:
+    """It is counted for its mission while no worker is free for it."""
+    mission = scene.mission()
+    scene.say(mission, Synced())
+    scene.submit(mission, 1)
+    [entry] = scene.hub.ledger.clients["m"].entries.values()
+    scene.hub.ledger.withdraw(entry)
+    entry.crashes = (Crash((1, 1), "w", "SIGKILL", 0.0), Crash((1, 2), "w", "SIGKILL", 0.0))
+    scene.hub.ledger.enqueue(entry, 0.0)
+    found = scene.hub.snapshot(0.0)
+
+    assert (0, 1) == (found["missions"][0]["running"], found["missions"][0]["waiting"])
 
 
 def test_a_snapshot_has_kinds_without_a_class(scene: Scene) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from grain.head._levels import Worker
     from grain.head._scheduler import Scheduler
     from grain.head._tasks import Task, TaskQueue
+
+
+_COUNTED = 10_000  # tasks that are looked at one by one
 
 
 @dataclass(frozen=True)
@@ -41,16 +46,28 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
     queue = known.queue
     reasons = [f"it asks for {queue.request.ask()}"]
     if queue.rank is not None and queue.rank[1] != known.seq:
-        older = sum(1 for other in queue.tasks if other.seq < known.seq and not other.cancelled)
-        few = "1 older task that asks for the same goes first"
-        many = f"{older} older tasks that ask for the same go first"
-        reasons.append(few if older == 1 else many)
+        reasons.append(_before(known))
     else:
         reasons += _standing(queue, now)
     if not scheduler.workers:
         reasons.append("no worker is here")
     reasons += [f"{w.name}: {_why_not(known, w, now)}" for w in scheduler.workers.values()]
     return Explanation(task, "waiting", tuple(reasons))
+
+
+def _before(task: Task) -> str:
+    """How many of its queue are older; not one by one, as a million may be."""
+    queue = task.queue
+    place = bisect_left(queue.tasks, task.seq, key=lambda other: other.seq)
+    if not queue.cancelled:
+        older = place
+    elif place <= _COUNTED:
+        older = sum(not other.cancelled for other in islice(queue.tasks, place))
+    else:
+        return f"up to {place} older tasks that ask for the same go first"
+    few = "1 older task that asks for the same goes first"
+    many = f"{older} older tasks that ask for the same go first"
+    return few if older == 1 else many
 
 
 def _standing(queue: TaskQueue, now: float) -> list[str]:

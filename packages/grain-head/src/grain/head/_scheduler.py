@@ -219,11 +219,13 @@ class Scheduler(Dispatch):
         known.cancelled = True
         self._waiting -= 1
         queue = known.queue
+        queue.cancelled += 1
         if queue.rank is not None and queue.rank[1] == known.seq:
             self._rerank(queue)
         elif len(queue.tasks) > 64 and queue.tasks[-1].cancelled:
             while queue.tasks and queue.tasks[-1].cancelled:
                 queue.tasks.pop()
+                queue.cancelled -= 1
         return None
 
     # ---- questions

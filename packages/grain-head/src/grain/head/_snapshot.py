@@ -1,9 +1,13 @@
-"""How things stand in a hub, as plain data: what ``grain ls`` shows."""
+"""How things stand in a hub, as plain data: what ``grain ls`` shows.
+
+Nothing else happens meanwhile, so tasks that wait are not walked: a million may.
+"""
 
 from __future__ import annotations
 
 import math
-from itertools import islice
+from collections import Counter
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from grain.head._records import LeaseRecord
@@ -32,13 +36,17 @@ def snapshot(ledger: Ledger, now: float) -> dict[str, Any]:
     """
     labels = _labels(ledger.clients.values())
     queues = [queue for queue in ledger.scheduler.queues.values() if queue.tasks or queue.running]
-    queues.sort(key=lambda queue: -len(queue.tasks))
+    queues.sort(key=lambda queue: -queue.waiting)
+    running, waiting = _counts(ledger)
     shown = [_queue(ledger, queue, labels, now) for queue in queues[:_QUEUES]]
     return {
         "epoch": ledger.epoch,
         "tasks": {**ledger.summary(), "suspect": len(ledger.quarantine.waiting)},
         "workers": [_worker(ledger, worker, labels, now) for worker in ledger.workers.values()],
-        "missions": [_mission(client, labels) for client in ledger.clients.values()],
+        "missions": [
+            _mission(client, labels, running[client.number], waiting[client.number])
+            for client in ledger.clients.values()
+        ],
         "queues": [queue for queue in shown if queue["waiting"] or queue["running"]],
         "more_queues": len(queues) - len(shown),
     }
@@ -112,33 +120,48 @@ def _label(entry: Entry, labels: dict[int, str]) -> str:
     return f"{labels.get(entry.client.number, entry.client.id[:8])}:{entry.number}"
 
 
-def _mission(client: Client, labels: dict[int, str]) -> dict[str, Any]:
-    entries = client.entries.values()
+def _counts(ledger: Ledger) -> tuple[Counter[int], Counter[int]]:
+    """How many tasks of each mission run, and how many wait, by the mission's number."""
+    running: Counter[int] = Counter()
+    for worker in ledger.workers.values():
+        for lease in worker.leases.values():
+            if lease.entry is not None and lease.current:
+                running[lease.entry.client.number] += 1
+    waiting: Counter[int] = Counter()
+    for queue in ledger.scheduler.queues.values():
+        waiting[queue.share] += queue.waiting
+    # Both of these ran before, so there are no more than once fitted on the workers.
+    for entry in (*ledger.quarantine.waiting, *chain.from_iterable(ledger.awaiting.values())):
+        waiting[entry.client.number] += 1
+    return running, waiting
+
+
+def _mission(client: Client, labels: dict[int, str], running: int, waiting: int) -> dict[str, Any]:
     return {
         "id": client.id,
         "name": client.name,
         "label": labels[client.number],
         "host": client.host,
         "connected": client.link is not None,
-        "running": sum(entry.lease is not None for entry in entries),
-        "waiting": sum(entry.ticket is not None or entry.awaits != "" for entry in entries),
+        "running": running,
+        "waiting": waiting,
     }
 
 
 def _queue(ledger: Ledger, queue: TaskQueue, labels: dict[int, str], now: float) -> dict[str, Any]:
-    waits = [task for task in queue.tasks if not task.cancelled]
-    never = _shortened(ledger.scheduler.why_never(queue.request, now)) if waits else ""
-    oldest = ledger.tickets.get(waits[0].id) if waits else None
+    head = queue.head()
+    never = _shortened(ledger.scheduler.why_never(queue.request, now)) if head else ""
+    oldest = ledger.tickets.get(head.id) if head else None
     entry = oldest.entry if isinstance(oldest, LeaseRecord) else oldest
     return {
         "request": to_data(queue.request),
         "mission": labels.get(queue.share, ""),
         "priority": queue.priority,
-        "waiting": len(waits),
+        "waiting": queue.waiting,
         "running": queue.running,
         "oldest": _label(entry, labels) if entry is not None else "",
         "never": never,
-        "why": never or (_why(ledger, queue, now) if waits else ""),
+        "why": never or (_why(ledger, queue, now) if head else ""),
     }
 
 

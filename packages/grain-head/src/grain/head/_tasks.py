@@ -66,6 +66,7 @@ class TaskQueue:
 
     __slots__ = (
         "bit",
+        "cancelled",
         "heap",
         "limits",
         "overtaken",
@@ -95,6 +96,8 @@ class TaskQueue:
         self.wtime = wtime
         self.limits = limits_of(wtime, run_times)
         self.tasks: deque[Task] = deque()
+        # How many of them are cancelled: they are dropped when they come to the front.
+        self.cancelled = 0
         self.running = 0
         # How many shapes of workers could run such a task if they were empty, time limits aside.
         self.served = 0
@@ -115,7 +118,13 @@ class TaskQueue:
             if not tasks[0].cancelled:
                 return tasks[0]
             tasks.popleft()
+            self.cancelled -= 1
         return None
+
+    @property
+    def waiting(self) -> int:
+        """How many tasks wait."""
+        return len(self.tasks) - self.cancelled
 
     def has_equal_levels(self) -> bool:
         """Whether another level may fit as tightly as the first one: the heap's next two tell."""

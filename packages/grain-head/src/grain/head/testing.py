@@ -257,6 +257,7 @@ def _check_queues(scheduler: Scheduler) -> None:
         running = [t for t in scheduler.tasks.values() if t.queue is queue and t.worker]
         assert queue.running == len(running)
         alive = [task for task in queue.tasks if not task.cancelled]
+        assert len(alive) == queue.waiting
         assert queue.rank == ((-priority, alive[0].seq) if alive else None)
         if alive:
             expected.append((-priority, alive[0].seq, queue))
