@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 import click
 import pytest
@@ -11,6 +12,10 @@ from click.testing import CliRunner
 
 from grain.cli import main
 from grain.cli._main import OWN
+from grain.cli._version import named_version
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_version_is_that_of_the_package() -> None:
@@ -19,6 +24,21 @@ def test_version_is_that_of_the_package() -> None:
 
     assert result.output == f"grain {version('grain-cli')}\n"
     assert result.exit_code == 0
+
+
+def test_version_is_found_without_reading_metadata(tmp_path: Path) -> None:
+    """It is in the name of a directory; where that is not clear, the metadata are read."""
+    assert version("grain-cli") == named_version(sys.path)
+    code = "from grain.cli import main; main(['--version'], standalone_mode=False); import sys; "
+    code += "print('importlib.metadata' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert f"grain {version('grain-cli')}\nFalse\n" == done.stdout
+    for name in ("grain_cli-1.2.3.dist-info", "grain_client-9.dist-info"):
+        (tmp_path / name).mkdir()
+    assert "1.2.3" == named_version([str(tmp_path / "nothing"), str(tmp_path), *sys.path])
+    (tmp_path / "grain_cli-1.2.4rc1.dist-info").mkdir()
+    assert "" == named_version([str(tmp_path), *sys.path])
 
 
 def test_help_says_what_grain_is() -> None:

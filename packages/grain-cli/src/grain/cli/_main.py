@@ -9,6 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from grain.cli import _plugins
+from grain.cli._version import show_version
 
 
 class _Own(NamedTuple):
@@ -73,7 +74,10 @@ class Lazy(click.Group):
 
 
 @click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="grain-cli", prog_name="grain", message="%(prog)s %(version)s")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=show_version,
+    help="Show the version and exit.",
+)  # fmt: skip
 @click.option("-c", "--config", "config_file", metavar="FILE", help="Configuration to use.")
 @click.pass_context
 def main(ctx: click.Context, config_file: str | None) -> None:
