@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
-from click.shell_completion import CompletionItem
 
 from grain.cli import _plugins
 from grain.cli._version import show_version
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class _Own(NamedTuple):
@@ -67,6 +69,8 @@ class Lazy(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete commands, importing none, and options."""
+        from click.shell_completion import CompletionItem
+
         lines = sorted(self._lines(ctx).items())
         found = [CompletionItem(name, help=line) for name, line in lines]
         options = click.Command.shell_complete(self, ctx, incomplete)

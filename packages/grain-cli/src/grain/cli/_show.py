@@ -6,7 +6,6 @@ name must not be able to move the cursor of whoever lists it.
 
 from __future__ import annotations
 
-import json
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
@@ -63,11 +62,14 @@ def resources(data: Any) -> str:
     try:
         return from_data(data, unknown="keep").ask()
     except (TypeError, ValueError, AttributeError):
+        import json
+
         return json.dumps(data)
 
 
 def print_json(data: Any) -> None:
     """Print data for programs; the numbers that JSON lacks become null."""
+    import json
     from math import isfinite
 
     def plain(value: Any) -> Any:
