@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from grain.cli import _checks, main
+from grain.cli import _check_batch, _check_installed, _check_meeting, _checks, main
 from grain.cli._checks import Finding
 from grain.config import Config
 
@@ -84,7 +84,7 @@ def test_something_that_hangs() -> None:
 
 def test_versions_differ() -> None:
     """All are named, and what to install."""
-    found = _checks.judge_versions({"grain-edge": "1.0.0", "grain-cli": "1.1.0"})
+    found = _check_installed.judge_versions({"grain-edge": "1.0.0", "grain-cli": "1.1.0"})
 
     assert ("fail", "they differ: grain-edge 1.0.0, grain-cli 1.1.0") == (found.state, found.says)
     assert "pip install grain-edge==1.1.0 grain-cli==1.1.0" == found.fix
@@ -111,13 +111,13 @@ def test_who_owns_the_import_name() -> None:
         Installed("whole-grain", "whole/grain/__init__.py"),
     ]
 
-    assert ["grain", "grain-nightly"] == _checks.intruders(installed)
+    assert ["grain", "grain-nightly"] == _check_installed.intruders(installed)
 
 
 def test_an_intruder_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """With what to do."""
-    monkeypatch.setattr(_checks, "intruders", lambda _: ["grain"])
-    [found] = _checks.import_name()
+    monkeypatch.setattr(_check_installed, "intruders", lambda _: ["grain"])
+    [found] = _check_installed.import_name()
 
     assert "fail" == found.state
     assert "`grain` is claimed by grain, too" in found.says
@@ -130,15 +130,15 @@ def test_slurm(
     """Commands that are missing, refuse, or answer."""
     monkeypatch.setenv("PATH", str(alone / "bin"))
     config = configure('system = "slurm"')
-    assert "slurm: no sbatch, squeue, scancel here" == _checks.batch(config)[0].says
+    assert "slurm: no sbatch, squeue, scancel here" == _check_batch.batch(config)[0].says
     for name in ("sbatch", "scancel"):
         command(name, "exit 0")
     command("squeue", "echo 'squeue: error: Unable to contact slurm controller' >&2; exit 1")
-    [refused] = _checks.batch(config)
+    [refused] = _check_batch.batch(config)
     assert "squeue failed (exit code 1): squeue: error: Unable to contact" in refused.says
     assert "Slurm's controller does not answer; try again later." == refused.fix
     command("squeue", "exit 0")
-    assert "ok" == _checks.batch(config)[0].state
+    assert "ok" == _check_batch.batch(config)[0].state
 
 
 def test_custom(alone: Path, command: Put, configure: Configure) -> None:
@@ -147,9 +147,9 @@ def test_custom(alone: Path, command: Put, configure: Configure) -> None:
         'system = "custom"\n[custom_system]\nsubmit_cmd = "mysub -x"\ndirectory = "/tmp"\n'
         'template = "{{body}}"'
     )
-    assert "custom: there is no command 'mysub'" == _checks.batch(configure(text))[0].says
+    assert "custom: there is no command 'mysub'" == _check_batch.batch(configure(text))[0].says
     command("mysub", "exit 0")
-    assert "ok" == _checks.batch(configure(text))[0].state
+    assert "ok" == _check_batch.batch(configure(text))[0].state
 
 
 @pytest.mark.parametrize(("mode", "state"), [(0o700, "ok"), (0o775, "fail"), (0o1777, "ok")])
@@ -159,7 +159,7 @@ def test_who_may_write_to_the_directory(tmp_path: Path, mode: int, state: str) -
     folder.mkdir()
     folder.chmod(mode)
 
-    found = _checks.files(f"edge://{folder}/meeting")
+    found = _check_meeting.files(f"edge://{folder}/meeting")
     assert state == found[0].state
     assert [] == list(folder.iterdir())
 
@@ -167,32 +167,34 @@ def test_who_may_write_to_the_directory(tmp_path: Path, mode: int, state: str) -
 def test_a_directory_that_cannot_be_there(tmp_path: Path) -> None:
     """Below a file, say."""
     (tmp_path / "file").write_text("")
-    [found] = _checks.files(f"edge://{tmp_path}/file/deep/meeting")
+    [found] = _check_meeting.files(f"edge://{tmp_path}/file/deep/meeting")
 
     assert "fail" == found.state
 
 
 def test_clocks() -> None:
     """Far apart is told, and which is behind."""
-    assert "ok" == _checks.clock(1.0).state
-    assert "this host is 60 s behind the file server" == _checks.clock(60.0).says
-    assert "this host is 60 s ahead of the file server" == _checks.clock(-60.0).says
+    assert "ok" == _check_meeting.clock(1.0).state
+    assert "this host is 60 s behind the file server" == _check_meeting.clock(60.0).says
+    assert "this host is 60 s ahead of the file server" == _check_meeting.clock(-60.0).says
 
 
 def test_where_the_meeting_is() -> None:
     """By address; a Unix socket needs no file system that is shared."""
-    assert Path("/a/meeting") == _checks.meeting_file("edge:///a/meeting")
-    assert Path("/a b/m") == _checks.meeting_file("tcp://host:1?edge=/a%20b/m")
+    assert Path("/a/meeting") == _check_meeting.meeting_file("edge:///a/meeting")
+    assert Path("/a b/m") == _check_meeting.meeting_file("tcp://host:1?edge=/a%20b/m")
     default = Path.home() / ".local/share/edge-file-default"
-    assert default == _checks.meeting_file("tcp://host:1")
-    assert _checks.meeting_file("unix:///a/s") is None
+    assert default == _check_meeting.meeting_file("tcp://host:1")
+    assert _check_meeting.meeting_file("unix:///a/s") is None
 
 
 def test_a_scheduler_that_is_not_reached(alone: Path) -> None:
     """One whose socket is here was killed; one elsewhere may be behind a firewall."""
-    killed = _checks._not_reached("edge:///x", [("unix", "refused"), ("tcp", "refused")], False)
-    far = _checks._not_reached("edge:///x", [("tcp", "no answer")], False)
-    none = _checks._not_reached("edge:///x", [("meeting", "no file")], False)
+    killed = _check_meeting._not_reached(
+        "edge:///x", [("unix", "refused"), ("tcp", "refused")], False
+    )
+    far = _check_meeting._not_reached("edge:///x", [("tcp", "no answer")], False)
+    none = _check_meeting._not_reached("edge:///x", [("meeting", "no file")], False)
 
     assert ["warn", "fail", "warn"] == [killed.state, far.state, none.state]
     assert "grain doctor --slow" in far.fix
@@ -200,14 +202,14 @@ def test_a_scheduler_that_is_not_reached(alone: Path) -> None:
 
 def test_an_address_that_is_none() -> None:
     """Is a mistake."""
-    [found] = _checks.scheduler("http://x", slow=False)
+    [found] = _check_meeting.scheduler("http://x", slow=False)
 
     assert ("fail", "Correct `address`.") == (found.state, found.fix)
 
 
 def test_another_version() -> None:
     """Is told with both."""
-    found = _checks.judge_scheduler("n1 by tcp", "0.9")
+    found = _check_meeting.judge_scheduler("n1 by tcp", "0.9")
 
     assert "warn" == found.state
     assert found.says.startswith("n1 by tcp is Grain 0.9, this is ")
@@ -215,7 +217,7 @@ def test_another_version() -> None:
 
 def test_outputs(alone: Path, configure: Configure) -> None:
     """A directory that cannot be written to is told."""
-    assert "ok" == _checks.outputs(configure('[worker]\nlog_file = "a/b/w.log"'))[0].state
+    assert "ok" == _check_batch.outputs(configure('[worker]\nlog_file = "a/b/w.log"'))[0].state
     wrong = configure('[worker]\nlog_file = "/proc/nowhere/w.log"')
     expected = "ok" if os.access("/proc", os.W_OK) else "fail"
-    assert expected == _checks.outputs(wrong)[0].state
+    assert expected == _check_batch.outputs(wrong)[0].state

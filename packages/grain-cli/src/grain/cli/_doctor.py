@@ -47,13 +47,13 @@ def examine(ctx: click.Context, config_file: str | None, *, slow: bool) -> list[
     """All that is found, in a fixed order; the checks run side by side."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from grain.cli import _checks
+    from grain.cli import _check_batch, _check_installed, _check_meeting
     from grain.cli._checks import LIMIT, Finding, within
     from grain.config import ConfigError
 
     checks: list[tuple[str, float, Callable[[], list[Finding]]]] = [
-        ("versions", LIMIT, _checks.versions),
-        ("import name", LIMIT, _checks.import_name),
+        ("versions", LIMIT, _check_installed.versions),
+        ("import name", LIMIT, _check_installed.import_name),
     ]
     try:
         config = load_config(ctx, config_file)
@@ -64,11 +64,15 @@ def examine(ctx: click.Context, config_file: str | None, *, slow: bool) -> list[
         first = Finding("configuration", "ok", f"{source}; system {config.system}")
         dial = config.worker.cli_dial
         checks += [
-            ("batch system", LIMIT, lambda: _checks.batch(config)),
-            ("grain-worker", LIMIT, lambda: _checks.worker_command(config)),
-            ("outputs", LIMIT, lambda: _checks.outputs(config)),
-            ("file system", LIMIT, lambda: _checks.files(dial)),
-            ("scheduler", 90.0 if slow else LIMIT, lambda: _checks.scheduler(dial, slow=slow)),
+            ("batch system", LIMIT, lambda: _check_batch.batch(config)),
+            ("grain-worker", LIMIT, lambda: _check_batch.worker_command(config)),
+            ("outputs", LIMIT, lambda: _check_batch.outputs(config)),
+            ("file system", LIMIT, lambda: _check_meeting.files(dial)),
+            (
+                "scheduler",
+                90.0 if slow else LIMIT,
+                lambda: _check_meeting.scheduler(dial, slow=slow),
+            ),
         ]
     with ThreadPoolExecutor(len(checks)) as pool:
         answers = pool.map(lambda one: within(one[1], one[0], one[2]), checks)

@@ -1,0 +1,162 @@
+"""What ``grain doctor`` looks at: the address, its file system, the clock, and who serves there."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from grain.cli._checks import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SKEW = 5.0
+"""Seconds by which two clocks may differ."""
+
+
+def meeting_file(address: str) -> Path | None:
+    """The Edge file of an address, or none."""
+    from urllib.parse import parse_qs, unquote, urlsplit
+
+    from grain.edge import DEFAULT
+
+    def path(edge: str) -> Path:
+        return Path(edge.removeprefix("edge://").replace("$HOME", str(Path.home()), 1))
+
+    if address.startswith("edge://"):
+        return path(address)
+    if address.startswith("tcp://"):
+        named = parse_qs(urlsplit(address).query).get("edge")
+        return Path(unquote(named[0])) if named else path(DEFAULT)
+    return None
+
+
+def files(address: str) -> list[Finding]:
+    """The directory of the Edge file is private, can be written to, has room, answers."""
+    file = meeting_file(address)
+    if file is None:
+        return [Finding("file system", "ok", f"{address} needs none that is shared")]
+    folder = file.parent
+    if not folder.exists():
+        return [_to_be_made(folder)]
+    try:
+        seconds, skew = _probe(folder)
+    except OSError as error:
+        fix = "Choose another `address`, on a file system that all nodes share."
+        return [Finding("file system", "fail", f"{folder}: {error.strerror}", fix)]
+    return [*_folder_findings(folder, seconds), clock(skew)]
+
+
+def _to_be_made(folder: Path) -> Finding:
+    above = next(one for one in folder.parents if one.exists())
+    if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
+        return Finding("file system", "ok", f"{folder} is to be made by the first mission")
+    fix = "Choose another `address`, on a file system that all nodes share."
+    return Finding("file system", "fail", f"{folder} cannot be made in {above}", fix)
+
+
+def _probe(folder: Path) -> tuple[float, float]:
+    """Seconds for writing a small file so that it stays, and by how much the server is ahead."""
+    began = time.monotonic()
+    before = time.time()
+    handle, name = tempfile.mkstemp(prefix=".grain-doctor-", dir=folder)
+    path = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as out:
+            out.write(b"grain doctor")
+            out.flush()
+            os.fsync(out.fileno())
+        path = path.rename(f"{name}-2")
+        written = path.stat().st_mtime
+        after = time.time()
+    finally:
+        path.unlink(missing_ok=True)
+    ahead = max(written - after, min(written - before, 0.0))
+    return time.monotonic() - began, ahead
+
+
+def _folder_findings(folder: Path, seconds: float) -> Sequence[Finding]:
+    mode = folder.stat().st_mode
+    if mode & 0o022 and not mode & stat.S_ISVTX:  # as grain.edge judges
+        fix = f"chmod go-w {folder}"
+        return [Finding("file system", "fail", f"others may write to {folder}", fix)]
+    room = os.statvfs(folder)
+    free = room.f_bavail * room.f_frsize / 1e6
+    if free < 50:
+        fix = "Make room, or choose another `address`."
+        state: Literal["warn", "fail"] = "fail" if free < 1 else "warn"
+        return [Finding("file system", state, f"{folder} has {free:.0f} MB left", fix)]
+    if seconds > 1:
+        fix = "It works, but joining takes long; a faster file system for `address` helps."
+        return [Finding("file system", "warn", f"{folder} took {seconds:.1f} s to write", fix)]
+    return [Finding("file system", "ok", f"{folder} can be written to ({seconds * 1e3:.0f} ms)")]
+
+
+def clock(ahead: float) -> Finding:
+    """This host's clock agrees with that of the file server."""
+    if abs(ahead) > SKEW:
+        word = "behind" if ahead > 0 else "ahead of"
+        fix = "Nothing of Grain depends on it, but times in logs do; tell who runs the cluster."
+        said = f"this host is {abs(ahead):.0f} s {word} the file server"
+        return Finding("clock", "warn", said, fix)
+    return Finding("clock", "ok", "this host and the file server agree")
+
+
+def scheduler(address: str, *, slow: bool) -> list[Finding]:
+    """Somebody serves at the address, can be reached, and is of this version."""
+    import trio
+
+    return trio.run(_reach, address, slow)
+
+
+async def _reach(address: str, slow: bool) -> list[Finding]:
+    import trio
+
+    from grain.edge import ALL_TRANSPORTS, dial
+    from grain.edge.errors import AddressError, DialError, EdgeError
+
+    ways = ALL_TRANSPORTS if slow else frozenset({"unix", "tcp"})
+    try:
+        patience = 75.0 if slow else 5.0
+        async with dial(address, role="cli", patience=patience, transports=ways) as peer:
+            spoken = str(getattr(peer.greeting, "package", "?"))
+            where = f"{getattr(peer.greeting, 'host', '?')} by {peer.transport}"
+    except DialError as error:
+        return [_not_reached(address, [(one.transport, str(one)) for one in error.tried], slow)]
+    except AddressError as error:
+        return [Finding("scheduler", "fail", str(error), "Correct `address`.")]
+    except (EdgeError, trio.EndOfChannel) as error:
+        return [Finding("scheduler", "fail", str(error) or "it has ended the connection")]
+    return [judge_scheduler(where, spoken)]
+
+
+def judge_scheduler(where: str, spoken: str) -> Finding:
+    """One was reached; is it of this version?"""
+    from importlib.metadata import version
+
+    own = version("grain-edge")
+    if spoken != own:
+        fix = "Install the same version on both sides, and start the scheduler anew."
+        return Finding("scheduler", "warn", f"{where} is Grain {spoken}, this is {own}", fix)
+    return Finding("scheduler", "ok", f"on {where}")
+
+
+def _not_reached(address: str, tried: list[tuple[str, str]], slow: bool) -> Finding:
+    if not tried or any(transport == "meeting" for transport, _ in tried):
+        told = f"none at {address} now"
+        return Finding("scheduler", "warn", told, "None is needed: a mission starts one.")
+    ways = "; ".join(text for _, text in tried)
+    if any(transport == "unix" for transport, _ in tried):
+        # Its socket is on this very host, so there is nothing between: it was killed.
+        told = f"one that served here has ended without a word: {ways}"
+        return Finding("scheduler", "warn", told, "Nothing: a mission starts another.")
+    fix = (
+        "Start it anew, or ask which TCP ports are open between nodes."
+        if slow
+        else "If it runs, `grain doctor --slow` tries the shared file system, for a minute."
+    )
+    return Finding("scheduler", "fail", f"one is said to serve, but is not reached: {ways}", fix)
