@@ -165,3 +165,19 @@ def test_a_job_that_is_queued_again_has_not_failed() -> None:
     world.look()
 
     assert (["0"], 0) == (world.swarm.jobs, world.swarm.failures)
+
+
+def test_jobs_that_fail_one_by_one_have_failed_once() -> None:
+    """What was submitted before the pause says nothing new: it begins again, and is no longer."""
+    world = World(4)
+    world.submit(RUNNING)
+    world.look(1.0)
+    for one in ("0", "1", "2", "3"):
+        world.states[one] = GONE
+        assert [one] == world.look(5.0) + world.look(5.0)
+        assert (1, 30.0) == (world.swarm.failures, world.swarm.pause(world.now))
+
+    world.now += 30.0
+    [one] = world.submit(GONE)
+    assert [one] == world.look(UNLISTED) + world.look()
+    assert (2, 60.0) == (world.swarm.failures, world.swarm.pause(world.now))

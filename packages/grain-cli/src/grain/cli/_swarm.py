@@ -8,6 +8,7 @@ and then a single job is tried; the others follow when it has proven itself.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,13 +45,15 @@ class Swarm:
         size: How many are to be alive.
 
     Attributes:
-        failures: How many times in a row something failed at once.
+        failures: How many times in a row something failed at once. Jobs that were submitted
+            together and fail one by one are one time.
     """
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._jobs: dict[str, _Kept] = {}
         self._not_before = 0.0
+        self._failed_at = -math.inf
         self.failures = 0
 
     @property
@@ -65,7 +68,7 @@ class Swarm:
 
     def refused(self, now: float) -> None:
         """The batch system did not accept a job."""
-        self._fail(now)
+        self._fail(now, new=True)
 
     def look(self, states: Mapping[str, State], now: float) -> list[str]:
         """The batch system was asked for `jobs`.
@@ -74,13 +77,15 @@ class Swarm:
             Those that are gone without having proven themselves.
         """
         failed = []
+        new = False
         for one, job in list(self._jobs.items()):
             state = states.get(one)
             if state is None or state.phase is Phase.UNKNOWN:
                 continue  # it may be alive
             if state.phase is Phase.GONE:
-                if self._is_gone(one, job, now):
-                    failed += [] if job.proven else [one]
+                if self._is_gone(one, job, now) and not job.proven:
+                    failed.append(one)
+                    new |= job.submitted > self._failed_at
                 continue
             job.listed, job.missed = True, False
             if state.phase is Phase.PENDING:
@@ -91,7 +96,7 @@ class Swarm:
                 job.proven = True
                 self.failures = 0
         if failed:
-            self._fail(now)
+            self._fail(now, new=new)
         return failed
 
     def _is_gone(self, one: str, job: _Kept, now: float) -> bool:
@@ -118,9 +123,12 @@ class Swarm:
         """Seconds until anything is submitted again after a failure; 0 if there is no pause."""
         return max(0.0, self._not_before - now)
 
-    def _fail(self, now: float) -> None:
+    def _fail(self, now: float, *, new: bool) -> None:
+        """Begin a pause: a longer one if something failed that the last pause has led to."""
         first, longest = PAUSES
-        self.failures += 1
+        if new or not self.failures:
+            self.failures += 1
+            self._failed_at = now
         self._not_before = now + min(first * 2 ** min(self.failures - 1, 20), longest)
 
 
