@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from end_to_end.aside import begun
 from end_to_end.holding import Holding
 from end_to_end.place import NODES, Place, send
 from fake_batch.start import Batch, Missing, fake, real
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from concurrent.futures import Future
     from pathlib import Path
 
 # Long enough for a worker that is told to end to hand back its runs.
 KILL_WAIT = 6
+
+
+@pytest.fixture(scope="session", autouse=True)
+def asides(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Future[Any]]]:
+    """The scenarios that go on beside the tests; see `end_to_end.aside`."""
+    with begun(request.session.items, tmp_path_factory) as found:
+        yield found
+
+
+@pytest.fixture
+def seen(request: pytest.FixtureRequest, asides: dict[str, Future[Any]]) -> Any:
+    """What the test's scenario has returned."""
+    return asides[request.node.nodeid].result()
 
 
 @pytest.fixture(scope="session", params=["fake", "real"])

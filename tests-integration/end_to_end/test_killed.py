@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from end_to_end.holding import GRACE, Holding
 from end_to_end.place import Place, send
-from fake_batch.start import fake, until
+from fake_batch.start import until
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from end_to_end.aside import Aside
 
 
 def job_state(place: Place, job: str) -> str:
@@ -88,62 +88,70 @@ def test_gnaw_killed(place: Place) -> None:
     assert dict(holding.begun()) == results
 
 
+def play_walltime(aside: Aside, patience: float) -> tuple[Holding, str, list[int], dict[int, str]]:
+    """See `test_walltime`."""
+    options = ["--nodes=4", f"--kill-wait={50 * patience}"]
+    with aside.place("slurm", *options, pace=50) as place:
+        with aside.starting:
+            holding = Holding(place, tasks=3, workers=1, walltime="00:11:00")
+        [first] = holding.workers
+        one, other = holding.on(first)
+        until(lambda: "SIGUSR1 received" in place.log(first))
+        holding.let_go((one, first))
+        holding.configure("01:00:00")
+        place.up()
+        second = str(place.records()[1]["name"])
+        # Meanwhile the first has room, but takes nothing.
+        until(lambda: holding.on(second))
+        until(lambda: job_state(place, holding.jobs[0]) == "TIMEOUT")
+        until(lambda: other in holding.on(second))
+        holding.let_go()
+        return holding, second, [one, other], holding.results()
+
+
 @pytest.mark.parametrize("patience", [5.0, 1.0])
-def test_walltime(tmp_path: Path, patience: float) -> None:
+@pytest.mark.aside(play=play_walltime)
+def test_walltime(patience: float, seen: Any) -> None:
     """Warned, a worker takes no more runs; ended, it hands back its runs, if there is time.
 
     Slurm's 11 minutes take 13 s here. That a real Slurm does the same is in batch/test_contract.py.
     """
-    options = ["--nodes=4", f"--kill-wait={50 * patience}"]
-    with fake("slurm", tmp_path / "slurm", *options, pace=50) as batch:
-        place = Place(batch, tmp_path / "place")
-        try:
-            holding = Holding(place, tasks=3, workers=1, walltime="00:11:00")
-            [first] = holding.workers
-            one, other = holding.on(first)
-            until(lambda: "SIGUSR1 received" in place.log(first))
-            holding.let_go((one, first))
-            holding.configure("01:00:00")
-            place.up()
-            second = str(place.records()[1]["name"])
-            # Meanwhile the first has room, but takes nothing.
-            until(lambda: holding.on(second))
-            until(lambda: job_state(place, holding.jobs[0]) == "TIMEOUT")
-            until(lambda: other in holding.on(second))
-            holding.let_go()
-            results = holding.results()
-        finally:
-            place.close()
+    holding, second, [one, other], results = seen
+    [first], log = holding.workers, holding.place.log
 
     assert [one, other] == holding.on(first)
     assert [other] == holding.repeated()
     assert {one: first, other: second, 3 - one - other: second} == results
-    assert "SIGTERM received" in place.log(first)
-    assert (patience > 3) == ("this worker has ended" in place.log(first))
+    assert "SIGTERM received" in log(first)
+    assert (patience > 3) == ("this worker has ended" in log(first))
 
 
-def test_walltime_without_warning(tmp_path: Path) -> None:
-    """PBS sends no signal before the end: the worker counts, and is gone in time by itself."""
+def play_walltime_without_warning(aside: Aside) -> tuple[Holding, dict[int, str], str]:
+    """See `test_walltime_without_warning`."""
     more = GRACE + '[worker.held_back]\nwalltime = "00:00:10"\n'
-    with fake("pbs", tmp_path / "pbs") as batch:
-        place = Place(batch, tmp_path / "place")
-        try:
-            # 16 s for the tasks; for half of them it takes new ones.
+    with aside.place("pbs") as place:
+        # 16 s for the tasks; for half of them it takes new ones.
+        with aside.starting:
             holding = Holding(place, tasks=3, workers=1, walltime="00:00:26", more=more)
-            [first] = holding.workers
-            until(lambda: place.serving() == [])
-            holding.let_go((holding.on(first)[0], first))
-            holding.configure("01:00:00")
-            place.up()
-            second = str(place.records()[1]["name"])
-            until(lambda: len(holding.on(second)) == 2)
-            holding.let_go()
-            results = holding.results()
-            shown = batch.out("qstat", "-x", "-f", *holding.jobs)
-        finally:
-            place.close()
+        [first] = holding.workers
+        until(lambda: place.serving() == [])
+        holding.let_go((holding.on(first)[0], first))
+        holding.configure("01:00:00")
+        place.up()
+        second = str(place.records()[1]["name"])
+        until(lambda: len(holding.on(second)) == 2)
+        holding.let_go()
+        results = holding.results()
+        return holding, results, place.batch.out("qstat", "-x", "-f", *holding.jobs)
+
+
+@pytest.mark.aside(play=play_walltime_without_warning)
+def test_walltime_without_warning(seen: Any) -> None:
+    """PBS sends no signal before the end: the worker counts, and is gone in time by itself."""
+    holding, results, shown = seen
+    [first] = holding.workers
 
     assert [first] == [results[holding.on(first)[0]]]
     assert [holding.on(first)[1]] == holding.repeated()
     assert "Exit_status = 0" in shown
-    assert "taking no more runs: the job's end is near" in place.log(first)
+    assert "taking no more runs: the job's end is near" in holding.place.log(first)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from end_to_end.holding import Holding
-from end_to_end.place import NODES, Place, send
-from fake_batch.start import fake, until
+from end_to_end.place import NODES, send
+from fake_batch.start import until
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from end_to_end.aside import Aside
 
 
 def test_node_lost(stopped: Holding) -> None:
@@ -40,27 +41,32 @@ def test_node_lost(stopped: Holding) -> None:
     assert {first, second} == set(stopped.results().values())
 
 
-def test_two_incarnations(tmp_path: Path) -> None:
+def play_two_incarnations(aside: Aside) -> tuple[Holding, list[int], list[str]]:
+    """See `test_two_incarnations`."""
+    with aside.place("slurm", *NODES, "--kill-wait=300", pace=60) as place:
+        with aside.starting:
+            holding = Holding(place, tasks=4, workers=1)
+        [job], [worker] = holding.jobs, holding.workers
+        old, batch = holding.on(worker), place.batch
+        batch.out("fakectl", "crash", batch.out("squeue", "-h", "-o", "%N", "-j", job))
+        holding.until_begun(4)
+        both = [one["name"] for one in place.state()["workers"]]
+
+        batch.out("fakectl", "revive", "n1")
+        until(lambda: len(place.state()["workers"]) == 1, 60)
+        holding.let_go()
+        holding.results()
+        return holding, old, both
+
+
+@pytest.mark.aside(play=play_two_incarnations)
+def test_two_incarnations(seen: Any) -> None:
     """Slurm lost a node and starts its job elsewhere, while the old processes go on there.
 
     Both have the same name, and are two workers. A node of a real Slurm is not lost so easily.
     """
-    with fake("slurm", tmp_path / "slurm", *NODES, "--kill-wait=300", pace=60) as batch:
-        place = Place(batch, tmp_path / "place")
-        try:
-            holding = Holding(place, tasks=4, workers=1)
-            [job], [worker] = holding.jobs, holding.workers
-            old = holding.on(worker)
-            batch.out("fakectl", "crash", batch.out("squeue", "-h", "-o", "%N", "-j", job))
-            holding.until_begun(4)
-            both = [one["name"] for one in place.state()["workers"]]
-
-            batch.out("fakectl", "revive", "n1")
-            until(lambda: len(place.state()["workers"]) == 1, 60)
-            holding.let_go()
-            holding.results()
-        finally:
-            place.close()
+    holding, old, both = seen
+    [worker] = holding.workers
 
     assert [worker, worker] == both
     assert sorted(old) == holding.repeated()

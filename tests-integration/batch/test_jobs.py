@@ -1,0 +1,264 @@
+"""`grain quit`, `scale`, `start`, `logs` and `doctor` as users type them, on each batch system."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fake_batch.start import Batch, Missing, fake, real, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# Of each node there is one, so that of four jobs the last one waits.
+CONFIG = """\
+system = "{system}"
+address = "edge://{folder}/edge/meeting"
+[script]
+cores = 4
+walltime = "00:20:00"
+setup_cleanup = ["export PATH={folder}/bin:$PATH GRAIN_TEST_STOP={folder}/stop", '''{more}''']
+[worker]
+name = "w"
+log_file = "logs/w{{{{HHMMSS}}}}.log"
+[head]
+cmd = "exec sh -c 'echo mission of $GRAIN_CONFIG'"
+main_log_file = "mission.log"
+"""
+
+# A minute and more in a few seconds.
+SCALE = """\
+from grain.cli import _scale, _swarm, main
+_scale._LOOK_ELSEWHERE = 0.3
+_swarm.PAUSES, _swarm.PROVEN, _swarm.UNLISTED = (1.0, 60.0), 4.0, 3.0
+main(prog_name="grain")
+"""
+
+
+@dataclass
+class User:
+    """A directory with a configuration, in which commands are typed."""
+
+    batch: Batch
+    folder: Path
+
+    def configure(self, more: str = "") -> None:
+        text = CONFIG.format(system=self.batch.system, folder=self.folder, more=more)
+        (self.folder / "grain.toml").write_text(text)
+
+    @property
+    def env(self) -> dict[str, str]:
+        env = {**self.batch.env, "XDG_STATE_HOME": str(self.folder / "state")}
+        env["PATH"] = f"{self.folder / 'bin'}{os.pathsep}{env['PATH']}"
+        env.pop("GRAIN_CONFIG", None)
+        return env
+
+    def grain(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "grain.cli", *words]
+        return subprocess.run(
+            command, cwd=self.folder, env=self.env, capture_output=True, text=True, check=False
+        )
+
+    def scale(self, *words: str) -> subprocess.Popen[bytes]:
+        """Keep workers; what it says goes to a file."""
+        command = [sys.executable, "-c", SCALE, "scale", "--json", *words]
+        with (self.folder / "said").open("ab") as out:
+            return subprocess.Popen(command, cwd=self.folder, env=self.env, stdout=out)
+
+    def said(self) -> list[dict[str, Any]]:
+        """What `grain scale` has said so far."""
+        path = self.folder / "said"
+        return [json.loads(line) for line in path.read_text().splitlines()]
+
+    def jobs(self, by: str | None = None) -> list[str]:
+        """The ids of the jobs that were submitted, by `grain scale` say."""
+        files = sorted((self.folder / "state/grain/jobs").glob("*"))
+        found = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+        return [str(one["id"]) for one in found if by is None or one["by"] == by]
+
+    def states(self) -> dict[str, str]:
+        """What the batch system says of the jobs that are left: R runs, anything else waits."""
+        if self.batch.system == "slurm":
+            lines = self.batch.out("squeue", "-h", "-r", "-o", "%i %t").splitlines()
+        else:
+            told = self.batch.run("qstat", "-f").stdout
+            lines = [
+                f"{one} {state}"
+                for one, state in re.findall(
+                    r"Job Id: (\S+)$.*?job_state = (\w)", told, re.MULTILINE | re.DOTALL
+                )
+            ]
+        found = dict(line.split() for line in lines)
+        return {one: found[one] for one in self.jobs() if one in found}
+
+    def cancel(self, *ids: str) -> None:
+        if ids:
+            self.batch.run("scancel" if self.batch.system == "slurm" else "qdel", *ids)
+
+
+@pytest.fixture(scope="module", params=["fake slurm", "real slurm", "fake pbs"])
+def batch(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Batch]:
+    """Three nodes of four cores."""
+    kind, system = request.param.split()
+    if kind == "fake":
+        folder = tmp_path_factory.mktemp("fake")
+        with fake(system, folder, "--kill-wait=20", pace=10) as found:
+            yield found
+        return
+    try:
+        with real() as found:
+            yield found
+    except Missing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture
+def user(batch: Batch, worker: object, tmp_path: Path) -> Iterator[User]:
+    """Of whom no job is left."""
+    made = User(batch, tmp_path)
+    made.configure()
+    yield made
+    (tmp_path / "stop").touch()
+    made.cancel(*made.states())
+    until(lambda: not made.states())
+
+
+def running(user: User) -> list[str]:
+    return [one for one, state in user.states().items() if state == "R"]
+
+
+def test_quit(user: User) -> None:
+    """A job that waits is cancelled; one that runs, without a scheduler to be in, by force only."""
+    assert 0 == user.grain("up", "-n", "4").returncode
+    until(lambda: len(running(user)) == 3)
+    listed = user.grain("ls", "--patience", "0.2")
+    nobody = user.grain("quit", "--patience", "0.2", "x*")
+    gentle = user.grain("quit", "--patience", "0.2", "w*")
+    until(lambda: len(user.states()) == 3)
+    left = running(user)
+    forced = user.grain("quit", "-f", "--patience", "0.2", "w*")
+    until(lambda: not user.states())
+    again = user.grain("quit", "--patience", "0.2", "w*")
+
+    assert 1 == listed.returncode
+    assert (3, 1) == (listed.stdout.count(" running "), listed.stdout.count(" pending "))
+    assert 1 == nobody.returncode == again.returncode
+    assert "no scheduler answers at " in nobody.stderr
+    assert (0, "") == (gentle.returncode, gentle.stderr)
+    assert 1 == len(re.findall(r"w\S*: job \S+ waited and is cancelled\n", gentle.stdout))
+    assert 3 == gentle.stdout.count(" runs, but is not with the scheduler (yet); `grain quit -f w")
+    assert 3 == len(left)
+    assert (0, 3) == (forced.returncode, forced.stdout.count(" is told to end\n"))
+
+
+def test_scale(user: User) -> None:
+    """Those that wait count, others' do not; what ended is replaced, and all stay at the end."""
+    assert 0 == user.grain("up").returncode
+    [other] = user.jobs()
+    counts = []
+    scale = user.scale("3")
+    try:
+        # One waits for room, which the other's job has.
+        until(lambda: len(user.jobs("scale")) == 3 and len(running(user)) == 3)
+        [waits] = user.states().keys() - {*running(user)}
+        until(lambda: len(user.said()) > 3)
+        lost = next(one for one in running(user) if one != other)
+        user.cancel(lost)
+
+        def replaced() -> bool:
+            counts.append(len(user.states().keys() - {other}))
+            return len(user.jobs("scale")) == 4
+
+        until(replaced)
+        until(lambda: len(running(user)) == 3)
+        second = user.scale("3")
+        assert 1 == second.wait(30)
+        scale.send_signal(signal.SIGTERM)
+        assert 0 == scale.wait(30)
+        # The next one counts those that are there.
+        scale = user.scale("3")
+        until(lambda: "3 jobs are left from before" in str(user.said()))
+    finally:
+        scale.terminate()
+        scale.wait(30)
+
+    assert waits
+    assert max(counts) <= 3
+    assert other in user.states()
+    assert lost not in user.states()
+    assert 4 == len(user.jobs("scale"))
+    assert all(line["alive"] <= line["of"] == 3 for line in user.said())
+
+
+def test_scale_backs_off(user: User) -> None:
+    """After jobs that failed at once there are pauses, each twice as long, and single jobs."""
+    user.configure("exit 1")
+    scale = user.scale("2")
+    try:
+        until(lambda: "for 4 s" in str(user.said()), 60)
+    finally:
+        scale.terminate()
+        scale.wait(30)
+
+    what = [line["what"] for line in user.said()]
+    pauses = [int(found[1]) for text in what if (found := re.search(r"for (\d+) s$", text))]
+    # The first two may be seen to have ended one after the other.
+    assert [1, 2, 4] == sorted({*pauses})
+    assert pauses == sorted(pauses)
+    assert 4 == len(user.jobs("scale")) == sum(" is job " in text for text in what)
+
+
+def test_logs(user: User) -> None:
+    """The output of the job, as soon as it is there."""
+    user.grain("up")
+    until(lambda: running(user))
+    if user.batch.system == "pbs":
+        early = user.grain("logs", "w")
+        assert 1 == early.returncode
+        assert "nothing was written yet; the output goes to " in early.stderr
+        user.cancel(*user.jobs())
+    until(lambda: "worker: --url edge://" in user.grain("logs", "w*").stdout)
+    unknown = user.grain("logs", "x")
+
+    assert 1 == unknown.returncode
+    assert "is called 'x'; the last ones are: w" in unknown.stderr
+
+
+def test_start(user: User) -> None:
+    """The mission runs as a job, which finds the configuration, and whose output is shown."""
+    dry = user.grain("start", "--dry")
+    assert [] == user.jobs()
+    done = user.grain("start", "--json")
+    until(lambda: not user.states())
+    until(lambda: "mission of " in user.grain("logs", "grain_head").stdout)
+
+    # Of a single job the JSON is an object.
+    assert f"{user.folder}/mission.log" == json.loads(done.stdout)["log_file"]
+    assert 0 == dry.returncode == done.returncode
+    assert "mission of $GRAIN_CONFIG" in dry.stdout
+    assert f"mission of {user.folder}/grain.toml" in (user.folder / "mission.log").read_text()
+
+
+def test_doctor(user: User) -> None:
+    """The batch system answers; one that does not is told, with what to do."""
+    well = user.grain("doctor", "--json")
+    found = {one["check"]: one["state"] for one in json.loads(well.stdout)}
+
+    assert 0 == well.returncode, well.stdout
+    assert "ok" == found["batch system"] == found["outputs"] == found["grain-worker"]
+    if "FAKE_BATCH" in user.env:
+        user.batch.out("fakectl", "deaf", "5")
+        ill = user.grain("doctor")
+        assert 1 == ill.returncode
+        [line] = [line for line in ill.stdout.splitlines() if "batch system" in line]
+        assert line.startswith("fail "), line
