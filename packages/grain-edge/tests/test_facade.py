@@ -9,7 +9,17 @@ import pytest
 
 import grain.edge
 
-NAMES = ["ALL_TRANSPORTS", "Attempt", "DEFAULT", "Peer", "Serving", "dial", "examine", "serve"]
+NAMES = [
+    "ALL_TRANSPORTS",
+    "Attempt",
+    "DEFAULT",
+    "Peer",
+    "Serving",
+    "dial",
+    "examine",
+    "prepare",
+    "serve",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -11,7 +11,7 @@ import trio
 
 from grain import GVAR
 from grain.edge import dial
-from grain.edge.errors import NotAdmitted
+from grain.edge.errors import MeetingError, NotAdmitted
 from grain.head import Cancelled
 from grain.head._gnaw import run_gnaw
 from grain.head.errors import ExecutorClosed
@@ -179,13 +179,24 @@ async def test_a_mission_too_many_is_told_why(address: str) -> None:
         with trio.fail_after(20):
             async with RemoteExecutor(connect=gnaw.connect) as first:
                 await first.ask_why(0)  # it connects when it is needed
-                with pytest.raises(NotAdmitted, match=r"1 missions are .*head\.gnaw\.max_conn"):
+                with pytest.raises(NotAdmitted, match=r"1 mission is .*head\.gnaw\.max_conn"):
                     async with RemoteExecutor(connect=gnaw.connect) as second:
                         second.submit(Cores(1), double, 1)
                         await trio.sleep_forever()
             async with RemoteExecutor(connect=gnaw.connect) as third:
                 await third.ask_why(0)
         nursery.cancel_scope.cancel()
+
+
+async def test_where_nothing_can_be_written(tmp_path: Path) -> None:
+    """The mission ends with what is in the way; a scheduler would leave and tell only its log."""
+    (tmp_path / "file").touch(mode=0o400)
+    with trio.fail_after(20):
+        for where in ("/proc/nowhere", f"{tmp_path}/file"):
+            with pytest.raises(MeetingError, match=where):
+                async with RemoteExecutor(connect=Gnaw(f"edge://{where}/meeting").connect) as one:
+                    one.submit(Cores(1), double, 1)
+                    await trio.sleep_forever()
 
 
 async def test_workers_and_questions_are_not_counted_as_missions(address: str) -> None:

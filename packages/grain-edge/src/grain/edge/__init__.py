@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from grain.edge._peer import Peer as Peer
     from grain.edge._report import Attempt as Attempt
     from grain.edge._serve import Serving as Serving
+    from grain.edge._serve import prepare as prepare
     from grain.edge._serve import serve as serve
 else:
     # What meets over a network is imported by whoever uses it: a mission that keeps to its own
@@ -53,6 +54,7 @@ else:
             "Serving": "_serve",
             "dial": "_dial",
             "examine": "_dial",
+            "prepare": "_serve",
             "serve": "_serve",
         }
         if name not in homes:

@@ -13,6 +13,8 @@ Beside the Edge file `P` lies the directory `P.d`, mode 0700. Rules:
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import secrets
 from pathlib import Path
@@ -148,6 +150,19 @@ class Meeting:
                 await trio.sleep(0.2)
 
     # In threads
+
+    async def prepare(self) -> None:
+        """Make what a head needs here, and see that it could write; claims nothing.
+
+        Raises:
+            MeetingError: it could not.
+        """
+        await self.disk.run(self.path, self._prepare_to_write)
+
+    def _prepare_to_write(self) -> None:
+        self._prepare()
+        if not os.access(self.directory, os.W_OK | os.X_OK):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), self.directory)
 
     def _prepare(self) -> None:
         Path(self.path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ import trio
 
 from grain.edge import _tcp, _unix
 from grain.edge._accept import Reception
-from grain.edge._address import DEFAULT, TcpAddress, UnixAddress, parse_address
+from grain.edge._address import DEFAULT, EdgeAddress, TcpAddress, UnixAddress, parse_address
 from grain.edge._block import Record
 from grain.edge._dial import Dialler
 from grain.edge._disk import Disk
@@ -105,11 +105,27 @@ async def serve(
     fixed = where if isinstance(where, TcpAddress) else None
     if fixed is not None:
         transports = transports & {"tcp"}
-    meeting = Meeting(where.edge if isinstance(where, TcpAddress) else where.path, Disk())
+    meeting = _meeting_of(where)
     lineage, epoch = await meeting.claim(place, _living(address, codec))
     head = _Head(meeting, place, lineage, epoch)
     head.reception = Reception(place, lineage, epoch, codec, pace, handler, admit)
     await head.run(fixed, transports, str(where), watch, task_status)
+
+
+async def prepare(address: str) -> None:
+    """See that a head which is started on this host could be met at an address.
+
+    Raises:
+        AddressError: it is none.
+        MeetingError: the file or filesystem is not fit.
+    """
+    where = parse_address(address, home())
+    if not isinstance(where, UnixAddress):
+        await _meeting_of(where).prepare()
+
+
+def _meeting_of(where: EdgeAddress | TcpAddress) -> Meeting:
+    return Meeting(where.edge if isinstance(where, TcpAddress) else where.path, Disk())
 
 
 def _living(address: str, codec: Codec) -> Callable[[Record], Awaitable[str]]:

@@ -15,7 +15,7 @@ this side `trio.ClosedResourceError`, as trio's own channels do.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -30,7 +30,7 @@ class EdgeError(Exception):
         final: whether trying again, or another way, cannot help.
     """
 
-    final: ClassVar[bool] = False
+    final: bool = False
 
 
 class AddressError(EdgeError, ValueError):

@@ -68,9 +68,11 @@ class Service:
         """Why a peer may not join, for `grain.edge.serve`; "" if it may."""
         if hello.role != "mission" or len(self._missions) < self._max_missions:
             return ""
-        _log.warning("mission %s is refused: %d are connected", hello.name, len(self._missions))
+        count = len(self._missions)
+        _log.warning("mission %s is refused: %d are connected", hello.name, count)
+        missions = "1 mission is" if count == 1 else f"{count} missions are"
         return (
-            f"{len(self._missions)} missions are connected to this scheduler, and it takes no more "
+            f"{missions} connected to this scheduler, and it takes no more "
             "at a time: wait until one has ended, or set head.gnaw.max_conn to a larger number in "
             "grain.toml before the scheduler is started"
         )

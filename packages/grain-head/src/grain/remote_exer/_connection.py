@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from grain.edge import DEFAULT, dial
-from grain.edge.errors import DialError
+from grain.edge import DEFAULT, dial, prepare
+from grain.edge.errors import DialError, FilesystemFailed, FilesystemReadOnly
 from grain.head.errors import Unreachable
 from grain.head.service import CODEC
 
@@ -58,6 +58,7 @@ class Gnaw:
         self._log_file = str(Path(log_file).absolute()) if log_file else ""
         self._arguments = tuple(arguments)
         self._start = start
+        self._found = False
 
     @asynccontextmanager
     async def connect(self) -> AsyncGenerator[Channel]:
@@ -78,7 +79,7 @@ class Gnaw:
                     codec=CODEC,
                     patience=patience,
                 ) as peer:
-                    connected = True
+                    connected = self._found = True
                     yield peer.channel
                 return  # noqa: TRY300 - else would run after an exception of the block, too
             except DialError as error:
@@ -87,8 +88,22 @@ class Gnaw:
                 if not self._start or patience == _START:
                     raise Unreachable(f"no scheduler at {self.address}: {error}") from error
             await trio.sleep(random.uniform(0, 0.2))  # noqa: S311
+            await self._see_that_it_can_be_met()
             await self.start()
             patience = _START
+
+    async def _see_that_it_can_be_met(self) -> None:
+        """One that is started here and cannot write would leave at once, and tell only its log.
+
+        Once there was one, somebody else may start the next.
+        """
+        try:
+            await prepare(self.address)
+        except (FilesystemReadOnly, FilesystemFailed) as error:
+            if not self._found:
+                error.final = True
+                raise
+            raise Unreachable(str(error)) from error
 
     async def start(self) -> None:
         """Start one in the background, where it outlives this process."""
