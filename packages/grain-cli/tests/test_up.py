@@ -199,7 +199,11 @@ def test_unwritable_state(alone: Path, command: Put) -> None:
     result = grain("up")
 
     assert 1 == result.exit_code
-    assert f"Error: {alone}/state/grain/jobs: Not a directory\n" == result.output
+    assert (
+        "Error: nothing was submitted, as it cannot be recorded:\n"
+        f"  {alone}/state/grain/jobs: Not a directory\n"
+        "Set XDG_STATE_HOME to a directory that you may write to.\n"
+    ) == result.output
     assert not (alone / "called").exists()
 
 

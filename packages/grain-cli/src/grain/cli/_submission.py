@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from grain.cli._jobs import records
-from grain.cli.batch import Record, open_system, worker_job
+from grain.cli.batch import BatchError, Record, open_system, worker_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -75,10 +75,21 @@ def submit_workers(
 def recorded(
     config: Config, submit: Callable[[], Iterable[Submitted]], *, kind: str = "worker", by: str = ""
 ) -> Iterator[Record]:
-    """Record what is submitted, as soon as it is."""
+    """Record what is submitted, as soon as it is.
+
+    Raises:
+        BatchError: It cannot be recorded, and is not submitted; or it is refused.
+    """
     kept = records()
     # Before anything is submitted: a job that cannot be recorded would be nobody's.
-    file = kept.new_file()
+    try:
+        file = kept.new_file()
+    except OSError as error:
+        raise BatchError(
+            "nothing was submitted, as it cannot be recorded",
+            f"{error.filename}: {error.strerror}",
+            "Set XDG_STATE_HOME to a directory that you may write to.",
+        ) from error
     try:
         for one in submit():
             record = Record(
