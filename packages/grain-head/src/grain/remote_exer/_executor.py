@@ -104,7 +104,8 @@ class RemoteExecutor:
         )
         self._payloads = Payloads(f"mission {self.name}")
         self._functions: dict[Hashable, tuple[Callable[..., Any], Function]] = {}
-        self._requests: dict[tuple[int, int], tuple[Resource, int]] = {}
+        self._requests: dict[tuple[Resource, int], int] = {}
+        self._by_identity: dict[tuple[int, int], int] = {}  # of those in _requests; saves a hash
         self._jobs: dict[int, Job] = {}
         self._done = self._failed = self._cancelled = 0
         self._open = False
@@ -147,12 +148,13 @@ class RemoteExecutor:
         function = self._function(call.fn)
         arguments = self._payloads.dump_arguments(call.args, call.kwargs)
         check_size(f"the arguments of {function.name}", len(arguments), Submit.max_payload)
-        known = self._requests.get((id(res), priority))
-        if known is None:
-            # The resource is kept, so that no other one can have its id.
-            known = (res, self._session.request(to_data(res), priority))
-            self._requests[id(res), priority] = known
-        job = self._session.submit(known[1], function.digest, arguments)
+        request = self._by_identity.get((id(res), priority))
+        if request is None:
+            request = self._requests.get((res, priority))
+        if request is None:
+            request = self._session.request(to_data(res), priority)
+            self._requests[res, priority] = self._by_identity[id(res), priority] = request
+        job = self._session.submit(request, function.digest, arguments)
         self._jobs[job] = Job(function.name, deliver)
         self._wanted.set()
         self._wake.set()
