@@ -121,6 +121,8 @@ def test_lines_as_commands() -> None:
         ([], "no command"),
         (["gzip < {}"], "--shell"),
         ([""], "empty"),
+        (["OMP_NUM_THREADS=1", "xtb", "{}"], "env X=1"),
+        (["Memory=8", "xtb", "{}"], "part of -r"),
         (["echo", "{3}"], "2 columns"),
         (["echo", "{0}"], "counted from 1"),
         (["echo", "{%}"], "not known here"),

@@ -40,6 +40,11 @@ _INSTEAD = {
         "outputs are printed job by job; --results writes them while jobs run"
     ),
     ("--tag", "--tagstring"): "--results keeps the output of each job apart",
+    ("-d", "--delimiter"): "inputs are lines, or end with a null character with -0; see --colsep",
+    ("-q", "--quote"): "values are never read by a shell",
+    ("-i", "--replace"): "{} is replaced anyway",
+    ("-v", "-t", "--verbose"): "--dry-run prints the commands, --joblog has those that ran",
+    ("--will-cite", "--citation"): "nothing is to be cited",
     ("--load", "--memfree", "--noswap", "--limit"): "say what a job needs: -r 'Cores=1,Memory=4'",
     ("--nice",): "programs inherit the nice value of the worker",
     ("--wd", "--workdir"): "jobs run in the current directory",

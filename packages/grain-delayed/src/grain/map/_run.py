@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from grain.delayed import mission
+from grain.delayed._mission import opened
+from grain.delayed._report import Reporter
 from grain.head import collapsing
 from grain.map._entries import History, Past
 from grain.map._halting import Tally
@@ -72,8 +73,10 @@ async def run_map(plan: Plan) -> Tally:
             feed = _Feed(plan, template, results or None, history, tally, output)
             trouble: Exception | None = None
             try:
-                async with mission(
-                    plan.local, config_file=plan.config_file, progress=plan.progress
+                # What every mission tells of itself is noise around a command's own output.
+                reporter = Reporter(plan.progress, routine=False)
+                async with opened(
+                    plan.local, reporter, config_file=plan.config_file, cache=False
                 ) as made:
                     with collapsing():
                         async with trio.open_nursery() as nursery:

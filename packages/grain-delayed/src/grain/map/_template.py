@@ -171,6 +171,12 @@ class Template:
             )
         if not words[0]:
             raise TemplateError("the name of the program is empty")
+        if re.match(r"\w+=", words[0], re.ASCII):
+            raise TemplateError(
+                f"{words[0]!r} would be the name of a program. If it is a variable, write it after "
+                "`env`, as in: env X=1 prog {}. If it is a resource, it is part of -r, as in "
+                "-r Cores=4,Memory=8"
+            )
 
     def _parse(self, word: str) -> list[str | Hole]:
         """Split a word at its holes."""
