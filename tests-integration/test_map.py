@@ -187,6 +187,20 @@ def test_results() -> None:
     assert Path("out/c.log").read_text() == "c\n"
 
 
+def test_working_directories() -> None:
+    """Each job has its own, so what they write under one name does not meet."""
+    done = grain_map(
+        "-j", "2", "--wd", "my work/{/.}", "--results", "my logs/{#}",
+        "--shell", "echo {} > out; pwd", ":::", "x/a.b", "c",
+    )  # fmt: skip
+    fixed = grain_map("-j", "1", "--workdir", "my work", "pwd", ":::", "-P")
+
+    assert (done.returncode, done.stdout) == (0, "")
+    assert ["x/a.b\n", "c\n"] == [Path("my work", x, "out").read_text() for x in "ac"]
+    assert f"{Path('my work/c').resolve()}\n" == Path("my logs/2").read_text()
+    assert f"{Path('my work').resolve()}\n" == fixed.stdout
+
+
 def test_retries_and_timeout() -> None:
     """A job that fails is tried so often; one that takes too long is ended."""
     line = "echo {} >> tries; [ $(wc -l < tries) = 3 ]"
@@ -251,6 +265,12 @@ def test_halt_ends_what_runs() -> None:
         (["-r", "cores=4", "wc"], 255, "Did you mean Cores"),
         (["-j", "2", "-r", "GPUs=1", "wc", ":::", "a"], 255, "-r asks for less"),
         (["--resume", "wc", ":::", "a"], 255, "--joblog FILE"),
+        (["-j", "1", "--wd", "{2}", "wc", ":::", "a"], 255, "1 column"),
+        (
+            ["-j", "1", "--wd", "/dev/null/{}", "wc", ":::", "a"],
+            255,
+            "/dev/null/a: Not a directory",
+        ),
         (["-j", "1", "wc {}", ":::", "a"], 255, "--shell"),
         (["-j", "1", "wc", "::::", "nowhere"], 255, "nowhere: No such file"),
         (["-j", "1", "no-such-program", ":::", "a"], 1, "no-such-program"),

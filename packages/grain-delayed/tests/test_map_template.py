@@ -160,6 +160,7 @@ def test_short_row() -> None:
         ("r/", "r/4/stdout", "r/4/stderr"),
         ("r/{/.}.log", "r/b.log", "r/b.log.err"),
         ("r/{#}/", "r/4/stdout", "r/4/stderr"),
+        ("T=1 r/{#}/", "T=1 r/4/stdout", "T=1 r/4/stderr"),
     ],
 )
 def test_results(name: str, out: str, err: str) -> None:

@@ -27,6 +27,8 @@ from grain.worker.external import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from grain.delayed import Mission
     from grain.map._halting import Tally
     from grain.map._joblog import JobLog
@@ -43,11 +45,12 @@ _LOOK_AGAIN_SOON = 0.02
 
 @dataclass(frozen=True)
 class Job:
-    """One job: its number, its command in both forms, and where its output goes."""
+    """One job: its number, its command in both forms, where it runs and where its output goes."""
 
     seq: int
     argv: list[str]
     command: str
+    directory: Path
     files: Files | None
 
 
@@ -107,7 +110,6 @@ class Jobs:
         # What waits when a policy says soon is run all the same, so next to nothing is to wait.
         self._careful = plan.halt.when == "soon"
         self._most = plan.at_once if self._careful and plan.at_once is not None else math.inf
-        self._cwd = os.getcwd()  # noqa: PTH109 - a string is what travels
         self._count = 0
         self._one_ended = trio.Event()
 
@@ -124,17 +126,19 @@ class Jobs:
 
         Raises:
             grain.resource.Infeasible: no worker can ever run it.
-            OSError: there can be no files for its output.
+            OSError: there can be no directory for it or for its output.
         """
         first = self._submit(job)
         self._count += 1
         self._nursery.start_soon(self._see_to, job, first)
 
     def _submit(self, job: Job) -> Delayed[Completed]:
-        for file in job.files or ():
-            file.parent.mkdir(parents=True, exist_ok=True)
+        for folder in (job.directory, *(file.parent for file in job.files or ())):
+            folder.mkdir(parents=True, exist_ok=True)
         out, err = job.files or (CAPTURE, CAPTURE)
-        return self._leaf(job.argv, cwd=self._cwd, stdout=out, stderr=err, timeout=self._timeout)
+        return self._leaf(
+            job.argv, cwd=str(job.directory), stdout=out, stderr=err, timeout=self._timeout
+        )
 
     async def _see_to(self, job: Job, submitted: Delayed[Completed]) -> None:
         try:

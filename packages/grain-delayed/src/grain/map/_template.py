@@ -60,6 +60,7 @@ class Template:
         shell: whether it is for the shell.
         names: the names of the columns, if they have any.
         width: how many columns each input has, if that is known.
+        path: whether it is one word, the name of a file, and no command.
 
     Attributes:
         shell: whether it is for the shell.
@@ -76,10 +77,12 @@ class Template:
         shell: bool = False,
         names: Sequence[str] = (),
         width: int | None = None,
+        path: bool = False,
     ) -> None:
         self.shell = shell
         self._as_line = shell and not words
-        self._check(words)
+        if not path:
+            self._check(words)
         self._names = {name: i for i, name in enumerate(names)}
         self._width = width
         self._words = [self._parse(word) for word in words]
