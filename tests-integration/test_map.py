@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -205,13 +206,18 @@ def test_retries_and_timeout() -> None:
     """A job that fails is tried so often; one that takes too long is ended."""
     line = "echo {} >> tries; [ $(wc -l < tries) = 3 ]"
     tried = grain_map("-j", "1", "--retries", "3", "--joblog", "log", "--shell", line, ":::", "a")
-    slow = grain_map("-j", "1", "--timeout", "0.3", "--joblog", "slow", "sleep", ":::", "1000.25")
+    slow = grain_map(
+        "-j", "1", "--timeout", "2", "--joblog", "slow", "--shell", "echo far; exec sleep {}",
+        ":::", "1000.25",
+    )  # fmt: skip
 
     assert tried.returncode == 0, tried.stderr
     assert [(1, 0, 0)] == logged()
     assert slow.returncode == 1
     assert [(1, -1, signal.SIGTERM)] == logged("slow")
-    assert "ended at its time limit: sleep 1000.25" in slow.stderr
+    assert "ended at its time limit: echo far; exec sleep '1000.25'" in slow.stderr
+    assert "far\n" == slow.stdout
+    assert socket.gethostname() == Path("slow").read_text().splitlines()[1].split("\t")[1]
 
 
 def test_endless_input() -> None:

@@ -23,6 +23,7 @@ from grain.worker.external import (
     Completed,
     ExternalError,
     ExternalStartError,
+    ExternalTimeoutError,
     run_external,
 )
 
@@ -190,6 +191,11 @@ async def _ended(job: Job, waiting: Delayed[Completed], began: float) -> Ended:
         # The exit codes of a shell that cannot run a program (POSIX.1-2017, 2.8.2).
         code = 127 if error.errno == errno.ENOENT else 126
         return Ended(error.host, 0.0, code, told=str(error))
+    except ExternalTimeoutError as error:
+        told = f"ended at its time limit: {job.command}"
+        runtime = error.elapsed or time.time() - began
+        out, err = error.stdout or b"", error.stderr or b""
+        return Ended(error.host, runtime, UNKNOWN, signal.SIGTERM, out, err, told)
     except ExternalError as error:
         ended_by = error.returncode
         out, err = error.stdout or b"", error.stderr or b""
@@ -197,7 +203,7 @@ async def _ended(job: Job, waiting: Delayed[Completed], began: float) -> Ended:
         if ended_by is None:
             return Ended(error.host, runtime, UNKNOWN, 0, out, err, str(error))
         return Ended(error.host, runtime, max(ended_by, 0), max(-ended_by, 0), out, err)
-    except trio.TooSlowError:
+    except trio.TooSlowError:  # of the WTime that was asked for
         told = f"ended at its time limit: {job.command}"
         return Ended("?", time.time() - began, UNKNOWN, signal.SIGTERM, told=told)
     except Exception as error:  # whatever ends one job, the others go on
