@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -97,7 +98,9 @@ def test_outputs_and_exit_status() -> None:
     )  # fmt: skip
 
     assert done.stdout == "out 1 a b\nout 2 $HOME\nout 3 c\n"
-    assert [f"err {i}" for i in (1, 2, 3)] == [x for x in done.stderr.splitlines() if "err" in x]
+    # Nothing but what the jobs wrote, and one line about all of them.
+    assert [f"err {i}" for i in (1, 2, 3)] == done.stderr.splitlines()[:-1]
+    assert done.stderr.endswith("grain map: 1 job succeeded, 2 failed\n")
     assert "1 job succeeded, 2 failed" in done.stderr
     assert done.returncode == 2
     assert [(1, 1, 0), (2, 0, 0), (3, 3, 0)] == sorted(logged())
@@ -185,17 +188,36 @@ def test_results() -> None:
     assert Path("out/c.log").read_text() == "c\n"
 
 
+def test_working_directories() -> None:
+    """Each job has its own, so what they write under one name does not meet."""
+    done = grain_map(
+        "-j", "2", "--wd", "my work/{/.}", "--results", "my logs/{#}",
+        "--shell", "echo {} > out; pwd", ":::", "x/a.b", "c",
+    )  # fmt: skip
+    fixed = grain_map("-j", "1", "--workdir", "my work", "pwd", ":::", "-P")
+
+    assert (done.returncode, done.stdout) == (0, "")
+    assert ["x/a.b\n", "c\n"] == [Path("my work", x, "out").read_text() for x in "ac"]
+    assert f"{Path('my work/c').resolve()}\n" == Path("my logs/2").read_text()
+    assert f"{Path('my work').resolve()}\n" == fixed.stdout
+
+
 def test_retries_and_timeout() -> None:
     """A job that fails is tried so often; one that takes too long is ended."""
     line = "echo {} >> tries; [ $(wc -l < tries) = 3 ]"
     tried = grain_map("-j", "1", "--retries", "3", "--joblog", "log", "--shell", line, ":::", "a")
-    slow = grain_map("-j", "1", "--timeout", "0.3", "--joblog", "slow", "sleep", ":::", "1000.25")
+    slow = grain_map(
+        "-j", "1", "--timeout", "2", "--joblog", "slow", "--shell", "echo far; exec sleep {}",
+        ":::", "1000.25",
+    )  # fmt: skip
 
     assert tried.returncode == 0, tried.stderr
     assert [(1, 0, 0)] == logged()
     assert slow.returncode == 1
     assert [(1, -1, signal.SIGTERM)] == logged("slow")
-    assert "ended at its time limit: sleep 1000.25" in slow.stderr
+    assert "ended at its time limit: echo far; exec sleep '1000.25'" in slow.stderr
+    assert "far\n" == slow.stdout
+    assert socket.gethostname() == Path("slow").read_text().splitlines()[1].split("\t")[1]
 
 
 def test_endless_input() -> None:
@@ -243,10 +265,18 @@ def test_halt_ends_what_runs() -> None:
     [
         (["--pipe", "wc"], 255, "a job reads nothing"),
         (["-S", "host", "wc"], 255, "grain up"),
+        (["-d,", "wc"], 255, "--colsep"),
+        (["-j", "2", "-r", "Cores=1", "Memory=2", "wc", ":::", "a"], 255, "part of -r"),
         (["--quux", "wc"], 255, "--quux"),
         (["-r", "cores=4", "wc"], 255, "Did you mean Cores"),
         (["-j", "2", "-r", "GPUs=1", "wc", ":::", "a"], 255, "-r asks for less"),
         (["--resume", "wc", ":::", "a"], 255, "--joblog FILE"),
+        (["-j", "1", "--wd", "{2}", "wc", ":::", "a"], 255, "1 column"),
+        (
+            ["-j", "1", "--wd", "/dev/null/{}", "wc", ":::", "a"],
+            255,
+            "/dev/null/a: Not a directory",
+        ),
         (["-j", "1", "wc {}", ":::", "a"], 255, "--shell"),
         (["-j", "1", "wc", "::::", "nowhere"], 255, "nowhere: No such file"),
         (["-j", "1", "no-such-program", ":::", "a"], 1, "no-such-program"),

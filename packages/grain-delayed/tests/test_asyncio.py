@@ -17,11 +17,14 @@ import pytest
 import trio
 
 from grain import GVAR
+from grain.combine import exec1, open_waitgroup
 from grain.config import ConfigError
-from grain.delayed import NotInMission, delayed, each, mission, run
+from grain.delayed import NotInMission, delayed, delayedval, each, mission, run
 from grain.delayed._asyncio import hosted
 from grain.head import Cancelled
 from grain.resource import Cores, Infeasible
+from grain.util import QueueLimiter, as_completed, open_nursery_with_capacity
+from grain.util._capacity import Room
 
 if sys.version_info < (3, 11):
     from exceptiongroup import ExceptionGroup
@@ -704,3 +707,154 @@ def test_nothing_is_left_of_the_guest() -> None:
     before = len(os.listdir("/proc/self/fd")), threading.active_count()
     asyncio_run(main)
     assert before == (len(os.listdir("/proc/self/fd")), threading.active_count())
+
+
+# ---- the helpers of grain.util and grain.combine
+
+
+def test_as_completed() -> None:
+    """They come as they finish, in asyncio's loop too."""
+
+    async def main() -> None:
+        first, second = trio.Event(), trio.Event()
+        async with here():
+            names = {wait_for(second): "late", wait_for(first): "soon", delayedval(1): "there"}
+            names[fail(ValueError("failed"))] = "failed"
+            asyncio.get_running_loop().call_later(0.01, first.set)
+            found = []
+            async for r_ in as_completed(names):
+                found.append(names[r_])
+                if names[r_] == "soon":
+                    second.set()
+                if names[r_] == "failed":
+                    with pytest.raises(ValueError, match="failed"):
+                        await r_
+            assert ["there", "failed", "soon", "late"] == found
+
+    asyncio_run(main)
+
+
+def test_as_completed_given_up() -> None:
+    """A loop that was cancelled leaves its tasks alone, and can be begun again."""
+
+    async def main() -> str:
+        event = trio.Event()
+
+        async def look() -> None:
+            async for _ in as_completed(r_):
+                pass
+
+        async with here():
+            r_ = wait_for(event)
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(look(), 0.01)
+            event.set()
+            await look()
+            return await r_
+
+    assert "waited" == asyncio_run(main)
+
+
+def test_queue_limiter() -> None:
+    """It waits for room, and its end for all; tasks of asyncio and of trio share one."""
+    running: list[int] = []
+    most = [0]
+
+    @delayed
+    async def counted(i: int) -> int:
+        running.append(i)
+        most[0] = max(most[0], len(running))
+        await trio.sleep(0.001)
+        running.remove(i)
+        return i
+
+    @delayed
+    async def branch(ql: QueueLimiter) -> list[int]:
+        return await each([await ql(counted)(i) for i in range(100, 110)])
+
+    async def main() -> None:
+        async with here(), QueueLimiter(3) as ql:
+            branch_ = branch(ql)
+            mine = await asyncio.gather(*(ql(counted)(i) for i in range(10)))
+            assert list(range(10)) == await each(mine)
+            assert list(range(100, 110)) == await branch_
+        assert 3 == most[0]
+        assert "<QueueLimiter(3): 0 have not ended>" == repr(ql)
+
+    asyncio_run(main)
+
+
+def test_queue_limiter_cancelled() -> None:
+    """Who gives up waiting takes no room with it, not even in the moment of getting it."""
+
+    async def main() -> None:
+        async with here():
+            room = Room(1)
+            await room.acquire()
+            waiting = [asyncio.create_task(room.acquire()) for _ in range(3)]
+            await asyncio.sleep(0.01)
+            waiting[0].cancel()
+            room.release()  # to the first, who leaves without taking it
+            waiting[1].cancel()
+            assert [True, True, None] == [
+                isinstance(error, asyncio.CancelledError) or error
+                for error in await asyncio.gather(*waiting, return_exceptions=True)
+            ]
+            assert 0 == room.free
+            room.release()
+            assert 1 == room.free
+
+    asyncio_run(main)
+
+
+def test_what_is_trio_says_so() -> None:
+    """What opens a trio nursery belongs into a branch, where it works; the message says that."""
+
+    @delayed
+    async def branch() -> int:
+        async with open_waitgroup() as wg, open_nursery_with_capacity(1) as nursery:
+            wg.submit(Cores(1), add.__wrapped__, 1, 2)
+            await nursery.start_once_acquired(trio.sleep, 0)
+        value: int = wg.results[0]
+        return value
+
+    async def main() -> None:
+        async with here(Cores(1)):
+            with pytest.raises(NotInMission, match="in asyncio code. Open it in a branch"):
+                async with open_waitgroup():
+                    pass
+            with pytest.raises(NotInMission, match="in asyncio code. Open it in a branch"):
+                await exec1(Cores(1), add.__wrapped__, 1, 2)
+            with pytest.raises(RuntimeError, match="no trio task.*open it in a branch"):
+                async with open_nursery_with_capacity(1):
+                    pass
+            assert 3 == await branch()
+
+    asyncio_run(main)
+
+
+def test_retries_and_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both do for asyncio's code what they do elsewhere."""
+    calls: list[str] = []
+
+    @delayed(retries=2)
+    async def flaky() -> int:
+        calls.append("flaky")
+        if calls.count("flaky") < 2:
+            raise OSError("not yet")
+        return calls.count("flaky")
+
+    @delayed(cache_hfn="args")
+    async def kept(x: int) -> int:
+        print("computing", x)
+        return 2 * x
+
+    async def main() -> None:
+        for _ in range(2):
+            async with here(Cores(1), cache=tmp_path):
+                assert 6 == await (kept @ Cores(1))(3)
+        async with here(Cores(1)):
+            assert 2 == await (flaky @ Cores(1))()
+
+    asyncio_run(main)
+    assert "computing 3\n" == capsys.readouterr().out

@@ -57,6 +57,13 @@ def test_a_call_has_its_resources() -> None:
         assert "CPU_Cores([0])" == pool.submit(look).result()[0]
 
 
+def test_overload_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """Calls that wait are counted as those of delayed functions are, and told of once."""
+    with executor(local=1, warn_queued=20) as pool:
+        list(pool.map(time.sleep, [0.1] + [0.0] * 99))
+    assert 1 == capsys.readouterr().err.count("wait to be started (more than warn_queued=20)")
+
+
 def test_no_more_run_than_fit() -> None:
     """The resources are the limit; no thread pool has a smaller one."""
     barrier = threading.Barrier(50)
@@ -342,7 +349,7 @@ def test_a_mission_that_breaks() -> None:
 
             yield made
 
-    engine = Engine(Cores(1), 0)
+    engine = Engine(Cores(1))
     engine.begin(breaking)
     waiting = [engine.submit(trio.sleep_forever, (), {}) for _ in range(3)]
     breaks.set()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 PROGRAM = """
 import os, signal, sys, trio
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored where tests run
+from grain.combine import open_waitgroup
 from grain.delayed import delayed, each, run
 from grain.resource import Cores
 from grain.worker.external import run_external
@@ -30,16 +31,24 @@ async def external(i):
 async def branch():
     await each((external @ Cores(1))(i) for i in range(4))
 
+async def group():
+    async with open_waitgroup() as wg:
+        for i in range(4):
+            wg.submit(Cores(1), external.__wrapped__, i)
+
 async def main():
-    each_one = branch()
-    await trio.sleep(0)
-    {wait}
+    {main}
 
 run(main, Cores(2), config_file=False, name="me")
 """
 CALLS = {
     "trio": 'await trio.run_process(["sleep", "1000.5"])',
     "grain": 'await run_external(["sleep", "1000.5"])',
+}
+MAINS = {
+    "awaited": "await branch()",
+    "beside": "branch(); await trio.sleep_forever()",
+    "waitgroup": "await group()",
 }
 
 
@@ -72,12 +81,12 @@ def alive(pid: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("wait", ["await each_one", "await trio.sleep_forever()"])
+@pytest.mark.parametrize("main", MAINS)
 @pytest.mark.parametrize("call", CALLS)
-def test_interrupt(call: str, wait: str, tmp_path: Path) -> None:
+def test_interrupt(call: str, main: str, tmp_path: Path) -> None:
     """All is cancelled, no child is left, the exit is prompt and by KeyboardInterrupt."""
     program = tmp_path / "program.py"
-    program.write_text(PROGRAM.format(call=CALLS[call], wait=wait))
+    program.write_text(PROGRAM.format(call=CALLS[call], main=MAINS[main]))
     # A group of its own, as a terminal sends Ctrl-C to; the test's own process is not meant.
     mission = subprocess.Popen(
         [sys.executable, program],

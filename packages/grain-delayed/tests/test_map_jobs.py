@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import trio
 
 from grain.delayed import mission
@@ -31,7 +33,7 @@ async def started(halt: str, at_once: int | None, most: int) -> int:
                         while count < most:
                             await jobs.room()
                             count += 1
-                            jobs.start(Job(count, ["sleep", "1000.25"], "", None))
+                            jobs.start(Job(count, ["sleep", "1000.25"], "", Path.cwd(), None))
                     nursery.cancel_scope.cancel()
             raise Leaving
     except Leaving:

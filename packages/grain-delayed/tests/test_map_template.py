@@ -121,6 +121,8 @@ def test_lines_as_commands() -> None:
         ([], "no command"),
         (["gzip < {}"], "--shell"),
         ([""], "empty"),
+        (["OMP_NUM_THREADS=1", "xtb", "{}"], "env X=1"),
+        (["Memory=8", "xtb", "{}"], "part of -r"),
         (["echo", "{3}"], "2 columns"),
         (["echo", "{0}"], "counted from 1"),
         (["echo", "{%}"], "not known here"),
@@ -158,6 +160,7 @@ def test_short_row() -> None:
         ("r/", "r/4/stdout", "r/4/stderr"),
         ("r/{/.}.log", "r/b.log", "r/b.log.err"),
         ("r/{#}/", "r/4/stdout", "r/4/stderr"),
+        ("T=1 r/{#}/", "T=1 r/4/stdout", "T=1 r/4/stderr"),
     ],
 )
 def test_results(name: str, out: str, err: str) -> None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import random
 import signal
 import socket
@@ -14,7 +15,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import trio
@@ -22,7 +23,12 @@ import trio.testing
 
 from grain import GVAR
 from grain.worker._shepherd import Shepherd
-from grain.worker.external import ExternalLostError, run_external
+from grain.worker.external import (
+    ExternalError,
+    ExternalLostError,
+    ExternalTimeoutError,
+    run_external,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -205,6 +211,27 @@ async def test_time_limit_ends_the_whole_tree_first(marker: str) -> None:
 
     assert alive(marker) == []
     assert PYTHON in str(caught.value)
+
+
+@pytest.mark.parametrize("to_file", [False, True])
+async def test_time_limit_keeps_what_was_written(to_file: bool, tmp_path: Path) -> None:
+    """Whoever ended a program at its limit wants to know how far it came."""
+    line = "echo so far; echo last words >&2; exec sleep 1000.5"
+    files: dict[str, Any] = {"stdout": tmp_path / "out", "stderr": tmp_path / "err"}
+    with pytest.raises(ExternalTimeoutError) as caught:
+        await run_external(["sh", "-c", line], timeout=2, **(files if to_file else {}))
+
+    error = pickle.loads(pickle.dumps(caught.value))
+    assert isinstance(error, trio.TooSlowError)
+    assert isinstance(error, ExternalError)
+    assert (socket.gethostname(), None) == (error.host, error.returncode)
+    assert error.elapsed is not None
+    if to_file:
+        assert (None, None) == (error.stdout, error.stderr)
+        assert "so far\n" == (tmp_path / "out").read_text()
+    else:
+        assert (b"so far\n", b"last words\n") == (error.stdout, error.stderr)
+    assert "last words" in str(error)
 
 
 async def test_what_a_program_leaves_behind_is_ended(marker: str) -> None:

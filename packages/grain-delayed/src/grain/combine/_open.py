@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 import trio
 
 from grain.combine._waitgroup import WaitGroup
+from grain.delayed import NotInMission
 from grain.delayed._mission import current_mission
 from grain.head import collapsing
 
@@ -45,9 +46,14 @@ async def open_waitgroup() -> AsyncGenerator[WaitGroup]:
 
     Raises:
         Exception: what the block, or the first job that failed, raised.
-        grain.delayed.NotInMission: no mission runs here.
+        grain.delayed.NotInMission: no mission runs here; or this is asyncio code around one.
     """
     mission = current_mission(open_waitgroup)
+    if not trio.lowlevel.in_trio_task():
+        raise NotInMission(
+            "a waitgroup was opened in asyncio code. Open it in a branch, a delayed function "
+            "without resources, and await that here; or use delayed objects"
+        )
     with collapsing():
         try:
             async with trio.open_nursery() as nursery:

@@ -75,7 +75,7 @@ class Executor(futures.Executor):
         request = Cores(1) if request is None else request
         if not isinstance(request, Resource):
             raise TypeError(f"request={request!r}: give the resources of each call, as Cores(1)")
-        self._engine = Engine(request, int(prioritized))
+        self._engine = Engine(request)
         self._engine.begin(
             partial(
                 mission,
@@ -195,12 +195,10 @@ class Engine:
 
     Args:
         request: the resources of each call.
-        priority: of the calls.
     """
 
-    def __init__(self, request: Resource, priority: int) -> None:
+    def __init__(self, request: Resource) -> None:
         self._request = request
-        self._priority = priority
         self._pid = os.getpid()
         # Reentrant: the garbage collector may call `close` at any point.
         self._lock = threading.RLock()
@@ -342,12 +340,11 @@ class Engine:
     def _submit(self, future: Future[Any], call: Call) -> None:
         if future.cancelled():
             return  # its turn comes with what was cancelled
-        executor, deliver = self._mission.executor, partial(self._deliver, future)
-        if isinstance(executor, GrainExecutor):  # every call runs in this process
+        if isinstance(self._mission.executor, GrainExecutor):  # every call runs in this process
             call = Call(_observed, (self, future, call), {})
         try:
-            self._jobs[future] = executor.submit_call(
-                self._request, call, deliver, priority=self._priority
+            self._jobs[future] = self._mission.submit(
+                self._request, call, partial(self._deliver, future)
             )
         except Exception as error:  # as Infeasible; or it cannot be sent
             _resolve(future, outcome.Error(error))

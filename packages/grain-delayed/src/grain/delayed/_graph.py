@@ -17,6 +17,7 @@ import trio
 from grain.delayed.errors import NotInMission
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import ModuleType, TracebackType
 
@@ -114,7 +115,7 @@ class Gathering:
     __slots__ = ("event", "missing", "sources")
 
     def __init__(self, sources: Sequence[Source]) -> None:
-        self.event = trio.Event() if trio.lowlevel.in_trio_task() else _host().event_here()
+        self.event = event_here()
         self.sources = sources
         self.missing = len(sources)
         for source in sources:
@@ -167,10 +168,8 @@ async def gather(roots: Sequence[Node]) -> list[Any]:
         for source in missing:
             check_here(source)
         await Gathering(missing).wait()
-    elif trio.lowlevel.in_trio_task():
-        await trio.lowlevel.checkpoint()
     else:
-        await _host().checkpoint()
+        await checkpoint()
     for source in sources:
         source.awaited = True
         source.mission.unseen.pop(source, None)
@@ -230,6 +229,26 @@ class Nested:
         if self.kind is dict:
             return dict(zip(items[::2], items[1::2], strict=True))
         return self.kind(items)
+
+
+def event_here() -> trio.Event | asyncio.Event:
+    """An event that this code can wait for, be it trio's or asyncio's, and a mission's task set.
+
+    Raises:
+        NotInMission: in an asyncio loop without a mission.
+    """
+    if trio.lowlevel.in_trio_task():
+        return trio.Event()
+    event: asyncio.Event = _host().event_here()
+    return event
+
+
+async def checkpoint() -> None:
+    """Let others run, of trio's or of asyncio's."""
+    if trio.lowlevel.in_trio_task():
+        await trio.lowlevel.checkpoint()
+    else:
+        await _host().checkpoint()
 
 
 def _host() -> ModuleType:

@@ -219,12 +219,36 @@ async def mission(
         async with _host().hosted(lambda: mission(local, **options)) as made:
             yield made
         return
-    from grain.config import load
-    from grain.delayed._cache import open_cache
-
     # Of missions inside of one another, the outermost shows progress: there is one place for it.
     inside = _current.get() is not None or GVAR.instance
     reporter = Reporter(False if inside else progress)
+    async with opened(
+        local,
+        reporter,
+        config_file=config_file,
+        name=name,
+        prioritized=prioritized,
+        warn_queued=warn_queued,
+        cache=cache,
+    ) as made:
+        yield made
+
+
+@asynccontextmanager
+async def opened(
+    local: Resource | None,
+    reporter: Reporter,
+    *,
+    config_file: str | Literal[False] | None = None,
+    name: str | None = None,
+    prioritized: bool = False,
+    warn_queued: int | None = WARN_QUEUED,
+    cache: str | os.PathLike[str] | Literal[False] | None = None,
+) -> AsyncGenerator[Mission]:
+    """A `mission` in a trio program, of which a reporter tells; arguments and errors are its."""
+    from grain.config import load
+    from grain.delayed._cache import open_cache
+
     overload = Overload(warn_queued, reporter.say)
     config = load(config_file)
     reporter.config(config_file is False, config.source)

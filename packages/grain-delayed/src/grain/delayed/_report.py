@@ -44,14 +44,17 @@ class Reporter:
         progress: whether progress is shown. None and True are the same: as one line on a
             terminal, in the main thread, else as a log line now and then. False leaves only what
             happens once.
+        routine: whether it is told what happens in each mission: its configuration, the end of its
+            workers, the time it took. Without, only what somebody may have to do something about.
 
     Attributes:
         start_workers: the command that starts workers for this mission.
         statistics: how things stand in its executor.
     """
 
-    def __init__(self, progress: bool | None = None) -> None:
+    def __init__(self, progress: bool | None = None, *, routine: bool = True) -> None:
         self._progress = progress is not False
+        self._routine = routine
         self._began = time.monotonic()
         self._said_no_workers = False
         self._never: set[Resource] = set()
@@ -60,6 +63,8 @@ class Reporter:
 
     def config(self, disabled: bool, source: str | None) -> None:
         """Where the configuration comes from."""
+        if not self._routine:
+            return
         if disabled:
             self.say("Config file is disabled, using default settings.")
         elif source is None:
@@ -70,6 +75,8 @@ class Reporter:
     def event(self, event: Event) -> None:
         """Tell of what concerns the user."""
         match event:
+            case WorkerCleaning() | WorkerLeft() if not self._routine:
+                pass
             case WorkerCleaning(name):
                 self.say(f"worker {name} starts cleaning up")
             case WorkerLeft(name):
@@ -99,7 +106,8 @@ class Reporter:
 
     def end(self) -> None:
         """The mission is over."""
-        self.say(f"Time elapsed for all jobs: {time.monotonic() - self._began:.3f}s")
+        if self._routine:
+            self.say(f"Time elapsed for all jobs: {time.monotonic() - self._began:.3f}s")
 
     def say(self, line: str) -> None:
         """One line; the progress line, if there is one, stays below it."""

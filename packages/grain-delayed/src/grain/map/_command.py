@@ -40,9 +40,13 @@ _INSTEAD = {
         "outputs are printed job by job; --results writes them while jobs run"
     ),
     ("--tag", "--tagstring"): "--results keeps the output of each job apart",
+    ("-d", "--delimiter"): "inputs are lines, or end with a null character with -0; see --colsep",
+    ("-q", "--quote"): "values are never read by a shell",
+    ("-i", "--replace"): "{} is replaced anyway",
+    ("-v", "-t", "--verbose"): "--dry-run prints the commands, --joblog has those that ran",
+    ("--will-cite", "--citation"): "nothing is to be cited",
     ("--load", "--memfree", "--noswap", "--limit"): "say what a job needs: -r 'Cores=1,Memory=4'",
     ("--nice",): "programs inherit the nice value of the worker",
-    ("--wd", "--workdir"): "jobs run in the current directory",
     ("--env",): "jobs have the worker's environment; --shell 'X=1 prog {}' sets a variable",
     ("--transfer", "--transferfile", "--tf", "--return", "--cleanup", "--trc", "--basefile"): (
         "workers share a file system with this directory"
@@ -119,6 +123,10 @@ class MapCommand(click.Command):
     "--results", metavar="NAME",
     help="Write outputs to files: NAME/{#}/stdout and stderr, or a name such as out/{/.}.log.",
 )  # fmt: skip
+@click.option(
+    "--wd", "--workdir", "workdir", metavar="DIR",
+    help="Run each job in this directory, as in work/{#}; it is made if it is not there.",
+)  # fmt: skip
 @click.option("--joblog", metavar="FILE", help="Write a line for each job that ended.")
 @click.option("--resume", is_flag=True, help="Do not run again what ended by the joblog.")
 @click.option("--resume-failed", is_flag=True, help="The same, but run again what failed.")
@@ -149,7 +157,7 @@ def map_command(ctx: click.Context, /, dry_run: bool, **given: Any) -> None:
     The exit status is the number of jobs that failed, 101 for more than 100, 255 for other errors.
 
     \b
-    grain map -r Cores=4 --joblog run.log -- xtb {} --opt ::: *.xyz
+    grain map -r Cores=4 --wd 'opt/{/.}' -- xtb "$PWD"/{} --opt ::: *.xyz
     grain map -j 2 --shell 'sort {} | uniq -c > {.}.txt' ::: *.log
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     # Imported when something runs: help and completion start fast.
@@ -220,6 +228,7 @@ def _plan(ctx: click.Context, **given: Any) -> Plan:
         resume="succeeded" if given["resume_failed"] else "ended" if resume else "no",
         by_command=given["by_command"],
         results=given["results"],
+        workdir=given["workdir"],
         keep_order=given["keep_order"],
         tries=given["tries"],
         timeout=_seconds(given["timeout"]),

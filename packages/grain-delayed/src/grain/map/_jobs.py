@@ -23,10 +23,13 @@ from grain.worker.external import (
     Completed,
     ExternalError,
     ExternalStartError,
+    ExternalTimeoutError,
     run_external,
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from grain.delayed import Mission
     from grain.map._halting import Tally
     from grain.map._joblog import JobLog
@@ -43,11 +46,12 @@ _LOOK_AGAIN_SOON = 0.02
 
 @dataclass(frozen=True)
 class Job:
-    """One job: its number, its command in both forms, and where its output goes."""
+    """One job: its number, its command in both forms, where it runs and where its output goes."""
 
     seq: int
     argv: list[str]
     command: str
+    directory: Path
     files: Files | None
 
 
@@ -107,7 +111,6 @@ class Jobs:
         # What waits when a policy says soon is run all the same, so next to nothing is to wait.
         self._careful = plan.halt.when == "soon"
         self._most = plan.at_once if self._careful and plan.at_once is not None else math.inf
-        self._cwd = os.getcwd()  # noqa: PTH109 - a string is what travels
         self._count = 0
         self._one_ended = trio.Event()
 
@@ -124,17 +127,19 @@ class Jobs:
 
         Raises:
             grain.resource.Infeasible: no worker can ever run it.
-            OSError: there can be no files for its output.
+            OSError: there can be no directory for it or for its output.
         """
         first = self._submit(job)
         self._count += 1
         self._nursery.start_soon(self._see_to, job, first)
 
     def _submit(self, job: Job) -> Delayed[Completed]:
-        for file in job.files or ():
-            file.parent.mkdir(parents=True, exist_ok=True)
+        for folder in (job.directory, *(file.parent for file in job.files or ())):
+            folder.mkdir(parents=True, exist_ok=True)
         out, err = job.files or (CAPTURE, CAPTURE)
-        return self._leaf(job.argv, cwd=self._cwd, stdout=out, stderr=err, timeout=self._timeout)
+        return self._leaf(
+            job.argv, cwd=str(job.directory), stdout=out, stderr=err, timeout=self._timeout
+        )
 
     async def _see_to(self, job: Job, submitted: Delayed[Completed]) -> None:
         try:
@@ -186,6 +191,11 @@ async def _ended(job: Job, waiting: Delayed[Completed], began: float) -> Ended:
         # The exit codes of a shell that cannot run a program (POSIX.1-2017, 2.8.2).
         code = 127 if error.errno == errno.ENOENT else 126
         return Ended(error.host, 0.0, code, told=str(error))
+    except ExternalTimeoutError as error:
+        told = f"ended at its time limit: {job.command}"
+        runtime = error.elapsed or time.time() - began
+        out, err = error.stdout or b"", error.stderr or b""
+        return Ended(error.host, runtime, UNKNOWN, signal.SIGTERM, out, err, told)
     except ExternalError as error:
         ended_by = error.returncode
         out, err = error.stdout or b"", error.stderr or b""
@@ -193,7 +203,7 @@ async def _ended(job: Job, waiting: Delayed[Completed], began: float) -> Ended:
         if ended_by is None:
             return Ended(error.host, runtime, UNKNOWN, 0, out, err, str(error))
         return Ended(error.host, runtime, max(ended_by, 0), max(-ended_by, 0), out, err)
-    except trio.TooSlowError:
+    except trio.TooSlowError:  # of the WTime that was asked for
         told = f"ended at its time limit: {job.command}"
         return Ended("?", time.time() - began, UNKNOWN, signal.SIGTERM, told=told)
     except Exception as error:  # whatever ends one job, the others go on

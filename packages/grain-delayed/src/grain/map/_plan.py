@@ -35,6 +35,7 @@ class Plan:
             "succeeded".
         by_command: whether jobs are known again by their commands alone.
         results: where outputs are kept, see `Results`; None to print them.
+        workdir: the directory that jobs run in, see `WorkingDirectory`; None for the current one.
         keep_order: whether they are printed in the order of the inputs.
         tries: how often a job that fails is run at most.
         timeout: seconds after which a job is ended; None for no limit.
@@ -56,6 +57,7 @@ class Plan:
     resume: Literal["no", "ended", "succeeded"] = "no"
     by_command: bool = False
     results: str | None = None
+    workdir: str | None = None
     keep_order: bool = False
     tries: int = 1
     timeout: float | None = None

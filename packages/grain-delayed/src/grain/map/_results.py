@@ -1,4 +1,4 @@
-"""Where a job's output goes if it is to be kept: the names of files, made of a template."""
+"""Where a job runs, and where its output is kept: names of files, made of templates."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ class Results:
 
     def __init__(self, name: str, names: Sequence[str] = (), width: int | None = None) -> None:
         # Whatever has no replacement gets one appended; then it is no more what was given.
-        bare = Template([name or "."], names=names, width=width)
+        bare = Template([name or "."], names=names, width=width, path=True)
         if not bare.plain:
             self._template, self._folder = bare, name.endswith("/")
         else:
             inside = f"{name.rstrip('/') or name}/{{#}}"
-            self._template, self._folder = Template([inside], names=names, width=width), True
+            self._template = Template([inside], names=names, width=width, path=True)
+            self._folder = True
 
     def files(self, seq: int, record: Sequence[str]) -> Files:
         """The files of one job.
@@ -51,3 +52,33 @@ class Results:
         if self._folder:
             return Files(path / "stdout", path / "stderr")
         return Files(path, path.with_name(f"{path.name}.err"))
+
+
+class WorkingDirectory:
+    """The directory that each job runs in.
+
+    Args:
+        name: its name, with replacements or without; None for the current directory.
+        names: the names of the columns.
+        width: how many columns there are, if that is known.
+
+    Raises:
+        TemplateError: a replacement that no input can fill.
+    """
+
+    def __init__(
+        self, name: str | None, names: Sequence[str] = (), width: int | None = None
+    ) -> None:
+        self._fixed: Path | None = Path(name or ".").absolute()
+        if name is not None:
+            self._template = Template([name], names=names, width=width, path=True)
+            if not self._template.plain:
+                self._fixed = None
+
+    def of(self, seq: int, record: Sequence[str]) -> Path:
+        """The directory of one job, absolute.
+
+        Raises:
+            InputError: the input lacks a column.
+        """
+        return self._fixed or Path(self._template.fill(seq, record)).absolute()

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from grain.delayed import mission
+from grain.delayed._mission import opened
+from grain.delayed._report import Reporter
 from grain.head import collapsing
 from grain.map._entries import History, Past
 from grain.map._halting import Tally
 from grain.map._joblog import JobLog
 from grain.map._jobs import Job, Jobs
 from grain.map._output import Output
-from grain.map._results import Results
+from grain.map._results import Results, WorkingDirectory
 from grain.map._sources import Inputs
 from grain.map._template import Template
 from grain.map.errors import MapError
@@ -69,11 +70,14 @@ async def run_map(plan: Plan) -> Tally:
             log = stack.enter_context(JobLog(plan.joblog, history)) if plan.joblog else None
             output = stack.enter_context(Output(in_order=plan.keep_order))
             tally = Tally(plan.halt)
-            feed = _Feed(plan, template, results or None, history, tally, output)
+            where = WorkingDirectory(plan.workdir, inputs.names, inputs.width)
+            feed = _Feed(plan, template, where, results or None, history, tally, output)
             trouble: Exception | None = None
             try:
-                async with mission(
-                    plan.local, config_file=plan.config_file, progress=plan.progress
+                # What every mission tells of itself is noise around a command's own output.
+                reporter = Reporter(plan.progress, routine=False)
+                async with opened(
+                    plan.local, reporter, config_file=plan.config_file, cache=False
                 ) as made:
                     with collapsing():
                         async with trio.open_nursery() as nursery:
@@ -100,6 +104,7 @@ class _Feed:
         self,
         plan: Plan,
         template: Template,
+        where: WorkingDirectory,
         results: Results | None,
         history: History | None,
         tally: Tally,
@@ -107,6 +112,7 @@ class _Feed:
     ) -> None:
         self._again = plan.resume == "succeeded"
         self._template = template
+        self._where = where
         self._results = results
         self._history = history
         self._tally = tally
@@ -140,6 +146,7 @@ class _Feed:
             seq,
             self._template.argv(seq, record),
             self._template.command(seq, record),
+            self._where.of(seq, record),
             None if self._results is None else self._results.files(seq, record),
         )
 

@@ -60,6 +60,7 @@ class Template:
         shell: whether it is for the shell.
         names: the names of the columns, if they have any.
         width: how many columns each input has, if that is known.
+        path: whether it is one word, the name of a file, and no command.
 
     Attributes:
         shell: whether it is for the shell.
@@ -76,10 +77,12 @@ class Template:
         shell: bool = False,
         names: Sequence[str] = (),
         width: int | None = None,
+        path: bool = False,
     ) -> None:
         self.shell = shell
         self._as_line = shell and not words
-        self._check(words)
+        if not path:
+            self._check(words)
         self._names = {name: i for i, name in enumerate(names)}
         self._width = width
         self._words = [self._parse(word) for word in words]
@@ -171,6 +174,12 @@ class Template:
             )
         if not words[0]:
             raise TemplateError("the name of the program is empty")
+        if re.match(r"\w+=", words[0], re.ASCII):
+            raise TemplateError(
+                f"{words[0]!r} would be the name of a program. If it is a variable, write it after "
+                "`env`, as in: env X=1 prog {}. If it is a resource, it is part of -r, as in "
+                "-r Cores=4,Memory=8"
+            )
 
     def _parse(self, word: str) -> list[str | Hole]:
         """Split a word at its holes."""

@@ -1,12 +1,20 @@
-"""A semaphore for so many at once."""
+"""Room for so many at once."""
 
 from __future__ import annotations
 
-import trio
+from collections import deque
+from typing import TYPE_CHECKING
+
+from grain.delayed._graph import checkpoint, event_here
+
+if TYPE_CHECKING:
+    import asyncio
+
+    import trio
 
 
-def semaphore(n: int, what: str) -> trio.Semaphore:
-    """A semaphore with n places.
+def check_capacity(n: int, what: str) -> None:
+    """Whether so many can be allowed.
 
     Raises:
         TypeError, ValueError: n is no positive int.
@@ -16,4 +24,42 @@ def semaphore(n: int, what: str) -> trio.Semaphore:
         raise TypeError(wrong)
     if n < 1:
         raise ValueError(wrong)
-    return trio.Semaphore(n, max_value=n)
+
+
+class Room:
+    """So many places; who waits for one gets it in turn, in trio and asyncio alike.
+
+    Args:
+        places: how many there are.
+
+    Attributes:
+        free: how many nobody has.
+    """
+
+    def __init__(self, places: int) -> None:
+        self.free = places
+        self._waiting: deque[trio.Event | asyncio.Event] = deque()
+
+    async def acquire(self) -> None:
+        """Take a place when there is one; a checkpoint."""
+        await checkpoint()
+        if self.free:
+            self.free -= 1
+            return
+        mine = event_here()
+        self._waiting.append(mine)
+        try:
+            await mine.wait()
+        except BaseException:
+            if mine.is_set():  # asyncio may cancel who was given a place already
+                self.release()
+            else:
+                self._waiting.remove(mine)
+            raise
+
+    def release(self) -> None:
+        """Give a place back, to the one who has waited longest."""
+        if self._waiting:
+            self._waiting.popleft().set()
+        else:
+            self.free += 1

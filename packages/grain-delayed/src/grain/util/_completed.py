@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
-import trio
-
-from grain.delayed._graph import check_here
+from grain.delayed._graph import check_here, checkpoint, event_here
 from grain.delayed._value import flat
 from grain.delayed._watch import Watch
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Iterable
+
+    import trio
 
     from grain.delayed import Delayed
 
@@ -40,14 +41,14 @@ class AsCompleted(Generic[T]):
         if not self._left:
             raise StopAsyncIteration
         if self._ready.items:
-            await trio.lowlevel.checkpoint()
+            await checkpoint()
         elif not self._checked:
             for watch in self._watches:
                 for source in watch.pending:
                     check_here(source)
             self._checked = True
         while not self._ready.items:
-            self._ready.event = trio.Event()
+            self._ready.event = event_here()
             await self._ready.event.wait()
         self._left -= 1
         return self._ready.items.popleft()
@@ -64,7 +65,7 @@ class _Ready(Generic[T]):
 
     def __init__(self) -> None:
         self.items: deque[Delayed[T]] = deque()
-        self.event = trio.Event()
+        self.event: trio.Event | asyncio.Event | None = None
 
     def of(self, do: Delayed[T]) -> _Arrival[T]:
         return _Arrival(self, do)
@@ -79,7 +80,8 @@ class _Arrival(Generic[T]):
 
     def __call__(self) -> None:
         self.ready.items.append(self.do)
-        self.ready.event.set()
+        if self.ready.event is not None:
+            self.ready.event.set()
 
 
 @overload
@@ -110,6 +112,6 @@ def as_completed(*dos: Delayed[T] | Iterable[Delayed[T]]) -> AsCompleted[T]:
     Raises:
         TypeError: something given is no delayed object.
         grain.delayed.NotInMission: at the first step that has to wait, one is still pending that
-            belongs to a mission of another thread or trio program.
+            belongs to a mission of another thread, trio program or asyncio loop.
     """
     return AsCompleted(flat(dos, "as_completed"))

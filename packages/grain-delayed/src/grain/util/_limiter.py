@@ -5,17 +5,18 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-import trio
-
 from grain.delayed import Delayed
+from grain.delayed._graph import checkpoint, event_here
 from grain.delayed._watch import Watch
-from grain.util._capacity import semaphore
+from grain.util._capacity import Room, check_capacity
 from grain.worker.job import name_of
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
+    import trio
     from typing_extensions import Self
 
 P = ParamSpec("P")
@@ -40,7 +41,7 @@ class QueueLimiter:
     The block ends when all of them have ended. It does not raise their failures: that is for who
     awaits the delayed objects, and for the mission's end if nobody does. Left by an exception, it
     does not wait; the tasks belong to the mission, and go on until that ends. A limiter may be
-    shared by several trio tasks. It is used once.
+    shared by several tasks, also by asyncio's around a mission (docs/asyncio.md). It is used once.
 
     Args:
         n: how many at once.
@@ -50,9 +51,10 @@ class QueueLimiter:
     """
 
     def __init__(self, n: int) -> None:
-        self._room = semaphore(n, "QueueLimiter")
+        check_capacity(n, "QueueLimiter")
+        self._room = Room(n)
         self._n = n
-        self._idle = trio.Event()
+        self._idle: trio.Event | asyncio.Event | None = None  # what the block's end waits for
         self._state = "new"
 
     def __call__(self, fn: Callable[P, D]) -> Callable[P, Awaitable[D]]:
@@ -87,7 +89,7 @@ class QueueLimiter:
         if self._state != "new":
             raise RuntimeError("a QueueLimiter is used once; make another one")
         self._state = "open"
-        await trio.lowlevel.checkpoint()
+        await checkpoint()
         return self
 
     async def __aexit__(
@@ -97,20 +99,19 @@ class QueueLimiter:
         traceback: TracebackType | None,
     ) -> None:
         try:
-            await trio.lowlevel.checkpoint()
-            while error is None and self._room.value < self._n:
-                if self._idle.is_set():  # since the last time that all had ended
-                    self._idle = trio.Event()
+            await checkpoint()
+            while error is None and self._room.free < self._n:
+                self._idle = event_here()
                 await self._idle.wait()
         finally:
             self._state = "left"
 
     def __repr__(self) -> str:
-        return f"<QueueLimiter({self._n}): {self._n - self._room.value} have not ended>"
+        return f"<QueueLimiter({self._n}): {self._n - self._room.free} have not ended>"
 
     def _release(self) -> None:
         self._room.release()
-        if self._room.value == self._n:
+        if self._room.free == self._n and self._idle is not None:
             self._idle.set()
 
     def _check_open(self, fn: object) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ParamSpec
 import trio
 
 from grain.head import collapsing
-from grain.util._capacity import semaphore
+from grain.util._capacity import Room, check_capacity
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -26,7 +26,7 @@ class LimitedNursery:
         cancel_scope: of the nursery; cancelling it cancels its tasks and the block.
     """
 
-    def __init__(self, nursery: trio.Nursery, room: trio.Semaphore) -> None:
+    def __init__(self, nursery: trio.Nursery, room: Room) -> None:
         self.cancel_scope = nursery.cancel_scope
         self._nursery = nursery
         self._room = room
@@ -85,8 +85,15 @@ async def open_nursery_with_capacity(n: int) -> AsyncGenerator[LimitedNursery]:
     Raises:
         Exception: what the block or a task raised; an ExceptionGroup if there are several.
         TypeError, ValueError: n is no positive int.
+        RuntimeError: this is no trio task, but asyncio code around a mission, for example.
     """
-    room = semaphore(n, "open_nursery_with_capacity")
+    check_capacity(n, "open_nursery_with_capacity")
+    if not trio.lowlevel.in_trio_task():
+        raise RuntimeError(
+            "open_nursery_with_capacity opens a trio nursery, and this is no trio task. In an "
+            "asyncio program, open it in a branch: a delayed function without resources"
+        )
+    room = Room(n)
     with collapsing():
         async with trio.open_nursery() as nursery:
             yield LimitedNursery(nursery, room)

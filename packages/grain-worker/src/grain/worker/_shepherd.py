@@ -15,9 +15,12 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LINGER = 5.0  # seconds that the end of a trio run may wait for the last helper process
 _SHEPHERD: trio.lowlevel.RunVar[Shepherd] = trio.lowlevel.RunVar("grain.worker.shepherd")
@@ -216,8 +219,18 @@ class Shepherd:
             await trio.lowlevel.wait_readable(ours)
             return True
 
-    async def run(self, request: dict[str, Any], stdin: bytes | None) -> Ended:
+    async def run(
+        self,
+        request: dict[str, Any],
+        stdin: bytes | None,
+        cut_short: Callable[[Ended], object] = lambda _: None,
+    ) -> Ended:
         """Run a program until nothing of it is left.
+
+        Args:
+            request: what the keeper is to do.
+            stdin: what the program reads, if that is not a file.
+            cut_short: told how it ended where that is not returned, on cancellation.
 
         Raises:
             BrokenPipeError: The shepherd was killed before the program was started; calling
@@ -240,7 +253,8 @@ class Shepherd:
                 with trio.CancelScope(shield=True):
                     await trio.lowlevel.wait_readable(keeper.socket)
                 with suppress(LostError, BrokenPipeError):  # gone as well
-                    await self.report(keeper)
+                    report = await self.report(keeper)
+                    cut_short(Ended(report, *keeper.collect()))
                 raise
             report = await self.report(keeper)
             stdout, stderr = keeper.collect()

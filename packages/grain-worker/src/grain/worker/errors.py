@@ -7,10 +7,13 @@ import shlex
 import signal
 from dataclasses import dataclass
 
+import trio
+
 __all__ = [
     "ExternalError",
     "ExternalLostError",
     "ExternalStartError",
+    "ExternalTimeoutError",
     "Failure",
     "PayloadError",
     "RunnerUnusable",
@@ -138,6 +141,13 @@ class ExternalLostError(ExternalError):
 
     Either the process which watched over it was killed, and the program with it, or some of
     its processes survive SIGKILL, as they do while a file system does not answer.
+    """
+
+
+class ExternalTimeoutError(ExternalError, trio.TooSlowError):
+    """A program was ended at its time limit; what it had written by then is there.
+
+    Its ``returncode`` is None, ``elapsed`` the seconds until the last of its processes was gone.
     """
 
 

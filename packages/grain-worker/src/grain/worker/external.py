@@ -36,7 +36,7 @@ import trio
 from grain import GVAR
 from grain.worker._environment import binding, environment
 from grain.worker._mpi import mpi_prefix as mpi_prefix
-from grain.worker._shepherd import LostError, Shepherd, StuckError
+from grain.worker._shepherd import Ended, LostError, Shepherd, StuckError
 from grain.worker.errors import (
     ExternalError as ExternalError,
 )
@@ -45,6 +45,9 @@ from grain.worker.errors import (
 )
 from grain.worker.errors import (
     ExternalStartError as ExternalStartError,
+)
+from grain.worker.errors import (
+    ExternalTimeoutError as ExternalTimeoutError,
 )
 from grain.worker.errors import Failure, command_line, explain_start
 
@@ -60,6 +63,7 @@ __all__ = [
     "ExternalError",
     "ExternalLostError",
     "ExternalStartError",
+    "ExternalTimeoutError",
     "mpi_prefix",
     "run_external",
 ]
@@ -148,7 +152,7 @@ async def run_external(
         stdin: What the program reads: bytes, or the path of a file; nothing by default.
         stdout: `CAPTURE`, or the path of a file to write, relative to `cwd`.
         stderr: The same, or `STDOUT`.
-        timeout: Seconds after which the program is ended and `trio.TooSlowError` raised.
+        timeout: Seconds after which the program is ended and `ExternalTimeoutError` raised.
         grace: Seconds between SIGTERM and SIGKILL wherever processes have to be ended.
         check: Whether to raise on a non-zero exit code or a signal.
         bind: Whether to set the CPU affinity to the allocated CPUs (sched_setaffinity(2)).
@@ -162,7 +166,8 @@ async def run_external(
         ExternalError: The program failed; says how, where, and its last words. Only if `check`.
         ExternalStartError: The program, `cwd` or a file cannot be used.
         ExternalLostError: The end is unknown, or cannot be brought about.
-        trio.TooSlowError: At the time limit, when the whole tree is gone.
+        ExternalTimeoutError: At the time limit, when the whole tree is gone; it has what the
+            program wrote by then, and is a `trio.TooSlowError`, too.
         ValueError: For arguments that no program can have.
 
     On cancellation, and on Ctrl-C, the whole tree of processes is ended before the exception
@@ -174,10 +179,7 @@ async def run_external(
     call = _Call(argv, cwd, env or {}, stdin, stdout, stderr, grace, bind, threads, scratch)
     with trio.move_on_after(math.inf if timeout is None else timeout):
         return call.completed(await call.run(), check)
-    raise trio.TooSlowError(
-        f"{command_line(call.argv)}: ended after its time limit of {timeout:g} s"
-        f" on host {socket.gethostname()}"
-    )
+    raise call.timed_out(f"ended after its time limit of {timeout:g} s")
 
 
 class _Call:
@@ -212,6 +214,8 @@ class _Call:
         self.stderr = None if isinstance(stderr, _Stream) else os.fspath(stderr)
         # The same file twice: opened once, or one stream would overwrite the other.
         self.merged = stderr is STDOUT or (stderr is not CAPTURE and self.stderr == self.stdout)
+        # What is known of the end if it came by cancellation.
+        self.cut_short: Ended | None = None
         self.input = stdin if isinstance(stdin, bytes) else None
         source = os.devnull if stdin is None else stdin
         self.request: dict[str, Any] = {
@@ -232,7 +236,9 @@ class _Call:
         """Have it run: the report, and what was captured."""
         for _ in range(3):
             try:
-                ended = await Shepherd.of_this_run().run(self.request, self.input)
+                ended = await Shepherd.of_this_run().run(
+                    self.request, self.input, self.note_cut_short
+                )
             except BrokenPipeError:
                 continue
             except OSError as error:
@@ -253,13 +259,37 @@ class _Call:
                 pids = ", ".join(map(str, error.args[0]))
                 reason = f"processes survive SIGKILL: {pids}"
                 raise ExternalLostError(self.failure(reason=reason)) from error
-            return (
-                ended.report,
-                None if self.stdout else ended.stdout,
-                None if self.stderr or self.merged else ended.stderr,
-            )
+            return self.captured(ended)
         reason = "no process to watch over it could be had in three attempts; it never ran"
         raise ExternalLostError(self.failure(reason=reason))
+
+    def note_cut_short(self, ended: Ended) -> None:
+        """It was cancelled, and ended so."""
+        self.cut_short = ended
+
+    def captured(self, ended: Ended) -> tuple[tuple[Any, ...], bytes | None, bytes | None]:
+        """The report, and what was captured."""
+        return (
+            ended.report,
+            None if self.stdout else ended.stdout,
+            None if self.stderr or self.merged else ended.stderr,
+        )
+
+    def timed_out(self, reason: str) -> ExternalTimeoutError:
+        """The error for a program that was ended at its time limit."""
+        if self.cut_short is None or self.cut_short.report[0] != "ended":
+            return ExternalTimeoutError(self.failure(reason=reason))
+        report, stdout, stderr = self.captured(self.cut_short)
+        said = stdout if self.merged else stderr
+        return ExternalTimeoutError(
+            self.failure(
+                reason=reason,
+                elapsed=report[2],
+                stdout=stdout,
+                stderr=stderr,
+                stderr_tail=_last_lines(report[6] if said is None else said),
+            )
+        )
 
     def completed(
         self, ended: tuple[tuple[Any, ...], bytes | None, bytes | None], check: bool
