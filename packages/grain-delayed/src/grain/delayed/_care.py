@@ -28,6 +28,7 @@ from grain.delayed._digest import Undigestible
 from grain.delayed._graph import Source
 from grain.delayed._leaf import Leaf, snapshot
 from grain.delayed._retry import Again, Attempts, asking, told
+from grain.delayed._retry_lines import RetryLines
 from grain.head import Cancelled, GrainExecutor
 from grain.resource import ZERO, Infeasible
 from grain.worker.job import capture, name_of
@@ -74,6 +75,7 @@ class Nurse:
         self._by_reference = isinstance(mission.executor, GrainExecutor)
         self._say = say
         self._random = Random()  # noqa: S311 - spreads waits; not the user's, who may have seeded it
+        self._retry_lines = RetryLines()
         self._shared: dict[tuple[Any, str | bytes], Source] = {}
         # Those that are not with the executor, and how many there are in all.
         self._in_hand: dict[Leaf, None] = {}
@@ -210,10 +212,15 @@ class Nurse:
         """Count an attempt that failed, and tell of the one that follows."""
         changed = "" if again.request == attempts.request else asking(again.request)
         attempts.failed(error, again)
-        self._say(
-            f"{name_of(call.fn)} failed ({told(error)}); attempt {attempts.count} of "
-            f"{retry.retries + 1} in {again.delay:.1f} s{changed}"
+        name = name_of(call.fn)
+        line = self._retry_lines.line(
+            name,
+            error,
+            f"{name} failed ({told(error)}); attempt {attempts.count} of {retry.retries + 1} in "
+            f"{again.delay:.1f} s{changed}",
         )
+        if line is not None:
+            self._say(line)
 
     async def _retry(self, leaf: Leaf, delay: float) -> None:
         await trio.sleep(delay)
