@@ -9,7 +9,7 @@ import nox
 
 nox.needs_version = ">=2024.4"
 nox.options.default_venv_backend = "uv|virtualenv"
-nox.options.sessions = ["lint", "types", "tests", "isolated", "wheels"]
+nox.options.sessions = ["lint", "types", "isolated", "integration", "wheels"]
 nox.options.error_on_missing_interpreters = True
 
 ROOT = Path(__file__).parent
@@ -49,12 +49,21 @@ def demo(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Every test, with every package installed."""
-    session.install(
-        *editable(PACKAGES),
-        *nox.project.dependency_groups(nox.project.load_toml(ROOT / "pyproject.toml"), "test"),
-    )
-    session.run("pytest", *(session.posargs or ["packages", "tests-integration"]))
+    """Every test, with every package installed; or those that are named."""
+    run_with_all(session, *(session.posargs or ["packages", "tests-integration"]))
+
+
+@nox.session
+def integration(session: nox.Session) -> None:
+    """What crosses packages, with every package installed."""
+    run_with_all(session, "tests-integration", *session.posargs)
+
+
+def run_with_all(session: nox.Session, *words: str) -> None:
+    """pytest, with every package installed."""
+    toml = nox.project.load_toml(ROOT / "pyproject.toml")
+    session.install(*editable(PACKAGES), *test_tools(toml))
+    session.run("pytest", *words)
 
 
 @nox.session

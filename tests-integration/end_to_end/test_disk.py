@@ -46,6 +46,7 @@ def logs_at(folder: Path) -> str:
     """Have the logs written there."""
     return f"""
 [head.gnaw]
+idle_quit = "3m"
 extra_args = ["--grace", "3"]
 log_file = "{folder}/gnaw.log"
 [worker]
@@ -95,7 +96,7 @@ def test_exit_status(small: Path, place: Place) -> None:
 
 def test_log_that_cannot_be_made(place: Place) -> None:
     """The mission says that Gnaw goes without, and runs."""
-    more = '[head.gnaw]\nextra_args = ["--grace", "3"]\nlog_file = "/proc/nowhere/gnaw.log"\n'
+    more = '[head.gnaw]\nidle_quit = "3m"\nlog_file = "/proc/nowhere/gnaw.log"\n'
     holding = Holding(place, workers=1, tasks=2, more=more)
     holding.let_go()
     holding.results()

@@ -25,6 +25,8 @@ name = "w{cores}"
 log_file = "w{cores}.log"
 [worker.held_back]
 walltime = "00:02:00"
+[head.gnaw]
+idle_quit = "3m"
 [worker.res]
 Token = {{ token = "licence" }}
 """

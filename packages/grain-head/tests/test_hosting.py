@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import trio
 
 from grain import GVAR
 from grain.edge import dial
+from grain.edge.channel import memory_channels
 from grain.edge.errors import NotAdmitted
 from grain.head import Cancelled
 from grain.head._gnaw import run_gnaw
@@ -27,8 +29,13 @@ from grain.worker.messages import Function, Leaving, Register, Reported
 from grain.worker.payload import Payloads
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
     from pathlib import Path
 
+    from trio.testing import MockClock
+
+    from grain.edge.channel import Channel
+    from grain.edge.messages import Message
     from grain.head.events import Event
 
 
@@ -246,3 +253,28 @@ async def test_peers_that_are_stuck_hold_back_nobody(address: str) -> None:
                         got[job] = ended.unwrap()
                 assert jobs == got
         nursery.cancel_scope.cancel()
+
+
+async def test_equal_requests_are_stated_once(autojump_clock: MockClock) -> None:
+    """However many objects say the same: each call of ``fn @ Cores(1)`` makes one."""
+    ours, theirs = memory_channels()
+    once = [ours]
+
+    @asynccontextmanager
+    async def connect() -> AsyncGenerator[Channel]:
+        if not once:
+            await trio.sleep_forever()
+        yield once.pop()
+
+    heard: list[Message] = []
+    with trio.move_on_after(5):
+        async with RemoteExecutor(connect=connect) as executor:
+            for i in range(50):
+                executor.submit(Cores(1), double, i)
+                executor.submit(Cores(2), double, i)
+            while sum(isinstance(message, Submit) for message in heard) < 100:
+                heard += [message for message, _ in await theirs.receive()]
+            await theirs.aclose()
+            await trio.sleep_forever()
+
+    assert 2 == sum(isinstance(message, Request) for message in heard)

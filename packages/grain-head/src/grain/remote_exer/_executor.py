@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import secrets
@@ -14,13 +13,13 @@ import outcome
 import trio
 
 from grain.edge import DEFAULT
-from grain.edge.errors import ChannelBroken, ChannelError, EdgeError, NotAdmitted, VersionMismatch
 from grain.head import Explanation, Result, Statistics
 from grain.head.collapse import collapsing
-from grain.head.errors import Cancelled, ExecutorClosed, TaskCrashed, Unreachable
-from grain.head.events import Event, NeverStarts, NoWorkers, SchedulerAway, SchedulerBack
+from grain.head.errors import Cancelled, ExecutorClosed, TaskCrashed
+from grain.head.events import Event, NeverStarts, NoWorkers
 from grain.head.messages import Ask, Submit
 from grain.remote_exer._connection import Gnaw
+from grain.remote_exer._link import Link
 from grain.remote_exer._session import MissionSession, Resolution
 from grain.resource import from_data, to_data
 from grain.worker import Call
@@ -35,20 +34,15 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from grain.edge.channel import Batch, Channel
+    from grain.edge.channel import Batch
+    from grain.remote_exer._link import Connect
     from grain.resource import Resource
 
     Outcome = outcome.Value[Any] | outcome.Error
     Deliver = Callable[[Outcome], object]
-    Connect = Callable[[], AbstractAsyncContextManager[Channel]]
 
-_AT_ONCE = 256  # messages handed to the channel together, between which it may say "wait"
-_SOON, _MANY = 0.1, 256  # seconds, and outcomes, after which they are confirmed by themselves
-_AGAIN = 0.5  # seconds until the next attempt after a connection that was lost
-_GOODBYE = 1.0  # seconds for closing a connection that works
+_MANY = 256  # outcomes that are confirmed by themselves
 _FAREWELL = 10.0  # seconds that leaving waits for a scheduler which is away
-
-_log = logging.getLogger("grain.remote_exer")
 
 
 class Job(NamedTuple):
@@ -97,25 +91,21 @@ class RemoteExecutor:
         connect: Connect | None = None,
     ) -> None:
         self.name = name or socket.gethostname()
-        self._connect = connect or Gnaw(address, name=self.name).connect
         self._on_event = on_event or (lambda _: None)
         self._session = MissionSession(
             secrets.token_hex(8), self.name, socket.gethostname(), os.getpid()
         )
+        connect = connect or Gnaw(address, name=self.name).connect
+        self._link = Link(self._session, connect, self._take, self._on_event)
         self._payloads = Payloads(f"mission {self.name}")
         self._functions: dict[Hashable, tuple[Callable[..., Any], Function]] = {}
-        self._requests: dict[tuple[int, int], tuple[Resource, int]] = {}
+        self._requests: dict[tuple[Resource, int], int] = {}
+        self._by_identity: dict[tuple[int, int], int] = {}  # of those in _requests; saves a hash
         self._jobs: dict[int, Job] = {}
         self._done = self._failed = self._cancelled = 0
         self._open = False
-        self._away = False
-        self._met = False  # whether there is a scheduler that knows of our jobs
-        self._wanted = trio.Event()
-        self._wake = trio.Event()
         self._idle = trio.Event()
         self._answered = trio.Event()
-        self._flushed = trio.Event()
-        self._departed = False
         self._put_result, self._results = trio.open_memory_channel[Result](math.inf)
         self._life: AbstractAsyncContextManager[None] | None = None
 
@@ -147,15 +137,16 @@ class RemoteExecutor:
         function = self._function(call.fn)
         arguments = self._payloads.dump_arguments(call.args, call.kwargs)
         check_size(f"the arguments of {function.name}", len(arguments), Submit.max_payload)
-        known = self._requests.get((id(res), priority))
-        if known is None:
-            # The resource is kept, so that no other one can have its id.
-            known = (res, self._session.request(to_data(res), priority))
-            self._requests[id(res), priority] = known
-        job = self._session.submit(known[1], function.digest, arguments)
+        request = self._by_identity.get((id(res), priority))
+        if request is None:
+            request = self._requests.get((res, priority))
+        if request is None:
+            request = self._session.request(to_data(res), priority)
+            self._requests[res, priority] = self._by_identity[id(res), priority] = request
+        job = self._session.submit(request, function.digest, arguments)
         self._jobs[job] = Job(function.name, deliver)
-        self._wanted.set()
-        self._wake.set()
+        self._link.wanted.set()
+        self._link.wake()
         return job
 
     def _function(self, fn: Callable[..., Any]) -> Function:
@@ -174,7 +165,7 @@ class RemoteExecutor:
     def cancel(self, job: int) -> None:
         """Cancel a job; as `GrainExecutor.cancel`, but that it is always resolved later."""
         self._session.cancel(job)
-        self._wake.set()
+        self._link.wake()
 
     def close(self) -> None:
         """Take no more jobs; `results` ends when those there are have ended."""
@@ -213,12 +204,12 @@ class RemoteExecutor:
 
     async def ask_why(self, job: int) -> Explanation:
         """Why a job is not running; asks the scheduler, and waits until it can be asked."""
-        self._wanted.set()
+        self._link.wanted.set()
         while True:
             self._session.answers.clear()
             if self._session.connected:
                 self._session.to_head.append((Ask("why", task=job), None))
-                self._wake.set()
+                self._link.wake()
             with trio.move_on_after(5):
                 await self._answered.wait()
             for about, told in self._session.answers:
@@ -248,8 +239,7 @@ class RemoteExecutor:
         try:
             with collapsing():  # from here on, what the block raised is the user's exception
                 async with trio.open_nursery() as nursery:
-                    # Shielded: the connection is needed to cancel what runs.
-                    link = await nursery.start(self._keep_connected)
+                    scope = await nursery.start(self._link.run)
                     self._open = True
                     try:
                         yield
@@ -257,15 +247,11 @@ class RemoteExecutor:
                     except BaseException:
                         for job in list(self._jobs):
                             self._session.cancel(job)
-                        self._wake.set()
+                        self._link.wake()
                         raise
                     finally:
                         self._open = False
-                        await self._leave()
-                        if self._flushed.is_set():  # then it says goodbye, which may take a moment
-                            link.deadline = trio.current_time() + _GOODBYE
-                        else:
-                            link.cancel()
+                        await self._leave(scope)
         finally:
             for job in list(self._jobs):
                 self._resolve(Resolution(job, "cancelled", None, ()))
@@ -278,114 +264,25 @@ class RemoteExecutor:
                 self._idle = trio.Event()
             await self._idle.wait()
 
-    async def _leave(self) -> None:
+    async def _leave(self, scope: trio.CancelScope) -> None:
         """Wait until nothing of a cancelled job is left, and say goodbye."""
         with trio.CancelScope(shield=True):
             away = 0.0
-            while self._jobs and self._met and away < _FAREWELL:
+            while self._jobs and self._link.met and away < _FAREWELL:
                 with trio.move_on_after(1.0) as waited:
                     await self.join()
                 if waited.cancelled_caught:
                     away = 0.0 if self._session.connected else away + 1.0
-            self._session.depart()
-            self._departed = True
-            self._wake.set()
-            if self._session.connected:
-                with trio.move_on_after(_GOODBYE):
-                    await self._flushed.wait()
+            await self._link.end(scope)
 
-    # ---- the connection
-
-    async def _keep_connected(
-        self, task_status: trio.TaskStatus[trio.CancelScope] = trio.TASK_STATUS_IGNORED
-    ) -> None:
-        with trio.CancelScope(shield=True) as scope:
-            task_status.started(scope)
-            await self._wanted.wait()
-            while True:
-                try:
-                    async with self._connect() as channel:
-                        self._told_away(None)
-                        await self._serve(channel)
-                except NotAdmitted as error:
-                    if not self._session.epoch:  # it never was let in
-                        self._met = False
-                        raise
-                    self._told_away(str(error))  # after a loss: it has jobs, and comes again
-                except VersionMismatch:
-                    self._met = False
-                    raise
-                except (ChannelError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                    _log.info("the connection to the scheduler is lost: %s", error)
-                except Unreachable as error:
-                    self._told_away(str(error))
-                except EdgeError as error:
-                    if error.final:
-                        self._met = False
-                        raise
-                    self._told_away(str(error))
-                if self._flushed.is_set():
-                    return
-                await trio.sleep(_AGAIN)
-
-    def _told_away(self, why: str | None) -> None:
-        """Tell of the scheduler's absence, and of its return; once each."""
-        away, self._away = self._away, why is not None
-        if why is not None:
-            _log.info("%s", why)
-            if not away:
-                self._on_event(SchedulerAway(why))
-        elif away:
-            self._on_event(SchedulerBack())
-
-    async def _serve(self, channel: Channel) -> None:
-        self._session.on_connected()
-        self._met = True
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._send, channel, nursery.cancel_scope)
-                nursery.start_soon(self._confirm)
-                # Caught in here, where no group can be made of it and a cancellation.
-                try:
-                    await channel.receive_into(self._take)
-                except (ChannelError, trio.ClosedResourceError) as error:
-                    _log.info("the connection to the scheduler is lost: %s", error)
-                nursery.cancel_scope.cancel()
-        finally:
-            self._session.on_disconnected()
-
-    async def _confirm(self) -> None:
-        """Confirm what nothing else was sent with."""
-        while True:
-            await trio.sleep(_SOON)
-            if self._session.unconfirmed:
-                self._wake.set()
-
-    async def _send(self, channel: Channel, scope: trio.CancelScope) -> None:
-        while True:
-            self._session.confirm()
-            mail, self._session.to_head = self._session.to_head, []
-            try:
-                for at in range(0, len(mail), _AT_ONCE):
-                    await channel.send(mail[at : at + _AT_ONCE])
-            except (ChannelBroken, trio.ClosedResourceError) as error:
-                _log.info("the connection to the scheduler is lost: %s", error)
-                scope.cancel()
-                return
-            if not self._session.to_head:
-                if self._departed:
-                    self._flushed.set()
-                    scope.cancel()
-                    return
-                await self._wake.wait()
-                self._wake = trio.Event()
+    # ---- what arrives
 
     def _take(self, batch: Batch) -> None:
         session = self._session
         for message, payload in batch:
             session.on_message(message, payload)
         if session.unconfirmed >= _MANY:
-            self._wake.set()
+            self._link.wake()
         resolved, session.resolved = session.resolved, []
         for resolution in resolved:
             self._resolve(resolution)

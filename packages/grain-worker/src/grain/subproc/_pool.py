@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from grain import GVAR
+from grain.edge.memory import LARGE
 from grain.subproc import _wire as wire
 from grain.subproc._process import Process
 from grain.subproc.errors import BrokenSubprocessError
@@ -232,7 +233,7 @@ async def body_of(pieces: Sequence[Buffer]) -> AsyncGenerator[Sequence[Buffer] |
 
     All other tasks would have to wait for it.
     """
-    if wire.size_of(pieces) < wire.LARGE:
+    if wire.size_of(pieces) < LARGE:
         with wire.body_of(pieces) as body:
             yield body
     else:
@@ -248,7 +249,7 @@ async def content_of(body: bytes | int) -> Buffer:
     """What has come, out of its file if it is in one."""
     if not isinstance(body, int):
         return body
-    if os.fstat(body).st_size < wire.LARGE:
+    if os.fstat(body).st_size < LARGE:
         return wire.read_file(body)
     with trio.CancelScope(shield=True):  # or the descriptor would be lost
         content = await trio.to_thread.run_sync(wire.read_file, body)

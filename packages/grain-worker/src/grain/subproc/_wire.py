@@ -15,12 +15,13 @@ empty head.
 from __future__ import annotations
 
 import errno
-import mmap
 import os
 import socket
 import struct
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from grain.edge.memory import LARGE, room
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,9 +32,6 @@ HELLO, FUNCTION, FORGET, CALL = b"h", b"f", b"x", b"c"
 
 INLINE = 32 * 1024
 """Bytes of a body that travels with its head. Several such messages fit into an empty socket."""
-
-LARGE = 4 * 1024 * 1024
-"""Bytes from which on copying takes a millisecond or more."""
 
 LENGTH = struct.Struct("<Q")
 _HEAD = 64
@@ -91,27 +89,13 @@ def read_file(fd: int) -> memoryview:
         OSError: there is no memory.
     """
     try:
-        view, at = memory(os.fstat(fd).st_size), 0
+        size = os.fstat(fd).st_size
+        view, at = room(size) if size >= LARGE else memoryview(bytearray(size)), 0
         while at < len(view):
             at += os.preadv(fd, [view[at:]], at)
     finally:
         os.close(fd)
     return view
-
-
-def memory(size: int) -> memoryview:
-    """So many bytes of memory; a large piece is of large pages where the kernel has them.
-
-    To have pages put into place one by one costs more than to copy what they hold.
-    """
-    if size < LARGE:
-        return memoryview(bytearray(size))
-    data = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    try:
-        data.madvise(mmap.MADV_HUGEPAGE)
-    except OSError:
-        pass  # it has none
-    return memoryview(data)
 
 
 def send(sock: socket.socket, head: bytes, body: Sequence[Buffer] | int) -> None:

@@ -1,0 +1,172 @@
+"""The mission's link to its scheduler: opened when it is wanted, and again whenever it is lost."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import trio
+
+from grain.edge.errors import ChannelBroken, ChannelError, EdgeError, NotAdmitted, VersionMismatch
+from grain.head.errors import Unreachable
+from grain.head.events import Event, SchedulerAway, SchedulerBack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from grain.edge.channel import Batch, Channel
+    from grain.remote_exer._session import MissionSession
+
+    Connect = Callable[[], AbstractAsyncContextManager[Channel]]
+
+_AT_ONCE = 256  # messages handed to the channel together, between which it may say "wait"
+_SOON = 0.1  # seconds after which outcomes are confirmed by themselves
+_AGAIN = 0.5  # seconds until the next attempt after a connection that was lost
+_GOODBYE = 1.0  # seconds for closing a connection that works
+
+_log = logging.getLogger("grain.remote_exer")
+
+
+class Link:
+    """Carries what a session says, and hands over what it hears.
+
+    Args:
+        session: the mission's.
+        connect: opens a channel to the scheduler.
+        take: gets each batch that arrives.
+        on_event: called with the events of the scheduler's absence.
+
+    Attributes:
+        met: whether there is a scheduler that knows of the mission's jobs.
+        wanted: to be set when there is something to say to a scheduler.
+    """
+
+    def __init__(
+        self,
+        session: MissionSession,
+        connect: Connect,
+        take: Callable[[Batch], object],
+        on_event: Callable[[Event], object],
+    ) -> None:
+        self._session = session
+        self._connect = connect
+        self._take = take
+        self._on_event = on_event
+        self.met = False
+        self.wanted = trio.Event()
+        self._wake = trio.Event()
+        self._flushed = trio.Event()
+        self._away = False
+        self._departing = False
+
+    def wake(self) -> None:
+        """The session has something to say."""
+        self._wake.set()
+
+    async def run(
+        self, task_status: trio.TaskStatus[trio.CancelScope] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Keep connected, until the scope that is reported is cancelled.
+
+        Raises:
+            EdgeError: no scheduler can be had, and waiting would not help.
+        """
+        # Shielded: the connection is needed to cancel what runs.
+        with trio.CancelScope(shield=True) as scope:
+            task_status.started(scope)
+            await self.wanted.wait()
+            while True:
+                try:
+                    async with self._connect() as channel:
+                        self._tell(None)
+                        await self._serve(channel)
+                except NotAdmitted as error:
+                    if not self._session.epoch:  # it never was let in
+                        self.met = False
+                        raise
+                    self._tell(str(error))  # after a loss: it has jobs, and comes again
+                except VersionMismatch:
+                    self.met = False
+                    raise
+                except (ChannelError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                    _log.info("the connection to the scheduler is lost: %s", error)
+                except Unreachable as error:
+                    self._tell(str(error))
+                except EdgeError as error:
+                    if error.final:
+                        self.met = False
+                        raise
+                    self._tell(str(error))
+                if self._flushed.is_set():
+                    return
+                await trio.sleep(_AGAIN)
+
+    async def end(self, scope: trio.CancelScope) -> None:
+        """Tell the scheduler that the mission is over, and close the connection.
+
+        Args:
+            scope: that of `run`.
+        """
+        self._session.depart()
+        self._departing = True
+        self._wake.set()
+        if self._session.connected:
+            with trio.move_on_after(_GOODBYE):
+                await self._flushed.wait()
+        if self._flushed.is_set():  # then it says goodbye, which may take a moment
+            scope.deadline = trio.current_time() + _GOODBYE
+        else:
+            scope.cancel()
+
+    def _tell(self, why: str | None) -> None:
+        """Tell of the scheduler's absence, and of its return; once each."""
+        away, self._away = self._away, why is not None
+        if why is not None:
+            _log.info("%s", why)
+            if not away:
+                self._on_event(SchedulerAway(why))
+        elif away:
+            self._on_event(SchedulerBack())
+
+    async def _serve(self, channel: Channel) -> None:
+        self._session.on_connected()
+        self.met = True
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._send, channel, nursery.cancel_scope)
+                nursery.start_soon(self._confirm)
+                # Caught in here, where no group can be made of it and a cancellation.
+                try:
+                    await channel.receive_into(self._take)
+                except (ChannelError, trio.ClosedResourceError) as error:
+                    _log.info("the connection to the scheduler is lost: %s", error)
+                nursery.cancel_scope.cancel()
+        finally:
+            self._session.on_disconnected()
+
+    async def _confirm(self) -> None:
+        """Confirm what nothing else was sent with."""
+        while True:
+            await trio.sleep(_SOON)
+            if self._session.unconfirmed:
+                self._wake.set()
+
+    async def _send(self, channel: Channel, scope: trio.CancelScope) -> None:
+        while True:
+            self._session.confirm()
+            mail, self._session.to_head = self._session.to_head, []
+            try:
+                for at in range(0, len(mail), _AT_ONCE):
+                    await channel.send(mail[at : at + _AT_ONCE])
+            except (ChannelBroken, trio.ClosedResourceError) as error:
+                _log.info("the connection to the scheduler is lost: %s", error)
+                scope.cancel()
+                return
+            if not self._session.to_head:
+                if self._departing:
+                    self._flushed.set()
+                    scope.cancel()
+                    return
+                await self._wake.wait()
+                self._wake = trio.Event()
