@@ -74,8 +74,6 @@ def dumps(obj: Any, classes: Classes, head: bytes = b"") -> bytes | memoryview:
     Raises:
         Exception: whatever its classes raise.
     """
-    if is_simple(obj) and not _is_large(obj):
-        return head + b"\0" + pickle.dumps(obj, 5)
     return together(dump_pieces(obj, classes, head))
 
 
@@ -87,6 +85,8 @@ def dump_pieces(obj: Any, classes: Classes, head: bytes = b"") -> list[Buffer]:
     """
     parts: list[Any] = []
     if is_simple(obj):
+        if not _is_large(obj):
+            return [head + b"\0" + pickle.dumps(obj, 5)]
         # In parts: large strings are copied once, where all is put together.
         pickle.Pickler(SimpleNamespace(write=parts.append), 5).dump(obj)
         return [head, b"\0", *parts]
@@ -140,6 +140,9 @@ def _aligned(head: bytes, form: int, main: bytes, buffers: list[memoryview]) -> 
 
 def together(pieces: list[Any]) -> bytes | memoryview:
     """What `dump_pieces` made, joined: the one copy of large buffers."""
+    if len(pieces) == 1:
+        only: bytes = pieces[0]
+        return only
     views = [memoryview(piece) for piece in pieces]
     size = sum(view.nbytes for view in views)
     if size < LARGE:
