@@ -6,6 +6,7 @@ import errno
 import functools
 import os
 import shutil
+import sys
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -299,6 +300,21 @@ async def f(x):
         return await names["f"](x)
 
     assert "chem.py:f" == function_name(wrapped)
+
+
+def test_a_function_of_a_notebook_has_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the same one when something else in its cell has changed."""
+    monkeypatch.delattr(sys.modules["__main__"], "__file__")
+    functions: list[Any] = []
+    for file, more in (("/tmp/ipykernel_1/2.py", ""), ("<ipython-input-3-4>", "x = 5")):
+        names: dict[str, Any] = {"__name__": "__main__"}
+        exec(compile(f"async def f(x):\n    return x\n{more}", file, "exec"), names)
+        functions.append(names["f"])
+
+    first, second = (Caching("args", "").key(Call(f, (1,), {}), b"") for f in functions)
+
+    assert "__main__:f" == first.function
+    assert first == second
 
 
 def test_what_is_shown_is_one_line() -> None:

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import inspect
 import reprlib
+import sys
 import types
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -129,6 +130,10 @@ def function_name(fn: Any) -> str:
     code = getattr(inspect.unwrap(fn), "__code__", None)
     module = getattr(fn, "__module__", None) or "?"
     if module == "__main__" and code is not None:
+        if not hasattr(sys.modules["__main__"], "__file__"):
+            # A notebook, or what is typed: each cell has a file name of its own, which changes
+            # with anything in the cell.
+            return f"__main__:{name_of(fn)}"
         # Two programs in one directory have one `__main__` each.
         return f"{PurePath(code.co_filename).name}:{name_of(fn)}"
     return f"{module}.{name_of(fn)}"
