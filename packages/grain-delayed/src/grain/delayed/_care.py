@@ -24,9 +24,10 @@ import trio
 
 from grain.delayed._batches import Batches
 from grain.delayed._cache import Result
+from grain.delayed._copies import Copies
 from grain.delayed._digest import Undigestible
 from grain.delayed._graph import Source
-from grain.delayed._leaf import Leaf, snapshot
+from grain.delayed._leaf import Leaf
 from grain.delayed._retry import Again, Attempts, asking, told
 from grain.delayed._retry_lines import RetryLines
 from grain.head import Cancelled, GrainExecutor
@@ -76,6 +77,7 @@ class Nurse:
         self._say = say
         self._random = Random()  # noqa: S311 - spreads waits; not the user's, who may have seeded it
         self._retry_lines = RetryLines()
+        self._copies = Copies()
         self._shared: dict[tuple[Any, str | bytes], Source] = {}
         # Those that are not with the executor, and how many there are in all.
         self._in_hand: dict[Leaf, None] = {}
@@ -110,7 +112,8 @@ class Nurse:
             # the result is kept as that of these arguments. Elsewhere objects are passed as they
             # are, as to any leaf.
             copied = (key is not None and key.by_arguments) or not self._by_reference
-            leaf = Leaf(self, res, snapshot(call) if copied else call, copied, key, care.retry)
+            snapshot = self._copies.snapshot(call) if copied else None
+            leaf = Leaf(self, res, call, snapshot, self._by_reference, key, care.retry)
             source = leaf.source
             if key is None:
                 self.mission.submit(res, leaf.attempt(), leaf)
