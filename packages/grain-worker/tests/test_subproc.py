@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.usefixtures("importable")
+
 
 @asynccontextmanager
 async def pool(**arguments: Any) -> AsyncGenerator[None]:

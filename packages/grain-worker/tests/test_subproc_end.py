@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from trio.testing import MockClock
 
+pytestmark = pytest.mark.usefixtures("importable")
+
 
 @subprocify
 def where() -> int:
