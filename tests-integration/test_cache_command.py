@@ -146,6 +146,17 @@ def test_bad_input(here: Path) -> None:
     assert "say which results" in told("clear", code=2)
 
 
+def test_no_cache(here: Path) -> None:
+    """In a directory where no mission kept results, nothing is taken for one, nor removed."""
+    theirs = here / "data" / "ab" / ("ab" * 32)  # as other stores name what is in them
+    theirs.parent.mkdir(parents=True)
+    theirs.touch()
+    for words in (["ls"], ["explain"], ["clear", "--all"], ["clear", "--damaged"]):
+        assert "no results are kept in" in told("--dir", str(here / "data"), *words, code=1)
+
+    assert theirs.exists()
+
+
 def test_of_the_configuration(here: Path) -> None:
     """It looks where the configuration says, unless that makes no sense."""
     mission(here)

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
@@ -304,3 +305,24 @@ def test_a_default_without_a_digest() -> None:
 
     with pytest.raises(Undigestible, match=r"a default of f\[0\] has no stable digest"):
         code_digest(f, "f")
+
+
+def test_ordered_dicts_have_an_order() -> None:
+    """They are equal only in the same order; plain ones have none."""
+    items = [("a", 1), ("b", 2)]
+
+    assert of(OrderedDict(items)) != of(OrderedDict(items[::-1]))
+    assert of(OrderedDict(items)) == of(OrderedDict(items))
+    assert of(dict(items)) == of(dict(items[::-1]))
+
+
+class Names(set[Any]):
+    """A set with a name."""
+
+
+def test_sets_of_other_types_have_no_order() -> None:
+    """Neither do those of a subclass."""
+    # Small integers lie in a set as they hash: 8 and 0 collide, so the first one is before.
+    assert list(Names([0, 8])) != list(Names([8, 0]))
+    assert of(Names([0, 8])) == of(Names([8, 0]))
+    assert of(Names([0, 8])) != of({0, 8})

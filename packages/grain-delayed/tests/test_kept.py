@@ -6,6 +6,7 @@ import errno
 import functools
 import os
 import shutil
+import sys
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,9 @@ import trio
 
 from grain.delayed import CacheError, delayed, each, mission, run
 from grain.delayed._cache import cache_root
+from grain.delayed._key import Caching, function_name
 from grain.resource import Cores, Infeasible
+from grain.worker import Call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -259,6 +262,69 @@ def test_results_that_cannot_be_kept(capsys: pytest.CaptureFixture[str]) -> None
     told = capsys.readouterr().err
     assert 1 == told.count("warning: results of")
     assert "lock cannot be kept, as one cannot be pickled (TypeError: cannot pickle" in told
+
+
+def test_an_error_of_a_result_is_not_of_the_disk(capsys: pytest.CaptureFixture[str]) -> None:
+    """If pickling raises an OSError, others are kept all the same."""
+
+    class Remote:
+        def __reduce__(self) -> Any:
+            raise OSError("connection lost")
+
+    @delayed(cache_hfn="args")
+    async def remote(x: int) -> Any:
+        return Remote()
+
+    async def main() -> None:
+        await (remote @ Cores(1))(1)
+        await (square @ Cores(1))(3)
+
+    run(main, Cores(1), config_file=False)
+    again(square, (3,))
+
+    assert [3] == CALLS
+    assert "cannot be pickled (OSError: connection lost)" in capsys.readouterr().err
+
+
+def test_a_decorated_function_has_the_name_of_its_file() -> None:
+    """Not that of the decorator's."""
+    source = """
+async def f(x):
+    return x
+"""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(source, "/home/me/chem.py", "exec"), names)
+
+    @functools.wraps(names["f"])
+    async def wrapped(x: int) -> Any:
+        return await names["f"](x)
+
+    assert "chem.py:f" == function_name(wrapped)
+
+
+def test_a_function_of_a_notebook_has_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the same one when something else in its cell has changed."""
+    monkeypatch.delattr(sys.modules["__main__"], "__file__")
+    functions: list[Any] = []
+    for file, more in (("/tmp/ipykernel_1/2.py", ""), ("<ipython-input-3-4>", "x = 5")):
+        names: dict[str, Any] = {"__name__": "__main__"}
+        exec(compile(f"async def f(x):\n    return x\n{more}", file, "exec"), names)
+        functions.append(names["f"])
+
+    first, second = (Caching("args", "").key(Call(f, (1,), {}), b"") for f in functions)
+
+    assert "__main__:f" == first.function
+    assert first == second
+
+
+def test_what_is_shown_is_one_line() -> None:
+    """Keys may have anything in them, as the names of files do."""
+
+    async def f() -> None: ...
+
+    key = Caching(lambda: "", "").key(Call(f, (), {}), "a\nb\x1b[31m\udcff")
+
+    assert r"a\nb\x1b[31m\udcff" == key.shown
 
 
 def test_a_full_disk(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

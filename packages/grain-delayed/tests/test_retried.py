@@ -240,8 +240,8 @@ async def test_a_method(autojump_clock: MockClock) -> None:
         assert 2 == await (Once().get @ Cores(1))()
 
 
-async def test_many_at_once(autojump_clock: MockClock) -> None:
-    """A thousand tasks that fail together are all tried again."""
+async def test_many_at_once(autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> None:
+    """A thousand tasks that fail together are all tried again; few lines tell of it."""
     seen: set[int] = set()
 
     @delayed(retries=1, retry_wait=60)
@@ -253,6 +253,8 @@ async def test_many_at_once(autojump_clock: MockClock) -> None:
 
     async with mission(Cores(4), config_file=False, cache=False, progress=False):
         assert list(range(1000)) == await each((once @ Cores(1))(i) for i in range(1000))
+
+    assert 6 == capsys.readouterr().err.count("once failed (ValueError")
 
 
 def test_ctrl_c_while_it_waits() -> None:

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grain.delayed import delayed
-from grain.delayed._retry import Again, Final, Retry
+from grain.delayed._retry import Again, Attempts, Final, Retry
+from grain.delayed._retry_lines import RetryLines
 from grain.head import Cancelled
 from grain.head.errors import TaskCrashed
 from grain.resource import ZERO, Cores, Infeasible, Memory
@@ -78,6 +79,47 @@ def test_groups() -> None:
     assert [inner] == seen
     assert Final() == decide(mixed, on=ValueError)
     assert isinstance(decide(mixed, on=(ValueError, TypeError)), Again)
+
+
+def test_a_group_that_is_named() -> None:
+    """Whatever is in it, but for what is never retried."""
+    several = ExceptionGroup("several", [OSError(1), TypeError(2)])
+    assert isinstance(decide(several, on=ExceptionGroup), Again)
+    assert isinstance(decide(several, on=(KeyError, ExceptionGroup)), Again)
+    assert isinstance(decide(several, on=OSError), Final)
+    never = ExceptionGroup("several", [OSError(1), Infeasible("too much")])
+    assert isinstance(decide(never, on=ExceptionGroup), Final)
+
+
+def test_very_many_attempts() -> None:
+    """The exception tells of the first and the last of them."""
+    attempts = Attempts(Cores(1))
+    for i in range(1, 1000):
+        attempts.failed(ValueError(i), Again(Cores(1), 0.0))
+
+    lines = attempts.note().splitlines()
+
+    assert "This was attempt 1000, with Cores(1). Before:" == lines[0]
+    assert [f"  attempt {i}: ValueError: {i}, with Cores(1)" for i in range(1, 11)] == lines[1:11]
+    assert "  and 979 more" == lines[11]
+    assert [f"  attempt {i}: ValueError: {i}, with Cores(1)" for i in range(990, 1000)] == lines[
+        12:
+    ]
+
+
+def test_few_lines_of_many_retries() -> None:
+    """The first of each sort are told, then ever fewer, with their number."""
+    lines = RetryLines()
+
+    told = [lines.line("f", ValueError(), f"retry {i}") for i in range(1, 1001)]
+
+    at = {i: line for i, line in enumerate(told, 1) if line is not None}
+    assert [1, 2, 3, 10, 100, 1000] == list(at)
+    assert "retry 2" == at[2]
+    assert at[3].startswith("retry 3; of more like this")
+    assert "retry 100; 100 like this so far" == at[100]
+    assert "another" == lines.line("f", OSError(), "another")
+    assert "another" == lines.line("g", ValueError(), "another")
 
 
 def test_escalation() -> None:

@@ -21,11 +21,12 @@ from grain.subproc import subprocess_pool_scope, subprocify
 from grain.subproc._output import Output
 from grain.worker.errors import PayloadError, TaskletAborted
 
+if sys.version_info < (3, 11):
+    from exceptiongroup import BaseExceptionGroup
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from pathlib import Path
-
-pytestmark = pytest.mark.usefixtures("importable")
 
 
 @asynccontextmanager
@@ -276,6 +277,46 @@ async def test_exit_is_no_end_of_the_process() -> None:
         pid = await where()
         with pytest.raises(TaskletAborted, match="SystemExit"):
             await subprocify(sys.exit)(3)
+        assert pid == await where()
+
+
+async def test_nor_is_an_interrupt_of_its_own() -> None:
+    """Ctrl-C does not reach the process, so a KeyboardInterrupt concerns the call alone."""
+
+    def interrupt(in_group: bool) -> None:
+        error = KeyboardInterrupt()
+        raise BaseExceptionGroup("several", [error]) if in_group else error
+
+    async with pool():
+        pid = await where()
+        for in_group in (False, True):
+            with pytest.raises(TaskletAborted, match="KeyboardInterrupt"):
+                await subprocify(interrupt)(in_group)
+        assert pid == await where()
+
+
+@pytest.mark.parametrize(("how", "status"), [("return", 0), ("raise", 1), ("exit", 7), ("say", 1)])
+async def test_a_forked_process_does_not_answer(how: str, status: int) -> None:
+    """One that comes back from the function ends there, or its answer would be the next call's."""
+
+    def fork() -> tuple[int, int]:
+        pid = os.fork()
+        if pid == 0:
+            match how:
+                case "raise":
+                    raise ValueError("in the fork")
+                case "exit":
+                    sys.exit(7)
+                case "say":
+                    sys.exit("a reason")
+            return 0, 0
+        return pid, os.waitpid(pid, 0)[1]
+
+    async with pool():
+        pid = await where()
+        forked, ended = await subprocify(fork)()
+        assert forked not in (0, pid)
+        assert status == os.waitstatus_to_exitcode(ended)
         assert pid == await where()
 
 

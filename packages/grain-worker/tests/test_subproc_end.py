@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from trio.testing import MockClock
 
-pytestmark = pytest.mark.usefixtures("importable")
-
 
 @subprocify
 def where() -> int:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import trio
 
 from grain.delayed._lookups import LookupLog
-from grain.delayed._store import MISSING, Found, Store
+from grain.delayed._store import MISSING, Found, Store, Unpicklable
 from grain.delayed.errors import CacheError
 
 if TYPE_CHECKING:
@@ -131,11 +131,10 @@ class Cache:
                     f"results cannot be kept in {self._store.root}: {error.strerror or error}. "
                     "This mission goes on, and keeps no more of them",
                 )
-            except Exception as error:  # pickle raises what it likes
+            except Unpicklable as error:
                 self._note(
                     key.function,
-                    f"results of {key.function} cannot be kept, as one cannot be pickled "
-                    f"({type(error).__name__}: {error})",
+                    f"results of {key.function} cannot be kept, as one cannot be pickled ({error})",
                 )
 
 

@@ -121,7 +121,7 @@ def _store(directory: str | None) -> Store:
     assert root is not None
     store = Store(root[0])
     try:
-        store.check()
+        store.check(begun=True)
     except CacheError as error:
         raise click.ClickException(str(error)) from None
     except FileNotFoundError:

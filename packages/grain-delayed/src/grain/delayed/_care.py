@@ -24,10 +24,12 @@ import trio
 
 from grain.delayed._batches import Batches
 from grain.delayed._cache import Result
+from grain.delayed._copies import Copies
 from grain.delayed._digest import Undigestible
 from grain.delayed._graph import Source
-from grain.delayed._leaf import Leaf, snapshot
+from grain.delayed._leaf import Leaf
 from grain.delayed._retry import Again, Attempts, asking, told
+from grain.delayed._retry_lines import RetryLines
 from grain.head import Cancelled, GrainExecutor
 from grain.resource import ZERO, Infeasible
 from grain.worker.job import capture, name_of
@@ -74,6 +76,8 @@ class Nurse:
         self._by_reference = isinstance(mission.executor, GrainExecutor)
         self._say = say
         self._random = Random()  # noqa: S311 - spreads waits; not the user's, who may have seeded it
+        self._retry_lines = RetryLines()
+        self._copies = Copies()
         self._shared: dict[tuple[Any, str | bytes], Source] = {}
         # Those that are not with the executor, and how many there are in all.
         self._in_hand: dict[Leaf, None] = {}
@@ -108,7 +112,8 @@ class Nurse:
             # the result is kept as that of these arguments. Elsewhere objects are passed as they
             # are, as to any leaf.
             copied = (key is not None and key.by_arguments) or not self._by_reference
-            leaf = Leaf(self, res, snapshot(call) if copied else call, copied, key, care.retry)
+            snapshot = self._copies.snapshot(call) if copied else None
+            leaf = Leaf(self, res, call, snapshot, self._by_reference, key, care.retry)
             source = leaf.source
             if key is None:
                 self.mission.submit(res, leaf.attempt(), leaf)
@@ -210,10 +215,15 @@ class Nurse:
         """Count an attempt that failed, and tell of the one that follows."""
         changed = "" if again.request == attempts.request else asking(again.request)
         attempts.failed(error, again)
-        self._say(
-            f"{name_of(call.fn)} failed ({told(error)}); attempt {attempts.count} of "
-            f"{retry.retries + 1} in {again.delay:.1f} s{changed}"
+        name = name_of(call.fn)
+        line = self._retry_lines.line(
+            name,
+            error,
+            f"{name} failed ({told(error)}); attempt {attempts.count} of {retry.retries + 1} in "
+            f"{again.delay:.1f} s{changed}",
         )
+        if line is not None:
+            self._say(line)
 
     async def _retry(self, leaf: Leaf, delay: float) -> None:
         await trio.sleep(delay)

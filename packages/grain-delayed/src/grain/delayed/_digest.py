@@ -14,6 +14,7 @@ functions inside of it. Where it stands (file, line), its comments and its docst
 
 from __future__ import annotations
 
+import collections
 import copyreg
 import dis
 import functools
@@ -178,9 +179,12 @@ class _Digester:
             reduced = value.__reduce_ex__(4) if known is None else known(value)
             if not isinstance(reduced, str):
                 maker, args, state, items, pairs = (*reduced, None, None, None)[:5]
+                if isinstance(value, set | frozenset):  # of a subclass: their order means nothing
+                    args = (frozenset(value),)
                 # What iterators would give.
                 items = None if items is None else list(items)
-                pairs = None if pairs is None else dict(pairs)
+                if pairs is not None:
+                    pairs = (list if isinstance(value, collections.OrderedDict) else dict)(pairs)
         except Exception as error:
             raise Undigestible(
                 f"{where} has no stable digest: {_short(value)}, of type {_name(kind)} "

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import inspect
 import reprlib
+import sys
 import types
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -96,6 +97,8 @@ class Caching:
             shown = show_call(call)
         else:
             shown = shared if isinstance(shared, str) else shared.hex()
+            if not shown.isprintable():  # it is a line of its own in a list
+                shown = ascii(shown)[1:-1]
         said = shared.encode("utf-8", "surrogatepass") if isinstance(shared, str) else shared
         kind = "args" if self._hfn == "args" else type(shared).__name__
         call_digest = hashlib.sha256(f"{kind}:".encode() + said).hexdigest()
@@ -123,9 +126,14 @@ class Caching:
 
 def function_name(fn: Any) -> str:
     """Module and name of a function; for one of the program itself the file's name."""
-    code = getattr(fn, "__code__", None)
+    # Of what wraps it, the code stands where the decorator does.
+    code = getattr(inspect.unwrap(fn), "__code__", None)
     module = getattr(fn, "__module__", None) or "?"
     if module == "__main__" and code is not None:
+        if not hasattr(sys.modules["__main__"], "__file__"):
+            # A notebook, or what is typed: each cell has a file name of its own, which changes
+            # with anything in the cell.
+            return f"__main__:{name_of(fn)}"
         # Two programs in one directory have one `__main__` each.
         return f"{PurePath(code.co_filename).name}:{name_of(fn)}"
     return f"{module}.{name_of(fn)}"

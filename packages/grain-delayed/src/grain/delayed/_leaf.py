@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import time
-from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from grain.delayed._copies import OnCopies, copy_of
 from grain.delayed._graph import Source
 from grain.delayed._retry import Attempts
 from grain.worker import Call
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     import outcome
 
     from grain.delayed._care import Nurse
+    from grain.delayed._copies import Snapshot
     from grain.delayed._key import Key
     from grain.delayed._retry import Retry
     from grain.resource import Resource
@@ -26,7 +26,8 @@ class Leaf:
     """A leaf until it is resolved; the executor calls it with the outcome of an attempt."""
 
     __slots__ = (
-        "attempts", "began", "call", "copied", "ended", "error", "key", "nurse", "retry", "source",
+        "attempts", "began", "by_reference", "call", "copied", "ended", "error", "key", "nurse",
+        "retry", "shared", "source",
     )  # fmt: skip
 
     def __init__(
@@ -34,13 +35,16 @@ class Leaf:
         nurse: Nurse,
         res: Resource,
         call: Call,
-        copied: bool,
+        copied: Snapshot | None,
+        by_reference: bool,
         key: Key | None,
         retry: Retry | None,
     ) -> None:
         self.nurse = nurse
-        self.call = call
-        self.copied = copied
+        self.call = call if copied is None else copied.call
+        self.copied = copied is not None
+        self.shared = () if copied is None else copied.shared
+        self.by_reference = by_reference
         self.key = key
         self.retry = retry
         self.attempts = Attempts(res)
@@ -53,21 +57,11 @@ class Leaf:
 
     def attempt(self) -> Call:
         """What to run now: what an attempt does to its arguments is not seen by the next one."""
-        return snapshot(self.call) if self.copied and self.retry is not None else self.call
+        if self.by_reference and self.shared:
+            return Call(OnCopies(self.call), (), {})
+        if self.by_reference and self.copied and self.retry is not None:
+            return copy_of(self.call) or self.call
+        return self.call
 
     def __call__(self, ended: Outcome) -> None:
         self.nurse.ended(self, ended)
-
-
-def snapshot(call: Call) -> Call:
-    """A call that does not change with its arguments."""
-    values: tuple[object, ...] = (*call.args, *call.kwargs.values())
-    if isinstance(call.fn, FunctionType) and all(type(value) in _CONSTANT for value in values):
-        return call
-    try:
-        return Call._make(copy.deepcopy(tuple(call)))
-    except Exception:  # it cannot be copied, so it will hardly be pickled: which tells why
-        return call
-
-
-_CONSTANT = frozenset({int, float, complex, str, bytes, bool, type(None)})

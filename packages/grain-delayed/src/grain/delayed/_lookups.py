@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import stat
 import threading
 import time
 from contextlib import suppress
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 # How many files are kept, and how many lookups of one mission.
 _FILES, _MOST = 5, 10_000
+# A file of ours; the directory may have others.
+_OWN = re.compile(r"[0-9]{8}T[0-9]{6}-[0-9a-f]{8}\.jsonl")
 
 
 class Lookup(NamedTuple):
@@ -62,7 +66,7 @@ class LookupLog:
             self._left -= len(lines)
             if self._name is None:
                 self._name = f"{time.strftime('%Y%m%dT%H%M%S')}-{os.urandom(4).hex()}.jsonl"
-                for old in sorted(self._folder.iterdir())[: -_FILES + 1]:
+                for old in _files(self._folder)[: -_FILES + 1]:
                     old.unlink(missing_ok=True)
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
             fd = os.open(self._folder / self._name, flags, 0o600)
@@ -75,16 +79,25 @@ class LookupLog:
 def lookups(root: Path) -> list[Lookup]:
     """The lookups of the last missions, the latest first; lines that make no sense are left out."""
     found = []
-    try:
-        files = sorted((root / "log").iterdir())
-    except FileNotFoundError:
-        return []
-    for file in files:
-        for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
-            with suppress(ValueError, TypeError):
-                *key, at, status = json.loads(line)
-                found.append(Lookup(Key(*key), float(at), str(status)))
+    for file in _files(root / "log"):
+        with suppress(OSError):  # it was removed, or is not ours
+            for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+                with suppress(ValueError, TypeError, OverflowError, OSError, RecursionError):
+                    *key, at, status = json.loads(line)
+                    lookup = Lookup(Key(*key), float(at), str(status))
+                    if all(isinstance(part, str) for part in lookup.key[:6]):
+                        when(lookup.at)  # is there such a time?
+                        found.append(lookup)
     return sorted(found, key=lambda lookup: lookup.at, reverse=True)
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files of lookups, the oldest first."""
+    try:
+        files = sorted(path for path in folder.iterdir() if _OWN.fullmatch(path.name))
+        return [path for path in files if stat.S_ISREG(path.lstat().st_mode)]
+    except OSError:
+        return []
 
 
 def explain(lookup: Lookup, entries: Sequence[Entry]) -> str:

@@ -7,12 +7,14 @@
    nor a task that was given up because it crashed its worker again and again.
 4. `retry_with` may give up by returning None. If one of the user's functions fails itself, the
    task's own exception stays what is raised, with a note of that.
-5. An exception in groups around it counts as itself; several in a group only if each would.
+5. An exception in groups around it counts as itself; several in a group only if each would, or if
+   `retry_on` names the type of the group.
 """
 
 from __future__ import annotations
 
 import sys
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 
 LONGEST = 300.0
 """Seconds: the most that is waited before a retry, unless the first wait is longer."""
+
+# How many attempts an exception tells of, of the first ones and of the last ones.
+_NOTED = 10
 
 _FINAL = (Cancelled, ExecutorClosed, Infeasible, PayloadError, Unreachable)
 _MISTAKES = (
@@ -86,7 +91,9 @@ class Retry:
         if any(isinstance(e, _FINAL) for e in errors):
             return Final()
         try:
-            if not all(isinstance(e, Exception) and self._wanted(e) for e in errors):
+            if not self._names_group(error) and not all(
+                isinstance(e, Exception) and self._wanted(e) for e in errors
+            ):
                 return Final()
         except Exception as failed:
             return Final(
@@ -116,6 +123,11 @@ class Retry:
         # Not 2.0 ** attempt, which overflows.
         whole = min(longest, self.wait * 2.0 ** min(attempt - 1, 60))
         return whole * random.uniform(0.5, 1.0)
+
+    def _names_group(self, error: Exception) -> bool:
+        types = self.on if isinstance(self.on, tuple) else (self.on,)
+        groups = (t for t in types if isinstance(t, type) and issubclass(t, BaseExceptionGroup))
+        return isinstance(error, tuple(groups))
 
     def _wanted(self, error: Exception) -> bool:
         if self.on is None:
@@ -170,25 +182,29 @@ def leaves(error: BaseException) -> list[BaseException]:
 class Attempts:
     """The attempts of one task so far, for whoever sees the last of them fail."""
 
-    __slots__ = ("_told", "count", "request")
+    __slots__ = ("_first", "_last", "count", "request")
 
     def __init__(self, request: Resource) -> None:
         self.request = request
         self.count = 1
-        self._told: list[str] = []
+        # Of very many attempts, the first and the last.
+        self._first: list[str] = []
+        self._last: deque[str] = deque(maxlen=_NOTED)
 
     def failed(self, error: Exception, again: Again) -> None:
         """An attempt failed, and another follows."""
-        self._told.append(f"{told(error)}{asking(self.request)}")
+        line = f"  attempt {self.count}: {told(error)}{asking(self.request)}"
+        (self._first if len(self._first) < _NOTED else self._last).append(line)
         self.request = again.request
         self.count += 1
 
     def note(self, last: str = "") -> str:
         """What to add to the exception of the last attempt; nothing if it was the only one."""
         lines = [last] if last else []
-        if self._told:
+        if self._first:
             lines.append(f"This was attempt {self.count}{asking(self.request)}. Before:")
-            lines += [f"  attempt {i}: {text}" for i, text in enumerate(self._told, 1)]
+            left_out = self.count - 1 - len(self._first) - len(self._last)
+            lines += [*self._first, *[f"  and {left_out} more"] * bool(left_out), *self._last]
         return "\n".join(lines)
 
 

@@ -9,6 +9,8 @@
 2. A file begins with the digest of the rest. What does not match is as good as missing.
 3. A result is unpickled, which can run any code: so only files that belong to this user and that
    nobody else may write are read, and only in such a directory.
+4. The directory may have other things in it, even a ``tmp`` and a ``log`` with other files: only
+   what has a name that this module or `_lookups` gives is ever removed.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import hashlib
 import json
 import os
 import pickle
+import re
 import socket
 import stat
 import struct
@@ -27,6 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.delayed._key import Key
+from grain.delayed._lookups import when
 from grain.delayed.errors import CacheError
 
 if TYPE_CHECKING:
@@ -40,6 +44,9 @@ _START = _HEAD.size + _SIZES.size
 _LONGEST_RECORD = 1 << 16
 # Seconds after which what is still being written belongs to nobody any more.
 _FORGOTTEN = 24 * 3600.0
+# What is being written: <host>-<process>-<12 digits>; and a result's own name.
+_ASIDE = re.compile(r".+-[0-9]+-[0-9a-f]{12}")
+_RESULT = re.compile(r"[0-9a-f]{64}")
 
 
 class Entry(NamedTuple):
@@ -87,6 +94,10 @@ class Found(NamedTuple):
 MISSING = Found("missing")
 
 
+class Unpicklable(Exception):
+    """A result cannot be pickled; the cause says why."""
+
+
 class Damaged(Exception):
     """A file is no result, or not a whole one; says why."""
 
@@ -124,13 +135,17 @@ class Store:
                 "another directory (cache=..., or GRAIN_CACHE), or none: cache=False"
             ) from error
 
-    def check(self) -> None:
+    def check(self, *, begun: bool = False) -> None:
         """Check that nobody else may write to the directory.
+
+        Args:
+            begun: also that results were kept there; else what looks like one may be anything.
 
         Raises:
             CacheError: others may, or it belongs to somebody else.
             OSError: missing, or no directory.
         """
+        # One that is a link is followed: to a larger disk, perhaps.
         status = self.root.stat()
         if not stat.S_ISDIR(status.st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
@@ -139,6 +154,8 @@ class Store:
                 f"the result cache {self.root} is not used: it {why}, and what is in it is run as "
                 f"code. Give a directory of your own, or: chmod go-w {self.root}"
             )
+        if begun and not all((self.root / name).is_dir() for name in ("tmp", "log")):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
     # ---- results
 
@@ -154,6 +171,8 @@ class Store:
             return Found(f"damaged: {error}")
         except OSError as error:
             return Found(f"unreadable: {error.strerror or error}")
+        except MemoryError:
+            return Found("unreadable: there is no memory for it")
         try:
             return Found("hit", pickle.loads(data))  # noqa: S301 - a private file of ours
         except Exception as error:
@@ -169,10 +188,13 @@ class Store:
             seconds: how long it took.
 
         Raises:
-            Exception: whatever pickle raises of a value that it cannot write.
+            Unpicklable: pickle cannot write the value.
             OSError: no space, ...
         """
-        body = pickle.dumps(value, 5)
+        try:
+            body = pickle.dumps(value, 5)
+        except Exception as error:  # pickle raises what it likes, and an OSError is not the disk's
+            raise Unpicklable(f"{type(error).__name__}: {error}") from error
         told = {
             "key": key._asdict(), "created": time.time(), "seconds": seconds, "host": self._host
         }  # fmt: skip
@@ -199,11 +221,18 @@ class Store:
         """
         for path in self._paths():
             try:
-                yield _parts(path, whole=check)[1]
+                entry = _parts(path, whole=check)[1]
             except FileNotFoundError:
                 continue  # removed meanwhile
-            except (Damaged, OSError) as error:
+            except Damaged as error:
                 yield Broken(path, str(error))
+            except OSError as error:
+                yield Broken(path, f"unreadable: {error.strerror or error}")
+            except MemoryError:
+                yield Broken(path, "unreadable: there is no memory for it")
+            else:
+                own = self.path(entry.key) == path
+                yield entry if own else Broken(path, "it is another result's")
 
     def path(self, key: Key) -> Path:
         """The file of a result, whether it is there or not."""
@@ -213,7 +242,8 @@ class Store:
 
     def _paths(self) -> Iterator[Path]:
         for folder in self.root.glob("[0-9a-f][0-9a-f]"):
-            yield from (path for path in folder.iterdir() if len(path.name) == 64)
+            with suppress(FileNotFoundError, NotADirectoryError):
+                yield from (path for path in folder.iterdir() if _RESULT.fullmatch(path.name))
 
     def _put(self, path: Path, parts: Sequence[bytes]) -> None:
         aside = self.root / "tmp" / f"{self._host}-{os.getpid()}-{os.urandom(6).hex()}"
@@ -241,8 +271,9 @@ class Store:
     def _sweep(self) -> None:
         """Remove what missions left that were killed amid writing."""
         for path in (self.root / "tmp").iterdir():
-            with suppress(FileNotFoundError):
-                if time.time() - path.stat().st_mtime > _FORGOTTEN:
+            with suppress(OSError):  # somebody else did; or the filesystem is read-only
+                old = time.time() - path.lstat().st_mtime > _FORGOTTEN
+                if old and _ASIDE.fullmatch(path.name):
                     path.unlink()
 
 
@@ -264,24 +295,36 @@ def _parts(path: Path, *, whole: bool = True) -> tuple[memoryview, Entry]:
             raise Damaged("it is no file")
         if why := _exposed(status):
             raise Damaged(f"it {why}")
-        data = memoryview(file.read() if whole else file.read(_START + _LONGEST_RECORD))
-    if len(data) < _START:
-        raise Damaged("it is too short")
-    magic, checksum = _HEAD.unpack_from(data)
-    if magic != _MAGIC:
-        raise Damaged("it is no result, or of another version of Grain")
-    if whole and hashlib.sha256(data[_HEAD.size :]).digest() != checksum:
-        raise Damaged("its checksum is wrong")
-    length, size = _SIZES.unpack_from(data, _HEAD.size)
-    if length > _LONGEST_RECORD or _START + length + size != status.st_size:
-        raise Damaged("its size is wrong")
+        start = file.read(_START)
+        if len(start) < _START:
+            raise Damaged("it is too short")
+        magic, checksum = _HEAD.unpack_from(start)
+        if magic != _MAGIC:
+            raise Damaged("it is no result, or of another version of Grain")
+        length, size = _SIZES.unpack_from(start, _HEAD.size)
+        if length > _LONGEST_RECORD or _START + length + size != status.st_size:
+            raise Damaged("its size is wrong")
+        # Read only now: what is no result may be of any size.
+        data = memoryview(file.read() if whole else file.read(length))
+    if whole:
+        actual = hashlib.sha256(start[_HEAD.size :])
+        actual.update(data)
+        if actual.digest() != checksum:
+            raise Damaged("its checksum is wrong")
+    return data[length:], _entry(bytes(data[:length]), status.st_size)
+
+
+def _entry(record: bytes, size: int) -> Entry:
     try:
-        told = json.loads(bytes(data[_START : _START + length]))
+        told = json.loads(record)
         key = Key(**told["key"])
-        entry = Entry(key, told["created"], told["seconds"], told["host"], status.st_size)
-    except (ValueError, TypeError, KeyError) as error:
+        entry = Entry(key, float(told["created"]), float(told["seconds"]), told["host"], size)
+        when(entry.created)  # is there such a time?
+    except (ValueError, TypeError, KeyError, OverflowError, OSError, RecursionError) as error:
         raise Damaged(f"its record makes no sense ({error})") from error
-    return data[_START + length :], entry
+    if not all(isinstance(part, str) for part in key[:6]):
+        raise Damaged("its record makes no sense")
+    return entry
 
 
 def _exposed(status: os.stat_result) -> str:

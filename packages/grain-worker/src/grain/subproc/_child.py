@@ -16,7 +16,7 @@ import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import outcome
 
@@ -25,7 +25,7 @@ from grain.subproc import _wire as wire
 from grain.worker._guard.processes import prctl
 from grain.worker._limits import prefer_to_be_killed
 from grain.worker.errors import PayloadError
-from grain.worker.job import Call, failure
+from grain.worker.job import Call, aborted
 from grain.worker.payload import Payloads
 
 if TYPE_CHECKING:
@@ -126,12 +126,34 @@ class Callee:
 
 def run(call: Call) -> Outcome:
     """Call a synchronous function and capture what becomes of it."""
+    process = os.getpid()
     try:
-        return outcome.Value(call.fn(*call.args, **call.kwargs))
+        ended: Outcome = outcome.Value(call.fn(*call.args, **call.kwargs))
     except BaseException as error:
         if error.__traceback__ is not None:
             error.__traceback__ = error.__traceback__.tb_next  # without this frame
-        return failure(call, error)
+        if os.getpid() != process:
+            exit_fork(error)
+        # SIGINT is not for this process, so that a KeyboardInterrupt is the function's own.
+        ended = outcome.Error(error) if isinstance(error, Exception) else aborted(call, error)
+    if os.getpid() != process:
+        exit_fork()
+    return ended
+
+
+def exit_fork(error: BaseException | None = None) -> NoReturn:
+    """End a process that the function has forked and that returned from it, too.
+
+    It has the socket, but must not answer: that would be taken for the outcome of the next call.
+    """
+    status = 0
+    if isinstance(error, SystemExit):
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+    elif error is not None:
+        sys.excepthook(type(error), error, error.__traceback__)
+        status = 1
+    flush()
+    os._exit(status & 0xFF)
 
 
 def flush() -> None:

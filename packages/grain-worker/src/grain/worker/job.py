@@ -111,12 +111,17 @@ def failure(call: Call, error: BaseException) -> outcome.Error:
         isinstance(error, BaseExceptionGroup) and error.subgroup(_PASS) is not None
     ):
         raise error
-    aborted = TaskletAborted(
+    return aborted(call, error)
+
+
+def aborted(call: Call, error: BaseException) -> outcome.Error:
+    """The outcome of a call that raised what is no Exception, where that concerns it alone."""
+    told = TaskletAborted(
         f"{name_of(call.fn)} raised {error!r}, which would end the process that it runs in; "
         "a tasklet reports failure by an Exception"
     )
-    aborted.__cause__ = error
-    return outcome.Error(aborted)
+    told.__cause__ = error
+    return outcome.Error(told)
 
 
 def not_async(fn: object) -> TypeError:

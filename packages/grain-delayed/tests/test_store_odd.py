@@ -1,0 +1,107 @@
+"""Directories of results with other things in them, and with what no mission would write."""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from grain.delayed._key import Key
+from grain.delayed._lookups import LookupLog, lookups
+from grain.delayed._store import Broken, Entry, Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEY = Key("mod.f", "c0de", "", "", "ca11", "7")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made = Store(tmp_path / "cache")
+    made.open()
+    made.write(KEY, "value", 1.5)
+    return made
+
+
+def test_what_others_have_there_stays(tmp_path: Path) -> None:
+    """A project that is named as the cache may have a tmp and a log of its own."""
+    theirs = [tmp_path / "log" / f"{i}.log" for i in range(9)]
+    theirs += [tmp_path / "tmp" / "scratch", tmp_path / "tmp" / "a-1-b"]
+    theirs.append(tmp_path / "ab" / "cdef")
+    for path in theirs:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("precious")
+        os.utime(path, (0, 0))
+    (tmp_path / "tmp" / "folder").mkdir()
+    os.utime(tmp_path / "tmp" / "folder", (0, 0))
+    store = Store(tmp_path)
+    for _ in range(9):
+        store.open()
+        LookupLog(store.root).add([(KEY, "missing")])
+
+    assert all(path.read_text() == "precious" for path in theirs)
+    assert (tmp_path / "tmp" / "folder").is_dir()
+    assert 5 == len(lookups(store.root))  # of the last five missions
+    assert not list(store.entries())
+
+
+def test_a_huge_file_is_not_read(store: Store) -> None:
+    """Nothing is read of what says itself that it is no whole result."""
+    os.truncate(store.path(KEY), 1 << 42)
+
+    assert "damaged: its size is wrong" == store.read(KEY).status
+    assert [(store.path(KEY), "its size is wrong")] == list(store.entries(check=True))
+
+
+def test_no_memory(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A result that there is no memory for is as good as missing."""
+
+    def exhausted(*args: object) -> object:
+        raise MemoryError
+
+    monkeypatch.setattr("grain.delayed._store.memoryview", exhausted, raising=False)
+
+    assert "unreadable: there is no memory for it" == store.read(KEY).status
+    assert 1 == sum(isinstance(found, Broken) for found in store.entries())
+
+
+@pytest.mark.parametrize(("old", "new"), [
+    (b'"created": 1', b'"created": []'), (b'"created": 1', b'"created": 9e99'),
+    (b'"created": 1', b'"created": NaN'), (b'"seconds": 1.5', b'"seconds": {}'),
+    (b'"7"', b"7"), (b'"mod.f"', b"[]"), (b'"key"', b'"kez"'), (b'"host"', b'"ghost"'),
+    (b'{"key"', b"[" * 3000), (b"mod.f", b"mod.g"),
+])  # fmt: skip
+def test_a_record_that_makes_no_sense(store: Store, old: bytes, new: bytes) -> None:
+    """A list of results has it as damaged: it does not compare checksums."""
+    path = store.path(KEY)
+    whole = path.read_bytes()
+    length, size = struct.unpack_from("<QQ", whole, 48)
+    record = whole[64 : 64 + length].replace(old, new)
+    assert record != whole[64 : 64 + length]
+    sizes = struct.pack("<QQ", len(record), size)
+    path.write_bytes(whole[:48] + sizes + record + whole[64 + length :])
+
+    (found,) = store.entries()
+
+    assert isinstance(found, Broken)
+    assert "makes no sense" in found.why or found.why == "it is another result's"
+    assert not store.read(KEY).hit
+
+
+def test_things_without_sense(store: Store) -> None:
+    """Files where folders are, folders and pipes where files are: the results are still listed."""
+    if store.path(KEY).parent.name != "ab":
+        (store.root / "ab").touch()
+    (store.root / "log" / "20260101T000000-00000000.jsonl").mkdir()
+    os.mkfifo(store.root / "log" / "20260101T000000-00000001.jsonl")
+    (store.root / "log" / "20260101T000000-00000002.jsonl").write_text(
+        '["f", "", "", "", "", "", 1e99, ""]\n[1, 2, 3, 4, 5, 6, 7.0, ""]\n7\n\n'
+        f'["f", "", "", "", "", "", {time.time()}, "hit"]\n'
+    )
+
+    assert [KEY] == [found.key for found in store.entries() if isinstance(found, Entry)]
+    assert ["hit"] == [lookup.status for lookup in lookups(store.root)]

@@ -1,0 +1,162 @@
+"""Results that are kept, and retries, where tasks run on workers of a real Gnaw that are killed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    Running = AbstractContextManager[subprocess.Popen[str]]
+
+# Each line of a file is one write: whole, or not there.
+PROGRAM = """
+import os
+import sys
+import trio
+from grain import GVAR
+from grain.delayed import delayed, each, run
+from grain.resource import Cores, Memory
+
+def note(file, text):
+    fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(fd, f"{{text}}\\n".encode())
+    os.close(fd)
+
+HERE = {here!r}
+
+def more(request, error):
+    return Cores(1) & Memory(2 * request.M)
+
+@delayed(cache_hfn="args", retries=3, retry_on=MemoryError, retry_with=more, retry_wait=0.5)
+async def energy(i):
+    note(f"{{HERE}}/{{i}}", f"begun {{GVAR.res.M:g}}")
+    if GVAR.res.M < 2:
+        raise MemoryError(f"{{GVAR.res.M}} GB")
+    await trio.sleep({seconds})
+    note(f"{{HERE}}/{{i}}", "computed")
+    return bytes([i]) * 1000
+
+async def main():
+    leaf = energy @ (Cores(1) & Memory(1))
+    for i, got in enumerate(await each(leaf(i) for i in range({tasks}))):
+        assert got == bytes([i]) * 1000
+
+run(main, progress=False, cache=f"{{HERE}}/results")
+"""
+
+
+@contextmanager
+def running(home: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """A process, ended at last. Of a mission, what it says is kept."""
+    err = subprocess.DEVNULL if words[0] == "-m" else subprocess.PIPE
+    process = subprocess.Popen(
+        [sys.executable, *words], cwd=home, text=True,
+        stdout=subprocess.DEVNULL, stderr=err,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+
+
+def worker(home: Path, name: str) -> Running:
+    """A worker with room for four."""
+    res = '{"Cores": 4, "Memory": 8}'
+    return running(home, "-m", "grain.worker", "--url", f"edge://{home}/edge/meeting",
+                   "--res", res, "--name", name)  # fmt: skip
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A directory with a configuration, and nothing else running."""
+    (tmp_path / "edge").mkdir(mode=0o700)
+    (tmp_path / "grain.toml").write_text(f'address = "edge://{tmp_path}/edge/meeting"\n')
+    return tmp_path
+
+
+def count(home: Path, tasks: int, what: str) -> list[int]:
+    """How often each task noted something."""
+    files = [home / str(i) for i in range(tasks)]
+    return [file.read_text().count(what) if file.exists() else 0 for file in files]
+
+
+def gnaw(home: Path) -> Running:
+    """The scheduler, which gives up a lost worker soon."""
+    return running(home, "-m", "grain.head", "--address", f"edge://{home}/edge/meeting",
+                   "--grace", "2")  # fmt: skip
+
+
+async def ended(mission: subprocess.Popen[str]) -> str:
+    """Wait for a mission; what it said on stderr."""
+    _, err = await trio.to_thread.run_sync(mission.communicate)
+    assert not mission.returncode, err
+    return err
+
+
+async def test_a_worker_is_killed_amid_second_attempts(home: Path) -> None:
+    """They run again elsewhere, which is no attempt more, and each result is kept once."""
+    tasks = 6
+    (home / "program.py").write_text(PROGRAM.format(here=str(home), seconds=1.0, tasks=tasks))
+    with gnaw(home), trio.fail_after(100), worker(home, "first") as first:
+        with running(home, "program.py") as mission:
+            while not sum(count(home, tasks, "begun 2")):
+                await trio.sleep(0.02)
+            first.send_signal(signal.SIGKILL)
+            assert not sum(count(home, tasks, "computed"))
+            with worker(home, "second"):
+                err = await ended(mission)
+
+        assert [1] * tasks == count(home, tasks, "computed")
+        assert [0] * tasks == count(home, tasks, "begun 4")
+        assert max(count(home, tasks, "begun 2")) == 2
+        assert "energy failed (MemoryError: 1 GB); attempt 2 of 4" in err
+        assert "attempt 3 of 4" not in err
+
+        # Nobody is there to compute, and nobody is needed.
+        with running(home, "program.py") as mission:
+            await ended(mission)
+    assert [1] * tasks == count(home, tasks, "computed")
+
+
+async def test_missions_share_results_one_is_killed(home: Path) -> None:
+    """Two at once in one directory; what a mission that was killed had kept is found by both."""
+    tasks = 40
+    (home / "program.py").write_text(PROGRAM.format(here=str(home), seconds=0.1, tasks=tasks))
+    with gnaw(home), trio.fail_after(100), worker(home, "only"):
+        with running(home, "program.py") as mission:
+            while len(kept := list((home / "results").glob("??/*"))) < tasks // 4:
+                assert mission.poll() is None
+                await trio.sleep(0.01)
+            mission.kill()
+        before = count(home, tasks, "computed")
+        assert len(kept) <= sum(before) < tasks
+
+        with running(home, "program.py") as one, running(home, "program.py") as other:
+            await ended(one)
+            await ended(other)
+        after = count(home, tasks, "computed")
+
+        with running(home, "program.py") as last:
+            await ended(last)
+    assert after == count(home, tasks, "computed")
+    # By each mission, and by what the killed one left running.
+    assert all(new - old <= 3 for new, old in zip(after, before, strict=True))
+    found = sum(new == old for new, old in zip(after, before, strict=True))
+    assert len(kept) <= found
+    assert tasks == len(list((home / "results").glob("??/*")))
+    assert not list((home / "results" / "tmp").iterdir())
