@@ -89,7 +89,10 @@ def test_following(alone: Path) -> None:
     """What is added is printed, also of a file that is made or cut off later; until Ctrl-C."""
     submitted(alone, "w", f"{alone}/w.log")
     log = alone / "w.log"
-    code = "from grain.cli import main; main(prog_name='grain')"
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "  # if ignored
+        "from grain.cli import main; main(prog_name='grain')"
+    )
     follower = subprocess.Popen(
         [sys.executable, "-u", "-c", code, "logs", "-f", "w"], stdout=subprocess.PIPE, text=True
     )

@@ -277,7 +277,8 @@ async def test_a_cancelled_block_keeps_its_error() -> None:
 # ---- the program around it
 
 PROGRAM = """
-import sys, time, trio, subprocess, os
+import signal, sys, time, trio, subprocess, os
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored where tests run
 from grain.subproc import subprocess_pool_scope, subprocify
 
 @subprocify
