@@ -31,6 +31,14 @@ def states(*words: str) -> dict[str, str]:
     return {one["check"]: one["state"] for one in found}
 
 
+@pytest.fixture(autouse=True)
+def worker(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """grain-worker is there, also where this package is alone."""
+    folder = tmp_path_factory.mktemp("bin")
+    (folder / "grain-worker").touch(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
 def test_all_is_well(alone: Path, answering: Any) -> None:
     """With a scheduler that answers: exit code 0, a line for each check."""
     (alone / "s").mkdir(mode=0o700)
