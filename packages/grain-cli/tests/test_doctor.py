@@ -31,14 +31,13 @@ def states(*words: str) -> dict[str, str]:
     return {one["check"]: one["state"] for one in found}
 
 
-@pytest.fixture(autouse=True)
-def worker(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def worker(alone: Path) -> None:
     """grain-worker is there, also where this package is alone."""
-    folder = tmp_path_factory.mktemp("bin")
-    (folder / "grain-worker").touch(0o755)
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    (alone / "bin" / "grain-worker").touch(0o755)
 
 
+@pytest.mark.usefixtures("worker")
 def test_all_is_well(alone: Path, answering: Any) -> None:
     """With a scheduler that answers: exit code 0, a line for each check."""
     (alone / "s").mkdir(mode=0o700)
@@ -51,6 +50,7 @@ def test_all_is_well(alone: Path, answering: Any) -> None:
     assert 0 == done.exit_code
 
 
+@pytest.mark.usefixtures("worker")
 def test_without_a_scheduler(alone: Path) -> None:
     """That is no mistake: a mission starts one."""
     (alone / "grain.toml").write_text(f'address = "edge://{alone}/s/meeting"\n')
