@@ -7,7 +7,8 @@ Layout, from the task to the command:
 - ``payload`` makes objects and bytes of each other: ``_pickling``, ``_byvalue`` with ``_enums``,
   ``_exceptions``, ``_offender``
 - ``process`` is the handle on a runner in a process of its own, and tells ``reports``:
-  ``_incarnation``, ``_warden``; in that process are ``_child``, ``_context``, ``_translation``
+  ``_incarnation``, ``_warden``; in that process are ``_child``, ``_context``, ``_translation``,
+  ``_watchdog``
 - ``auto`` finds out what there is to offer: ``_surroundings``, ``_cgroup``
 - ``_agent`` is the worker, ``_command`` its command line; ``_session`` and ``_life`` decide for it
 - ``context`` enters context modules in other processes, too

@@ -23,6 +23,7 @@ from grain.worker._guard.processes import prctl
 from grain.worker._limits import prefer_to_be_killed
 from grain.worker._runner import Runner
 from grain.worker._translation import WireTranslation
+from grain.worker._watchdog import Watchdog
 from grain.worker._wire import BLOCKED, CODEC, PACE
 from grain.worker.messages import Ready
 
@@ -96,12 +97,10 @@ async def serve_runs(channel: FramedChannel, name: str) -> int:
 
 async def watch() -> None:
     """Have the stacks of all threads printed when the event loop has been blocked for long."""
-    try:
+    with Watchdog(BLOCKED) as watchdog:
         while True:
-            faulthandler.dump_traceback_later(BLOCKED, exit=False)
+            watchdog.feed()
             await trio.sleep(PACE.heartbeat)
-    finally:
-        faulthandler.cancel_dump_traceback_later()
 
 
 if __name__ == "__main__":

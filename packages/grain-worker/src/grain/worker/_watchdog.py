@@ -1,0 +1,82 @@
+"""Tells where a program is blocked: a thread that prints all stacks when it hears nothing in time.
+
+`faulthandler.dump_traceback_later` does so without holding the interpreter's lock. It reads frames
+that run meanwhile, and was seen to crash a process that was just continued after a stop.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import traceback
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import TextIO
+
+    from typing_extensions import Self
+
+_STOPPED = 1.0  # seconds; who wakes so much too late was stopped, and so was everybody here
+
+
+class Watchdog:
+    """Wants to be fed; tells once of each time that it was not. Used in a ``with`` block.
+
+    What holds the interpreter's lock blocks this, too: it then tells afterwards.
+
+    Args:
+        patience: seconds.
+        out: where it tells; by default ``sys.stderr``.
+    """
+
+    def __init__(self, patience: float, out: TextIO | None = None) -> None:
+        self._patience = patience
+        self._out = out
+        self._fed = time.monotonic()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+
+    def feed(self) -> None:
+        """Nothing is blocked."""
+        self._fed = time.monotonic()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        told = 0.0
+        while True:
+            fed, now = self._fed, time.monotonic()
+            pause = self._patience if fed == told else max(0.0, fed + self._patience - now)
+            if self._ended.wait(pause):
+                return
+            if self._fed != fed or told == fed:
+                continue
+            if time.monotonic() - now - pause > _STOPPED:
+                self.feed()
+                continue
+            told = fed
+            self._tell()
+
+    def _tell(self) -> None:
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        lines = [f"The event loop has been blocked for {self._patience:g} s.\n"]
+        for ident, frame in sys._current_frames().items():  # documented, in spite of its name
+            if ident != self._thread.ident:
+                lines.append(f"Thread {names.get(ident, ident)} (most recent call last):\n")
+                lines += traceback.format_stack(frame)
+        out = self._out or sys.stderr
+        out.write("".join(lines))
+        out.flush()
