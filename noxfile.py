@@ -56,7 +56,10 @@ def tests(session: nox.Session) -> None:
 @nox.session
 def integration(session: nox.Session) -> None:
     """What crosses packages, with every package installed."""
-    run_with_all(session, "tests-integration", *session.posargs)
+    # They wait most of the time: for time limits, cut networks, nodes that are lost. Each file has
+    # one process, as the batch systems and hosts that it starts are for all of its tests.
+    aside = ["-n", "3", "--dist", "loadfile"]
+    run_with_all(session, *aside, "tests-integration", *session.posargs)
 
 
 def run_with_all(session: nox.Session, *words: str) -> None:
