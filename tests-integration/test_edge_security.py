@@ -203,12 +203,14 @@ while True:
 """
     with as_other(code, str(port)) as thief:
         assert thief.stdout is not None
-        await trio.to_thread.run_sync(thief.stdout.readline)
-        with pytest.raises(DialError, match="not of this meeting"):
-            async with member(address, "tcp"):
-                raise AssertionError
-        got = bytes.fromhex(await trio.to_thread.run_sync(thief.stdout.readline))
-        thief.kill()
+        try:
+            await trio.to_thread.run_sync(thief.stdout.readline)
+            with pytest.raises(DialError, match="not of this meeting"):
+                async with member(address, "tcp"):
+                    raise AssertionError
+            got = bytes.fromhex(await trio.to_thread.run_sync(thief.stdout.readline))
+        finally:
+            thief.kill()
 
     assert got[0] == 0x16  # a TLS ClientHello, and nothing of ours
     assert b"worker" not in got

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+import pytest
 import trio
 
 from grain.edge._block import Record
 from grain.edge._dial import Dialler
 from grain.edge._race import Way
-from grain.edge.errors import NoEdgeFile
+from grain.edge.errors import DialError, NoEdgeFile
 from grain.edge.messages import CORE
 
 if TYPE_CHECKING:
@@ -91,3 +92,22 @@ async def test_a_slow_head_is_waited_for(autojump_clock: MockClock) -> None:
 
     assert thing is cast("object", opened)
     assert stage.looks < 10
+
+
+async def test_a_round_that_was_cut_off_is_not_what_is_told(autojump_clock: MockClock) -> None:
+    """A dial that fails tells what the last whole round met."""
+
+    rounds = 0
+
+    async def refused() -> Any:
+        nonlocal rounds
+        rounds += 1
+        if rounds > 1:
+            await trio.sleep_forever()
+        raise ConnectionRefusedError("nobody listens")
+
+    with pytest.raises(DialError) as caught:
+        await Stage({1: refused}, change=1000.0).patiently(10)
+
+    assert 2 == rounds
+    assert ["nobody listens"] == [attempt.outcome for attempt in caught.value.tried]

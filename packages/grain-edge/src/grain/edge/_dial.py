@@ -202,8 +202,10 @@ class Dialler:
                 now: list[Attempt] = []
                 try:
                     opened = await self.once(now)
-                finally:
-                    tried = now or tried
+                except trio.Cancelled:
+                    tried = tried or now  # what a whole round met says more
+                    raise
+                tried = now
                 if opened is not None:
                     return opened, tuple(tried)
                 if self._replaced:
