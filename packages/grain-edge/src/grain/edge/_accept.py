@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable
 
-    from grain.edge._framed import Pace
     from grain.edge._host import Place
+    from grain.edge._pace import Pace
     from grain.edge._tls import TlsStream
     from grain.edge.messages import Codec, Hello
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from grain.edge._block import Record
-    from grain.edge._framed import Pace
+    from grain.edge._pace import Pace
 
 POLL_FIRST, POLL_LAST = 1.0, 15.0
 """Seconds between two looks at the Edge file while nobody serves: grows from one to the other."""

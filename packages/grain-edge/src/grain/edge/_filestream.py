@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from grain.edge._framed import Pace
 from grain.edge._log import BEAT, BLOB, DATA, END, LogReader, LogWriter
+from grain.edge._pace import Pace
 from grain.edge.errors import MeetingError
 
 if TYPE_CHECKING:

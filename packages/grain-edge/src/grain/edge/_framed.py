@@ -13,13 +13,13 @@ from __future__ import annotations
 import math
 import os
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
 from grain.edge._channel import Batch, Channel
 from grain.edge._frames import Inbox, Outbox
+from grain.edge._pace import Pace
 from grain.edge._sockets import read, read_into, write_all
 from grain.edge._tls import TlsStream
 from grain.edge.errors import ChannelBroken, ChannelError, RemoteProtocolError
@@ -35,27 +35,6 @@ _SMALL = 4096
 _BURST = 0.0001  # seconds: what is posted within them was caused by the same event
 _READ_MIN, _READ_MAX = 16 * 1024, 1024 * 1024
 _MANY = 32  # messages in one piece
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How a connection keeps itself alive.
-
-    Attributes:
-        heartbeat: seconds between signs of life of an idle side.
-        suspect: seconds of silence after which the peer is not to be relied upon: three beats.
-        lost: seconds of silence after which the channel breaks. A network that is away for less
-            is not noticed but for the delay.
-        goodbye: seconds that closing waits for what is still to be sent.
-        chunk: bytes of a large payload in one frame: 1 ms or less on the wire, so that an urgent
-            message waits no longer than that.
-    """
-
-    heartbeat: float = 10.0
-    suspect: float = 30.0
-    lost: float = 60.0
-    goodbye: float = 5.0
-    chunk: int = 256 * 1024
 
 
 class FramedChannel(Channel):

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from grain.edge._framed import FramedChannel, Pace
+from grain.edge._framed import FramedChannel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from grain.edge._channel import Channel
     from grain.edge._frames import Inbox
+    from grain.edge._pace import Pace
     from grain.edge._report import Attempt
     from grain.edge.messages import Codec, Hello, Welcome
 

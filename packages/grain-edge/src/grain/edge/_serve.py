@@ -27,7 +27,7 @@ from grain.edge.messages import CORE, Codec, Hello
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from grain.edge._framed import Pace
+    from grain.edge._pace import Pace
     from grain.edge._report import Attempt
 
 _log = logging.getLogger("grain.edge")

@@ -14,7 +14,7 @@ from grain.edge._memory import memory_channels as memory_channels
 
 if TYPE_CHECKING:
     from grain.edge._framed import FramedChannel as FramedChannel
-    from grain.edge._framed import Pace as Pace
+    from grain.edge._pace import Pace as Pace
 else:
     # As in the package itself: who stays in memory does not pay for the wire.
     def __getattr__(name: str) -> object:
