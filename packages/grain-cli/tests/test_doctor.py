@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,9 +82,7 @@ def test_something_that_hangs() -> None:
     def broken() -> list[Finding]:
         raise RuntimeError("a bug")
 
-    began = time.monotonic()
-    assert "fail" == _checks.within(0.05, "disk", slow)[0].state
-    assert time.monotonic() - began < 10
+    assert "fail" == _checks.within(0.05, "disk", slow)[0].state  # or it would never return
     assert [Finding("disk", "fail", "RuntimeError: a bug")] == _checks.within(5, "disk", broken)
     stuck.set()
 
