@@ -143,6 +143,7 @@ async def test_missions_share_results_one_is_killed(home: Path) -> None:
                 assert mission.poll() is None
                 await trio.sleep(0.01)
             mission.kill()
+        killed = str(mission.pid)
         before = count(home, tasks, "computed")
         assert len(kept) <= sum(before) < tasks
 
@@ -159,4 +160,6 @@ async def test_missions_share_results_one_is_killed(home: Path) -> None:
     found = sum(new == old for new, old in zip(after, before, strict=True))
     assert len(kept) <= found
     assert tasks == len(list((home / "results").glob("??/*")))
-    assert not list((home / "results" / "tmp").iterdir())
+    # Only who was killed amid a write can leave one unfinished; nobody takes it for a result.
+    unfinished = [file.name for file in (home / "results" / "tmp").iterdir()]
+    assert {name.rsplit("-", 2)[1] for name in unfinished} <= {killed}

@@ -286,8 +286,9 @@ def test_an_error_of_a_result_is_not_of_the_disk(capsys: pytest.CaptureFixture[s
     assert "cannot be pickled (OSError: connection lost)" in capsys.readouterr().err
 
 
-def test_a_decorated_function_has_the_name_of_its_file() -> None:
+def test_a_decorated_function_has_the_name_of_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not that of the decorator's."""
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", "/home/me/chem.py", raising=False)
     source = """
 async def f(x):
     return x
@@ -304,7 +305,7 @@ async def f(x):
 
 def test_a_function_of_a_notebook_has_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the same one when something else in its cell has changed."""
-    monkeypatch.delattr(sys.modules["__main__"], "__file__")
+    monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
     functions: list[Any] = []
     for file, more in (("/tmp/ipykernel_1/2.py", ""), ("<ipython-input-3-4>", "x = 5")):
         names: dict[str, Any] = {"__name__": "__main__"}
