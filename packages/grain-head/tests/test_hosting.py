@@ -289,3 +289,10 @@ async def test_equal_requests_are_stated_once(autojump_clock: MockClock) -> None
             await trio.sleep_forever()
 
     assert 2 == sum(isinstance(message, Request) for message in heard)
+
+
+async def test_what_is_no_resource_is_refused(address: str) -> None:
+    """At the call, with what to write."""
+    async with HostingExecutor(Cores(1), address=address) as executor:
+        with pytest.raises(TypeError, match=r"submit\(3, \.\.\.\): first come the resources"):
+            executor.submit(3, double, 1)  # type: ignore[arg-type]

@@ -8,12 +8,13 @@ Layout, decisions first; none of these does I/O or knows the time:
   ``_quarantine`` (tasks that run alone), ``_staff`` (workers), ``_clients`` (missions), ``_share``
   (who is next), with ``_records`` and ``_snapshot``; ``messages`` are what missions and it say
 
-The shells: ``_executor`` with a local worker only; ``service`` around a hub; ``_gnaw``, which
-``python -m grain.head`` runs. ``events`` is what others can see.
+The shells: ``_base`` is what executors have in common, ``_executor`` has a local worker only;
+``service`` around a hub; ``_gnaw``, which ``python -m grain.head`` runs. ``events`` is what others
+can see.
 """
 
+from grain.head._base import Result as Result
 from grain.head._executor import GrainExecutor as GrainExecutor
-from grain.head._executor import Result as Result
 from grain.head._explain import Explanation as Explanation
 from grain.head._scheduler import Scheduler as Scheduler
 from grain.head.collapse import collapsed as collapsed

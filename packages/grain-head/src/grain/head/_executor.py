@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import socket
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import outcome
 import trio
 
 from grain.edge.channel import memory_channels
+from grain.head._base import ExecutorBase
 from grain.head._explain import Explanation, explain
 from grain.head._scheduler import Scheduler
 from grain.head.collapse import collapsing
-from grain.head.errors import Cancelled, ExecutorClosed
+from grain.head.errors import Cancelled
 from grain.head.events import (
     Event,
     NeverStarts,
@@ -29,11 +30,7 @@ from grain.worker.job import name_of
 from grain.worker.messages import Cancel, Ended, Run
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
-    from contextlib import AbstractAsyncContextManager
-    from types import TracebackType
-
-    from typing_extensions import Self
+    from collections.abc import AsyncGenerator, Callable
 
     from grain.edge.channel import Batch, Channel
     from grain.head._tasks import TaskQueue
@@ -42,13 +39,6 @@ if TYPE_CHECKING:
     Deliver = Callable[[Outcome], object]
 
 _LOCAL = 0  # the local worker's id
-
-
-class Result(NamedTuple):
-    """One entry of the result queue."""
-
-    id: int
-    outcome: Outcome
 
 
 class Job:
@@ -62,7 +52,7 @@ class Job:
         self.cancelled = False
 
 
-class GrainExecutor:
+class GrainExecutor(ExecutorBase):
     """Schedules and dispatches jobs to workers; here to the local one.
 
     Jobs go into one queue with `submit`, and come out of one queue, `results`::
@@ -96,6 +86,7 @@ class GrainExecutor:
     ) -> None:
         if not isinstance(local, Resource):
             raise TypeError(f"local={local!r}: give the resources of the local worker, as Cores(2)")
+        super().__init__()
         self.local = local
         self.name = f"{name or socket.gethostname()}(local)"
         self._expect_workers = expect_workers
@@ -104,37 +95,10 @@ class GrainExecutor:
         self._jobs: dict[int, Job] = {}
         self._last_id = 0
         self._outbox: list[tuple[Run | Cancel, object]] = []
-        self._done = self._failed = self._cancelled = 0
         self._reported: set[Resource] = set()
-        self._open = False
         self._wake = trio.Event()
-        self._idle = trio.Event()
-        self._put_result, self._results = trio.open_memory_channel[Result](math.inf)
-        self._life: AbstractAsyncContextManager[None] | None = None
 
     # ---- the queue of jobs
-
-    def submit(
-        self, res: Resource, fn: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any
-    ) -> int:
-        """Queue a job; returns at once.
-
-        Args:
-            res: the resources it needs.
-            fn: an async function, called with the other arguments.
-
-        Returns:
-            The job's id, which its entry in `results` has.
-
-        Raises:
-            ExecutorClosed: the executor is not running, or was closed.
-            grain.resource.Infeasible: no worker can ever meet the request, and none can join. It is
-                the job's outcome if time runs out for it while it waits.
-            TypeError: res is no resource.
-        """
-        if not isinstance(res, Resource):
-            raise TypeError(f"submit({res!r}, ...): first come the resources, as in Cores(2)")
-        return self.submit_call(res, Call(fn, args, kwargs))
 
     def submit_call(
         self, res: Resource, call: Call, deliver: Deliver | None = None, *, priority: int = 0
@@ -153,12 +117,11 @@ class GrainExecutor:
             The job's id.
 
         Raises:
-            ExecutorClosed, grain.resource.Infeasible: as `submit`.
+            ExecutorClosed: the executor is not running, or was closed.
+            grain.resource.Infeasible: no worker can ever meet the request, and none can join. It is
+                the job's outcome if time runs out for it while it waits.
         """
-        if not self._open:
-            raise ExecutorClosed(
-                "this executor takes no jobs: use it inside its `async with` block, before close()"
-            )
+        self._check_open()
         queue = self._scheduler.queue(res, priority)
         if not queue.served or queue.need:
             self._check_served(queue)
@@ -185,54 +148,17 @@ class GrainExecutor:
             self._outbox.append((Cancel(job, running.attempt), None))
         self._wake.set()
 
-    def close(self) -> None:
-        """Take no more jobs; `results` ends when those there are have ended."""
-        self._open = False
-        if not self._jobs:
-            self._put_result.close()
-
-    @property
-    def results(self) -> trio.MemoryReceiveChannel[Result]:
-        """The result queue: ``(id, outcome)`` of each job as it ends.
-
-        It holds what nobody took yet, without a bound; `statistics` tells how much that is.
-        """
-        return self._results
-
     # ---- questions
 
     def statistics(self) -> Statistics:
         """How things stand."""
-        return Statistics(
-            queued=self._scheduler.waiting,
-            running=self._scheduler.running,
-            results_waiting=self._results.statistics().current_buffer_used,
-            done=self._done,
-            failed=self._failed,
-            cancelled=self._cancelled,
-        )
+        return self._counted(self._scheduler.waiting, self._scheduler.running)
 
     def why(self, job: int) -> Explanation:
         """Why a job is not running."""
         return explain(self._scheduler, job, trio.current_time())
 
     # ---- life
-
-    async def __aenter__(self) -> Self:
-        if self._life is not None:
-            raise ExecutorClosed("an executor is used once; make another one")
-        self._life = self._living()
-        await self._life.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        assert self._life is not None
-        return await self._life.__aexit__(kind, error, traceback)
 
     @asynccontextmanager
     async def _living(self) -> AsyncGenerator[None]:
@@ -260,13 +186,6 @@ class GrainExecutor:
                 self._resolve(job, None)
             self._put_result.close()
             self._on_event(WorkerLeft(self.name))
-
-    async def join(self) -> None:
-        """Wait until no job is left; more may be submitted meanwhile and afterwards."""
-        while self._jobs:
-            if self._idle.is_set():  # others may wait for the same one
-                self._idle = trio.Event()
-            await self._idle.wait()
 
     async def _serve_submissions(self, channel: Channel) -> None:
         """Whenever jobs were submitted or cancelled: decide what starts."""
@@ -321,21 +240,10 @@ class GrainExecutor:
     def _resolve(self, id: int, ended: Outcome | None) -> None:  # noqa: A002 - its name
         """A job's outcome is known; None if it was cancelled."""
         job = self._jobs.pop(id)
-        if ended is None or job.cancelled:
-            self._cancelled += 1
+        cancelled = ended is None or job.cancelled
+        if ended is None or cancelled:
             ended = outcome.Error(Cancelled(f"{name_of(job.call.fn)} was cancelled (job {id})"))
-        elif type(ended) is outcome.Error:
-            self._failed += 1
-        else:
-            self._done += 1
-        if job.deliver is not None:
-            job.deliver(ended)
-        else:
-            self._put_result.send_nowait(Result(id, ended))
-        if not self._jobs:
-            self._idle.set()
-            if not self._open:
-                self._put_result.close()
+        self._hand_over(id, job, ended, cancelled=cancelled)
 
     def _check_served(self, queue: TaskQueue) -> None:
         """Report a request that no worker could ever meet."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import secrets
 import socket
@@ -13,30 +12,27 @@ import outcome
 import trio
 
 from grain.edge import DEFAULT
-from grain.head import Explanation, Result, Statistics
+from grain.head import Explanation, Statistics
+from grain.head._base import ExecutorBase
 from grain.head.collapse import collapsing
-from grain.head.errors import Cancelled, ExecutorClosed, TaskCrashed
+from grain.head.errors import Cancelled, TaskCrashed
 from grain.head.events import Event, NeverStarts, NoWorkers
 from grain.head.messages import Ask, Submit
 from grain.remote_exer._connection import Gnaw
 from grain.remote_exer._link import Link
 from grain.remote_exer._session import MissionSession, Resolution
 from grain.resource import from_data, to_data
-from grain.worker import Call
 from grain.worker.errors import PayloadError
 from grain.worker.messages import Function as FunctionMessage
 from grain.worker.payload import Function, Payloads
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
-    from contextlib import AbstractAsyncContextManager
-    from types import TracebackType
-
-    from typing_extensions import Self
+    from collections.abc import AsyncGenerator, Callable, Hashable
 
     from grain.edge.channel import Batch
     from grain.remote_exer._link import Connect
     from grain.resource import Resource
+    from grain.worker import Call
 
     Outcome = outcome.Value[Any] | outcome.Error
     Deliver = Callable[[Outcome], object]
@@ -65,7 +61,7 @@ def check_size(what: str, size: int, most: int) -> None:
         )
 
 
-class RemoteExecutor:
+class RemoteExecutor(ExecutorBase):
     """Submits jobs to a scheduler that missions share; the same face as `grain.GrainExecutor`.
 
     The scheduler may be killed and replaced at any time: jobs go on, and none is lost. It is
@@ -90,6 +86,7 @@ class RemoteExecutor:
         on_event: Callable[[Event], object] | None = None,
         connect: Connect | None = None,
     ) -> None:
+        super().__init__()
         self.name = name or socket.gethostname()
         self._on_event = on_event or (lambda _: None)
         self._session = MissionSession(
@@ -102,25 +99,9 @@ class RemoteExecutor:
         self._requests: dict[tuple[Resource, int], int] = {}
         self._by_identity: dict[tuple[int, int], int] = {}  # of those in _requests; saves a hash
         self._jobs: dict[int, Job] = {}
-        self._done = self._failed = self._cancelled = 0
-        self._open = False
-        self._idle = trio.Event()
         self._answered = trio.Event()
-        self._put_result, self._results = trio.open_memory_channel[Result](math.inf)
-        self._life: AbstractAsyncContextManager[None] | None = None
 
     # ---- the queue of jobs
-
-    def submit(
-        self, res: Resource, fn: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any
-    ) -> int:
-        """Queue a job; returns at once. As `grain.GrainExecutor.submit`.
-
-        Raises:
-            ExecutorClosed: the executor is not running, or was closed.
-            grain.worker.errors.PayloadError: the function or an argument cannot be serialised.
-        """
-        return self.submit_call(res, Call(fn, args, kwargs))
 
     def submit_call(
         self, res: Resource, call: Call, deliver: Deliver | None = None, *, priority: int = 0
@@ -128,12 +109,11 @@ class RemoteExecutor:
         """Queue a job whose outcome is handed to a function; as `GrainExecutor.submit_call`.
 
         Raises:
-            ExecutorClosed, grain.worker.errors.PayloadError: as `submit`.
+            ExecutorClosed: the executor is not running, or was closed.
+            grain.worker.errors.PayloadError: the function or an argument cannot be serialised, or
+                is too large to travel.
         """
-        if not self._open:
-            raise ExecutorClosed(
-                "this executor takes no jobs: use it inside its `async with` block, before close()"
-            )
+        self._check_open()
         function = self._function(call.fn)
         arguments = self._payloads.dump_arguments(call.args, call.kwargs)
         check_size(f"the arguments of {function.name}", len(arguments), Submit.max_payload)
@@ -167,29 +147,12 @@ class RemoteExecutor:
         self._session.cancel(job)
         self._link.wake()
 
-    def close(self) -> None:
-        """Take no more jobs; `results` ends when those there are have ended."""
-        self._open = False
-        if not self._jobs:
-            self._put_result.close()
-
-    @property
-    def results(self) -> trio.MemoryReceiveChannel[Result]:
-        """The result queue: ``(id, outcome)`` of each job as it ends."""
-        return self._results
-
     # ---- questions
 
     def statistics(self) -> Statistics:
         """How things stand, as far as the scheduler has told."""
-        return Statistics(
-            queued=len(self._jobs) - self._session.running,
-            running=self._session.running,
-            results_waiting=self._results.statistics().current_buffer_used,
-            done=self._done,
-            failed=self._failed,
-            cancelled=self._cancelled,
-        )
+        running = self._session.running
+        return self._counted(len(self._jobs) - running, running)
 
     def why(self, job: int) -> Explanation:
         """Why a job is not running, as far as is known here; `ask_why` knows more."""
@@ -218,22 +181,6 @@ class RemoteExecutor:
 
     # ---- life
 
-    async def __aenter__(self) -> Self:
-        if self._life is not None:
-            raise ExecutorClosed("an executor is used once; make another one")
-        self._life = self._living()
-        await self._life.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        assert self._life is not None
-        return await self._life.__aexit__(kind, error, traceback)
-
     @asynccontextmanager
     async def _living(self) -> AsyncGenerator[None]:
         try:
@@ -256,13 +203,6 @@ class RemoteExecutor:
             for job in list(self._jobs):
                 self._resolve(Resolution(job, "cancelled", None, ()))
             self._put_result.close()
-
-    async def join(self) -> None:
-        """Wait until no job is left; more may be submitted meanwhile and afterwards."""
-        while self._jobs:
-            if self._idle.is_set():  # others may wait for the same one
-                self._idle = trio.Event()
-            await self._idle.wait()
 
     async def _leave(self, scope: trio.CancelScope) -> None:
         """Wait until nothing of a cancelled job is left, and say goodbye."""
@@ -304,20 +244,8 @@ class RemoteExecutor:
         if job is None:
             return
         ended = self._outcome(job, resolution)
-        if resolution.ending == "cancelled":
-            self._cancelled += 1
-        elif type(ended) is outcome.Error:
-            self._failed += 1
-        else:
-            self._done += 1
-        if job.deliver is not None:
-            job.deliver(ended)
-        else:
-            self._put_result.send_nowait(Result(resolution.task, ended))
-        if not self._jobs:
-            self._idle.set()
-            if not self._open:
-                self._put_result.close()
+        cancelled = resolution.ending == "cancelled"
+        self._hand_over(resolution.task, job, ended, cancelled=cancelled)
 
     def _outcome(self, job: Job, resolution: Resolution) -> Outcome:
         if resolution.ending == "cancelled":

@@ -1,0 +1,155 @@
+"""What every executor is: jobs go in, results come out, and a life that ends when none is left."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import outcome
+import trio
+
+from grain.head.errors import ExecutorClosed
+from grain.head.events import Statistics
+from grain.resource import Resource
+from grain.worker import Call
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    Outcome = outcome.Value[Any] | outcome.Error
+    Deliver = Callable[[Outcome], object]
+
+
+class Result(NamedTuple):
+    """One entry of the result queue."""
+
+    id: int
+    outcome: Outcome
+
+
+class Submitted(Protocol):
+    """What an executor keeps of a job has at least this."""
+
+    @property
+    def deliver(self) -> Deliver | None:
+        """Takes its outcome; None for the result queue."""
+
+
+class ExecutorBase(ABC):
+    """Base of the executors, which say how a job runs: `submit_call`, `_living`."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[int, Any] = {}
+        self._done = self._failed = self._cancelled = 0
+        self._open = False
+        self._idle = trio.Event()
+        self._put_result, self._results = trio.open_memory_channel[Result](math.inf)
+        self._life: AbstractAsyncContextManager[None] | None = None
+
+    def submit(
+        self, res: Resource, fn: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any
+    ) -> int:
+        """Queue a job; returns at once.
+
+        Args:
+            res: the resources it needs.
+            fn: an async function, called with the other arguments.
+
+        Returns:
+            The job's id, which its entry in `results` has.
+
+        Raises:
+            TypeError: res is no resource.
+            ExecutorClosed: the executor is not running, or was closed.
+            Exception: as `submit_call`.
+        """
+        if not isinstance(res, Resource):
+            raise TypeError(f"submit({res!r}, ...): first come the resources, as in Cores(2)")
+        return self.submit_call(res, Call(fn, args, kwargs))
+
+    @abstractmethod
+    def submit_call(
+        self, res: Resource, call: Call, deliver: Deliver | None = None, *, priority: int = 0
+    ) -> int:
+        """Queue a job whose outcome is handed to a function instead of the result queue."""
+
+    def close(self) -> None:
+        """Take no more jobs; `results` ends when those there are have ended."""
+        self._open = False
+        if not self._jobs:
+            self._put_result.close()
+
+    @property
+    def results(self) -> trio.MemoryReceiveChannel[Result]:
+        """The result queue: ``(id, outcome)`` of each job as it ends.
+
+        It holds what nobody took yet, without a bound; `statistics` tells how much that is.
+        """
+        return self._results
+
+    async def join(self) -> None:
+        """Wait until no job is left; more may be submitted meanwhile and afterwards."""
+        while self._jobs:
+            if self._idle.is_set():  # others may wait for the same one
+                self._idle = trio.Event()
+            await self._idle.wait()
+
+    async def __aenter__(self) -> Self:
+        if self._life is not None:
+            raise ExecutorClosed("an executor is used once; make another one")
+        self._life = self._living()
+        await self._life.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        assert self._life is not None
+        return await self._life.__aexit__(kind, error, traceback)
+
+    @abstractmethod
+    def _living(self) -> AbstractAsyncContextManager[None]:
+        """The time in which it takes jobs; its end waits for them."""
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise ExecutorClosed(
+                "this executor takes no jobs: use it inside its `async with` block, before close()"
+            )
+
+    def _counted(self, queued: int, running: int) -> Statistics:
+        return Statistics(
+            queued=queued,
+            running=running,
+            results_waiting=self._results.statistics().current_buffer_used,
+            done=self._done,
+            failed=self._failed,
+            cancelled=self._cancelled,
+        )
+
+    def _hand_over(
+        self, number: int, job: Submitted, ended: Outcome, *, cancelled: bool = False
+    ) -> None:
+        """Give a job's outcome to whoever wants it; the job is out of the books already."""
+        if cancelled:
+            self._cancelled += 1
+        elif type(ended) is outcome.Error:
+            self._failed += 1
+        else:
+            self._done += 1
+        if job.deliver is not None:
+            job.deliver(ended)
+        else:
+            self._put_result.send_nowait(Result(number, ended))
+        if not self._jobs:
+            self._idle.set()
+            if not self._open:
+                self._put_result.close()
