@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec import structs
+
 from grain.head._clients import Clients
 from grain.head._hub import Hub
 from grain.head._ledger import Ledger
+from grain.head._runs import Runs
 from grain.head._staff import Staff
 from grain.remote_exer import MissionSession, Resolution
 from grain.worker._session import WorkerSession
@@ -185,6 +188,37 @@ def adopt_nothing(self: Ledger, who: Staffer, held: Held, client: Client, now: f
     Ledger.adopt(self, who, held, client, now)
 
 
+def blame_all(self: Staff, who: Staffer, how: str | None, now: float) -> None:
+    for held in list(who.leases.values()):
+        self._ledger.lose(held, how, now)
+    Staff._remove(self, who, how, now)
+
+
+def blame_the_line(self: WorkerSession, *args: Any) -> None:
+    self._lines.waiting = list  # type: ignore[assignment,method-assign]
+    WorkerSession.on_runner_crashed(self, *args)
+
+
+def begin_before_its_turn(self: WorkerSession, lease: Any, arguments: object, now: float) -> None:
+    WorkerSession._begin(self, structs.replace(lease, line=0), arguments, now)
+
+
+def lengthen_adopted_lines(self: Ledger, held_lease: LeaseRecord, held: Held) -> bool:
+    waits = Ledger.adopt_behind(self, held_lease, held)
+    if held_lease.line is not None:
+        held_lease.line.number = held.line
+    return waits
+
+
+def free_under_a_line(self: Ledger, *args: Any, **kwargs: Any) -> None:
+    args[0].line = None
+    Runs.free(self, *args, **kwargs)
+
+
+def forget_lines(self: Ledger, held_lease: LeaseRecord, held: Held) -> bool:
+    return False
+
+
 BUGS: dict[str, Cast] = {
     "resources are free when a connection is lost": staff(on_link_lost=free_when_link_is_lost),
     "a worker begins a lease as often as it comes": worker(_begin=begin_again),
@@ -207,5 +241,11 @@ BUGS: dict[str, Cast] = {
     "functions in use are dropped": staff(sweep=drop_too_much),
     "what a mission does not want any more is kept": clients(_synced=keep_unclaimed),
     "what workers report is not adopted": ledger(adopt=adopt_nothing),
+    "who waited in line is blamed for the loss of a worker": staff(_remove=blame_all),
+    "who waited in line is blamed for a crash": worker(on_runner_crashed=blame_the_line),
+    "a worker begins what is to wait in line": worker(_begin=begin_before_its_turn),
+    "another head's lines are made longer": ledger(adopt_behind=lengthen_adopted_lines),
+    "a run frees what the next in its line uses": ledger(free=free_under_a_line),
+    "lines are adopted as if all of them ran": ledger(adopt_behind=forget_lines),
 }
 """Each bug by what it is, as the classes of a world that has it."""

@@ -68,11 +68,18 @@ class Laws:
         elif isinstance(message, Release):
             for attempt in message.attempts:
                 self.on_released(head, attempt)
-        elif isinstance(message, Crashed) and "lost" in message.crash.how:
-            worker = self.begun[message.crash.attempt].worker
-            self.demand("a drain is no crash", (head, worker) not in self.drained, message)
+        elif isinstance(message, Crashed):
+            self.check_blame(head, message)
         elif isinstance(message, Gone) and isinstance(wire.peer, Client):
             self.gone.add((head, wire.peer.session.id, message.task))
+
+    def check_blame(self, head: HeadProcess, message: Crashed) -> None:
+        """A task is blamed for a crash."""
+        attempt = message.crash.attempt
+        self.demand("who has not begun cannot crash", attempt in self.begun, message)
+        if "lost" in message.crash.how:
+            worker = self.begun[attempt].worker
+            self.demand("a drain is no crash", (head, worker) not in self.drained, message)
 
     def on_told(self, head: HeadProcess, wire: Wire, message: Holding) -> None:
         """A head learns what a worker has."""
@@ -171,7 +178,7 @@ class Laws:
                 self.check_books(head, deeply=deeply)
         for worker in self.world.workers:
             if worker.alive:
-                there = set(worker.processes)
+                there = set(worker.processes) | worker.queued
                 known = {run.number for run in worker.session.runs.values()}
                 self.demand("a session knows what runs", there == known, worker.session.name)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.head.messages import Retract, Submit
 from grain.resource import Supply, from_data, to_data
+from grain.worker._lines import Waiting
 from grain.worker.messages import Cancel, Draining, Ended, Holding, Lease, Leaving, Reported, Run
 from simulation.wire import Wire
 
@@ -39,6 +40,7 @@ class Process:
     number: int
     job: Job
     space: Resource
+    run: Run
     ending: bool = False
 
 
@@ -115,6 +117,8 @@ class Peer:
         self.wire: Wire | None = None
         self.alive = True
         self.frozen_until = 0.0
+        self.unread: list[tuple[Wire, Mail]] = []
+        self.jinxed = 0
         self.parted_until = 0.0
 
     def dial(self) -> None:
@@ -129,15 +133,29 @@ class Peer:
         self.wire = world.connect(head, self)
         self.joined()
         self.flush()
+        if self.jinxed:
+            self.jinxed -= 1
+            world.clock.after(world.slow * world.clock.chance.random() ** 3, self.wire.cut)
 
     def on_mail(self, wire: Wire, mail: Mail) -> None:
         if not self.alive or wire is not self.wire:
             return
-        if self.frozen_until > self.world.clock.now:
-            self.world.clock.at(self.frozen_until, lambda: self.on_mail(wire, mail))
+        if self.unread or self.frozen_until > self.world.clock.now:
+            self.unread.append((wire, mail))
+            if len(self.unread) == 1:
+                self.world.clock.at(self.frozen_until, self.thaw)
             return
         self.read(mail)
         self.flush()
+
+    def thaw(self) -> None:
+        """What came meanwhile is read, in its order."""
+        if self.frozen_until > self.world.clock.now:
+            self.world.clock.at(self.frozen_until, self.thaw)
+            return
+        unread, self.unread = self.unread, []
+        for wire, mail in unread:
+            self.on_mail(wire, mail)
 
     def on_cut(self, wire: Wire) -> None:
         if self.alive and wire is self.wire:
@@ -177,6 +195,9 @@ class Laborer(Peer):
         self.session = session
         self.offset = 0.0
         self.processes: dict[int, Process] = {}
+        # Its runner: what waits there in line.
+        self.waiting = Waiting()
+        self.queued: set[int] = set()
 
     @property
     def now(self) -> float:
@@ -197,9 +218,13 @@ class Laborer(Peer):
         orders, self.session.to_runner[:] = list(self.session.to_runner), []
         for message, payload in orders:
             if isinstance(message, Run):
-                self.begin(message, payload)
+                first_runs = message.line in self.processes
+                if not message.line or self.waiting.admit(message, payload, first_runs=first_runs):
+                    self.begin(message, payload)
+                else:
+                    self.queued.add(message.task)
             elif isinstance(message, Cancel):
-                self.stop(message.task)
+                self.cancel(message)
         self.session.on_tick(self.now)
         if self.session.to_runner:
             self.flush()
@@ -223,7 +248,7 @@ class Laborer(Peer):
         assert function is not None, f"the function of {lease} is missing"
         job = self.world.job(lease.mission, lease.task)
         assert arguments == (lease.mission, lease.task), "the arguments of another task"
-        process = Process(self, lease, run.task, job, from_data(run.res))
+        process = Process(self, lease, run.task, job, from_data(run.res), run)
         self.processes[run.task] = process
         self.world.laws.on_begun(process)
         seconds = job.seconds * (0.5 + self.world.clock.chance.random())
@@ -244,8 +269,26 @@ class Laborer(Peer):
         outcome = (lease.mission, lease.task, lease.attempt, process.job.kind)
         self.world.laws.on_completed(process, outcome)
         failed = process.job.kind == "error"
-        self.session.on_ended(Ended(process.number, process.number, "done", failed), outcome)
+        ended = Ended(process.number, process.number, "done", failed)
+        self.session.on_ended(ended, outcome, self.now)
+        self.follow(process)
         self.flush()
+
+    def follow(self, process: Process) -> None:
+        """A run has ended: what waits for that begins."""
+        following = self.waiting.ended(process.run)
+        if following is not None:
+            self.queued.discard(following[0].task)
+            self.begin(*following)
+
+    def cancel(self, message: Cancel) -> None:
+        """A run is not wanted any more."""
+        if self.waiting.withdraw(message.task) is not None:
+            self.queued.discard(message.task)
+            status = "returned" if message.waiting else "cancelled"
+            self.session.on_ended(Ended(message.task, message.attempt, status), None, self.now)
+        elif not message.waiting:
+            self.stop(message.task)
 
     def stop(self, number: int) -> None:
         """A run is cancelled; its program takes a while to go."""
@@ -258,7 +301,9 @@ class Laborer(Peer):
     def stopped(self, process: Process) -> None:
         if self.alive and self.processes.get(process.number) is process:
             del self.processes[process.number]
-            self.session.on_ended(Ended(process.number, process.number, "cancelled"), None)
+            ended = Ended(process.number, process.number, "cancelled")
+            self.session.on_ended(ended, None, self.now)
+            self.follow(process)
             self.flush()
 
     def crash(self) -> None:
@@ -266,7 +311,9 @@ class Laborer(Peer):
         for process in self.processes.values():
             self.world.laws.on_crashed(process)
         self.processes.clear()
-        self.session.on_runner_crashed("SIGSEGV")
+        self.waiting.clear()
+        self.queued.clear()
+        self.session.on_runner_crashed("SIGSEGV", self.now)
         self.flush()
 
     def kill(self) -> None:

@@ -59,7 +59,11 @@ class World:
         chance = self.clock.chance
         self.slow = chance.choice((0.01, 0.3, 3.0))
         self.twice = chance.choice((0.0, 0.0, 0.05, 0.3))
-        self.requests: list[Resource] = [Cores(1), Cores(2), Cores(1) & Memory(2), Cores(3)]
+        kinds: list[Resource] = [Cores(1), Cores(2), Cores(1) & Memory(2), Cores(3)]
+        # Where all ask for the same, tasks are sent ahead: how much, and how long that may wait.
+        self.requests = chance.choice((kinds, kinds, kinds[1:2], kinds[3:]))
+        self.ahead = chance.choice((5.0, 100.0))
+        self.line_patience = chance.choice((0.1, 3.0, 100.0))
         self.heads: list[HeadProcess] = []
         self.head: HeadProcess | None = None
         self.workers: list[Laborer] = []
@@ -97,7 +101,8 @@ class World:
 
     def start_head(self) -> None:
         self._epoch += 1
-        head = HeadProcess(self, self._kinds[0](self._epoch, self.clock.now, grace=GRACE), 0.0)
+        hub = self._kinds[0](self._epoch, self.clock.now, grace=GRACE, ahead=self.ahead)
+        head = HeadProcess(self, hub, 0.0)
         self.heads.append(head)
         self.head = head
         self.say(f"head {self._epoch} starts")
@@ -111,7 +116,14 @@ class World:
         chance = self.clock.chance
         number = len(self.workers) + 1
         total = Cores([2 * k + 1 for k in range(chance.randint(3, 5))]) & Memory(8)
-        session = self._kinds[1](f"id{number}", f"w{number}", "host", total, self.clock.now)
+        session = self._kinds[1](
+            f"id{number}",
+            f"w{number}",
+            "host",
+            total,
+            self.clock.now,
+            line_patience=self.line_patience,
+        )
         worker = Laborer(self, session)
         self.workers.append(worker)
         self.say(f"worker w{number} starts with {total!r}")
@@ -121,9 +133,12 @@ class World:
         chance = self.clock.chance
         number = len(self.clients) + 1
         kinds = ["value"] * 12 + ["error"] * 2 + ["poison"] * (chance.random() < 0.3)
+        # Many brief ones where all ask for the same.
+        alike = len(self.requests) == 1
+        times = (0.0, 0.5, 5.0) if alike else (0.0, 0.5, 5.0, 60.0)
         plan = [
-            Job(chance.choice((0.0, 0.5, 5.0, 60.0)), chance.choice(kinds))
-            for _ in range(chance.randint(4, 14))
+            Job(chance.choice(times), chance.choice(kinds))
+            for _ in range(chance.randint(4, 14) * (3 if alike else 1))
         ]
         session = self._kinds[2](f"m{number}", f"mission {number}")
         self._jobs[session.id] = plan
@@ -181,9 +196,11 @@ class World:
         return self.clock.chance.choice([w for w in self.workers if w.alive] or self.workers)
 
     def cut(self) -> None:
-        wire = self.peer().wire
-        if wire is not None:
-            wire.cut()
+        peer = self.peer()
+        if peer.wire is not None:
+            peer.wire.cut()
+        # Its next connections are lost, too, maybe while its first words are under way.
+        peer.jinxed = self.clock.chance.choice((0, 4))
 
     def part(self) -> None:
         peer = self.peer()
@@ -219,7 +236,8 @@ class World:
 
     def freeze_worker(self) -> None:
         worker = self.worker()
-        worker.frozen_until = self.clock.now + self.clock.chance.choice((2.0, 20.0, 50.0))
+        until = self.clock.now + self.clock.chance.choice((2.0, 20.0, 50.0))
+        worker.frozen_until = max(worker.frozen_until, until)
 
     def drain_worker(self) -> None:
         worker = self.worker()

@@ -85,7 +85,7 @@ class Station:
         function = self.payloads.dump_function(fn)
         arguments = self.payloads.dump_arguments(args, {})
         res = to_data(more.get("res", Cores(0)))
-        run = Run(self.last, 1, res, more.get("limit"), function.digest)
+        run = Run(self.last, 1, res, more.get("limit"), function.digest, more.get("line", 0))
         self.runner.start(run, (function.payload, arguments))
         return self.last
 
@@ -548,3 +548,20 @@ def descendants_of(pid: int) -> list[int]:
         for path in Path(f"/proc/{one}/task").glob("*/children"):
             found += map(int, path.read_text().split())
     return found
+
+
+async def test_nothing_follows_a_run_that_died_with_its_process() -> None:
+    """Its line has ended with it: what comes for it later is returned, other runs begin."""
+
+    async def kill() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    async def three() -> int:
+        return 3
+
+    async with station() as the:
+        first = the.start(kill)
+        await the.witness.until(lambda: the.witness.crashes)
+        late = the.start(three, line=first)
+        assert 3 == await the.result(three)
+        assert "returned" == the.witness.outcomes[late][0].status

@@ -68,7 +68,7 @@ def test_an_outcome_is_kept_until_it_is_released(failed: bool, status: Any) -> N
     """And told again on every connection."""
     session = made()
     session.on_message(lease(1), b"", 0.0)
-    session.on_ended(Ended(1, 1, "done", failed), b"outcome")
+    session.on_ended(Ended(1, 1, "done", failed), b"outcome", 1.0)
     settled = Settled("m", 1, (1, 1), status)
     assert [(settled, b"outcome")] == [p for p in session.to_head if isinstance(p[0], Settled)]
 
@@ -85,7 +85,7 @@ def test_a_connection_begins_with_all_there_is() -> None:
     session = made()
     session.on_message(lease(1, limit=100.0), b"", 0.0)
     session.on_message(lease(2), b"", 0.0)
-    session.on_ended(Ended(2, 2), b"outcome")
+    session.on_ended(Ended(2, 2), b"outcome", 1.0)
     session.on_disconnected(10.0)
     session.on_connected(30.0)
 
@@ -109,7 +109,7 @@ def test_runs_go_on_without_a_connection() -> None:
     session = made()
     session.on_message(lease(1), b"", 0.0)
     session.on_disconnected(1.0)
-    session.on_ended(Ended(1, 1), b"outcome")
+    session.on_ended(Ended(1, 1), b"outcome", 1.0)
 
     assert [] == session.to_head
     assert [] == ordered(session, Cancel)
@@ -123,8 +123,8 @@ def test_a_revoked_run_is_cancelled_once_and_told_as_such() -> None:
         session.on_message(lease(number), b"", 0.0)
         session.on_message(Revoke((1, number)), None, 0.0)
         session.on_message(Revoke((1, number)), None, 0.0)
-    session.on_ended(Ended(1, 1, "cancelled"), None)
-    session.on_ended(Ended(2, 2, "done"), b"quick")
+    session.on_ended(Ended(1, 1, "cancelled"), None, 1.0)
+    session.on_ended(Ended(2, 2, "done"), b"quick", 1.0)
 
     assert [Cancel(1, 1), Cancel(2, 2)] == ordered(session, Cancel)
     assert ["cancelled", "value"] == [settled.status for settled in sent(session, Settled)]
@@ -136,7 +136,7 @@ def test_a_crash_is_that_of_all_runs() -> None:
     for number in (1, 2):
         session.on_message(lease(number), b"", 0.0)
     session.on_message(Revoke((1, 2)), None, 0.0)
-    session.on_runner_crashed("SIGSEGV")
+    session.on_runner_crashed("SIGSEGV", 1.0)
 
     found = [(settled.status, settled.detail) for settled in sent(session, Settled)]
     assert ("crashed", "SIGSEGV") == found[0]
@@ -152,7 +152,7 @@ def test_a_draining_worker_hands_back_what_comes_late() -> None:
     assert 1 == len(sent(session, Draining))
     assert [(2, "returned")] == [(s.task, s.status) for s in sent(session, Settled)]
 
-    session.on_ended(Ended(1, 1), b"")
+    session.on_ended(Ended(1, 1), b"", 1.0)
     session.on_tick(2.0)
     assert not session.finished
     session.on_message(Release(((1, 1), (1, 2))), None, 3.0)
@@ -169,7 +169,7 @@ def test_at_the_deadline_what_runs_is_handed_back() -> None:
     assert 10.0 == session.next_tick()
     session.on_tick(10.0)
     assert [Cancel(1, 1)] == ordered(session, Cancel)
-    session.on_ended(Ended(1, 1, "cancelled"), None)
+    session.on_ended(Ended(1, 1, "cancelled"), None, 1.0)
 
     assert ["returned"] == [settled.status for settled in sent(session, Settled)]
 

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 _Self = TypeVar("_Self", bound="FramedChannel")
 _HIGH_WATER = 1024 * 1024
-_SMALL = 4096
+_SMALL, _BULK = 4096, 65536  # bytes that are written in the sender's own task
 _BURST = 0.0001  # seconds: what is posted within them was caused by the same event
+_LATE = 0.001  # seconds for which what is posted may wait for company
 _READ_MIN, _READ_MAX = 16 * 1024, 1024 * 1024
 _MANY = 32  # messages in one piece
 
@@ -73,7 +74,7 @@ class FramedChannel(Channel):
         self._closed = False
         self._broken: ChannelError | None = None
         self._ended = False
-        self._posted_at = -math.inf
+        self._posted_at = self._pending_since = -math.inf
         self._writes = 0
         self._read_size = _READ_MIN
         self._heard_at = trio.current_time()
@@ -137,15 +138,20 @@ class FramedChannel(Channel):
         """See `Channel.post`.
 
         What is posted alone is written at once; who posts one thing after the other leaves it to
-        the writer, which finds them together.
+        the writer, which finds them together. But not for longer than `_LATE`: the peer is to have
+        something to do meanwhile.
         """
         self._check_open()
         now = trio.current_time()
         alone = not more and now - self._posted_at > _BURST
         self._posted_at = now
-        idle = alone and not self._outbox.pending and not self._writing
+        if not self._outbox.pending:
+            self._pending_since = now
+        late = now - self._pending_since > _LATE
+        idle = (late or (alone and not self._outbox.pending)) and not self._writing
         self._outbox.push(batch)
-        if not (idle and self._outbox.pending <= _SMALL and self._write_now()):
+        most = _BULK if late else _SMALL
+        if not (idle and self._outbox.pending <= most and self._write_now()):
             self._wake.set()
 
     def _write_now(self) -> bool:

@@ -17,6 +17,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from grain.edge.questions import pack
+from grain.head._ahead import AHEAD
 from grain.head._clients import Clients
 from grain.head._explain import Explanation, explain
 from grain.head._ledger import Ledger
@@ -45,6 +46,7 @@ class Hub:
         now: the time, in seconds of any clock that does not go back.
         grace: seconds for which workers and missions that are away are waited for.
         wall: the time now as seconds since Unix' epoch, for people.
+        ahead: seconds of work that are sent ahead for each run, see `grain.head._ahead`.
         max_overtakes: see `Scheduler`.
     """
 
@@ -60,12 +62,13 @@ class Hub:
         *,
         grace: float = GRACE,
         wall: float = 0.0,
+        ahead: float = AHEAD,
         max_overtakes: int = 64,
     ) -> None:
         self.epoch = epoch
         self.scheduler = Scheduler(max_overtakes=max_overtakes)
         self._outbox = Outbox()
-        self.ledger = self.ledger_class(epoch, self.scheduler, self._outbox, wall - now)
+        self.ledger = self.ledger_class(epoch, self.scheduler, self._outbox, wall - now, ahead)
         self.clients = self.clients_class(self.ledger, self._outbox, grace, now)
         self.staff = self.staff_class(self.ledger, self._outbox, grace, self.clients.client)
         self.clients.staff = self.staff
@@ -113,6 +116,7 @@ class Hub:
         """Start what can start."""
         begun = self.ledger.start_suspects(now) if not self.ledger.quarantine.idle else []
         begun += [self.ledger.start(start, now) for start in self.scheduler.dispatch(now)]
+        begun += self.ledger.send_ahead()
         started: dict[tuple[Link | None, str], list[int]] = {}
         for entry, lease in begun:
             key = (entry.client.link, lease.worker.id)
@@ -153,6 +157,9 @@ class Hub:
             return Explanation(task, "ended", ("its outcome is on its way to the mission",))
         if entry.awaits:
             why = f"it ran on worker {entry.awaits}, which has yet to find this scheduler"
+            return Explanation(task, "waiting", (why,))
+        if entry.lease is not None and entry.lease.waits:
+            why = f"it is among the next on {entry.lease.worker.name}, where others like it run"
             return Explanation(task, "waiting", (why,))
         ticket = entry.ticket if entry.lease is None else entry.lease.ticket
         found = explain(self.scheduler, -1 if ticket is None else ticket, now)

@@ -18,8 +18,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from grain.head._ahead import Ahead
 from grain.head._records import Client, Entry, LeaseRecord, Staffer
-from grain.head._runs import Runs
 from grain.head._tasks import split_time
 from grain.head.messages import Crash, Crashed, Gone, Resolved, Started
 from grain.resource import from_data
@@ -33,7 +33,7 @@ CRASHES = 5
 """Crashes after which a task fails."""
 
 
-class Ledger(Runs):
+class Ledger(Ahead):
     """The tasks of all missions and their runs on all workers.
 
     Args:
@@ -41,6 +41,7 @@ class Ledger(Runs):
         scheduler: decides what starts.
         outbox: takes the messages.
         wall: the difference between the clock of Unix and that of ``now``, in seconds.
+        ahead: seconds of work that are sent ahead for each run.
     """
 
     # ---- the end of a run
@@ -211,7 +212,7 @@ class Ledger(Runs):
         lease.began = now - held.elapsed
         lease.alone = held.alone
         worker.leases[held.attempt] = lease
-        if not held.ended:
+        if not held.ended and not self.adopt_behind(lease, held):
             self._hold(lease, held, client, entry, now)
         if unwanted or entry is None:
             if not held.ended:
@@ -221,7 +222,9 @@ class Ledger(Runs):
             entry.lease = lease
             self._outbox.post(client.link, Started(worker.id, (entry.number,)))
         elif not held.ended:
-            if entry.lease.ticket is not None and lease.began < entry.lease.began:
+            other = entry.lease
+            older = other.ticket is not None and lease.began < other.began
+            if not lease.waits and (other.waits or older):
                 entry.lease, lease = lease, entry.lease
             self.revoke(lease)
 
@@ -264,7 +267,7 @@ class Ledger(Runs):
     def summary(self) -> dict[str, Any]:
         """Counts, for people."""
         return {
-            "waiting": self.scheduler.waiting,
+            "waiting": self.scheduler.waiting + self.in_line,
             "held back": sum(map(len, self.awaiting.values())),
             "running": self.scheduler.running,
             "done": self.done,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, Any
 
 from grain.head._share import Share
 from grain.worker.messages import Release
@@ -173,6 +174,7 @@ class LeaseRecord:
         "began",
         "entry",
         "index",
+        "line",
         "revoked",
         "session",
         "ticket",
@@ -189,9 +191,17 @@ class LeaseRecord:
         self.began = 0.0
         self.revoked = False
         self.alone = False
-        # In which of the worker's connections it was sent or last confirmed, and as which.
+        # In which of the worker's connections it was sent or last confirmed, and as which; 0 if the
+        # worker is known to have begun it.
         self.session = worker.session
         self.index = 0
+        # The line that it is in front of, or waits in.
+        self.line: Line | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits on its worker for the end of another run, whose place it takes."""
+        return self.line is not None and self.line.front is not self
 
     @property
     def current(self) -> bool:
@@ -201,10 +211,27 @@ class LeaseRecord:
     @property
     def begun(self) -> bool:
         """Whether the worker is known to have begun it."""
-        return self.session < self.worker.session or self.index <= self.worker.took
+        if self.waits:
+            return False
+        took = self.worker.took if self.session == self.worker.session else 0
+        return self.index <= took
 
     def __repr__(self) -> str:
         return f"<LeaseRecord {self.attempt} of {self.entry} on {self.worker.name}>"
+
+
+class Line:
+    """A run, and those that take its place one after the other: see `grain.head._ahead`."""
+
+    __slots__ = ("front", "number", "resources", "waiting")
+
+    def __init__(self, front: LeaseRecord, number: int, resources: dict[str, Any]) -> None:
+        # By which the worker knows it; 0 if another head began it, which has other numbers.
+        self.number = number
+        self.front = front
+        self.waiting: deque[LeaseRecord] = deque()
+        # What all of them may use, as plain data.
+        self.resources = resources
 
 
 class Staffer:
@@ -218,6 +245,7 @@ class Staffer:
         "connection",
         "deadline",
         "draining",
+        "fronts",
         "functions",
         "gone_at",
         "host",
@@ -253,6 +281,8 @@ class Staffer:
         self.took = 0
         self.leases: dict[Attempt, LeaseRecord] = {}
         self.functions: set[bytes] = set()
+        # While it reports: the runs that it has, by the attempt that began their line.
+        self.fronts: dict[Attempt, LeaseRecord] = {}
         # When its link was lost, and when it is given up.
         self.gone_at = math.inf
         self.deadline = math.inf

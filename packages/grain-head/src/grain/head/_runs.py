@@ -7,7 +7,7 @@ without it on a later connection, or is lost as a whole. No timer frees them.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grain.head._records import Client, Entry, LeaseRecord, Outbox, Staffer
 from grain.head._waiting import Waiting
@@ -17,7 +17,6 @@ from grain.worker.messages import Function, Lease, Revoke
 if TYPE_CHECKING:
     from grain.head._scheduler import Scheduler
     from grain.head._tasks import Start
-    from grain.resource import Resource
 
 
 class Runs(Waiting):
@@ -47,7 +46,7 @@ class Runs(Waiting):
         lease = self._lease(entry, self.by_number[start.worker], start.task, now)
         assert entry.queue is not None
         self.shares.started(entry.age, entry.queue.priority)
-        self._send_lease(lease, entry, start.allocation, start.limit)
+        self._send_lease(lease, entry, to_data(start.allocation), start.limit)
         return entry, lease
 
     def start_suspects(self, now: float) -> list[tuple[Entry, LeaseRecord]]:
@@ -69,23 +68,32 @@ class Runs(Waiting):
             part = Supply(whole).alloc(queue.space)
             if queue.wtime is not None:
                 part = part & queue.wtime.resolved(self.scheduler.run_times)
-            self._send_lease(lease, entry, part, limit)
+            self._send_lease(lease, entry, to_data(part), limit)
             found.append((entry, lease))
         return found
 
     def _lease(self, entry: Entry, worker: Staffer, ticket: int, now: float) -> LeaseRecord:
-        self._attempts += 1
-        lease = LeaseRecord((self.epoch, self._attempts), entry, worker, ticket)
+        lease = self._record(entry, worker, ticket)
         self.tickets[ticket] = lease
-        entry.lease = lease
         lease.began = now
         worker.sent += 1
         lease.index = worker.sent
+        return lease
+
+    def _record(self, entry: Entry, worker: Staffer, ticket: int | None) -> LeaseRecord:
+        self._attempts += 1
+        lease = LeaseRecord((self.epoch, self._attempts), entry, worker, ticket)
+        entry.lease = lease
         worker.leases[lease.attempt] = lease
         return lease
 
     def _send_lease(
-        self, lease: LeaseRecord, entry: Entry, allocation: Resource, limit: float
+        self,
+        lease: LeaseRecord,
+        entry: Entry,
+        resources: dict[str, Any],
+        limit: float = math.inf,
+        line: int = 0,
     ) -> None:
         worker = lease.worker
         if entry.function not in worker.functions:
@@ -98,9 +106,10 @@ class Runs(Waiting):
             entry.number,
             lease.attempt,
             entry.function,
-            to_data(allocation),
+            resources,
             None if limit == math.inf else limit,
             lease.alone,
+            line,
         )
         self._outbox.post(worker.link, message, entry.arguments)
 

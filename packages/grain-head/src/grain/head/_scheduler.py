@@ -228,6 +228,32 @@ class Scheduler(Dispatch):
                 queue.cancelled -= 1
         return None
 
+    def sole_queue(self) -> TaskQueue | None:
+        """The queue of all waiting tasks, if they are of one queue and nothing was promised."""
+        if len(self._queues.order) != 1:
+            return None
+        queue = self._queues.order[0][2]
+        return queue if queue.promise is None else None
+
+    def on_taken(self, queue: TaskQueue, count: int) -> list[int]:
+        """The oldest waiting tasks of a queue are none of the scheduler's business any more.
+
+        Returns:
+            Their ids, as many as there are up to `count`.
+        """
+        taken: list[int] = []
+        while len(taken) < count:
+            head = queue.head()
+            if head is None:
+                break
+            queue.tasks.popleft()
+            del self.tasks[head.id]
+            taken.append(head.id)
+        if taken:
+            self._waiting -= len(taken)
+            self._rerank(queue)
+        return taken
+
     # ---- questions
 
     def why_never(self, request: Resource, now: float) -> str | None:

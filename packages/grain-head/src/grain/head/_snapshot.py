@@ -92,7 +92,8 @@ def _state(worker: Staffer) -> str:
 def _worker(ledger: Ledger, worker: Staffer, labels: dict[int, str], now: float) -> dict[str, Any]:
     known = ledger.scheduler.workers[worker.number]
     known.give_back()
-    entries = (lease.entry for lease in worker.leases.values() if lease.entry is not None)
+    leases = [lease for lease in worker.leases.values() if not lease.waits]
+    entries = (lease.entry for lease in leases if lease.entry is not None)
     return {
         "id": worker.id,
         "name": worker.name,
@@ -123,11 +124,12 @@ def _label(entry: Entry, labels: dict[int, str]) -> str:
 def _counts(ledger: Ledger) -> tuple[Counter[int], Counter[int]]:
     """How many tasks of each mission run, and how many wait, by the mission's number."""
     running: Counter[int] = Counter()
+    waiting: Counter[int] = Counter()
     for worker in ledger.workers.values():
         for lease in worker.leases.values():
             if lease.entry is not None and lease.current:
-                running[lease.entry.client.number] += 1
-    waiting: Counter[int] = Counter()
+                counts = waiting if lease.waits else running
+                counts[lease.entry.client.number] += 1
     for queue in ledger.scheduler.queues.values():
         waiting[queue.share] += queue.waiting
     # Both of these ran before, so there are no more than once fitted on the workers.

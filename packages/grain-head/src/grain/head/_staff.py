@@ -98,6 +98,9 @@ class Staff:
         elif worker.link is not None:
             self.links.pop(worker.link, None)
         self._ledger.scheduler.on_worker_draining(worker.number)  # until it has reported
+        for lease in worker.leases.values():
+            if lease.begun:
+                lease.index = 0  # what is counted from now on are others
         self.links[link] = worker
         worker.link = link
         worker.connection = message.connection
@@ -106,6 +109,7 @@ class Staff:
         worker.serving = False
         worker.draining = worker.draining or message.draining
         worker.functions = set(message.functions)
+        worker.fronts.clear()
         worker.deadline = worker.gone_at = math.inf
 
     def _new(self, message: Register, now: float) -> Staffer:
@@ -131,6 +135,7 @@ class Staff:
         if worker.serving:
             return
         worker.serving = True
+        worker.fronts.clear()
         for lease in list(worker.leases.values()):
             if lease.session < worker.session:
                 self._ledger.lose(lease, None, now)
@@ -155,7 +160,8 @@ class Staff:
             self._ledger.scheduler.on_worker_draining(worker.number)
 
     def _remove(self, worker: Staffer, how: str | None, now: float) -> None:
-        for lease in list(worker.leases.values()):
+        # The last ones first, so that nobody is taken for begun who waited in line for another.
+        for lease in list(reversed(worker.leases.values())):
             self._ledger.lose(lease, how, now)
         self._ledger.scheduler.on_worker_left(worker.number)
         del self._ledger.workers[worker.id], self._ledger.by_number[worker.number]

@@ -79,6 +79,7 @@ class TaskQueue:
         "served",
         "share",
         "space",
+        "span",
         "tasks",
         "wtime",
     )
@@ -107,6 +108,8 @@ class TaskQueue:
         self.rank: tuple[int, int] | None = None
         # How often younger tasks were started where the head of this queue could have run.
         self.overtaken = 0
+        # Seconds that its runs took lately, where somebody measures it (`grain.head._ahead`).
+        self.span = 1.0
         # The promise made to the head, and whether one was already looked for.
         self.promise: Promise | None = None
         self.protected = False

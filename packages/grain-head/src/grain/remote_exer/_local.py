@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import socket
 from typing import TYPE_CHECKING
@@ -33,6 +34,8 @@ class LocalWorker:
             secrets.token_hex(8), name, socket.gethostname(), total, trio.current_time()
         )
         self._taught: set[bytes] = set()
+        self._changed = trio.Event()
+        self._looks_at = math.inf
 
     async def serve(self, head: Channel) -> None:
         """Run what the head says, until the channel ends; cancelling it cancels the runs."""
@@ -43,9 +46,19 @@ class LocalWorker:
             runner = Runner(self.name, theirs, WireTranslation(self.name))
             nursery.start_soon(runner.serve)
             nursery.start_soon(self._runner.receive_into, self._ended)
+            nursery.start_soon(self._let_time_pass)
             self._settle()
             await head.receive_into(self._take)
             nursery.cancel_scope.cancel()
+
+    async def _let_time_pass(self) -> None:
+        while True:
+            self._session.on_tick(trio.current_time())
+            self._settle()
+            self._changed = trio.Event()
+            self._looks_at = self._session.next_tick()
+            with trio.move_on_at(self._looks_at):
+                await self._changed.wait()
 
     def _take(self, batch: Batch) -> None:
         now = trio.current_time()
@@ -57,12 +70,15 @@ class LocalWorker:
         self._settle()
 
     def _ended(self, batch: Batch) -> None:
+        now = trio.current_time()
         for message, payload in batch:
             if isinstance(message, Ended):
-                self._session.on_ended(message, payload)
+                self._session.on_ended(message, payload, now)
         self._settle()
 
     def _settle(self) -> None:
+        if self._session.next_tick() < self._looks_at:
+            self._changed.set()
         orders, self._session.to_runner = self._session.to_runner, []
         batch: list[tuple[Message, Payload]] = []
         for message, call in orders:

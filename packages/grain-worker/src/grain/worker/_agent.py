@@ -171,23 +171,25 @@ class Agent:
 
     def ended(self, runs: Sequence[tuple[Ended, Payload]]) -> None:
         """See `Reports`."""
+        now = trio.current_time()
         for ended, payload in runs:
             if ended.failed and self._life.interrupted:
                 # The batch system signals every process of a job: the programs of this run have
                 # died of that, and the task failed for no fault of its own.
-                self._session.on_ended(Ended(ended.task, ended.attempt, "returned"), None)
+                self._session.on_ended(Ended(ended.task, ended.attempt, "returned"), None, now)
             else:
-                self._session.on_ended(ended, payload)
+                self._session.on_ended(ended, payload, now)
         self._settle()
 
     def crashed(self, crash: Crash) -> None:
         """See `Reports`."""
         _log.warning("%s; runs lost: %d", crash, len(crash.runs))
+        now = trio.current_time()
         if self._life.interrupted:
             for task, attempt in crash.runs:
-                self._session.on_ended(Ended(task, attempt, "returned"), None)
+                self._session.on_ended(Ended(task, attempt, "returned"), None, now)
         else:
-            self._session.on_runner_crashed(str(crash), [task for task, _ in crash.runs])
+            self._session.on_runner_crashed(str(crash), now, [task for task, _ in crash.runs])
         self._settle()
 
     def blocked(self, seconds: float, runs: tuple[tuple[int, int], ...]) -> None:
@@ -244,7 +246,7 @@ class Agent:
                 self._runner.start_all(runs)
             for message, _ in orders:
                 if isinstance(message, Cancel):
-                    self._runner.cancel(message.task, message.attempt)
+                    self._runner.cancel(message.task, message.attempt, waiting=message.waiting)
         mail, self._session.to_head = self._session.to_head, []
         if mail and self._channel is not None:
             try:

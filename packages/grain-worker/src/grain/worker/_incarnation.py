@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import sys
 from typing import TYPE_CHECKING
@@ -32,6 +33,7 @@ class Incarnation:
         served: whether it ever had a run.
         why: why it did not become ready, if it said so.
         runs: what it runs: attempt by task.
+        first: the first task that it was given; they ascend.
     """
 
     def __init__(self, name: str, context: str, grace: float, reports: Reports) -> None:
@@ -47,6 +49,7 @@ class Incarnation:
         self.ready = self.served = False
         self.why = ""
         self.runs: dict[int, int] = {}
+        self.first = math.inf
 
     # ---- what it is told
 
@@ -63,7 +66,9 @@ class Incarnation:
             return False
         self._taught |= taught
         self.runs.update((run.task, run.attempt) for run, _ in runs)
-        self.served = True
+        if runs:
+            self.first = min(self.first, runs[0][0].task)
+            self.served = True
         return True
 
     def drop(self, digests: tuple[bytes, ...]) -> None:

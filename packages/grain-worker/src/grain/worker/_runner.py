@@ -14,6 +14,7 @@ import outcome
 import trio
 
 from grain.resource import Resource, from_data
+from grain.worker._lines import Waiting
 from grain.worker.errors import PayloadError
 from grain.worker.job import Call, run_job
 from grain.worker.messages import Cancel, Ended, Run
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from grain.edge.channel import Batch, Channel
     from grain.edge.messages import Message, Payload
     from grain.worker.job import Outcome
+
+
+_TOGETHER = 0.002
+"""Seconds for which the end of a run may wait to be told with those of runs in line behind it."""
 
 
 class Translation(Protocol):
@@ -83,6 +88,11 @@ class Runner:
         # What is under way, by task and attempt, and what cancels it.
         self._runs: dict[tuple[int, int], Lane | trio.CancelScope] = {}
         self._idle: list[Lane] = []
+        self._waiting = Waiting()
+        # Ends that are told together, and since when the first of them waits for that.
+        self._untold: list[tuple[Ended, Payload]] = []
+        self._untold_since = 0.0
+        self._nursery: trio.Nursery | None = None
         self._leaving = False
 
     async def serve(self) -> None:
@@ -91,21 +101,27 @@ class Runner:
         Cancelling it cancels the runs, and it returns when nothing of them is left.
         """
         async with trio.open_nursery() as nursery:
-            await self._channel.receive_into(lambda batch: self._take(batch, nursery))
+            self._nursery = nursery
+            await self._channel.receive_into(self._take)
             self._leaving = True
+            self._waiting.clear()
             for lane in self._idle:
                 lane.cancel()
 
-    def _take(self, batch: Batch, nursery: trio.Nursery) -> None:
+    def _take(self, batch: Batch) -> None:
         for message, payload in batch:
             if type(message) is Run:
-                self._start(message, payload, nursery)
+                line = message.line
+                if not line or self._waiting.admit(
+                    message, payload, first_runs=(line, line) in self._runs
+                ):
+                    self._start(message, payload)
             elif type(message) is Cancel:
                 self._cancel(message)
             elif self._translation is not None:
                 self._translation.learn(message, payload)
 
-    def _start(self, message: Run, call: Call, nursery: trio.Nursery) -> None:
+    def _start(self, message: Run, call: Call) -> None:
         key = (message.task, message.attempt)
         if key in self._runs:
             return  # delivered twice
@@ -114,18 +130,31 @@ class Runner:
                 message, call = self._translation.decode(message, call)
             except PayloadError as error:
                 self._report(message, outcome.Error(error), None)
+                self._follow(message)
                 return
         if self._idle:
             lane = self._runs[key] = self._idle.pop()
             lane.start(self._run_in_lane, message, call)
         else:
+            assert self._nursery is not None
             scope = self._runs[key] = trio.CancelScope()
-            nursery.start_soon(self._run_in_scope, message, call, scope, name=call.fn)
-            nursery.start_soon(self._open_lane)
+            self._nursery.start_soon(self._run_in_scope, message, call, scope, name=call.fn)
+            self._nursery.start_soon(self._open_lane)
+
+    def _follow(self, message: Run) -> None:
+        """A run has ended: begin what waits for that."""
+        following = self._waiting.ended(message)
+        if following is not None:
+            self._start(*following)
 
     def _cancel(self, message: Cancel) -> None:
         run = self._runs.get((message.task, message.attempt))
-        if run is not None:
+        if run is None:
+            withdrawn = self._waiting.withdraw(message.task)
+            if withdrawn is not None:
+                status = "returned" if message.waiting else "cancelled"
+                self._end(Ended(message.task, message.attempt, status), None)
+        elif not message.waiting:
             run.cancel()
 
     async def _open_lane(self) -> None:
@@ -146,9 +175,11 @@ class Runner:
             lane.cancel()
         elif not lane.cancelled:
             self._idle.append(lane)
+        self._follow(message)
 
     async def _run_in_scope(self, message: Run, call: Call, scope: trio.CancelScope) -> None:
         self._tell(message, await self._job(message, call, scope), call)
+        self._follow(message)
 
     def _job(
         self, message: Run, call: Call, scope: trio.CancelScope | None
@@ -167,10 +198,28 @@ class Runner:
         failed = type(ended) is outcome.Error
         if self._translation is not None and ended is not None:
             payload, failed = self._translation.encode(ended, call)
-        told = Ended(message.task, message.attempt, status, failed)
+        self._end(Ended(message.task, message.attempt, status, failed), payload)
+
+    def _end(self, ended: Ended, payload: Payload) -> None:
+        """Tell that a run has ended; where brief ones follow it, with the end of those."""
+        now = trio.current_time()
+        if not self._untold:
+            self._untold_since = now
+            if self._waiting.count and self._nursery is not None:
+                self._nursery.start_soon(self._tell_soon)
+        self._untold.append((ended, payload))
+        if not self._waiting.count or now - self._untold_since > _TOGETHER:
+            self._tell_all()
+
+    async def _tell_soon(self) -> None:
+        await trio.sleep(_TOGETHER)
+        self._tell_all()
+
+    def _tell_all(self) -> None:
+        untold, self._untold = self._untold, []
         try:
             # Runs that were started together mostly end together.
-            self._channel.post(((told, payload),), more=bool(self._runs))
+            self._channel.post(untold, more=bool(self._runs))
         except trio.BrokenResourceError:
             pass  # the head has left: nobody wants to know
 

@@ -11,6 +11,8 @@ go back. What is to be sent collects in `to_head` and `to_runner`, which the she
     over. Runs go on while there is no connection.
 4.  A worker that drains begins nothing. At its deadline it hands back what still runs; it has
     *finished* when nothing runs and nothing is kept, or when the time for that is over.
+5.  A run may be sent ahead of its time, and wait in line in the runner (`grain.worker._lines`). It
+    is handed back if that takes long, or if a crash comes first, which was none of its doing.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from grain.resource import WTime, to_data
+from grain.worker._lines import PATIENCE, Line, Lines
 from grain.worker.messages import (
     Attempt,
     Cancel,
@@ -55,14 +58,15 @@ _AT_ONCE = 256  # runs in one `Holding`
 
 
 class Running:
-    """One run under way."""
+    """One run under way, or in line behind one that is."""
 
-    __slots__ = ("began", "lease", "number", "returning", "revoked")
+    __slots__ = ("began", "lease", "line", "number", "returning", "revoked")
 
     def __init__(self, lease: Lease, number: int, began: float) -> None:
         self.lease = lease
         self.number = number
         self.began = began
+        self.line: Line | None = None
         self.revoked = False
         self.returning = False
 
@@ -77,6 +81,7 @@ class WorkerSession:
         total: its resources; time left counts from now.
         now: the time.
         patience: seconds that it waits for a head before it gives up.
+        line_patience: seconds that a run may take while others wait in line for its end.
 
     Attributes:
         to_head: messages for the head; dropped while there is no connection.
@@ -93,6 +98,7 @@ class WorkerSession:
         total: Resource,
         now: float,
         patience: float = math.inf,
+        line_patience: float = PATIENCE,
     ) -> None:
         self.id = id
         self.name = name
@@ -116,6 +122,7 @@ class WorkerSession:
         self._took_due = math.inf
         self._deadline = math.inf
         self._flush_until = math.inf
+        self._lines = Lines(line_patience)
         self._began = now
         self._alone_since = now
         self._patience = patience
@@ -188,15 +195,20 @@ class WorkerSession:
         if count <= self._begun.get(epoch, -1):
             return
         self._begun[epoch] = count
-        self._took += 1
-        self._took_due = min(self._took_due, now + _TOOK)
+        if not lease.line:
+            self._took += 1
+            self._took_due = min(self._took_due, now + _TOOK)
         if self.draining:
             self._settle(lease, "returned", None)
             return
         self._last_number = number = self._last_number + 1
-        self.runs[attempt] = self._by_number[number] = Running(lease, number, now)
-        call = (self.functions.get(lease.function), arguments)
-        self.to_runner.append((Run(number, number, lease.res, lease.limit, lease.function), call))
+        run = self.runs[attempt] = self._by_number[number] = Running(lease, number, now)
+        line = 0
+        if lease.line:
+            first = (epoch, lease.line)
+            line = self._lines.join(first, run, self.runs.get(first), now)
+        order = Run(number, number, lease.res, lease.limit, lease.function, line)
+        self.to_runner.append((order, (self.functions.get(lease.function), arguments)))
 
     def _revoke(self, attempt: Attempt) -> None:
         run = self.runs.get(attempt)
@@ -204,34 +216,43 @@ class WorkerSession:
             run.revoked = True
             self.to_runner.append((Cancel(run.number, run.number), None))
 
-    def on_ended(self, ended: Ended, payload: Payload) -> None:
+    def on_ended(self, ended: Ended, payload: Payload, now: float) -> None:
         """The runner says that a run has ended."""
         run = self._by_number.get(ended.task)
         if run is None:
             return
         if ended.status == "done":
-            self._over_with(run, "error" if ended.failed else "value", payload)
+            self._over_with(run, "error" if ended.failed else "value", payload, now)
         else:
             returned = run.returning or ended.status == "returned"
-            self._over_with(run, "returned" if returned else "cancelled", None)
+            self._over_with(run, "returned" if returned else "cancelled", None, now)
 
-    def on_runner_crashed(self, detail: str, numbers: Collection[int] | None = None) -> None:
+    def on_runner_crashed(
+        self, detail: str, now: float, numbers: Collection[int] | None = None
+    ) -> None:
         """The runner's process died, and everything that ran in it.
 
         Args:
             detail: how it died.
+            now: the time.
             numbers: what ran in it; None for everything, which it was before the next one started.
         """
+        waited = set(self._lines.waiting())
         for run in list(self.runs.values()):
             if numbers is not None and run.number not in numbers:
                 continue
             status: Status = "crashed"
             if run.revoked:
                 status = "returned" if run.returning else "cancelled"
-            self._over_with(run, status, None, detail)
+            elif run in waited:
+                status = "returned"
+            self._over_with(run, status, None, now, detail)
 
-    def _over_with(self, run: Running, status: Status, payload: Payload, detail: str = "") -> None:
+    def _over_with(
+        self, run: Running, status: Status, payload: Payload, now: float, detail: str = ""
+    ) -> None:
         del self.runs[run.lease.attempt], self._by_number[run.number]
+        self._lines.leave(run, now)
         self._settle(run.lease, status, payload, detail)
 
     def _settle(self, lease: Lease, status: Status, payload: Payload, detail: str = "") -> None:
@@ -253,6 +274,7 @@ class WorkerSession:
         self._deadline = min(self._deadline, deadline)
         if not self.draining:
             self.draining = True
+            self._hand_back(self._lines.waiting())
             if self.connected:
                 self._send(DrainingMessage())
         self.on_tick(now)
@@ -261,6 +283,8 @@ class WorkerSession:
         """Time has passed; to be called at `next_tick` and after every event."""
         if self._took_due <= now:
             self._tell_took()
+        if self._lines.due <= now:
+            self._hand_back(self._lines.overdue(now))
         if not self.connected and now - self._alone_since >= self._patience:
             self.draining = True
             self._deadline = self._flush_until = now
@@ -280,10 +304,15 @@ class WorkerSession:
     def next_tick(self) -> float:
         """When `on_tick` is to be called at the latest."""
         due = min(self._deadline, self._flush_until) if self.draining else math.inf
-        due = min(due, self._took_due)
+        due = min(due, self._took_due, self._lines.due)
         return due if self.connected else min(due, self._alone_since + self._patience)
 
     # ---- small things
+
+    def _hand_back(self, runs: list[Running]) -> None:
+        """Have the runner return runs that still wait in line."""
+        for run in runs:
+            self.to_runner.append((Cancel(run.number, run.number, waiting=True), None))
 
     def _send(self, message: Message, payload: Payload = None) -> None:
         self.to_head.append((message, payload))
@@ -291,7 +320,15 @@ class WorkerSession:
     def _held(self, lease: Lease, elapsed: float, *, ended: bool = False) -> Held:
         left = None if lease.limit is None else max(0.0, lease.limit - elapsed)
         return Held(
-            lease.mission, lease.task, lease.attempt, lease.res, elapsed, left, lease.alone, ended
+            lease.mission,
+            lease.task,
+            lease.attempt,
+            lease.res,
+            elapsed,
+            left,
+            lease.alone,
+            ended,
+            lease.line,
         )
 
     def _total_now(self, now: float) -> dict[str, Any]:

@@ -53,7 +53,7 @@ class WireTranslation:
         fn = self._function(message.function)
         args, kwargs = self._payloads.load_arguments(payload)
         res = self._resource(message.res)
-        run = Run(message.task, message.attempt, res, message.limit, message.function)
+        run = Run(message.task, message.attempt, res, message.limit, message.function, message.line)
         return run, Call(fn, args, kwargs)
 
     def _resource(self, data: dict[str, Any]) -> Resource:

@@ -38,6 +38,8 @@ class Run(Message, frozen=True):
         function: the digest of the function, where the payload is not the call itself: within the
             agent ``(function, arguments)``, to the runner the arguments alone, as it got the
             `Function` before.
+        line: 0, or the task that began the line in which this one waits: it begins when all that
+            came before it in that line have ended.
     """
 
     max_payload = 256 * 1024**2
@@ -47,13 +49,21 @@ class Run(Message, frozen=True):
     res: Any
     limit: float | None = None
     function: bytes = b""
+    line: int = 0
 
 
 class Cancel(Message, frozen=True):
-    """End a run; `Ended` tells when it has ended."""
+    """End a run; `Ended` tells when it has ended.
+
+    Attributes:
+        task: which task.
+        attempt: which of its runs.
+        waiting: only if it still waits in line: it is then ``"returned"``.
+    """
 
     task: int
     attempt: int
+    waiting: bool = False
 
 
 class Ended(Message, frozen=True):
@@ -63,7 +73,8 @@ class Ended(Message, frozen=True):
         task: which task.
         attempt: which of its runs.
         status: ``"done"``: the payload tells how; ``"cancelled"``: because the head said so;
-            ``"returned"``: it failed while the batch system was ending the job, and not by itself.
+            ``"returned"``: it failed while the batch system was ending the job, and not by itself;
+            or it has not begun.
         failed: whether the payload is an exception.
     """
 
@@ -123,6 +134,7 @@ class Held(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
         left: seconds until its hard limit, None without one.
         alone: whether the whole worker was given to it.
         ended: whether it has ended; its `Settled` follows.
+        line: as in its `Lease`. Of those in a line that have not ended, the first is under way.
     """
 
     mission: str
@@ -133,6 +145,7 @@ class Held(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     left: float | None = None
     alone: bool = False
     ended: bool = False
+    line: int = 0
 
 
 class Holding(Message, frozen=True):
@@ -146,7 +159,7 @@ class Reported(Message, frozen=True):
 
 
 class Took(Message, frozen=True):
-    """How many `Lease`s of this connection were begun so far."""
+    """How many `Lease`s of this connection were begun so far, without those that wait in line."""
 
     count: int
 
@@ -223,6 +236,9 @@ class Lease(Message, frozen=True):
         res: what the run may use, as plain data.
         limit: the hard time limit in seconds, None without one.
         alone: whether the whole worker is given to it.
+        line: 0, or the number of the attempt that began the line in which it waits: runs of a line
+            take place one after the other, in the order in which their leases came, with the same
+            resources.
     """
 
     max_payload = 256 * 1024**2
@@ -234,6 +250,7 @@ class Lease(Message, frozen=True):
     res: dict[str, Any]
     limit: float | None = None
     alone: bool = False
+    line: int = 0
 
 
 class Revoke(Message, frozen=True):

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from grain.edge.messages import Payload
     from grain.worker.reports import Reports
 
+    _Order = tuple[Run, tuple[Payload, Payload]]
+
 FAILURES = 3
 """Runners in a row that may die without having had a run."""
 
@@ -59,7 +61,7 @@ class RunnerProcess:
         self._context = context
         self._grace = grace
         self._now: Incarnation | None = None
-        self._waiting: deque[tuple[Run, tuple[Payload, Payload]]] = deque()
+        self._waiting: deque[_Order] = deque()
         self._leaving = False
         self._changed = trio.Event()
         self._gone = trio.Event()
@@ -99,20 +101,43 @@ class RunnerProcess:
 
     def start_all(self, runs: Sequence[tuple[Run, tuple[Payload, Payload]]]) -> None:
         """As `start`, for several that come together."""
+        runs = self._without_orphans(runs)
         if self._now is None or not self._now.start(runs):
             self._waiting.extend(runs)
 
-    def cancel(self, task: int, attempt: int) -> None:
-        """Cancel a run; `Reports.ended` tells when nothing of it is left."""
+    def _without_orphans(self, runs: Sequence[_Order]) -> Sequence[_Order]:
+        """Return runs that wait in line behind one that died with its process.
+
+        What that one held is free when nothing of it is left, and it is not known here when.
+        """
+        if self._now is None or not self._now.ready or not any(run.line for run, _ in runs):
+            return runs
+        first = min([self._now.first, *(run.task for run, _ in runs if not run.line)])
+        orphans = [run for run, _ in runs if run.line and run.line < first]
+        for run in orphans:
+            self._end_unrun(Ended(run.task, run.attempt, "returned"))
+        return [(run, call) for run, call in runs if run not in orphans] if orphans else runs
+
+    def cancel(self, task: int, attempt: int, *, waiting: bool = False) -> None:
+        """Cancel a run; `Reports.ended` tells when nothing of it is left.
+
+        Args:
+            task: which task.
+            attempt: which of its runs.
+            waiting: only if it has not begun, but waits in line behind another.
+        """
         for entry in self._waiting:
             if (entry[0].task, entry[0].attempt) == (task, attempt):
                 self._waiting.remove(entry)
-                # Later: a caller need not reckon with the answer before it has asked.
-                assert self._nursery is not None
-                self._nursery.start_soon(self._never_ran, Ended(task, attempt, "cancelled"))
+                self._end_unrun(Ended(task, attempt, "returned" if waiting else "cancelled"))
                 return
         if self._now is not None and self._now.runs.get(task) == attempt:
-            self._now.post([(Cancel(task, attempt), None)])
+            self._now.post([(Cancel(task, attempt, waiting), None)])
+
+    def _end_unrun(self, ended: Ended) -> None:
+        """Later: a caller need not reckon with the answer before it has asked."""
+        assert self._nursery is not None
+        self._nursery.start_soon(self._never_ran, ended)
 
     async def _never_ran(self, ended: Ended) -> None:
         self._reports.ended([(ended, None)])
