@@ -159,7 +159,7 @@ async def test_the_swarm_of_the_configuration(site: Site) -> None:
             _end(pid)
 
     assert b"42" in done.stdout
-    assert ("w", "scale") == (record["name"], record["by"])
+    assert ("w", "gnaw") == (record["name"], record["by"])
     assert "leaving" in (site.folder / "gnaw.log").read_text()
 
 
