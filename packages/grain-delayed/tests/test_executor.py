@@ -279,6 +279,15 @@ async def test_log_file(home: Path) -> None:
     assert "it rains" not in text
 
 
+async def test_log_file_that_cannot_be_made(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Is told; the mission does not need it."""
+    loaded = load(config(home, '[head]\nlog_file = "/proc/nowhere/head.log"\n'))
+    async with executing(Cores(1) & Memory(1), loaded, "me", lambda _: None):
+        pass
+
+    assert "/proc/nowhere/head.log: No such file or directory; there is no log" in caplog.text
+
+
 async def test_log_file_on_a_full_disk(home: Path) -> None:
     """The mission does not end for it."""
     loaded = load(config(home, '[head]\nlog_file = "/dev/full"\n'))
