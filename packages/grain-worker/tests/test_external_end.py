@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -227,12 +228,24 @@ async def test_time_limit_ends_the_whole_tree_first(marker: str) -> None:
 
 
 @pytest.mark.parametrize("to_file", [False, True])
-async def test_time_limit_keeps_what_was_written(to_file: bool, tmp_path: Path) -> None:
+async def test_time_limit_keeps_what_was_written(
+    to_file: bool, tmp_path: Path, mock_clock: trio.testing.MockClock
+) -> None:
     """Whoever ended a program at its limit wants to know how far it came."""
-    line = "echo so far; echo last words >&2; exec sleep 1000.5"
+    line = f"echo so far; echo last words >&2; touch {tmp_path}/there; exec sleep 1000.5"
     files: dict[str, Any] = {"stdout": tmp_path / "out", "stderr": tmp_path / "err"}
-    with pytest.raises(ExternalTimeoutError) as caught:
-        await run_external(["sh", "-c", line], timeout=2, **(files if to_file else {}))
+
+    async def time_passes() -> None:
+        """As soon as the program has come so far."""
+        while not (tmp_path / "there").exists():
+            await trio.to_thread.run_sync(time.sleep, 0.01)
+        mock_clock.jump(3)
+        mock_clock.rate = 1  # for its end
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(time_passes)
+        with pytest.raises(ExternalTimeoutError) as caught:
+            await run_external(["sh", "-c", line], timeout=2, **(files if to_file else {}))
 
     error = pickle.loads(pickle.dumps(caught.value))
     assert isinstance(error, trio.TooSlowError)
