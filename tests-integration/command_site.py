@@ -88,8 +88,8 @@ class Site:
             stdout=subprocess.DEVNULL,
         )
 
-    def gnaw(self) -> Any:
-        return running("grain.head", "--address", self.address, "--grace", "20")
+    def gnaw(self, grace: float = 20) -> Any:
+        return running("grain.head", "--address", self.address, "--grace", str(grace))
 
     def worker(self, name: str, **res: float) -> Any:
         words = ("--url", self.address, "--res", json.dumps(res), "--name", name)

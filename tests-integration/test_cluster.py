@@ -120,7 +120,8 @@ async def test_runs_survive_that_gnaw_is_killed(address: str, tmp_path: Path) ->
     got: list[Any] = []
     workers = worker(address, 4, "a"), worker(address, 4, "b")
     with workers[0], workers[1], trio.fail_after(120), gnaw(address) as first:
-        async with RemoteExecutor(address, name="one") as executor:
+        connect = Gnaw(address, start=False).connect
+        async with RemoteExecutor(address, name="one", connect=connect) as executor:
             for _ in range(12):
                 executor.submit_call(Cores(1), Call(note, (path, 8.0), {}), got.append)
             while begun(path) < 8:
@@ -140,7 +141,8 @@ async def test_a_thousand_tasks_of_two_missions_outlive_gnaw(address: str, tmp_p
     paths = {number: str(tmp_path / f"notes{number}") for number in got}
 
     async def mission(number: int) -> None:
-        async with RemoteExecutor(address, name=f"m{number}") as executor:
+        connect = Gnaw(address, start=False).connect
+        async with RemoteExecutor(address, name=f"m{number}", connect=connect) as executor:
             call = Call(note, (paths[number], 0.2), {})
             for _ in range(500):
                 executor.submit_call(Cores(1), call, got[number].append)

@@ -132,24 +132,26 @@ async def test_workers_missions_tasks_and_jobs(home: Home) -> None:
     for _ in range(2):  # both nodes are taken
         home.batch.out("sbatch", "-c", "4", "--wrap", "sleep 600")
     res = {"Cores": 16, "Memory": 59.5, "WTime": 2532}
-    with home.gnaw(), home.worker("w093015-0", **res), home.worker("w093015-1", **res) as second:
-        with trio.fail_after(120):
+    with home.gnaw(grace=100) as gnaw, home.worker("w093015-0", **res), trio.fail_after(300):
+        await home.until(lambda s: s["workers"])
+        with home.worker("w093015-1", **res) as second:
             await home.until(lambda s: len(s["workers"]) == 2)
             connect = Gnaw(home.address, name="opt", start=False).connect
-            async with RemoteExecutor(home.address, name="opt", connect=connect) as executor:
-                sleep = Call(trio.sleep, (1000.0,), {})
-                each = [*[Cores(6) & Memory(20)] * 16, GPUs(1)]
-                jobs = [executor.submit_call(one, sleep, lambda _: None) for one in each]
-                await home.until(lambda s: s["tasks"]["running"] == 4)
-                assert 0 == (await home.grain("up")).returncode
-                second.kill()
-                await home.until(lambda s: "away" in str(s["workers"]) and s["jobs"])
-                listed = await home.grain("ls")
-                why = await home.grain("why", "opt:6")
-                quitting = await home.grain("quit", "w09*")
-                for job in jobs:
-                    executor.cancel(job)
-                await home.grain("quit", "-f", "w*")
+            with trio.CancelScope() as scope:
+                async with RemoteExecutor(home.address, name="opt", connect=connect) as executor:
+                    sleep = Call(trio.sleep, (1000.0,), {})
+                    for one in (*[Cores(6) & Memory(20)] * 16, GPUs(1)):
+                        executor.submit_call(one, sleep, lambda _: None)
+                    await home.until(lambda s: s["tasks"]["running"] == 4)
+                    assert 0 == (await home.grain("up")).returncode
+                    second.kill()
+                    await home.until(lambda s: "away" in str(s["workers"]) and s["jobs"])
+                    listed = await home.grain("ls")
+                    why = await home.grain("why", "opt:6")
+                    quitting = await home.grain("quit", "w09*")
+                    await home.grain("quit", "-f", "w*")
+                    gnaw.kill()  # it would wait for who is away
+                    scope.cancel()
 
     [waits] = re.findall(r"^w093120  (\d+) ", listed.stdout, re.MULTILINE)
     agrees("ls", listed.stdout.replace(f"w093120  {waits} ", "w093120  7 "), home.prefix)
