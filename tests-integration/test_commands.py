@@ -4,101 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import trio
+from command_site import Site, running
 
 from grain.remote_exer import Gnaw, RemoteExecutor
 from grain.resource import Cores, Memory
 from grain.worker import Call
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-
-@contextmanager
-def running(*words: str, **env: str) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", *words],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, **env},
-    )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-class Site:
-    """A directory with a configuration, in which commands are typed."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.address = f"edge://{folder}/edge/meeting"
-        (folder / "edge").mkdir(mode=0o700)
-        (folder / "grain.toml").write_text(
-            f'address = "{self.address}"\n[worker]\nname = "w"\nlog_file = "w.log"\n'
-            "[script]\ncores = 1\nmemory = 1\n[worker.res]\nCapacity = { V = 4 }\n"
-        )
-        self.environ = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
-
-    async def grain(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Type a command; its output has no escape code."""
-        run = partial(
-            subprocess.run,
-            [sys.executable, "-m", "grain.cli", *words],
-            cwd=self.folder,
-            env=self.environ,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        done = await trio.to_thread.run_sync(run)
-        assert "\x1b" not in done.stdout + done.stderr
-        return done
-
-    async def state(self) -> Any:
-        """What `grain ls --json` says."""
-        done = await self.grain("ls", "--json")
-        assert 0 == done.returncode, done.stderr
-        return json.loads(done.stdout)
-
-    async def until(self, what: Any) -> Any:
-        """Look until it is so."""
-        while True:
-            done = await self.grain("ls", "--json")
-            if not done.returncode and what(state := json.loads(done.stdout)):
-                return state
-            await trio.sleep(0.1)
-
-    def start(self, *words: str) -> subprocess.Popen[bytes]:
-        """Type a command that goes on until it is told to end."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "grain.cli", *words],
-            cwd=self.folder,
-            env=self.environ,
-            stdout=subprocess.DEVNULL,
-        )
-
-    def gnaw(self) -> Any:
-        return running("grain.head", "--address", self.address, "--grace", "20")
-
-    def worker(self, name: str, **res: float) -> Any:
-        words = ("--url", self.address, "--res", json.dumps(res), "--name", name)
-        return running("grain.worker", *words)
 
 
 @pytest.fixture
@@ -240,7 +159,7 @@ async def test_the_swarm_of_the_configuration(site: Site) -> None:
             _end(pid)
 
     assert b"42" in done.stdout
-    assert ("w", "scale") == (record["name"], record["by"])
+    assert ("w", "gnaw") == (record["name"], record["by"])
     assert "leaving" in (site.folder / "gnaw.log").read_text()
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from click.testing import CliRunner, Result
 from grain.cli import _check_batch, _check_installed, _check_meeting, _checks, main
 from grain.cli._checks import Finding
 from grain.config import Config
+from grain.edge import Attempt
 
 Put = Callable[[str, str], Path]
 Configure = Callable[[str], Config]
@@ -193,23 +195,46 @@ def test_where_the_meeting_is() -> None:
     assert _check_meeting.meeting_file("unix:///a/s") is None
 
 
-def test_a_scheduler_that_is_not_reached(alone: Path) -> None:
-    """One whose socket is here was killed; one elsewhere may be behind a firewall."""
-    killed = _check_meeting._not_reached(
-        "edge:///x", [("unix", "refused"), ("tcp", "refused")], False
-    )
-    far = _check_meeting._not_reached("edge:///x", [("tcp", "no answer")], False)
-    none = _check_meeting._not_reached("edge:///x", [("meeting", "no file")], False)
+def attempts(**outcomes: str) -> list[Attempt]:
+    return [Attempt(transport, "there", outcome, 0.5) for transport, outcome in outcomes.items()]
 
-    assert ["warn", "fail", "warn"] == [killed.state, far.state, none.state]
+
+def test_a_scheduler_that_is_not_reached(alone: Path) -> None:
+    """One whose socket is here was killed or hangs; one elsewhere may be behind a firewall."""
+    not_reached = partial(_check_meeting.not_reached, "edge:///x", slow=False)
+    killed = not_reached(attempts(unix="refused", tcp="refused"))
+    stuck = not_reached(attempts(unix="no answer within 10 s", tcp="no answer"))
+    far = not_reached(attempts(tcp="no answer"))
+    none = not_reached(attempts(meeting="no file"))
+
+    assert ["warn", "fail", "fail", "warn"] == [s.state for s in (killed, stuck, far, none)]
+    assert "ended without a word: unix     there: refused (0.5 s); tcp" in killed.says
+    assert stuck.says.startswith("one is here, but does not answer")
     assert "grain doctor --slow" in far.fix
+
+
+def test_each_way_is_told_by_itself() -> None:
+    """With --slow: not in the scheduler's line, and what it is for if another one works."""
+    failed = attempts(tcp="refused", files="no answer")
+    first = _check_meeting.not_reached("edge:///x", failed, slow=True)
+    alone, beside = (
+        [_check_meeting.way(one, others=others) for one in failed] for others in (False, True)
+    )
+
+    assert "one is said to serve, but is not reached" == first.says
+    assert ("by tcp", "warn", "there: refused", "") == alone[0]
+    assert "open between nodes" in beside[0].fix
+    assert "by files" == beside[1].check
+    [works] = attempts(files="ok")
+    assert ("by files", "ok", "there (0.5 s)", "") == _check_meeting.way(works, others=True)
 
 
 def test_an_address_that_is_none() -> None:
     """Is a mistake."""
-    [found] = _check_meeting.scheduler("http://x", slow=False)
+    for look in (_check_meeting.scheduler, _check_meeting.every_way):
+        [found] = look("http://x")
 
-    assert ("fail", "Correct `address`.") == (found.state, found.fix)
+        assert ("fail", "Correct `address`.") == (found.state, found.fix)
 
 
 def test_another_version() -> None:

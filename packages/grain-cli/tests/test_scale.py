@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -114,6 +115,26 @@ def test_custom_systems_cannot_be_asked(alone: Path) -> None:
 
     assert 1 == done.exit_code
     assert "cannot be asked what became of its jobs" in done.output
+
+
+def test_jobs_of_a_scheduler_are_withdrawn(alone: Path, command: Put) -> None:
+    """Those that wait and that it submitted; not while somebody else counts on them."""
+    slurm(alone, command)
+    command("scancel", f"echo $@ > {alone}/cancelled")
+    with scaling("1") as output:
+        assert [line(output)[0] for _ in range(2)] == [0, 1]
+    (alone / "listed").write_text("1|PENDING|Priority|\n")
+    with scaling("3", "--parent", str(os.getpid())) as output:
+        assert (1, 3, "1 jobs are left from before") == line(output)
+        assert [line(output)[0] for _ in range(2)] == [2, 3]
+        refused = CliRunner().invoke(main, ["scale", "3", "--withdraw"])
+    (alone / "listed").write_text("1|PENDING|x|\n2_0|RUNNING|None|n1\n2_1|PENDING|x|\n")
+    done = CliRunner().invoke(main, ["scale", "3", "--withdraw"])
+
+    assert 1 == refused.exit_code
+    assert "already; end it first" in refused.output
+    assert (0, "w-1: job 2_1 waited and is cancelled\n") == (done.exit_code, done.output)
+    assert "2_1\n" == (alone / "cancelled").read_text()
 
 
 @pytest.mark.parametrize("words", [[], ["0"], ["x"], ["1", "2"]])

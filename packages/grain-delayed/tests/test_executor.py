@@ -16,7 +16,7 @@ from grain.delayed import delayed, each, mission
 from grain.delayed._executor import executing
 from grain.edge.errors import EdgeError, MeetingTaken
 from grain.remote_exer import HostingExecutor, RemoteExecutor
-from grain.resource import Cores, Infeasible, Memory
+from grain.resource import Cores, Infeasible, Memory, Resource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,9 +91,10 @@ async def test_prioritized(home: Path) -> None:
 
     async def second() -> None:
         await running.wait()
-        async with mission(config_file=config(home), prioritized=True):
+        async with mission(config_file=config(home), prioritized=True) as made:
             later = (where @ Cores(1))()
-            await trio.sleep(0.2)
+            assert isinstance(made.executor, RemoteExecutor)
+            await made.executor.ask_why(1)  # who answers knows of it
             go.set()
             await later
             order.append("prioritized")
@@ -165,7 +166,7 @@ async def test_hosting_taken(home: Path, capsys: pytest.CaptureFixture[str]) -> 
 async def test_gnaw_disabled(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With Gnaw disabled a mission hosts a scheduler, and waits for workers."""
     file = config(home, "[head.gnaw]\nenabled = false\n")
-    with trio.move_on_after(5):
+    with trio.fail_after(60):
         async with mission(config_file=file) as made:
             waits = (where @ Cores(1))()
             assert isinstance(made.executor, HostingExecutor)
@@ -186,30 +187,42 @@ async def test_gnaw_disabled_taken(home: Path) -> None:
                 pass
 
 
+async def told_while_waiting(
+    capsys: pytest.CaptureFixture[str], what: str, each: list[Resource], file: str | None = None
+) -> str:
+    """What is told of tasks that do not start, until the scheduler has looked at each of them."""
+    told = ""
+    with trio.fail_after(60):
+        with trio.CancelScope() as scope:
+            async with mission(config_file=file) as made:
+                for res in each:
+                    (where @ res)()
+                assert isinstance(made.executor, RemoteExecutor)
+                while what not in told:
+                    told += capsys.readouterr().err
+                    await trio.sleep(0.01)
+                for job in range(1, len(each) + 1):
+                    await made.executor.ask_why(job)
+                scope.cancel()
+    return told + capsys.readouterr().err
+
+
 async def test_waits_for_workers(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """That there are no workers is said once, however many requests wait; with what to do."""
     (home / "grain.toml").write_text(f'address = "{address(home)}"')
     async with HostingExecutor(address=address(home)):
-        with trio.move_on_after(1):
-            async with mission():
-                for n in range(1, 6):
-                    (where @ Cores(n))()
-                await trio.sleep_forever()
+        told = await told_while_waiting(capsys, "No workers", [Cores(n) for n in range(1, 6)])
 
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if "No workers" in line]
+    (line,) = [line for line in told.splitlines() if "No workers" in line]
     assert "No workers are there yet; tasks wait for them. `grain up` starts one" in line
 
 
 async def test_never_starts(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A request that no worker can meet is told with the reason, once."""
     async with HostingExecutor(Cores(1), address=address(home), name="cluster"):
-        with trio.move_on_after(1):
-            async with mission(config_file=config(home)):
-                for _ in range(3):
-                    (where @ Cores(2))()
-                await trio.sleep_forever()
+        told = await told_while_waiting(capsys, "warning", [Cores(2)] * 3, config(home))
 
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+    (line,) = [line for line in told.splitlines() if "warning" in line]
     assert re.search(r"a task that asks for Cores\(2\) \(cluster\(local\): .*\)", line), line
 
 
@@ -277,6 +290,15 @@ async def test_log_file(home: Path) -> None:
     text = (home / "head.log").read_text()
     assert "grain.head WARNING it hails" in text
     assert "it rains" not in text
+
+
+async def test_log_file_that_cannot_be_made(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Is told; the mission does not need it."""
+    loaded = load(config(home, '[head]\nlog_file = "/proc/nowhere/head.log"\n'))
+    async with executing(Cores(1) & Memory(1), loaded, "me", lambda _: None):
+        pass
+
+    assert "/proc/nowhere/head.log: No such file or directory; there is no log" in caplog.text
 
 
 async def test_log_file_on_a_full_disk(home: Path) -> None:

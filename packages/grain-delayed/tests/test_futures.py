@@ -221,7 +221,7 @@ def test_an_executor_that_nobody_holds_ends() -> None:
 
 
 PROGRAM = """
-import atexit, sys, time
+import atexit, sys, threading
 from grain.delayed import Executor
 from grain.resource import Cores
 
@@ -231,8 +231,11 @@ def later():
     except RuntimeError as error:
         print(error)
 
+started, go = threading.Event(), threading.Event()
+
 def work(x):
-    time.sleep(0.2)
+    started.set()
+    go.wait()
     print(x, flush=True)
 
 atexit.register(later)
@@ -246,10 +249,13 @@ pool.submit(work, "pear")
 @pytest.mark.parametrize(
     ("end", "printed"),
     [
-        ("", ["apple", "pear"]),
-        ("pool.shutdown(wait=False)", ["apple", "pear"]),
-        ("time.sleep(0.1); pool.shutdown(wait=False, cancel_futures=True)", ["apple"]),
-        ("raise SystemExit(0)", ["apple", "pear"]),
+        ("go.set()", ["apple", "pear"]),
+        ("pool.shutdown(wait=False); go.set()", ["apple", "pear"]),
+        (
+            "started.wait(); pool.shutdown(wait=False, cancel_futures=True); go.set()",
+            ["apple"],
+        ),
+        ("go.set(); raise SystemExit(0)", ["apple", "pear"]),
     ],
 )
 def test_the_end_of_the_program(end: str, printed: list[str], tmp_path: Path) -> None:

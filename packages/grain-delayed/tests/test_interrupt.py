@@ -43,7 +43,7 @@ run(main, Cores(2), config_file=False, name="me")
 """
 CALLS = {
     "trio": 'await trio.run_process(["sleep", "1000.5"])',
-    "grain": 'await run_external(["sleep", "1000.5"])',
+    "grain": 'await run_external(["sleep", "1000.5"], grace=1000)',
 }
 MAINS = {
     "awaited": "await branch()",
@@ -84,7 +84,7 @@ def alive(pid: int) -> bool:
 @pytest.mark.parametrize("main", MAINS)
 @pytest.mark.parametrize("call", CALLS)
 def test_interrupt(call: str, main: str, tmp_path: Path) -> None:
-    """All is cancelled, no child is left, the exit is prompt and by KeyboardInterrupt."""
+    """All is cancelled, no child is left, nothing is waited for, it ends by KeyboardInterrupt."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM.format(call=CALLS[call], main=MAINS[main]))
     # A group of its own, as a terminal sends Ctrl-C to; the test's own process is not meant.
@@ -97,14 +97,12 @@ def test_interrupt(call: str, main: str, tmp_path: Path) -> None:
     )
     try:
         children = wait_for_sleeps(mission.pid, 2)
-        start = time.monotonic()
         mission.send_signal(signal.SIGINT)
-        out, err = mission.communicate(timeout=20)
-        took = time.monotonic() - start
+        # Less than the programs would be given if they did not obey.
+        out, err = mission.communicate(timeout=60)
     finally:
         mission.kill()
 
-    assert took < 2
     assert -signal.SIGINT == mission.returncode
     assert [] == [pid for pid in children if alive(pid)]
     assert "" == out

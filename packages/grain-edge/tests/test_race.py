@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -100,6 +101,24 @@ async def test_final_error_ends_it(autojump_clock: MockClock) -> None:
     ways = Ways()
     with pytest.raises(VersionMismatch):
         await race([ways.way("a", 0, VersionMismatch("x")), ways.way("b", 0)], [])
+
+
+async def test_why_a_way_was_given_up(autojump_clock: MockClock) -> None:
+    """Another one was faster, or it would do no better, or time was up."""
+
+    ways = Ways()
+
+    async def outcome(other: Way[Thing]) -> str:
+        tried: list[Attempt] = []
+        with trio.move_on_after(3), suppress(VersionMismatch):
+            await race([ways.way("a", 10), other], tried)
+        [found] = [a.outcome for a in tried if a.target == "a"]
+        return found
+
+    assert "given up, as another way was faster" == await outcome(ways.way("b", 1))
+    refusal = VersionMismatch("x")
+    assert "given up, as no way would do better" == await outcome(ways.way("b", 1, refusal))
+    assert "no answer so far" == await outcome(ways.way("b", 5))
 
 
 async def test_both_at_the_same_moment(autojump_clock: MockClock) -> None:

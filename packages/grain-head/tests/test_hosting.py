@@ -195,6 +195,52 @@ async def test_a_mission_too_many_is_told_why(address: str) -> None:
         nursery.cancel_scope.cancel()
 
 
+async def test_a_mission_that_comes_back_is_not_one_too_many(address: str) -> None:
+    """Its old connection is lost; the scheduler will know that in a minute."""
+    gnaw = Gnaw(address, start=False)
+    cut = trio.CancelScope()
+    connections = 0
+
+    async def hold(
+        mission: str, task_status: trio.TaskStatus[Channel] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        async with gnaw.connect(mission) as channel:
+            task_status.started(channel)
+            await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+
+        @asynccontextmanager
+        async def connect(mission: str) -> AsyncGenerator[Channel]:
+            nonlocal connections, cut
+            connections += 1
+            channel = await nursery.start(hold, mission)
+            with trio.CancelScope() as cut:
+                yield channel
+                await channel.aclose()
+
+        await nursery.start(partial(run_gnaw, address, max_conn=1))
+        with trio.fail_after(30):
+            async with RemoteExecutor(connect=connect) as first:
+                await first.ask_why(0)
+                cut.cancel()
+                while connections < 2:
+                    await trio.sleep(0.01)
+                await first.ask_why(0)
+                with pytest.raises(NotAdmitted, match="1 mission is connected"):
+                    async with RemoteExecutor(connect=gnaw.connect) as second:
+                        second.submit(Cores(1), double, 1)
+                        await trio.sleep_forever()
+                cut.cancel()
+                while connections < 3:
+                    await trio.sleep(0.01)
+                await first.ask_why(0)
+            # Of the third it said goodbye.
+            async with RemoteExecutor(connect=gnaw.connect) as third:
+                await third.ask_why(0)
+        nursery.cancel_scope.cancel()
+
+
 async def test_where_nothing_can_be_written(tmp_path: Path) -> None:
     """The mission ends with what is in the way; a scheduler would leave and tell only its log."""
     (tmp_path / "file").touch(mode=0o400)
@@ -272,7 +318,7 @@ async def test_equal_requests_are_stated_once(autojump_clock: MockClock) -> None
     once = [ours]
 
     @asynccontextmanager
-    async def connect() -> AsyncGenerator[Channel]:
+    async def connect(mission: str) -> AsyncGenerator[Channel]:
         if not once:
             await trio.sleep_forever()
         yield once.pop()

@@ -6,6 +6,7 @@ import os
 import stat
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -13,6 +14,8 @@ from grain.cli._checks import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from grain.edge import Attempt
 
 SKEW = 5.0
 """Seconds by which two clocks may differ."""
@@ -106,32 +109,73 @@ def clock(ahead: float) -> Finding:
     return Finding("clock", "ok", "this host and the file server agree")
 
 
-def scheduler(address: str, *, slow: bool) -> list[Finding]:
+def scheduler(address: str) -> list[Finding]:
     """Somebody serves at the address, can be reached, and is of this version."""
     import trio
 
-    return trio.run(_reach, address, slow)
+    return [trio.run(_reach, address)[0]]
 
 
-async def _reach(address: str, slow: bool) -> list[Finding]:
+def every_way(address: str) -> list[Finding]:
+    """As `scheduler`; then each way there is tried to its end, whether another one works or not."""
     import trio
 
-    from grain.edge import ALL_TRANSPORTS, dial
+    return trio.run(_try_every_way, address)
+
+
+async def _reach(address: str) -> tuple[Finding, bool]:
+    """What the quick ways lead to, and whether somebody is said to serve there."""
+    from grain.edge.errors import AddressError, DialError
+
+    try:
+        return await _greeted(address, frozenset({"unix", "tcp"}), 5.0)
+    except DialError as error:
+        there = all(one.transport != "meeting" for one in error.tried)
+        return not_reached(address, error.tried, slow=False), there
+    except AddressError as error:
+        return Finding("scheduler", "fail", str(error), "Correct `address`."), False
+
+
+async def _try_every_way(address: str) -> list[Finding]:
+    from grain.edge import examine
+    from grain.edge.errors import DialError
+
+    first, there = await _reach(address)
+    if not there:
+        return [first]
+    tried = [one for one in await examine(address) if one.transport != "meeting"]
+    working = frozenset(one.transport for one in tried if one.ok)
+    if first.state != "ok":
+        first = not_reached(address, tried, slow=True)
+    if first.state != "ok" and working:
+        with suppress(DialError):  # or it has ended just now
+            first, _ = await _greeted(address, working, 20.0)
+    ways = sorted(tried, key=_order)
+    return [first, *(way(one, others=bool(working)) for one in ways)]
+
+
+async def _greeted(address: str, ways: frozenset[str], patience: float) -> tuple[Finding, bool]:
+    """Who answers at an address, and whether it makes sense to try other ways.
+
+    Raises:
+        AddressError: It is none.
+        DialError: Nobody was reached.
+    """
+    import trio
+
+    from grain.edge import dial
     from grain.edge.errors import AddressError, DialError, EdgeError
 
-    ways = ALL_TRANSPORTS if slow else frozenset({"unix", "tcp"})
     try:
-        patience = 75.0 if slow else 5.0
         async with dial(address, role="cli", patience=patience, transports=ways) as peer:
             spoken = str(getattr(peer.greeting, "package", "?"))
             where = f"{getattr(peer.greeting, 'host', '?')} by {peer.transport}"
-    except DialError as error:
-        return [_not_reached(address, [(one.transport, str(one)) for one in error.tried], slow)]
-    except AddressError as error:
-        return [Finding("scheduler", "fail", str(error), "Correct `address`.")]
+    except (AddressError, DialError):
+        raise
     except (EdgeError, trio.EndOfChannel) as error:
-        return [Finding("scheduler", "fail", str(error) or "it has ended the connection")]
-    return [judge_scheduler(where, spoken)]
+        said = str(error) or "it has ended the connection"
+        return Finding("scheduler", "fail", said), False
+    return judge_scheduler(where, spoken), True
 
 
 def judge_scheduler(where: str, spoken: str) -> Finding:
@@ -145,18 +189,64 @@ def judge_scheduler(where: str, spoken: str) -> Finding:
     return Finding("scheduler", "ok", f"on {where}")
 
 
-def _not_reached(address: str, tried: list[tuple[str, str]], slow: bool) -> Finding:
-    if not tried or any(transport == "meeting" for transport, _ in tried):
+_REMEDIES = {
+    "unix": "This host uses the other ways.",
+    "tcp": "Who can go no other way does not join; ask which TCP ports are open between nodes.",
+    "reverse": "It is for nodes from which TCP leads nowhere, if the scheduler's host can reach "
+    "them; they use files without it.",
+    "files": "It is for nodes that TCP does not reach; see that this directory is the same one on "
+    "the scheduler's host.",
+}
+_WAYS = list(_REMEDIES)
+
+
+def _order(attempt: Attempt) -> int:
+    # A way that is new is no reason to fail.
+    return _WAYS.index(attempt.transport) if attempt.transport in _WAYS else len(_WAYS)
+
+
+def way(attempt: Attempt, *, others: bool) -> Finding:
+    """What became of one way to the scheduler.
+
+    Args:
+        attempt: The way.
+        others: Whether another one works; what this one is for matters only then.
+    """
+    check = f"by {attempt.transport}"
+    if attempt.ok:
+        return Finding(check, "ok", f"{attempt.target} ({attempt.seconds:.1f} s)")
+    told = f"{attempt.target}: {attempt.outcome}"
+    return Finding(check, "warn", told, _REMEDIES.get(attempt.transport, "") if others else "")
+
+
+def not_reached(address: str, tried: Sequence[Attempt], *, slow: bool) -> Finding:
+    """Nobody was; is that a mistake?
+
+    Args:
+        address: Where.
+        tried: The ways.
+        slow: Whether all of them were tried; each is then told by itself.
+    """
+    if not tried or any(one.transport == "meeting" for one in tried) or _no_socket(address):
         told = f"none at {address} now"
         return Finding("scheduler", "warn", told, "None is needed: a mission starts one.")
-    ways = "; ".join(text for _, text in tried)
-    if any(transport == "unix" for transport, _ in tried):
-        # Its socket is on this very host, so there is nothing between: it was killed.
-        told = f"one that served here has ended without a word: {ways}"
+    ways = "" if slow else ": " + "; ".join(map(str, tried))
+    here = [one.outcome for one in tried if one.transport == "unix"]
+    # Its socket is on this very host, so there is nothing between.
+    if any(outcome.startswith("no answer") for outcome in here):
+        fix = "Wait, or end its process: a mission starts another."
+        return Finding("scheduler", "fail", f"one is here, but does not answer{ways}", fix)
+    if here:
+        told = f"one that served here has ended without a word{ways}"
         return Finding("scheduler", "warn", told, "Nothing: a mission starts another.")
     fix = (
         "Start it anew, or ask which TCP ports are open between nodes."
         if slow
         else "If it runs, `grain doctor --slow` tries the shared file system, for a minute."
     )
-    return Finding("scheduler", "fail", f"one is said to serve, but is not reached: {ways}", fix)
+    return Finding("scheduler", "fail", f"one is said to serve, but is not reached{ways}", fix)
+
+
+def _no_socket(address: str) -> bool:
+    """Whether an address is a Unix socket's, and there is none."""
+    return address.startswith("unix://") and not Path(address.removeprefix("unix://")).exists()

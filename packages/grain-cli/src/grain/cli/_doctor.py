@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--slow", is_flag=True, help="Try slow ways to the scheduler, too, for a minute.")
+@click.option("--slow", is_flag=True, help="Try every way to the scheduler, for a minute.")
 @json_option
 @config_option
 @click.pass_context
@@ -70,8 +70,8 @@ def examine(ctx: click.Context, config_file: str | None, *, slow: bool) -> list[
             ("file system", LIMIT, lambda: _check_meeting.files(dial)),
             (
                 "scheduler",
-                90.0 if slow else LIMIT,
-                lambda: _check_meeting.scheduler(dial, slow=slow),
+                120.0 if slow else LIMIT,
+                lambda: (_check_meeting.every_way if slow else _check_meeting.scheduler)(dial),
             ),
         ]
     with ThreadPoolExecutor(len(checks)) as pool:

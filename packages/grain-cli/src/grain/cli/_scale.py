@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from grain.cli._options import config_option, json_option, load_config
+from grain.cli._show import clean
 from grain.cli._up import refuse_words
 from grain.cli.plugin import told
 
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 
     from grain.config import Config
 
-BY = "scale"
-"""By which the records of these jobs are known."""
+BY, SWARM = "scale", "gnaw"
+"""By which the records of these jobs are known: who submitted them, a user's `grain scale` or that
+of a scheduler, which takes back what still waits when it leaves."""
 
 _LOOK = {"local": 2.0}
 _LOOK_ELSEWHERE = 15.0  # seconds between two questions to a batch system
@@ -30,6 +32,7 @@ _LOOK_ELSEWHERE = 15.0  # seconds between two questions to a batch system
 @json_option
 @config_option
 @click.option("--parent", type=int, hidden=True, help="End with this process, which began it.")
+@click.option("--withdraw", is_flag=True, hidden=True, help="Cancel what such a one left waiting.")
 @click.argument("count", metavar="N", type=click.IntRange(1, 100_000))
 @click.argument("options", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
@@ -39,6 +42,7 @@ def scale(
     as_json: bool,
     config_file: str | None,
     parent: int | None,
+    withdraw: bool,
     options: tuple[str, ...],
 ) -> None:
     """Keep N workers alive, until Ctrl-C.
@@ -58,7 +62,30 @@ def scale(
                 "how many workers are alive; use `grain up`"
             )
         with _alone(state_folder(), config.worker.dial):
+            if withdraw:
+                _withdraw(config)
+                return
             Keeping(config, count, options, _sayer(as_json), parent).run()
+
+
+def _withdraw(config: Config) -> None:
+    """Cancel the jobs of a scheduler that wait: their workers would find nobody.
+
+    Raises:
+        BatchError: The batch system does not answer, or refuses.
+    """
+    from grain.cli._jobs import own_jobs
+    from grain.cli._submission import job_words
+    from grain.cli.batch import Phase, open_system
+
+    waiting = [
+        job.record
+        for job in own_jobs(config)
+        if job.record.by == SWARM and job.state.phase is Phase.PENDING
+    ]
+    open_system(config).cancel([record.id for record in waiting])
+    for record in waiting:
+        click.echo(f"{clean(record.name)}: {job_words(record)} waited and is cancelled")
 
 
 def _sayer(as_json: bool) -> Callable[[str, int, int], None]:
@@ -154,7 +181,7 @@ class Keeping:
         mine = [
             job.record.id
             for job in own_jobs(self._config)
-            if job.record.by == BY and job.state.phase not in {Phase.GONE, Phase.UNKNOWN}
+            if job.record.by in {BY, SWARM} and job.state.phase not in {Phase.GONE, Phase.UNKNOWN}
         ]
         self._swarm.submitted(mine, time.monotonic())
         self._say(f"{len(mine)} jobs are left from before" if mine else "beginning")
@@ -189,9 +216,10 @@ class Keeping:
         wanted = self._swarm.wanted(time.monotonic())
         if not wanted:
             return
+        by = BY if self._parent is None else SWARM
         try:
             for record in submit_workers(
-                self._config, wanted, self._options, by=BY, sharing=self._count
+                self._config, wanted, self._options, by=by, sharing=self._count
             ):
                 self._swarm.submitted([record.id], time.monotonic())
                 self._say(f"{record.name} is {job_words(record)}, output in {record.log_file}")

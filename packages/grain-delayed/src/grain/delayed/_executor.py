@@ -99,7 +99,10 @@ async def _hosted(
 
 @contextmanager
 def _logging_to(path: str) -> Iterator[None]:
-    """Have what Grain logs in this process written to a file meanwhile, if one is given."""
+    """Have what Grain logs in this process written to a file meanwhile, if one is given.
+
+    One that cannot be made is a warning.
+    """
     if not path:
         yield
         return
@@ -107,10 +110,15 @@ def _logging_to(path: str) -> Iterator[None]:
     from grain.worker.logs import PatientHandler
 
     name = stamp(path, datetime.datetime.now())
-    fd = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    logger = logging.getLogger("grain")
+    try:
+        fd = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    except OSError as error:  # no reason for a mission to fail
+        logger.warning("head.log_file: %s: %s; there is no log", name, error.strerror)
+        yield
+        return
     handler = PatientHandler(fd)
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
-    logger = logging.getLogger("grain")
     logger.addHandler(handler)
     try:
         yield

@@ -15,6 +15,7 @@ from grain import GVAR
 from grain.delayed._executor import executing
 from grain.delayed._graph import Source
 from grain.delayed._overload import WARN_QUEUED, Overload
+from grain.delayed._plainly import Plainly
 from grain.delayed._report import Reporter
 from grain.delayed.errors import NotInMission
 from grain.head import Cancelled, collapsing
@@ -250,37 +251,44 @@ async def opened(
     from grain.delayed._cache import open_cache
 
     overload = Overload(warn_queued, reporter.say)
-    config = load(config_file)
-    reporter.config(config_file is False, config.source)
-    if config_file and config.source:
-        import shlex
-
-        reporter.start_workers = f"grain -c {shlex.quote(config.source)} up"
-    kept = None if config_file is False else config
-    opened = await open_cache(cache, config.head.cache, reporter.say)
-    # Neither the executor's tasks nor the runs on its local worker are part of an outer mission.
-    token = _current.set(None)
     failures: list[Exception] = []
-    try:
-        with collapsing():
-            async with (
-                reporter.watching(),
-                executing(local, kept, name, reporter.event) as executor,
-            ):
-                try:
-                    async with trio.open_nursery() as branches:
-                        made = Mission(
-                            executor, branches, int(prioritized), overload, opened, reporter.say
-                        )
-                        reporter.statistics = made.statistics
-                        _current.set(made)
-                        yield made
-                finally:
-                    made.ended = True
-        failures = made.unseen_failures()
-    finally:
-        _current.reset(token)
-        reporter.end()
+    theirs: list[BaseException] = []
+    with Plainly(lambda: theirs):
+        config = load(config_file)
+        reporter.config(config_file is False, config.source)
+        if config_file and config.source:
+            import shlex
+
+            reporter.start_workers = f"grain -c {shlex.quote(config.source)} up"
+        kept = None if config_file is False else config
+        opened = await open_cache(cache, config.head.cache, reporter.say)
+        # Neither the executor's tasks nor the runs on its local worker are part of an outer
+        # mission.
+        token = _current.set(None)
+        try:
+            with collapsing():
+                async with (
+                    reporter.watching(),
+                    executing(local, kept, name, reporter.event) as executor,
+                ):
+                    try:
+                        async with trio.open_nursery() as branches:
+                            made = Mission(
+                                executor, branches, int(prioritized), overload, opened, reporter.say
+                            )
+                            reporter.statistics = made.statistics
+                            _current.set(made)
+                            try:
+                                yield made
+                            except BaseException as error:
+                                theirs.append(error)
+                                raise
+                    finally:
+                        made.ended = True
+            failures = made.unseen_failures()
+        finally:
+            _current.reset(token)
+            reporter.end()
     if len(failures) == 1:
         raise failures[0]
     if failures:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import trio
 
-from grain.delayed._mission import mission
+from grain.delayed._mission import Mission, mission
 from grain.delayed._overload import WARN_QUEUED
+from grain.delayed._plainly import Plainly
 from grain.delayed._value import Delayed
 from grain.worker.job import not_async
 
@@ -97,16 +98,24 @@ def run(
         "cache": cache,
     }
 
+    raised: list[BaseException] = []
+    missions: list[Mission] = []
+
+    def theirs() -> list[BaseException]:
+        return [*raised, *(error for made in missions for error in made.unseen_failures())]
+
     async def main() -> list[Any]:
         results: list[Any] = [None] * len(functions)
 
         async def root(i: int, function: Subtask[Any]) -> None:
-            awaitable = function()
-            if not hasattr(awaitable, "__await__"):
-                raise not_async(function)
-            results[i] = await awaitable
+            try:
+                results[i] = await _called(function)
+            except BaseException as error:
+                raised.append(error)
+                raise
 
-        async with mission(local, **options):
+        async with mission(local, **options) as made:
+            missions.append(made)
             if single:
                 await root(0, functions[0])
             else:
@@ -115,8 +124,16 @@ def run(
                         nursery.start_soon(root, i, function, name=function)
         return results
 
-    results = trio.run(main)
+    with Plainly(theirs):
+        results = trio.run(main)
     return results[0] if single else results
+
+
+def _called(function: Subtask[Any]) -> Awaitable[Any]:
+    awaitable = function()
+    if not hasattr(awaitable, "__await__"):
+        raise not_async(function)
+    return awaitable
 
 
 def _functions(subtasks: Any) -> tuple[list[Subtask[Any]], bool]:

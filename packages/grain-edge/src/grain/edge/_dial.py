@@ -47,16 +47,25 @@ class Dialler:
         name: what people call us.
         codec: the message types.
         transports: what may be tried.
+        identity: as in `Hello`.
     """
 
     def __init__(
-        self, address: str, role: str, name: str, codec: Codec, transports: frozenset[str]
+        self,
+        address: str,
+        role: str,
+        name: str,
+        codec: Codec,
+        transports: frozenset[str],
+        identity: str = "",
     ) -> None:
         self.address = parse_address(address, home())
         self.place = this_place()
         self.codec = codec
         self._hello = partial(
-            Hello, PROTOCOL, package_version(), role, name, self.place.host, self.place.pid
+            Hello,
+            *(PROTOCOL, package_version(), role, name, self.place.host, self.place.pid),
+            identity=identity,
         )
         self._transports = transports
         self._replaced = False  # whether a head was given up, as another one has its place
@@ -229,6 +238,7 @@ async def dial(
     pace: Pace | None = None,
     patience: float | None = None,
     transports: frozenset[str] = ALL_TRANSPORTS,
+    identity: str = "",
 ) -> AsyncIterator[Peer]:
     """Connect to the head that serves at an address, and wait for one if there is none.
 
@@ -244,6 +254,7 @@ async def dial(
         pace: heartbeats and sizes.
         patience: seconds to wait for a head, or None to wait for ever.
         transports: what may be tried.
+        identity: as in `Hello`, for a peer that connects again after a loss.
 
     Yields:
         the head.
@@ -254,7 +265,7 @@ async def dial(
         EdgeError: something that waiting does not cure: an Edge file that is exposed or another
             user's, or a head of another version.
     """
-    dialler = Dialler(address, role, name or socket.gethostname(), codec, transports)
+    dialler = Dialler(address, role, name or socket.gethostname(), codec, transports, identity)
     opened, tried = await dialler.patiently(patience)
     try:
         await join(opened.stream)

@@ -48,7 +48,9 @@ def translate(error: OSError, path: str) -> MeetingError:
         return LinkedFile(
             f"{path}: is a link or no directory. Remove it, or choose another address"
         )
-    return FilesystemFailed(f"{path}: {said}")
+    return FilesystemFailed(
+        f"{path}: {said}. See to it, or choose an address on a filesystem that all hosts share"
+    )
 
 
 @contextmanager

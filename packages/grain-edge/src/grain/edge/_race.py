@@ -60,7 +60,7 @@ async def race(
 
         async def attempt(way: Way[T], over: trio.Event) -> None:
             begun = trio.current_time()
-            outcome = "given up, as another way was faster"
+            outcome = ""
             try:
                 with trio.move_on_after(way.deadline) as scope:
                     opened = await way.start()
@@ -80,6 +80,8 @@ async def race(
             finally:
                 over.set()
                 seconds = trio.current_time() - begun
+                if not outcome:
+                    outcome = _given_up(won=bool(won), final=bool(final))
                 tried.append(Attempt(way.transport, way.target, outcome, seconds))
 
         for way in ways:
@@ -92,6 +94,12 @@ async def race(
     if final:
         raise final[0]
     return None
+
+
+def _given_up(*, won: bool, final: bool) -> str:
+    if won:
+        return "given up, as another way was faster"
+    return "given up, as no way would do better" if final else "no answer so far"
 
 
 @asynccontextmanager

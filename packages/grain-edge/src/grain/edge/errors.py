@@ -36,6 +36,8 @@ class EdgeError(Exception):
 class AddressError(EdgeError, ValueError):
     """An address that is not `edge://`, `tcp://` or `unix://` in a form that Grain knows."""
 
+    final = True
+
 
 class MeetingError(EdgeError):
     """The Edge file or what it lies on cannot be used as it is."""

@@ -63,6 +63,8 @@ class Hello(Message, frozen=True):
         pid: its process id there.
         lineage: which meeting it believes to join; empty where no Edge file is used.
         epoch: which leadership it believes to join; 0 where no Edge file is used.
+        identity: the same on each connection of one peer, and no other's; empty if the head need
+            not know it again.
     """
 
     protocol: int
@@ -73,6 +75,7 @@ class Hello(Message, frozen=True):
     pid: int
     lineage: str = ""
     epoch: int = 0
+    identity: str = ""
 
 
 class Welcome(Message, frozen=True):

@@ -21,7 +21,7 @@ import trio
 from grain.edge import DEFAULT, Serving, serve
 from grain.edge.errors import EdgeError, MeetingTaken, Superseded
 from grain.head._hub import GRACE
-from grain.head._swarm import keep_swarm
+from grain.head._swarm import keep_swarm, withdraw_swarm
 from grain.head.collapse import collapsing
 from grain.head.service import CODEC, Service
 from grain.worker.logs import STANDARD_ERROR, log_to
@@ -89,22 +89,35 @@ async def run_gnaw(
             task_status.started(serving)
             nursery.start_soon(service.run)
             nursery.start_soon(_until_signal, nursery.cancel_scope)
-            async with trio.open_nursery() as keeping:
-                if swarm:
-                    keeping.start_soon(keep_swarm, swarm, config)
-                await _until_idle(service, idle_quit)
-                keeping.cancel_scope.cancel()
+            await _until_idle(service, idle_quit, swarm, config)
             await _farewell(service)
             nursery.cancel_scope.cancel()
 
 
-async def _until_idle(service: Service, idle_quit: float) -> None:
+async def _until_idle(service: Service, idle_quit: float, swarm: int, config: str) -> None:
+    """Until there is nothing to do; meanwhile a swarm is kept, and its jobs are withdrawn then.
+
+    What waits is cancelled before the workers are let go, or it would start in their place.
+    """
+    while True:
+        async with trio.open_nursery() as keeping:
+            if swarm:
+                keeping.start_soon(keep_swarm, swarm, config)
+            await _without_a_mission(service, idle_quit)
+            keeping.cancel_scope.cancel()
+        if swarm:
+            await withdraw_swarm(swarm, config)
+        if service.hub.idle:
+            _log.info("no mission for %g s: leaving", idle_quit)
+            return
+
+
+async def _without_a_mission(service: Service, seconds: float) -> None:
     idle_since = trio.current_time()
-    while trio.current_time() - idle_since < idle_quit:
-        await trio.sleep(min(1.0, idle_quit / 4))
+    while trio.current_time() - idle_since < seconds:
+        await trio.sleep(min(1.0, seconds / 4))
         if not service.hub.idle:
             idle_since = trio.current_time()
-    _log.info("no mission for %g s: leaving", idle_quit)
 
 
 async def _farewell(service: Service) -> None:

@@ -62,11 +62,13 @@ class Service:
         self._max_missions = max_missions
         self._links = itertools.count(1)
         self._channels: dict[Link, Channel] = {}
-        self._missions: set[Link] = set()
+        # By who they are, and each with its last connection: one that was cut off comes back while
+        # the connection before still seems to be there, until that breaks for silence.
+        self._missions: dict[str | Link, Link] = {}
 
     def admit(self, hello: Hello) -> str:
         """Why a peer may not join, for `grain.edge.serve`; "" if it may."""
-        if hello.role != "mission" or len(self._missions) < self._max_missions:
+        if hello.role != "mission" or self._has_room(hello.identity):
             return ""
         count = len(self._missions)
         _log.warning("mission %s is refused: %d are connected", hello.name, count)
@@ -77,6 +79,9 @@ class Service:
             "grain.toml before the scheduler is started"
         )
 
+    def _has_room(self, identity: str) -> bool:
+        return identity in self._missions or len(self._missions) < self._max_missions
+
     async def handle(self, peer: Peer) -> None:
         """Serve one peer that `grain.edge.serve` has let in."""
         greeting = peer.greeting
@@ -84,30 +89,36 @@ class Service:
         name = getattr(greeting, "name", "")
         _log.info("%s %s has connected by %s", role, name, peer.transport)
         try:
-            await self.serve(peer.channel, role)
+            await self.serve(peer.channel, role, getattr(greeting, "identity", ""))
         except (BadMessage, ResourceError) as error:
             _log.warning("%s %s is dropped: %s", role, name, error)
         finally:
             _log.info("%s %s is disconnected", role, name)
 
-    async def serve(self, channel: Channel, role: str = "") -> None:
+    async def serve(self, channel: Channel, role: str = "", identity: str = "") -> None:
         """Serve one channel until it ends.
+
+        Args:
+            channel: to the peer.
+            role: what the peer is.
+            identity: who it is, as in `grain.edge.messages.Hello`.
 
         Raises:
             BadMessage, ResourceError: the peer made no sense.
             ChannelError: the connection is lost.
         """
-        if role == "mission" and len(self._missions) >= self._max_missions:
+        if role == "mission" and not self._has_room(identity):
             return  # it came with others at the same moment; when it comes again it is told why
         link = next(self._links)
         self._channels[link] = channel
         if role == "mission":
-            self._missions.add(link)
+            self._missions[identity or link] = link
         try:
             await channel.receive_into(lambda batch: self._take(link, batch))
         finally:
             del self._channels[link]
-            self._missions.discard(link)
+            if self._missions.get(identity or link) == link:
+                del self._missions[identity or link]
             self.hub.on_link_lost(link, trio.current_time())
             self.settle()
 

@@ -61,8 +61,11 @@ class Gnaw:
         self._found = False
 
     @asynccontextmanager
-    async def connect(self) -> AsyncGenerator[Channel]:
+    async def connect(self, mission: str = "") -> AsyncGenerator[Channel]:
         """Connect to it.
+
+        Args:
+            mission: the mission's id, by which it is known again after a loss.
 
         Raises:
             Unreachable: it cannot be reached, nor started.
@@ -78,6 +81,7 @@ class Gnaw:
                     name=self._name,
                     codec=CODEC,
                     patience=patience,
+                    identity=mission,
                 ) as peer:
                     connected = self._found = True
                     yield peer.channel

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     Deliver = Callable[[Outcome], object]
 
 _MANY = 256  # outcomes that are confirmed by themselves
+_ANSWER = 5.0  # seconds after which a question is put again
+_CONNECTING = 0.05  # seconds between two looks whether it can be put
 _FAREWELL = 10.0  # seconds that leaving waits for a scheduler which is away
 
 
@@ -75,7 +77,7 @@ class RemoteExecutor(ExecutorBase):
         address: where the scheduler is met; one is started there if there is none.
         name: what to call this mission.
         on_event: called, in order, with each `grain.head.events.Event`.
-        connect: opens a channel to the scheduler, instead of the address.
+        connect: opens a channel to the scheduler for the mission of an id, instead of the address.
     """
 
     def __init__(
@@ -170,10 +172,10 @@ class RemoteExecutor(ExecutorBase):
         self._link.wanted.set()
         while True:
             self._session.answers.clear()
-            if self._session.connected:
+            if asked := self._session.connected:
                 self._session.to_head.append((Ask("why", task=job), None))
                 self._link.wake()
-            with trio.move_on_after(5):
+            with trio.move_on_after(_ANSWER if asked else _CONNECTING):
                 await self._answered.wait()
             for about, told in self._session.answers:
                 if about == "why" and told["task"] == job:

@@ -87,10 +87,10 @@ class HostingExecutor(RemoteExecutor):
         self._on_event(WorkerJoined(name, self.local))
 
     @asynccontextmanager
-    async def _within(self) -> AsyncGenerator[Channel]:
+    async def _within(self, mission: str) -> AsyncGenerator[Channel]:
         """The mission's own connection."""
         ours, theirs = memory_channels()
-        self._shielded(self._service.serve, theirs, "mission")
+        self._shielded(self._service.serve, theirs, "mission", mission)
         try:
             yield ours
         finally:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from grain.edge.channel import Batch, Channel
     from grain.remote_exer._session import MissionSession
 
-    Connect = Callable[[], AbstractAsyncContextManager[Channel]]
+    Connect = Callable[[str], AbstractAsyncContextManager[Channel]]
 
 _AT_ONCE = 256  # messages handed to the channel together, between which it may say "wait"
 _SOON = 0.1  # seconds after which outcomes are confirmed by themselves
@@ -33,7 +33,7 @@ class Link:
 
     Args:
         session: the mission's.
-        connect: opens a channel to the scheduler.
+        connect: opens a channel to the scheduler for the mission of an id.
         take: gets each batch that arrives.
         on_event: called with the events of the scheduler's absence.
 
@@ -78,7 +78,7 @@ class Link:
             await self.wanted.wait()
             while True:
                 try:
-                    async with self._connect() as channel:
+                    async with self._connect(self._session.id) as channel:
                         self._tell(None)
                         await self._serve(channel)
                 except NotAdmitted as error:

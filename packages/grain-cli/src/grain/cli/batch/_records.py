@@ -35,7 +35,8 @@ class Record:
         submitted: Seconds since the epoch.
         cpus: CPU ids it was confined to by Grain.
         kind: ``worker`` or ``mission``.
-        by: Who keeps it alive: ``scale`` for a job of `grain scale`, otherwise empty.
+        by: Who keeps it alive: ``scale`` for a job of `grain scale`, ``gnaw`` for one of a
+            scheduler that does so itself, otherwise empty.
         file: The file that this record is in; empty before it is written.
     """
 

@@ -1,0 +1,52 @@
+"""`grain doctor` where there is a batch system, and where its controller is gone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fake_batch.start import fake
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fake_batch.start import Batch
+
+COMMANDS = {"slurm": "sbatch, squeue, scancel", "pbs": "qsub, qstat, qdel"}
+
+
+def doctor(folder: Path, batch: Batch) -> dict[str, Any]:
+    """What it finds, by check."""
+    (folder / "edge").mkdir(mode=0o700, exist_ok=True)
+    (folder / "grain.toml").write_text(
+        f'system = "{batch.system}"\naddress = "edge://{folder}/edge/meeting"\n'
+    )
+    env = {**batch.env, "XDG_STATE_HOME": str(folder / "state")}
+    env.pop("GRAIN_CONFIG", None)
+    words = [sys.executable, "-m", "grain.cli", "doctor", "--slow", "--json"]
+    done = subprocess.run(
+        words, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert "" == done.stderr
+    found = {one["check"]: one for one in json.loads(done.stdout)}
+    assert done.returncode == any(one["state"] == "fail" for one in found.values())
+    return found
+
+
+@pytest.mark.parametrize("system", COMMANDS)
+def test_the_batch_system_answers_or_does_not(tmp_path: Path, system: str) -> None:
+    """Its controller dies, then its commands are gone."""
+    with fake(system, tmp_path / "fake") as batch:
+        well = doctor(tmp_path, batch)
+    dead = doctor(tmp_path, batch)
+    batch.env["PATH"] = str(tmp_path)  # no batch system, not that of this machine either
+    gone = doctor(tmp_path, batch)
+
+    assert f"{system}: {COMMANDS[system]} answer" == well["batch system"]["says"]
+    assert ["scheduler"] == [name for name, one in well.items() if one["state"] != "ok"]
+    assert "fail" == dead["batch system"]["state"]
+    assert "" != dead["batch system"]["fix"]
+    assert gone["batch system"]["says"].startswith(f"{system}: no {COMMANDS[system]} here")

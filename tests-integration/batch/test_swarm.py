@@ -1,0 +1,70 @@
+"""A scheduler that keeps workers alive by jobs, and what becomes of these when it leaves."""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from command_site import running
+from fake_batch.start import fake
+
+from grain.remote_exer import Gnaw, RemoteExecutor
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONFIG = """\
+system = "slurm"
+address = "{address}"
+[worker]
+log_file = "w.log"
+[script]
+cores = 4
+memory = 1
+"""
+
+
+@pytest.mark.parametrize("end", ["idle", "told to"])
+async def test_what_waits_when_gnaw_leaves(tmp_path: Path, end: str) -> None:
+    """For want of missions it takes its own jobs back, before its worker makes room for them.
+
+    Jobs of others stay. Where it is told to leave it has a successor, who counts all of them.
+    """
+    (tmp_path / "edge").mkdir(mode=0o700)
+    address = f"edge://{tmp_path}/edge/meeting"
+    (tmp_path / "grain.toml").write_text(CONFIG.format(address=address))
+    gnaw = ("grain.head", "--address", address, "--idle-quit", "8", "--swarm", "3")
+    with fake("slurm", tmp_path / "fake", "--nodes=1") as slurm, trio.fail_after(120):
+        env = {**slurm.env, "XDG_STATE_HOME": str(tmp_path / "state")}
+
+        def states() -> dict[str, str]:
+            lines = slurm.out("squeue", "-h", "-r", "-t", "all", "-o", "%i %T").splitlines()
+            return dict(sorted(line.split() for line in lines))
+
+        with running(*gnaw, "--config", str(tmp_path / "grain.toml"), **env) as process:
+            # A mission keeps it from being idle before there are jobs.
+            connect = Gnaw(address, start=False).connect
+            async with RemoteExecutor(address, connect=connect) as mission:
+                await mission.ask_why(0)
+                while "RUNNING" not in states().values():
+                    await trio.sleep(0.1)
+                up = [sys.executable, "-m", "grain.cli", "up", "--json"]
+                done = await trio.run_process(up, cwd=tmp_path, env=env, capture_stdout=True)
+                [other] = [job["id"] for job in json.loads(done.stdout)]
+                before = states()
+            if end == "told to":
+                process.terminate()
+            assert 0 == await trio.to_thread.run_sync(partial(process.wait, 60))
+        after = states()
+
+    waiting = {"1_1": "PENDING", "1_2": "PENDING", other: "PENDING"}
+    assert {"1_0": "RUNNING", **waiting} == before
+    if end == "idle":
+        assert {"1_1": "CANCELLED", "1_2": "CANCELLED"}.items() <= after.items()
+        assert after[other] in {"PENDING", "RUNNING"}  # it may have the node now
+    else:
+        assert before == after

@@ -1,0 +1,234 @@
+"""docs/commands.md shows what the commands print.
+
+Each block of it that begins with ``$ grain`` is compared, line by line and column by column, with
+what that command prints where things stand as the page has it. What differs from place to place is
+masked on both sides: hosts, times, numbers of jobs, which task runs where. A line ``...`` stands
+for any lines.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from command_site import Site
+from fake_batch.start import Batch, fake, until
+
+from grain.remote_exer import Gnaw, RemoteExecutor
+from grain.resource import Cores, GPUs, Memory
+from grain.worker import Call
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
+SAMPLES = {
+    match["command"]: match["printed"].splitlines()
+    for match in re.finditer(
+        r"^```\n\$ grain (?P<command>.*)\n(?P<printed>(?:.*\n)*?)```$",
+        PAGE.read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+}
+HOSTS = re.compile(rf"\b(n17|n18|login1|{re.escape(socket.gethostname())})(?![\w.-])")
+MASKS = [
+    (HOSTS, "HOST"),
+    (re.compile(r"\b\d\d:\d\d:\d\d\b"), "TIME"),
+    (re.compile(r"\bopt:\d+"), "opt:#"),
+    (re.compile(r"\bw\d{6}(?=[-:. ]|$)"), "WORKER"),
+    (re.compile(r"\bjob \d+"), "job #"),
+    (re.compile(r"\d+(\.\d+)? (m?s)\)"), r"# \2)"),
+    (re.compile(r"\d+(\.\d+){2}"), "VERSION"),
+    (re.compile(r"in /\S+/bin$"), "in BIN"),
+    (re.compile(r"/\S*/grain-\d+/[0-9a-f]+\.\d+"), "SOCKET"),
+    (re.compile(r"[\w.:\[\]]+:\d+ \("), "HOST:PORT ("),
+]
+
+
+def masked(line: str) -> list[str]:
+    """The columns of a line."""
+    for mask, word in MASKS:
+        line = mask.sub(word, line)
+    return re.split(r"(?<=\S) {2,}", line.rstrip())
+
+
+def shape(lines: list[str]) -> list[list[str]]:
+    """Lines as they are compared; of equal ones in a row one is left, as of addresses."""
+    found: list[list[str]] = []
+    for line in lines:
+        if (now := masked(line)) not in found[-1:]:
+            found.append(now)
+    return found
+
+
+def agrees(command: str, printed: str, prefix: Path) -> None:
+    """What was printed is what the page has; paths below the prefix are those of the page."""
+    expected, got = SAMPLES[command], printed.replace(str(prefix), "").splitlines()
+    if "..." not in expected:
+        assert shape(expected) == shape(got)
+        return
+    rest = shape(got)
+    for part in "\n".join(expected).split("..."):
+        wanted = shape(part.strip("\n").splitlines())
+        at = next((i for i in range(len(rest)) if rest[i : i + len(wanted)] == wanted), None)
+        assert at is not None or not wanted, (wanted, rest)
+        rest = rest[(at or 0) + len(wanted) :]
+
+
+class Home(Site):
+    """The user's home directory of the page, with a fake Slurm of one node, which is taken."""
+
+    def __init__(self, folder: Path, batch: Batch) -> None:
+        run = folder / "home/me/run"
+        run.mkdir(parents=True)
+        super().__init__(run)
+        home = folder / "home/me"
+        self.environ |= {**batch.env, "HOME": str(home)}
+        self.environ |= {"XDG_STATE_HOME": str(folder / "state")}
+        self.environ.pop("GRAIN_CONFIG", None)
+        self.batch = batch
+        self.prefix = folder
+
+    def configure(self, address: str = "", name: str = "") -> None:
+        lines = ['system = "slurm"', f'address = "{address}"' if address else ""]
+        lines += ["[worker]", f'name = "{name}"\nlog_file = "{name}.log"' if name else ""]
+        lines += ["[script]", "cores = 4", "memory = 1"]
+        (self.folder / "grain.toml").write_text("\n".join(lines))
+
+    def jobs(self) -> dict[str, str]:
+        lines = self.batch.out("squeue", "-h", "-r", "-o", "%i %T").splitlines()
+        return dict(line.split() for line in lines)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    with fake("slurm", tmp_path / "fake", "--nodes=2") as slurm:
+        yield Home(tmp_path, slurm)
+
+
+async def test_every_sample_is_compared() -> None:
+    """One that is added to the page needs a test here."""
+    assert {
+        "ls",
+        "why opt:6",
+        "quit 'w09*'",
+        "scale 4",
+        "doctor",
+        "doctor --slow",
+    } == SAMPLES.keys()
+
+
+async def test_workers_missions_tasks_and_jobs(home: Home) -> None:
+    """Two workers, of which one is away; a mission; a job that waits."""
+    home.configure(home.address, "w093120")
+    for _ in range(2):  # both nodes are taken
+        home.batch.out("sbatch", "-c", "4", "--wrap", "sleep 600")
+    res = {"Cores": 16, "Memory": 59.5, "WTime": 2532}
+    with home.gnaw(grace=100) as gnaw, home.worker("w093015-0", **res), trio.fail_after(300):
+        await home.until(lambda s: s["workers"])
+        with home.worker("w093015-1", **res) as second:
+            await home.until(lambda s: len(s["workers"]) == 2)
+            connect = Gnaw(home.address, name="opt", start=False).connect
+            with trio.CancelScope() as scope:
+                async with RemoteExecutor(home.address, name="opt", connect=connect) as executor:
+                    sleep = Call(trio.sleep, (1000.0,), {})
+                    for one in (*[Cores(6) & Memory(20)] * 16, GPUs(1)):
+                        executor.submit_call(one, sleep, lambda _: None)
+                    await home.until(lambda s: s["tasks"]["running"] == 4)
+                    assert 0 == (await home.grain("up")).returncode
+                    second.kill()
+                    await home.until(lambda s: "away" in str(s["workers"]) and s["jobs"])
+                    listed = await home.grain("ls")
+                    why = await home.grain("why", "opt:6")
+                    quitting = await home.grain("quit", "w09*")
+                    await home.grain("quit", "-f", "w*")
+                    gnaw.kill()  # it would wait for who is away
+                    scope.cancel()
+
+    [waits] = re.findall(r"^w093120  (\d+) ", listed.stdout, re.MULTILINE)
+    agrees("ls", listed.stdout.replace(f"w093120  {waits} ", "w093120  7 "), home.prefix)
+    agrees("why opt:6", why.stdout, home.prefix)
+    agrees("quit 'w09*'", quitting.stdout, home.prefix)
+
+
+# Without its minutes: who was seen to run has worked.
+SCALE = """\
+from grain.cli import _scale, _swarm, main
+_scale._LOOK_ELSEWHERE = 0.3
+_swarm.PAUSES, _swarm.PROVEN, _swarm.UNLISTED = (1.0, 60.0), 0.0, 3.0
+main(prog_name="grain")
+"""
+
+
+@contextmanager
+def scaling(home: Home, out: Path, size: int) -> Iterator[None]:
+    words = [sys.executable, "-c", SCALE, "scale", str(size)]
+    with out.open("w") as file:
+        process = subprocess.Popen(words, cwd=home.folder, env=home.environ, stdout=file)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def test_scale(home: Home, tmp_path: Path) -> None:
+    """One of its workers ends after a while, and another one is submitted."""
+    (home.folder / "grain.toml").write_text(
+        f'system = "slurm"\naddress = "{home.address}"\n[script]\ncores = 1\nmemory = 0.6\n'
+    )
+    out = tmp_path / "out"
+    with scaling(home, out, 4):
+        until(lambda: _ended(home, out), 60)
+
+    agrees("scale 4", out.read_text(), home.prefix)
+
+
+def _ended(home: Home, out: Path) -> bool:
+    """Cancel one while all run, until that was told and made good.
+
+    One that ends before it was seen to run has failed, which is told otherwise.
+    """
+    text = out.read_text()
+    running = [one for one, state in home.jobs().items() if state == "RUNNING"]
+    if len(running) == 4 and " ended" not in text:
+        home.batch.run("scancel", min(running))
+    return re.search(r"3 of 4: 1 ended\n.* 4 of 4: ", text) is not None
+
+
+async def test_doctor(home: Home) -> None:
+    """Somebody else claims the name; nobody serves."""
+    (home.prefix / "home/me/.local/share").mkdir(mode=0o700, parents=True)
+    home.configure()
+    info = home.prefix / "site/grain-0.2.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: grain\nVersion: 0.2\n")
+    (info / "RECORD").write_text("grain/__init__.py,,\n")
+    home.environ["PYTHONPATH"] = os.pathsep.join(
+        [str(info.parent), os.environ.get("PYTHONPATH", "")]
+    )
+    found = await home.grain("doctor")
+
+    assert 1 == found.returncode
+    agrees("doctor", found.stdout, home.prefix)
+
+
+async def test_doctor_slow(home: Home) -> None:
+    """Each way to a scheduler that serves."""
+    share = home.prefix / "home/me/.local/share"
+    share.mkdir(mode=0o700, parents=True)
+    home.address = f"edge://{share}/edge-file-default"
+    home.configure()
+    with home.gnaw(), trio.fail_after(60):
+        await home.until(lambda _: True)
+        found = await home.grain("doctor", "--slow")
+
+    agrees("doctor --slow", found.stdout, home.prefix)

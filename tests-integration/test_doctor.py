@@ -1,0 +1,152 @@
+"""`grain doctor --slow` where somebody serves, where nobody does, and where something is broken."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+from command_site import Site, running
+
+from grain.edge import serve
+from grain.edge.questions import CODEC
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+async def found(site: Site, *words: str, code: int = 0) -> dict[str, list[dict[str, str]]]:
+    """What the doctor says of the scheduler, by check."""
+    done = await site.grain("doctor", "--json", *words)
+    assert code == done.returncode, done.stdout + done.stderr
+    checks: dict[str, list[dict[str, str]]] = {}
+    for one in json.loads(done.stdout):
+        checks.setdefault(one["check"], []).append(one)
+    after = list(checks)[list(checks).index("scheduler") :]
+    return {check: checks[check] for check in after}
+
+
+def states(checks: dict[str, list[dict[str, str]]]) -> dict[str, set[str]]:
+    return {check: {one["state"] for one in lines} for check, lines in checks.items()}
+
+
+@asynccontextmanager
+async def serving(address: str, *transports: str) -> AsyncIterator[None]:
+    """One who is to be reached in some ways only."""
+
+    async def handle(peer: Any) -> None:
+        await trio.sleep_forever()
+
+    ways = frozenset(transports)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(partial(serve, handle, address, codec=CODEC, transports=ways))
+        yield
+        nursery.cancel_scope.cancel()
+
+
+async def test_every_way_is_tried(site: Site) -> None:
+    """Also those that a faster one makes needless, and nothing of them is left."""
+    with site.gnaw(), trio.fail_after(120):
+        await site.until(lambda _: True)
+        quick = await found(site)
+        slow = await found(site, "--slow")
+        mailbox = site.folder / "edge/meeting.d/1"
+        # Who serves looks in now and then, and removes what was left there.
+        while {"up.0", "down.0"} & {path.name for path in mailbox.glob("*/*")}:
+            await trio.sleep(0.1)
+
+    ways = {f"by {way}": {"ok"} for way in ("unix", "tcp", "reverse", "files")}
+    assert {"scheduler": {"ok"}} == states(quick)
+    assert {"scheduler": {"ok"}, **ways} == states(slow)
+    assert list(ways) == list(slow)[1:]
+
+
+async def test_where_only_files_lead(site: Site) -> None:
+    """Without --slow nobody is found; with it the other ways are told, each with its outcome."""
+    with trio.fail_after(120):
+        async with serving(site.address, "files"):
+            quick = await found(site)
+            slow = await found(site, "--slow")
+
+    assert {"scheduler": {"warn"}} == states(quick)
+    assert {"scheduler": {"ok"}, "by reverse": {"ok"}, "by files": {"ok"}} == states(slow)
+    assert slow["scheduler"][0]["says"].endswith((" by reverse", " by files"))
+
+
+async def test_nobody(site: Site) -> None:
+    """That is found out at once, by --slow too, which has nothing to try."""
+    slow = await found(site, "--slow")
+
+    assert ["scheduler"] == list(slow)
+    assert slow["scheduler"][0]["says"].startswith("none at edge://")
+
+
+@pytest.mark.parametrize("kind", ["unix", "tcp"])
+async def test_addresses_with_one_way(site: Site, kind: str) -> None:
+    """Before one serves, while it does, and when it was killed."""
+    edge = site.folder / "edge"
+    if kind == "unix":
+        address = f"unix://{edge}/socket"
+    else:
+        [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        port = listener.socket.getsockname()[1]
+        await listener.aclose()
+        address = f"tcp://127.0.0.1:{port}?edge={edge}/other"
+    (site.folder / "grain.toml").write_text(f'address = "{address}"\n')
+    with trio.fail_after(120):
+        before = await found(site, "--slow")
+        with running("grain.head", "--address", address) as gnaw:
+            await site.until(lambda _: True)
+            there = await found(site, "--slow")
+            gnaw.kill()
+            gnaw.wait()
+            code = 0 if kind == "unix" else 1
+            killed = await found(site, "--slow", code=code)
+
+    assert before["scheduler"][0]["says"].startswith(f"none at {address}")
+    assert {"scheduler": {"ok"}, f"by {kind}": {"ok"}} == states(there)
+    assert {"warn"} == states(killed)[f"by {kind}"]
+    expected = "one that served here has ended" if kind == "unix" else "one is said to serve"
+    assert killed["scheduler"][0]["says"].startswith(expected)
+
+
+async def test_a_directory_that_lets_others_in(site: Site) -> None:
+    """What is in the way is told, with what to do; there is nothing else to try."""
+    (site.folder / "edge").chmod(0o777)
+    slow = await found(site, "--slow", code=1)
+
+    assert {"scheduler": {"fail"}} == states(slow)
+    assert "chmod go-w" in slow["scheduler"][0]["says"]
+
+
+async def test_one_that_does_not_answer(site: Site) -> None:
+    """A stopped scheduler: each way says so, and the command ends."""
+    config = (site.folder / "grain.toml").read_text()
+    address = f"unix://{site.folder}/edge/socket"
+    (site.folder / "grain.toml").write_text(config.replace(site.address, address))
+    code = (
+        "import socket, sys, time; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); "
+        "s.listen(); print(flush=True); time.sleep(600)"
+    )
+    words = [sys.executable, "-c", code, address.removeprefix("unix://")]
+    with trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            start = partial(trio.run_process, words, stdout=-1, check=False)
+            mute: trio.Process = await nursery.start(start)
+            assert mute.stdout is not None
+            await mute.stdout.receive_some(1)
+            slow = await found(site, "--slow", code=1)
+            nursery.cancel_scope.cancel()
+
+    assert "one is here, but does not answer" == slow["scheduler"][0]["says"]
+    assert "no answer" in slow["by unix"][0]["says"]
