@@ -55,6 +55,12 @@ async def note_and_wait(path: str, go: str) -> int:
     return pid
 
 
+async def reversed_in(data: bytes, path: str, seconds: float) -> bytes:
+    """Give back large bytes, after a while."""
+    await note(path, seconds)
+    return data[::-1]
+
+
 def begun(path: str) -> int:
     """How many runs of `note` have begun."""
     try:
@@ -133,6 +139,28 @@ async def test_runs_survive_that_gnaw_is_killed(address: str, tmp_path: Path) ->
     assert 12 == len(got)
     assert all(isinstance(ended, outcome.Value) for ended in got)
     assert 12 == begun(path)
+
+
+async def test_large_arguments_and_results_outlive_gnaw(address: str, tmp_path: Path) -> None:
+    """They are sent without being copied; and again to the next one, after the first was killed."""
+    path = str(tmp_path / "notes")
+    data = os.urandom(1000) * 40_000
+    got: list[Any] = []
+    with worker(address), trio.fail_after(120), gnaw(address) as first:
+        async with RemoteExecutor(address) as executor:
+            for given in (data, bytearray(data), data[::-1]):
+                executor.submit_call(
+                    Cores(1), Call(reversed_in, (given, path, 4.0), {}), got.append
+                )
+            while begun(path) < 2:
+                await trio.sleep(0.05)
+            first.kill()
+            with gnaw(address):
+                await executor.join()
+
+    assert 3 == begun(path)
+    found = sorted(bytes(ended.unwrap()) for ended in got)
+    assert sorted([data[::-1], data[::-1], data]) == found
 
 
 async def test_a_thousand_tasks_of_two_missions_outlive_gnaw(address: str, tmp_path: Path) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import socket
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from grain.edge._frames import CHUNK, HEADER, OPEN, Outbox
 from grain.edge.channel import FramedChannel
-from grain.edge.errors import ChannelBroken
+from grain.edge.errors import ChannelBroken, RemoteProtocolError
+from grain.edge.messages import Pieces
 from grain.edge.testing import CODEC, Note
 
 if TYPE_CHECKING:
@@ -108,3 +111,83 @@ async def test_large_payloads_arrive_whole() -> None:
             got += [bytes(payload) for _, payload in await b.receive()]
 
         assert [payload for _, payload in sent] == got
+
+
+async def test_a_large_payload_is_read_to_where_it_belongs() -> None:
+    """But for what comes with its announcement; and what follows it loses nothing."""
+    async with channels() as (a, b, _), trio.open_nursery() as nursery:
+        feed, elsewhere = b._inbox.feed, 0
+
+        def counting(data: bytes) -> list[Any]:
+            nonlocal elsewhere
+            elsewhere += len(data)
+            return feed(data)
+
+        b._inbox.feed = counting  # type: ignore[method-assign, assignment]
+        large, pieces = bytes(20_000_000), Pieces([b"a" * 70_000, b"b", b"c" * 5_000_000])
+        nursery.start_soon(a.send, [(Note("l"), large), (Note("s"), b"x"), (Note("p"), pieces)])
+        got: list[Any] = []
+        while len(got) < 3:
+            got += await b.receive()
+
+        assert [large, b"x", b"".join(pieces.parts)] == [bytes(payload) for _, payload in got]
+        assert elsewhere < 100_000
+
+
+async def test_chunks_over_a_unix_socket_are_larger_than_over_a_network() -> None:
+    """As its milliseconds carry more."""
+    one, other = socket.socketpair()
+    stream = trio.SocketStream(trio.socket.from_stdlib_socket(one))
+    async with FramedChannel(stream, CODEC) as channel:
+        channel.post([(Note("l"), bytes(3_000_000))])
+        await wait_all_tasks_blocked()
+        length, kind, _, _ = HEADER.unpack(other.recv(HEADER.size))
+        assert OPEN == kind
+        other.recv(length)
+        assert (512 * 1024, CHUNK) == HEADER.unpack(other.recv(HEADER.size))[:2]
+        other.close()
+
+
+async def test_nonsense_after_a_large_payload_breaks_the_channel_after_it() -> None:
+    """The header of what follows is read apart, and checked as any other."""
+    one, other = socket.socketpair()
+    outbox = Outbox(CODEC, 1 << 20)
+    outbox.push([(Note("l"), bytes(100_000))])
+    stream = trio.SocketStream(trio.socket.from_stdlib_socket(one))
+    async with FramedChannel(stream, CODEC) as channel:
+        data = b"".join(outbox.pull()) + HEADER.pack(1, 99, 0, 0) + b"more"
+        assert len(data) == other.send(data)
+        with pytest.raises(RemoteProtocolError, match="unknown kind 99"):
+            while True:
+                ((message, payload),) = await channel.receive()
+                assert (Note("l"), 100_000) == (message, len(payload))
+    other.close()
+
+
+async def test_unix_sockets_are_widened_and_others_left_alone() -> None:
+    """As far as the system allows; also those that were made elsewhere, as a runner's."""
+    one, other = socket.socketpair()
+    usual = other.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    path = Path("/proc/sys/net/core/wmem_max")  # not seen within every network namespace
+    limit = int(path.read_text()) if path.exists() else 0
+    async with FramedChannel(trio.SocketStream(trio.socket.from_stdlib_socket(one)), CODEC):
+        wide = one.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    assert wide >= max(usual, 2 * min(limit, 1 << 20))
+    other.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        tcp = socket.create_connection(server.getsockname())
+        usual = tcp.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        async with FramedChannel(trio.SocketStream(trio.socket.from_stdlib_socket(tcp)), CODEC):
+            assert usual == tcp.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+
+
+async def test_a_socket_that_is_closed_already_is_told_of_by_its_first_use() -> None:
+    """Not by the making of the channel."""
+    one, other = socket.socketpair()
+    stream = trio.SocketStream(trio.socket.from_stdlib_socket(one))
+    await stream.aclose()
+    async with FramedChannel(stream, CODEC) as channel:
+        with pytest.raises((trio.ClosedResourceError, ChannelBroken)):
+            await channel.receive()
+    other.close()

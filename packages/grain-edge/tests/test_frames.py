@@ -19,6 +19,7 @@ from grain.edge.messages import (
     Codec,
     Hello,
     Message,
+    Pieces,
     Refusal,
     decode_greeting,
     encode_greeting,
@@ -27,11 +28,13 @@ from grain.edge.testing import CODEC, Alarm, Cargo, Note
 
 SMALL = st.one_of(st.none(), st.binary(max_size=40))
 LARGE = st.integers(INLINE - 2, INLINE + 5000).map(lambda n: bytes(range(256)) * (n // 256 + 1))
+PIECES = st.lists(st.one_of(st.binary(max_size=40), LARGE), max_size=5).map(Pieces)
 PAIRS = st.one_of(
     st.tuples(st.builds(Note, text=st.text(max_size=20), number=st.integers(0, 2**40)), SMALL),
     st.tuples(st.builds(Alarm, text=st.text(max_size=5)), st.none()),
     st.tuples(st.builds(Cargo, text=st.text(max_size=5)), LARGE),
     st.tuples(st.builds(Note, text=st.just("large")), LARGE),
+    st.tuples(st.builds(Note, text=st.just("pieces")), PIECES),
 )
 
 
@@ -50,7 +53,11 @@ def wire(pairs: list[Any], chunk: int = 1000) -> bytes:
 
 
 def lane(pairs: list[Any], number: int) -> list[Any]:
-    return [(m, None if p is None else bytes(p)) for m, p in pairs if m.lane == number]
+    return [(m, None if p is None else joined(p)) for m, p in pairs if m.lane == number]
+
+
+def joined(payload: Any) -> bytes:
+    return b"".join(payload.parts) if isinstance(payload, Pieces) else bytes(payload)
 
 
 class Loose(Message, frozen=True):
@@ -132,6 +139,49 @@ def test_urgent_waits_for_one_chunk_at_most() -> None:
 
     assert len(first) < 257 * 1024
     assert first.find(b"now") < 60
+
+
+def test_pieces_are_sent_as_they_are() -> None:
+    """Nothing is copied: the bytes of the very objects are handed to whoever writes."""
+    large = bytes(100_000)
+    outbox = Outbox(CODEC, 1 << 20)
+    outbox.push([(Note("n"), Pieces([b"head", large, b"tail"]))])
+
+    buffers = outbox.pull()
+
+    assert [large] == [b.obj for b in buffers if isinstance(b, memoryview) and len(b) > 99_999]
+    assert any(b.obj is large for b in buffers if isinstance(b, memoryview))
+    assert (0, []) == (outbox.pending, outbox.pull())
+
+
+def test_so_many_pieces_as_one_write_takes_are_in_one_frame() -> None:
+    """However small they are."""
+    outbox = Outbox(CODEC, 1 << 20)
+    outbox.push([(Note("n"), Pieces([b"xy"] * 50_000))])
+    out = []
+    while buffers := outbox.pull():
+        assert len(buffers) < 1024
+        out += buffers
+
+    (got,) = inbox().feed(b"".join(out))
+    assert (Note("n"), b"xy" * 50_000) == (got[0], bytes(got[1]))
+
+
+def test_pieces_have_the_limits_of_any_payload() -> None:
+    """All of them together; and nothing is sent of what is refused."""
+    outbox = Outbox(CODEC, 1000)
+    with pytest.raises(LocalProtocolError, match="1048576 at most"):
+        outbox.push([(Cargo("c"), Pieces([bytes(1 << 20), b"x"]))])
+    with pytest.raises(LocalProtocolError, match="0 at most"):
+        outbox.push([(Alarm("c"), Pieces([b"x"]))])
+    assert (0, []) == (outbox.pending, outbox.pull())
+
+
+@pytest.mark.parametrize("part", [bytearray(b"x"), memoryview(b"x"), bytearray(), "x", None])
+def test_what_could_be_changed_is_no_piece(part: Any) -> None:
+    """It would have to be copied, as nobody knows when it is sent."""
+    with pytest.raises(TypeError, match=type(part).__name__):
+        Pieces([b"a", part])
 
 
 def test_lanes_take_turns() -> None:

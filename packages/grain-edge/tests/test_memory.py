@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import resource
 from pathlib import Path
 
+import pytest
+
 from grain.edge._frames import CHUNK, HEADER, OPEN, Inbox
-from grain.edge.memory import room
+from grain.edge.memory import FOREIGN, in_huge_pages, room
 from grain.edge.messages import ORDINARY, Codec, Message
 
 
@@ -41,3 +45,39 @@ def test_an_announced_gigabyte_takes_no_memory() -> None:
     inbox.feed(HEADER.pack(1_000_000, CHUNK, ORDINARY, 0) + bytes(1_000_000))
 
     assert resident() - before < 20_000_000
+
+
+def flags_of(memory: bytearray) -> list[str]:
+    """What the system knows of the middle of it: VmFlags, see proc_pid_smaps(5)."""
+    middle = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + len(memory) // 2
+    here = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        words = line.split()
+        if "-" in words[0] and not words[0].endswith(":"):
+            start, end = (int(word, 16) for word in words[0].split("-"))
+            here = start <= middle < end
+        elif here and words[0] == "VmFlags:":
+            return words[1:]
+    return []
+
+
+@pytest.mark.skipif(
+    not Path("/sys/kernel/mm/transparent_hugepage").exists() or not hasattr(mmap, "MADV_HUGEPAGE"),
+    reason="a system without huge pages",
+)
+def test_memory_of_others_gets_huge_pages_if_it_is_large() -> None:
+    """And nothing in it is changed, nor before it and behind it."""
+    large, small = bytearray(FOREIGN), bytearray(FOREIGN)
+    large[0] = large[-1] = 7
+    in_huge_pages(memoryview(large)[:])
+    in_huge_pages(memoryview(small)[1:])
+
+    assert "hg" in flags_of(large)
+    assert "hg" not in flags_of(small)
+    assert (7, 7, 14) == (large[0], large[-1], sum(large[:: FOREIGN - 1]))
+
+
+@pytest.mark.parametrize("size", [0, 1, 4096])
+def test_little_memory_is_left_alone(size: int) -> None:
+    """Of any size."""
+    in_huge_pages(memoryview(bytearray(size)))

@@ -20,7 +20,7 @@ from grain.head.errors import ExecutorClosed
 from grain.head.events import NeverStarts
 from grain.head.messages import Ask, Enrol, Request, Submit, Synced
 from grain.head.service import CODEC
-from grain.remote_exer import Gnaw, HostingExecutor, RemoteExecutor
+from grain.remote_exer import Gnaw, HostingExecutor, RemoteExecutor, Resolution
 from grain.remote_exer._local import LocalWorker
 from grain.resource import Cores
 from grain.worker import Call
@@ -69,6 +69,25 @@ async def test_jobs_come_out_with_their_results(address: str) -> None:
 
     assert {job: 2 * i for i, job in enumerate(ids)} == found
     assert 100 == executor.statistics().done
+
+
+async def test_large_arguments_and_results_arrive(address: str) -> None:
+    """A result in one piece, so that nothing else keeps what it was made of."""
+    data = b"a" * 5_000_000
+    arrived: list[Any] = []
+    async with HostingExecutor(Cores(1), address=address) as executor:
+        resolve = executor._resolve
+
+        def resolving(resolution: Resolution) -> None:
+            arrived.append(resolution.payload)
+            resolve(resolution)
+
+        executor._resolve = resolving  # type: ignore[method-assign]
+        executor.submit(Cores(1), echo, data)
+        ended = (await executor.results.receive()).outcome
+
+    assert data == ended.unwrap()
+    assert [memoryview] == [type(payload) for payload in arrived]
 
 
 async def test_an_exception_arrives_as_it_was(address: str) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from grain.worker._byvalue import Classes
 from grain.worker._pickling import dumps, loads
 from grain.worker.errors import PayloadError
-from grain.worker.payload import Payloads
+from grain.worker.payload import Payloads, whole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,7 +41,7 @@ def test_a_large_array_is_copied_once() -> None:
     payloads = Payloads()
     tracemalloc.start()
     try:
-        data = payloads.dump_outcome(outcome.Value(array))
+        data = whole(payloads.dump_outcome(outcome.Value(array)))
         _, dumping = tracemalloc.get_traced_memory()
         received = bytearray(data)
         tracemalloc.reset_peak()
@@ -85,7 +85,7 @@ def test_arrays_within_what_dill_makes_are_apart_too() -> None:
 def test_damaged_parts_are_an_error_of_the_task(cut: int, position: int, flip: int) -> None:
     """Cut short, with more than there should be, or with a wrong table of sizes."""
     array: NDArray[Any] = numpy.ones(20_000)
-    good = Payloads().dump_arguments((array,), {})
+    good = whole(Payloads().dump_arguments((array,), {}))
     for bad in (good[:cut], good[:-1], bytes(good) + b"x"):
         with pytest.raises(PayloadError):
             Payloads().load_arguments(bad)

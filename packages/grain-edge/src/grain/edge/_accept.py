@@ -71,7 +71,6 @@ class Reception:
             # an error of the handler. What runs here closes the stream in every case.
             try:
                 pid = _unix.check_peer(stream.socket)
-                _unix.widen(stream.socket)
             except EdgeError as e:
                 _log.warning("turned away: %s", e)
                 await trio.aclose_forcefully(stream)

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from grain.edge._channel import Batch, Channel
-from grain.edge._frames import Inbox, Outbox
+from grain.edge._frames import HEADER, Inbox, Outbox
 from grain.edge._pace import Pace
-from grain.edge._sockets import read, read_into, write_all
+from grain.edge._sockets import LOCAL_CHUNK, read, read_into, widen, write_all
 from grain.edge._tls import TlsStream
 from grain.edge.errors import ChannelBroken, ChannelError, RemoteProtocolError
 from grain.edge.messages import CORE, Bye, Codec, Message, Payload, Ping
@@ -60,16 +60,17 @@ class FramedChannel(Channel):
     ) -> None:
         self._stream = stream
         self._pace = pace or Pace()
-        self._outbox = Outbox(codec, self._pace.chunk)
+        # Streams that can write without waiting.
+        self._socket = stream if isinstance(stream, trio.SocketStream) else None
+        self._tls = stream if isinstance(stream, TlsStream) else None
+        local = self._socket is not None and widen(self._socket.socket)
+        self._outbox = Outbox(codec, LOCAL_CHUNK if local else self._pace.chunk)
         self._inbox = inbox or Inbox(codec)
         self._ready: list[tuple[Message, Payload]] = []
         self._wake = trio.Event()
         self._room = trio.Event()
         self._writing = False
         self._left: memoryview | None = None
-        # Streams that can write without waiting.
-        self._socket = stream if isinstance(stream, trio.SocketStream) else None
-        self._tls = stream if isinstance(stream, TlsStream) else None
         self._receiving = False
         self._closed = False
         self._broken: ChannelError | None = None
@@ -77,6 +78,7 @@ class FramedChannel(Channel):
         self._posted_at = self._pending_since = -math.inf
         self._writes = 0
         self._read_size = _READ_MIN
+        self._following = bytearray(HEADER.size)
         self._heard_at = trio.current_time()
         self._heard = heard
         self._take(self._inbox.early)
@@ -274,9 +276,10 @@ class FramedChannel(Channel):
             if self._socket is None:
                 data = await self._stream.receive_some(self._read_size)
                 count = len(data)
-            elif sink is not None and len(sink) >= _READ_MIN:
-                # The kernel puts a large payload where it belongs.
-                data, count = None, await read_into(self._socket.socket, sink)
+            elif sink is not None:
+                # The kernel puts a large payload where it belongs, and the header of what follows
+                # apart: so of the next chunk, too, nothing is read to another place first.
+                data, count = None, await read_into(self._socket.socket, sink, self._following)
             else:
                 data = await read(self._socket.socket, self._read_size)
                 count = len(data)
@@ -289,11 +292,13 @@ class FramedChannel(Channel):
         if not count:
             self._break("the connection ended without a goodbye: the peer was killed or cut off")
             self._check_open()
-        sink = None  # a view that is held keeps the payload from growing in place
+        into, sink = 0 if sink is None else len(sink), None
+        # No view is held from here on: that would keep the payload from growing in place.
         self._heard_at = trio.current_time()
         try:
             if data is None:
-                self._take(self._inbox.filled(count))
+                self._take(self._inbox.filled(min(count, into)))
+                self._take(self._inbox.feed(self._following[: max(0, count - into)]))
             else:
                 messages = self._inbox.feed(data)
                 self._adapt(count, len(messages))

@@ -15,10 +15,10 @@ Theory of operation. A frame is 8 bytes of header and a body:
 4. A sender takes URGENT first, then the other lanes in turn, one frame each. So whatever is
    waiting, an urgent message waits for one chunk at most.
 
-Large payloads are never joined to anything: sent as views, and received into a buffer of their
-own. That buffer grows chunk by chunk, or is memory that comes when it is written to
-(`grain.edge.memory`): so a size that a peer merely announces costs nothing, and nobody waits while
-a gigabyte is cleared.
+Large payloads are never joined to anything: sent as views, also where they have several pieces,
+and received into a buffer of their own. That buffer grows chunk by chunk, or is memory that comes
+when it is written to (`grain.edge.memory`): so a size that a peer merely announces costs nothing,
+and nobody waits while a gigabyte is cleared.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from grain.edge.messages import (
     Codec,
     Message,
     Payload,
+    Pieces,
     check_payload,
 )
 
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     Buffer = bytes | bytearray | memoryview
+    Rest = deque[memoryview]
+    """What is still to be sent of a large payload; never empty."""
 
 GREETING, BATCH, OPEN, CHUNK = 1, 2, 3, 4
 
@@ -64,6 +67,7 @@ _LIMITS = {
 _ZEROS = memoryview(bytes(MAX_CHUNK))
 _BATCH_BYTES = 64 * 1024
 _BATCH_MESSAGES = 4096
+_VIEWS = 256  # in one frame; a system takes 1024 buffers in one write
 
 
 def greeting_frame(body: bytes) -> bytes:
@@ -85,8 +89,8 @@ class Outbox:
         self._codec = codec
         self._chunk = min(chunk, MAX_CHUNK)
         # An entry: the encoded message, and the rest of its large payload if it has one.
-        self._lanes: list[deque[tuple[bytes, memoryview | None]]] = [deque() for _ in range(LANES)]
-        self._rest: list[memoryview | None] = [None] * LANES
+        self._lanes: list[deque[tuple[bytes, Rest | None]]] = [deque() for _ in range(LANES)]
+        self._rest: list[Rest | None] = [None] * LANES
         self._turn = 0
         self.pending = 0
         """Bytes that wait."""
@@ -101,14 +105,21 @@ class Outbox:
         ready = [(message.lane, *self._encoded(message, payload)) for message, payload in batch]
         for lane, encoded, rest in ready:
             self._lanes[lane].append((encoded, rest))
-            self.pending += len(encoded) + (len(rest) if rest is not None else 0)
+            self.pending += len(encoded) + (sum(map(len, rest)) if rest is not None else 0)
 
-    def _encoded(self, message: Message, payload: Payload) -> tuple[bytes, memoryview | None]:
+    def _encoded(self, message: Message, payload: Payload) -> tuple[bytes, Rest | None]:
         if payload is None:
             return self._codec.encode(message, None), None
         if type(payload) is bytes and len(payload) <= INLINE:  # most of them
             check_payload(message, len(payload), LocalProtocolError)
             return self._codec.encode(message, payload), None
+        if type(payload) is Pieces:
+            check_payload(message, len(payload), LocalProtocolError)
+            if len(payload) <= INLINE:
+                return self._codec.encode(message, b"".join(payload.parts)), None
+            return self._codec.encode(message, len(payload)), deque(
+                memoryview(part) for part in payload.parts
+            )
         try:
             view = memoryview(payload).cast("B")
         except TypeError as e:
@@ -119,7 +130,7 @@ class Outbox:
         check_payload(message, len(view), LocalProtocolError)
         if len(view) <= INLINE:
             return self._codec.encode(message, view), None
-        return self._codec.encode(message, len(view)), view
+        return self._codec.encode(message, len(view)), deque((view,))
 
     def pull(self) -> list[Buffer]:
         """The next buffers to write, one after the other; empty if nothing waits.
@@ -129,31 +140,32 @@ class Outbox:
         """
         small: list[bytes] = []
         while self._lanes[URGENT] or self._rest[URGENT] is not None:
-            view = self._frame(URGENT, small)
-            if view is not None:
-                return [b"".join(small), view]
+            views = self._frame(URGENT, small)
+            if views:
+                return [b"".join(small), *views]
         for step in range(1, LANES):
             lane = 1 + (self._turn + step) % (LANES - 1)
             if self._lanes[lane] or self._rest[lane] is not None:
-                view = self._frame(lane, small)
-                if view is not None:
+                views = self._frame(lane, small)
+                if views:
                     self._turn = lane - 1
-                    return [b"".join(small), view]
+                    return [b"".join(small), *views]
         return [b"".join(small)] if small else []
 
-    def _frame(self, lane: int, small: list[bytes]) -> memoryview | None:
-        """Append one lane's next frame to `small`; of a chunk the header only, then its view."""
+    def _frame(self, lane: int, small: list[bytes]) -> list[memoryview]:
+        """Append one lane's next frame to `small`; of a chunk the header only, then its views."""
         rest = self._rest[lane]
         if rest is None and self._lanes[lane][0][1] is not None:
             encoded, rest = self._lanes[lane].popleft()
             self.pending -= len(encoded)
             small += (HEADER.pack(len(encoded), OPEN, lane, 0), encoded)
         if rest is not None:
-            piece, rest = rest[: self._chunk], rest[self._chunk :]
-            self._rest[lane] = rest if len(rest) else None
-            self.pending -= len(piece)
-            small.append(HEADER.pack(len(piece), CHUNK, lane, 0))
-            return piece
+            views = _cut(rest, self._chunk)
+            self._rest[lane] = rest or None
+            length = sum(map(len, views))
+            self.pending -= length
+            small.append(HEADER.pack(length, CHUNK, lane, 0))
+            return views
         size, parts, queue = 5, [b""], self._lanes[lane]
         while (
             queue and queue[0][1] is None and size < _BATCH_BYTES and len(parts) < _BATCH_MESSAGES
@@ -165,7 +177,20 @@ class Outbox:
         # An array of 32-bit length, so that the messages, encoded before, need no second pass.
         parts[0] = HEADER.pack(size, BATCH, lane, 0) + struct.pack("!BI", 0xDD, len(parts) - 1)
         small += parts
-        return None
+        return []
+
+
+def _cut(rest: Rest, most: int) -> list[memoryview]:
+    """Take so many bytes from the front, fewer where there are very many pieces."""
+    views: list[memoryview] = []
+    while rest and most and len(views) < _VIEWS:
+        view = rest.popleft()
+        if len(view) > most:
+            rest.appendleft(view[most:])
+            view = view[:most]
+        views.append(view)
+        most -= len(view)
+    return views
 
 
 class Inbox:

@@ -16,7 +16,7 @@ class Pace:
             is not noticed but for the delay.
         goodbye: seconds that closing waits for what is still to be sent.
         chunk: bytes of a large payload in one frame: 1 ms or less on the wire, so that an urgent
-            message waits no longer than that.
+            message waits no longer than that. Unix sockets have a larger one of their own.
     """
 
     heartbeat: float = 10.0

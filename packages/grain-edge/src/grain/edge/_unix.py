@@ -106,16 +106,10 @@ async def dial(path: str) -> trio.SocketStream:
     try:
         await made.connect(path)
         check_peer(made)
-        widen(made)
         return trio.SocketStream(made)
     except BaseException:
         made.close()
         raise
-
-
-def widen(connected: trio.socket.SocketType) -> None:
-    """Let more be under way, so that large payloads need fewer switches between the processes."""
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1024 * 1024)
 
 
 def check_peer(connected: trio.socket.SocketType) -> int:

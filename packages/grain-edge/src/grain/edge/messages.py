@@ -25,6 +25,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from grain.edge._pieces import Pieces as Pieces
 from grain.edge.errors import LocalProtocolError, RemoteProtocolError, VersionMismatch
 
 PROTOCOL = 1
@@ -41,7 +42,8 @@ MAX_GREETING = 4096
 """The most bytes of a greeting: a peer that is not welcomed yet may not make us store more."""
 
 Payload = Any
-"""What travels beside a message: bytes-like over a wire, any object in memory, or None."""
+"""What travels beside a message: bytes-like or `Pieces` over a wire, any object in memory, or
+None."""
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=True):

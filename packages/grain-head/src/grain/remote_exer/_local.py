@@ -12,6 +12,7 @@ import trio
 from grain.edge.channel import memory_channels
 from grain.worker import Runner
 from grain.worker.messages import Drop, Ended, Function, Run
+from grain.worker.payload import whole
 from grain.worker.session import WireTranslation, WorkerSession
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ class LocalWorker:
         now = trio.current_time()
         for message, payload in batch:
             if isinstance(message, Ended):
-                self._session.on_ended(message, payload, now)
+                # In one piece: those of a result would keep it beside what is loaded from them.
+                self._session.on_ended(message, payload and whole(payload), now)
         self._settle()
 
     def _settle(self) -> None:

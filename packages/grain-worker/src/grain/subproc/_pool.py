@@ -66,7 +66,7 @@ class Pool:
         pieces = self._payloads.argument_pieces(args, kwargs)
         head = wire.CALL + wire.LENGTH.pack(wire.size_of(pieces))
         circumstances = (function.digest, cpus, res, GVAR.instance)
-        pieces.append(self._payloads.dump_arguments(circumstances, {}))
+        pieces += self._payloads.argument_pieces(circumstances, {})
         async with self._limiter, body_of(pieces) as body:
             process, fresh = await self._take(function.name, res, cpus)
             while True:

@@ -4,8 +4,8 @@ Layout, from the task to the command:
 
 - ``job`` runs one task; ``_runner`` serves a head with it, in terms of ``messages``
 - ``external`` runs programs: ``_shepherd``, ``_guard``, ``_environment``, ``_mpi``
-- ``payload`` makes objects and bytes of each other: ``_pickling``, ``_byvalue`` with ``_enums``,
-  ``_exceptions``, ``_offender``
+- ``payload`` makes objects and bytes of each other: ``_pickling`` with ``_reading``, ``_byvalue``
+  with ``_enums``, ``_exceptions``, ``_offender``
 - ``process`` is the handle on a runner in a process of its own, and tells ``reports``:
   ``_incarnation``, ``_warden``; in that process are ``_child``, ``_context``, ``_translation``,
   ``_watchdog``

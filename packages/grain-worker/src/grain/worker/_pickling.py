@@ -9,7 +9,8 @@ A payload is one piece of bytes. Its first byte has three bits:
 - `DILL`: dill made the pickle.
 
 The buffers are copied once, into the payload: that is also what shields them from being changed
-while they wait to be sent. On arrival nothing is copied, arrays lie in the payload itself.
+while they wait to be sent. Large bytes cannot be changed, so they are not: the payload is `Pieces`
+then. On arrival nothing is copied but bytes and strings, arrays lie in the payload itself.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from grain.edge.memory import LARGE, room
+from grain.edge.messages import Pieces
 from grain.worker._exceptions import reduce_exception
+from grain.worker._reading import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,6 +158,20 @@ def together(pieces: list[Any]) -> bytes | memoryview:
     return whole.toreadonly()
 
 
+def gathered(pieces: list[Any]) -> bytes | memoryview | Pieces:
+    """The same as `together` for who sends it on: with as little copying as a snapshot needs."""
+    if len(pieces) > 1 and all(type(piece) is bytes for piece in pieces):
+        found = Pieces(pieces)
+        if len(found) >= LARGE:
+            return found
+    return together(pieces)
+
+
+def whole(payload: Buffer | Pieces) -> Buffer:
+    """A payload in one piece, as it is after a journey."""
+    return together(list(payload.parts)) if isinstance(payload, Pieces) else payload
+
+
 def loads(data: Buffer, classes: Classes, start: int = 0) -> Any:
     """The object that `dumps` was given; ``start`` is the length of its head.
 
@@ -177,7 +194,11 @@ def loads(data: Buffer, classes: Classes, start: int = 0) -> Any:
     if form & DILL:
         return classes.undill(main, buffers)
     if form & VALUE:
-        return _Unpickler(io.BytesIO(main), buffers, classes).load()
+        file: Any = Reader(main) if len(main) >= LARGE else io.BytesIO(main)
+        return _Unpickler(file, buffers, classes).load()
+    if len(main) >= LARGE:
+        file = Reader(main)
+        return pickle.Unpickler(file, buffers=buffers).load()  # noqa: S301 - as below
     return pickle.loads(main, buffers=buffers)  # noqa: S301 - from an authenticated peer
 
 

@@ -10,7 +10,7 @@ from grain.worker.messages import Cancel, Drop, Ended, Function, Ready, Run
 
 CODEC = Codec(Run, Cancel, Ended, Function, Drop, Ready)
 
-PACE = Pace(heartbeat=1.0, suspect=5.0, lost=math.inf, chunk=1024 * 1024)
+PACE = Pace(heartbeat=1.0, suspect=5.0, lost=math.inf)
 """A runner that is silent is blocked by a tasklet, which is no death: only its process's end is."""
 
 BLOCKED = PACE.suspect

@@ -27,10 +27,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 import outcome
 
+from grain.edge.messages import Pieces
 from grain.worker import job
 from grain.worker._byvalue import Classes
 from grain.worker._offender import find_offender
-from grain.worker._pickling import dump_pieces, dumps, loads, together
+from grain.worker._pickling import dump_pieces, dumps, gathered, loads
+from grain.worker._pickling import whole as whole
 from grain.worker.errors import PayloadError
 
 if TYPE_CHECKING:
@@ -111,13 +113,15 @@ class Payloads:
 
     def dump_arguments(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> bytes | memoryview:
+    ) -> bytes | memoryview | Pieces:
         """The arguments of one call as bytes: a snapshot, whatever becomes of them afterwards.
+
+        Large `bytes` among them are not copied: then these are several pieces.
 
         Raises:
             PayloadError: one of them cannot be serialised.
         """
-        return together(self.argument_pieces(args, kwargs))
+        return gathered(self.argument_pieces(args, kwargs))
 
     def argument_pieces(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Buffer]:
         """The same as what is to be joined, large buffers not copied: no snapshot of those.
@@ -137,12 +141,13 @@ class Payloads:
                     raise _refusal("an argument of this task", found) from found[2]
             raise _refusal("the arguments of this task", ("they", args, error)) from error
 
-    def load_arguments(self, payload: Buffer) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def load_arguments(self, payload: Buffer | Pieces) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments behind the bytes; arrays in them may share the memory of ``payload``.
 
         Raises:
             PayloadError: they cannot be loaded here.
         """
+        payload = whole(payload)
         found = self._load(payload, "the arguments of this task", 1)
         if memoryview(payload)[:1] == NAMED:
             args, kwargs = found
@@ -151,14 +156,14 @@ class Payloads:
 
     # ---- outcomes
 
-    def dump_outcome(self, ended: Outcome, name: str = "this task") -> bytes | memoryview:
-        """What became of a task, as bytes. Raises nothing.
+    def dump_outcome(self, ended: Outcome, name: str = "this task") -> bytes | memoryview | Pieces:
+        """What became of a task, as bytes, in pieces as the arguments. Raises nothing.
 
         Args:
             ended: a value or an exception. What cannot be serialised becomes a `PayloadError`.
             name: what to call the task in it.
         """
-        return together(self.outcome_pieces(ended, name))
+        return gathered(self.outcome_pieces(ended, name))
 
     def outcome_pieces(self, ended: Outcome, name: str = "this task") -> list[Buffer]:
         """The same as what is to be joined, large buffers not copied. Raises nothing."""
@@ -182,13 +187,14 @@ class Payloads:
         record = msgspec.msgpack.encode(told)
         return b"".join([_HEAD.pack(ERROR, len(record)), record, pickled])
 
-    def load_outcome(self, payload: Buffer) -> Outcome:
+    def load_outcome(self, payload: Buffer | Pieces) -> Outcome:
         """What became of a task. Raises nothing.
 
         An exception has the type and the arguments that it had there, and the traceback of there
         as its last note. What cannot be loaded here becomes a `PayloadError`.
         """
         try:
+            payload = whole(payload)
             told = failure_in(payload)
             if told is None:
                 return outcome.Value(self._load(payload, "the result of this task", len(VALUE)))
@@ -237,18 +243,23 @@ class Payloads:
             ) from error
 
 
-def failed(payload: Buffer) -> bool:
+def failed(payload: Buffer | Pieces) -> bool:
     """Whether an outcome is a failure; `failure_in` says which."""
-    return memoryview(payload)[:1] != VALUE
+    return _start(payload)[:1] != VALUE
 
 
-def failure_in(payload: Buffer) -> Failed | None:
+def _start(payload: Buffer | Pieces) -> memoryview:
+    """Its first piece, in which there is always what says whether it is a failure."""
+    return memoryview(payload.parts[0] if isinstance(payload, Pieces) else payload)
+
+
+def failure_in(payload: Buffer | Pieces) -> Failed | None:
     """What an outcome says of a failure, None if it is a success; loads no object.
 
     Raises:
         PayloadError: these are no bytes that `Payloads.dump_outcome` made.
     """
-    view = memoryview(payload)
+    view = _start(payload)
     if view[:1] == VALUE:
         return None
     try:

@@ -1,0 +1,176 @@
+"""Large bytes and strings: not copied where they are sent, copied once where they are loaded."""
+
+from __future__ import annotations
+
+import pickle
+import tracemalloc
+from typing import Any
+
+import outcome
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from grain.edge.memory import FOREIGN, LARGE
+from grain.edge.messages import Pieces
+from grain.worker._byvalue import Classes
+from grain.worker._pickling import loads
+from grain.worker._reading import Reader
+from grain.worker.errors import PayloadError
+from grain.worker.payload import Payloads, failed, failure_in, whole
+
+SIZE = 2 * LARGE
+
+
+def travelled(payload: Any) -> memoryview:
+    """What arrives of it: one piece that can be written to."""
+    parts = payload.parts if isinstance(payload, Pieces) else [payload]
+    return memoryview(bytearray(b"".join(parts)))
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (bytes(SIZE),),
+        (b"a" * SIZE, 3, "x", b"b" * SIZE),
+        ("a" * SIZE,),
+        ("\u00e4\u20ac\U0001f600" * LARGE,),
+        ([b"c" * SIZE, {"k": "d" * SIZE}],),
+        (bytearray(b"e") * SIZE,),
+        (list(range(3_000_000)),),
+        (b"f" * (LARGE - 30),),
+        (b"g" * (FOREIGN + 5),),
+    ],
+    ids=["bytes", "several", "str", "unicode", "nested", "bytearray", "list", "limit", "huge"],
+)
+def test_large_arguments_arrive(args: tuple[Any, ...]) -> None:
+    """Of the types that they had: over a wire, and also where they stay in the process."""
+    payload = Payloads().dump_arguments(args, {"n": args[0]})
+    for data in (travelled(payload), payload, whole(payload)):
+        got, named = Payloads().load_arguments(data)
+        assert (args, {"n": args[0]}) == (got, named)
+        assert [type(one) for one in args] == [type(one) for one in got]
+
+
+def test_large_bytes_beside_what_travels_by_value_arrive() -> None:
+    """A class of this test, and a function in a closure."""
+
+    class Local:
+        def __init__(self, data: bytes) -> None:
+            self.data = data
+
+    ours, theirs = Payloads(), Payloads()
+    data = b"z" * SIZE
+    payload = ours.dump_outcome(outcome.Value([Local(data), lambda: data[:3], data]))
+
+    local, function, plain = theirs.load_outcome(travelled(payload)).unwrap()
+
+    assert (data, b"zzz", data) == (local.data, function(), plain)
+
+
+def test_large_bytes_are_not_copied_to_be_sent_and_copied_once_to_be_loaded() -> None:
+    """They cannot be changed meanwhile; and arrive in an object of their own."""
+    data = b"x" * SIZE
+    payloads = Payloads()
+    received = travelled(payloads.dump_outcome(outcome.Value(data)))
+    tracemalloc.start()
+    try:
+        payload = payloads.dump_outcome(outcome.Value(data))
+        _, dumping = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        before, _ = tracemalloc.get_traced_memory()
+        back = payloads.load_outcome(received).unwrap()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert isinstance(payload, Pieces)
+    assert any(part is data for part in payload.parts)
+    assert dumping < 100_000
+    assert peak - before < 1.01 * SIZE
+    assert data == back
+
+
+def test_a_large_string_is_loaded_out_of_what_was_received() -> None:
+    """The unpickler takes a view where it asks for a string; or it would be copied twice."""
+    received = travelled(Payloads().dump_outcome(outcome.Value("x" * SIZE)))
+    tracemalloc.start()
+    try:
+        back = Payloads().load_outcome(received).unwrap()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert "x" * SIZE == back
+    assert peak < 1.5 * SIZE
+
+
+def test_what_can_be_changed_is_a_snapshot() -> None:
+    """A bytearray is copied when the call is made, alone and among bytes."""
+    data = bytearray(b"a" * SIZE)
+    alone = Payloads().dump_arguments((data,), {})
+    among = Payloads().dump_arguments(([b"b" * SIZE, data],), {})
+    data[:] = b"c" * SIZE
+
+    assert b"a" * SIZE == Payloads().load_arguments(alone)[0][0]
+    assert b"a" * SIZE == Payloads().load_arguments(among)[0][0][1]
+
+
+def test_a_large_outcome_tells_what_it_is() -> None:
+    """Without being put together."""
+    payload = Payloads().dump_outcome(outcome.Value(b"x" * SIZE))
+    assert isinstance(payload, Pieces)
+    assert (False, None) == (failed(payload), failure_in(payload))
+
+    error = Payloads().dump_outcome(outcome.Error(ValueError("y" * SIZE)))
+    assert failed(error)
+    assert isinstance(Payloads().load_outcome(error), outcome.Error)
+
+
+@given(st.integers(0, 40), st.integers(0, 300), st.integers(1, 255))
+@settings(deadline=None)
+def test_damaged_large_payloads_are_an_error_of_the_task(cut: int, at: int, flip: int) -> None:
+    """Cut short anywhere, or with a wrong size within."""
+    good = bytes(travelled(Payloads().dump_arguments((bytes(LARGE), b"end"), {})))
+    for bad in (good[: -1 - cut], good[: LARGE + 3 - cut]):
+        with pytest.raises(PayloadError):
+            Payloads().load_arguments(bad)
+
+    flipped = bytearray(good)
+    flipped[1 + at % 20] ^= flip
+    try:
+        Payloads().load_arguments(flipped)
+    except PayloadError:
+        pass
+
+
+def test_an_announced_size_is_not_believed() -> None:
+    """Bytes of which a pickle says that there are more than it has."""
+    for size in (1 << 33, 1 << 62):
+        body = b"\x80\x05\x8e" + size.to_bytes(8, "little") + bytes(LARGE)
+        with pytest.raises((MemoryError, OverflowError, EOFError, pickle.UnpicklingError)):
+            loads(b"\0" + body, Classes())
+        with pytest.raises(PayloadError):
+            Payloads().load_arguments(b"A\0" + body)
+
+
+@given(st.recursive(st.one_of(st.integers(), st.text(), st.binary()), st.lists), st.integers(0, 5))
+@settings(deadline=None)
+def test_the_reader_reads_any_pickle(value: Any, protocol: int) -> None:
+    """Those of old protocols have lines."""
+    file: Any = Reader(memoryview(pickle.dumps(value, protocol)))
+
+    assert value == pickle.Unpickler(file).load()
+
+
+def test_the_reader_ends_where_its_data_end() -> None:
+    """It gives less than it is asked for, then nothing."""
+    reader = Reader(memoryview(b"abc\ndef"))
+    room = bytearray(10)
+    assert (b"ab", b"c\n", 3) == (
+        reader.read(2),
+        reader.readline(),
+        reader.readinto(memoryview(room)),
+    )
+    assert (b"", b"", 0) == (reader.read(5), reader.readline(), reader.readinto(memoryview(room)))
+    assert b"def" == room[:3]
