@@ -103,6 +103,16 @@ def test_nobody_is_overtaken(scene: Brief) -> None:
     assert [{"Cores": 2}] == [lease.res for lease in scene.leases()]
 
 
+def test_a_line_is_not_endless(scene: Brief) -> None:
+    """Runs that take no time at all, as a coarse clock sees it, are no reason for more."""
+    for _ in range(4000):
+        scene.submit(scene.m, scene.next())
+        scene.end(*scene.leases())
+    scene.add(400)
+
+    assert 2 + 2 * 64 == len(scene.leases())
+
+
 @pytest.mark.parametrize("how", ["returned", "crashed"])
 def test_what_came_to_grief_is_sent_again_alone(scene: Brief, how: str) -> None:
     """And what waited behind it has lost nothing."""

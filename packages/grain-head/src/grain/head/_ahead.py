@@ -74,7 +74,7 @@ class Ahead(Runs):
         queue = self.scheduler.sole_queue()
         if queue is None or queue.wtime is not None:
             return []
-        depth = min(_MOST, int(self._ahead / queue.span) if queue.span else _MOST)
+        depth = _MOST if _MOST * queue.span <= self._ahead else int(self._ahead / queue.span)
         sent: list[tuple[Entry, LeaseRecord]] = []
         for front in fronts:
             if front.ticket is None or not self._takes_more(front.worker):
