@@ -195,7 +195,7 @@ def blame_all(self: Staff, who: Staffer, how: str | None, now: float) -> None:
 
 
 def blame_the_line(self: WorkerSession, *args: Any) -> None:
-    self._lines.waiting = list  # type: ignore[assignment,method-assign]
+    self._lines.waiting = list  # type: ignore[method-assign]
     WorkerSession.on_runner_crashed(self, *args)
 
 

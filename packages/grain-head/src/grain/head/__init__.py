@@ -5,8 +5,9 @@ Layout, decisions first; none of these does I/O or knows the time:
 - ``_scheduler`` is the policy, with ``_tasks`` (tasks and queues), ``_levels`` (workers by what
   they have free), ``_promise`` (room kept for tasks that were overtaken) and ``_explain``
 - ``_hub`` is a scheduler for many missions and workers: ``_ledger`` (one task and its runs),
-  ``_quarantine`` (tasks that run alone), ``_staff`` (workers), ``_clients`` (missions), ``_share``
-  (who is next), with ``_records`` and ``_snapshot``; ``messages`` are what missions and it say
+  ``_ahead`` (brief tasks that wait on workers), ``_quarantine`` (tasks that run alone), ``_staff``
+  (workers), ``_clients`` (missions), ``_share`` (who is next), with ``_records`` and ``_snapshot``;
+  ``messages`` are what missions and it say; ``_scene`` has scenarios for tests
 
 The shells: ``_base`` is what executors have in common, ``_executor`` has a local worker only;
 ``service`` around a hub; ``_gnaw``, which ``python -m grain.head`` runs. ``events`` is what others

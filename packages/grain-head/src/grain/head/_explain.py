@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from grain.head._levels import Worker
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
 _COUNTED = 10_000  # tasks that are looked at one by one
 
 
-@dataclass(frozen=True)
-class Explanation:
+class Explanation(msgspec.Struct, frozen=True):
     """The state of a task and the reasons for it.
 
     Attributes:

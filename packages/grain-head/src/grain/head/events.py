@@ -2,75 +2,66 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from grain.resource import Resource
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(msgspec.Struct, frozen=True):
     """Base of all events."""
 
 
-@dataclass(frozen=True)
-class WorkerJoined(Event):
+class WorkerJoined(Event, frozen=True):
     """A worker offers its resources."""
 
     name: str
     total: Resource
 
 
-@dataclass(frozen=True)
-class WorkerCleaning(Event):
+class WorkerCleaning(Event, frozen=True):
     """A worker is to leave, and ends what is left on it."""
 
     name: str
 
 
-@dataclass(frozen=True)
-class WorkerLeft(Event):
+class WorkerLeft(Event, frozen=True):
     """A worker is gone, and nothing of its runs is left behind."""
 
     name: str
 
 
-@dataclass(frozen=True)
-class NeverStarts(Event):
+class NeverStarts(Event, frozen=True):
     """No worker that is here could ever run a task that asks for this; it waits for another."""
 
     request: Resource
     why: str
 
 
-@dataclass(frozen=True)
-class NoWorkers(NeverStarts):
+class NoWorkers(NeverStarts, frozen=True):
     """No worker is here at all; tasks wait for the first."""
 
 
-@dataclass(frozen=True)
-class SchedulerAway(Event):
+class SchedulerAway(Event, frozen=True):
     """The scheduler that missions share is not to be reached; what it was told goes on."""
 
     why: str
 
 
-@dataclass(frozen=True)
-class SchedulerBack(Event):
+class SchedulerBack(Event, frozen=True):
     """The scheduler, or its successor, is reached again."""
 
 
-@dataclass(frozen=True)
-class HostingFailed(Event):
+class HostingFailed(Event, frozen=True):
     """Other workers cannot join at this address: the mission has its local worker only."""
 
     address: str
     why: str
 
 
-@dataclass(frozen=True)
-class Statistics:
+class Statistics(msgspec.Struct, frozen=True):
     """How things stand in an executor.
 
     Attributes:
