@@ -202,13 +202,16 @@ class Runner:
 
     def _end(self, ended: Ended, payload: Payload) -> None:
         """Tell that a run has ended; where brief ones follow it, with the end of those."""
-        now = trio.current_time()
-        if not self._untold:
-            self._untold_since = now
-            if self._waiting.count and self._nursery is not None:
-                self._nursery.start_soon(self._tell_soon)
         self._untold.append((ended, payload))
-        if not self._waiting.count or now - self._untold_since > _TOGETHER:
+        if not self._waiting.count:
+            self._tell_all()
+            return
+        now = trio.current_time()
+        if len(self._untold) == 1:
+            assert self._nursery is not None
+            self._untold_since = now
+            self._nursery.start_soon(self._tell_soon)
+        elif now - self._untold_since > _TOGETHER:
             self._tell_all()
 
     async def _tell_soon(self) -> None:
@@ -217,6 +220,8 @@ class Runner:
 
     def _tell_all(self) -> None:
         untold, self._untold = self._untold, []
+        if not untold:
+            return
         try:
             # Runs that were started together mostly end together.
             self._channel.post(untold, more=bool(self._runs))
