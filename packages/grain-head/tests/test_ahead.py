@@ -113,6 +113,21 @@ def test_a_line_is_not_endless(scene: Brief) -> None:
     assert 2 + 2 * 64 == len(scene.leases())
 
 
+def test_not_much_is_sent_ahead_in_all(scene: Brief) -> None:
+    """Many workers that seem to have brief runs may all have long ones."""
+    for number in range(30):
+        scene.worker(f"w{number}", 4)
+    for _ in range(100):
+        scene.submit(scene.m, scene.next())
+        for name in ("w", *(f"w{number}" for number in range(30))):
+            leases = scene.sent(name, Lease)
+            if leases:
+                scene.say(name, *map(scene.settled, leases), payload=b"")
+    scene.add(10_000)
+
+    assert 1024 == scene.hub.ledger.in_line
+
+
 @pytest.mark.parametrize("how", ["returned", "crashed"])
 def test_what_came_to_grief_is_sent_again_alone(scene: Brief, how: str) -> None:
     """And what waited behind it has lost nothing."""

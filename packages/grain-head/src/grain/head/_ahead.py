@@ -37,6 +37,9 @@ AHEAD = 0.02
 to hide; short for whoever has to wait for them."""
 
 _MOST = 64  # tasks in a line
+# In all lines together. No head decides more than 50,000 tasks a second, so that is `AHEAD` of any
+# work that is really brief. If it turns out not to be, all of it comes back at once.
+_MOST_IN_ALL = 1024
 _LONG = 1.0  # seconds; that a run took longer tells nothing more
 
 
@@ -84,6 +87,7 @@ class Ahead(Runs):
             line = front.line
             most = min(depth, queue.waiting // queue.running)
             room = most if line is None else most - len(line.waiting)
+            room = min(room, _MOST_IN_ALL - self.in_line)
             if room <= 0:
                 continue
             if line is None:
@@ -100,8 +104,8 @@ class Ahead(Runs):
                 line.waiting.append(lease)
                 self.shares.started(entry.age, queue.priority)
                 self._send_lease(lease, entry, line.resources, line=line.number)
+                self.in_line += 1
                 sent.append((entry, lease))
-        self.in_line += len(sent)
         return sent
 
     def adopt_behind(self, lease: LeaseRecord, held: Held) -> bool:
