@@ -89,6 +89,20 @@ def test_nothing_is_sent_ahead_where_runs_take_long(scene: Brief) -> None:
     assert 2 == len(scene.leases())
 
 
+def test_ends_that_are_told_together_are_no_sign_of_brief_runs(scene: Brief) -> None:
+    """A head that was late hears of many at a time: all but the first seem to have taken none."""
+    for _ in range(60):
+        scene.submit(scene.m, scene.next())
+        scene.end(*scene.leases())
+    scene.add(300)
+    leases = scene.leases()
+    assert 2 + 2 * 64 == len(leases)
+    scene.now += 0.9
+    scene.end(*leases)
+
+    assert 2 == len(scene.leases())
+
+
 def test_nobody_is_overtaken(scene: Brief) -> None:
     """While somebody waits who asks for something else, nothing is sent ahead."""
     scene.say(scene.m, Request(1, {"Cores": 2}))

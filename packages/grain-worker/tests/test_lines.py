@@ -101,11 +101,26 @@ def test_nobody_waits_for_long() -> None:
     assert {1: "value", 3: "returned"} == statuses(session)
 
 
+def test_nobody_waits_for_many_others() -> None:
+    """Each of which may be brief enough."""
+    session = made()
+    for number in range(1, 10):
+        session.on_message(lease(number, number > 1), b"", 0.0)
+    now = 0.0
+    for number in range(1, 4):
+        now += 0.09
+        session.on_ended(Ended(number, number), b"", now)
+        while session.next_tick() <= now:
+            session.on_tick(now)
+
+    assert [5, 6, 7, 8, 9] == [cancel.task for cancel in ordered(session, Cancel)][-5:]
+
+
 def test_brief_runs_are_not_disturbed() -> None:
     """The time counts from the end of the run before."""
     session = three()
-    session.on_ended(Ended(1, 1), b"", 0.09)
-    session.on_tick(0.15)
+    session.on_ended(Ended(1, 1), b"", 0.05)
+    session.on_tick(0.09)
 
     assert [] == ordered(session, Cancel)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeVar
 
 import pytest
@@ -183,3 +184,19 @@ def test_a_worker_without_a_head_gives_up() -> None:
     session.on_tick(110.0)
 
     assert session.finished
+
+
+def test_a_deadline_is_acted_upon_once() -> None:
+    """While what was cancelled takes its time, there is nothing to look at."""
+    session = made()
+    session.on_message(lease(1), b"", 0.0)
+    session.drain(1.0, 1.0)
+    assert [Cancel(1, 1)] == ordered(session, Cancel)
+    assert session.next_tick() == math.inf
+
+    session.on_ended(Ended(1, 1, "cancelled"), None, 2.0)
+    session.on_tick(2.0)
+    assert session.next_tick() > 2.0
+    session.on_tick(session.next_tick())
+    assert session.finished
+    assert session.next_tick() == math.inf

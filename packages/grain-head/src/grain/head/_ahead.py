@@ -29,7 +29,7 @@ from grain.resource import to_data
 if TYPE_CHECKING:
     from grain.head._records import Outbox, Staffer
     from grain.head._scheduler import Scheduler
-    from grain.head._tasks import Start
+    from grain.head._tasks import Start, TaskQueue
     from grain.worker.messages import Held
 
 AHEAD = 0.02
@@ -62,6 +62,8 @@ class Ahead(Runs):
         self._ahead = ahead
         # Runs that have come to the front of a place since the last decision.
         self._fronts: list[LeaseRecord] = []
+        # Of the runs that have ended since: what they took, in seconds.
+        self._took: dict[TaskQueue, list[float]] = {}
         # How many tasks wait on workers.
         self.in_line = 0
 
@@ -74,6 +76,7 @@ class Ahead(Runs):
     def send_ahead(self) -> list[tuple[Entry, LeaseRecord]]:
         """Send what is brief behind the runs that have begun; after all that can start has."""
         fronts, self._fronts = self._fronts, []
+        self._estimate()
         queue = self.scheduler.sole_queue()
         if queue is None or queue.wtime is not None:
             return []
@@ -136,21 +139,42 @@ class Ahead(Runs):
                 self.in_line -= 1
                 self._is_long(line.front)
             return
-        queue = self.scheduler.tasks[lease.ticket].queue
-        took = now - lease.began
-        # Of one that came to grief it is not known what its like will do.
-        queue.span = queue.span + (took - queue.span) / 8 if measured and took < _LONG else _LONG
+        task = self.scheduler.tasks[lease.ticket]
+        self._measure(task.queue, now - lease.began if measured else _LONG)
         if line is None or not line.waiting:
             super().free(lease, now, measured=measured)
             return
         heir = line.front = line.waiting.popleft()
         self.in_line -= 1
         heir.ticket, lease.ticket = lease.ticket, None
-        heir.began = now
+        heir.began = task.started = now
         heir.index = 0  # begun, as the worker needs no other word
         assert heir.ticket is not None
         self.tickets[heir.ticket] = heir
         self._fronts.append(heir)
+
+    def _measure(self, queue: TaskQueue, took: float) -> None:
+        """A run has ended; of one that came to grief it is not known what its like will do."""
+        if took >= _LONG:
+            queue.span = _LONG
+            self._took.pop(queue, None)
+            return
+        known = self._took.get(queue)
+        if known is None:
+            self._took[queue] = [took]
+        else:
+            known.append(took)
+
+    def _estimate(self) -> None:
+        """How long runs take: a mean in which the last eight or so count.
+
+        Ends of a line that are told together are seen as one long run and others that took no time:
+        only their mean says something.
+        """
+        for queue, took in self._took.items():
+            weight = 1 - (7 / 8) ** len(took)
+            queue.span += (sum(took) / len(took) - queue.span) * weight
+        self._took.clear()
 
     def _is_long(self, front: LeaseRecord) -> None:
         """Something was given back, or taken back: it is to be seen anew that runs are brief."""

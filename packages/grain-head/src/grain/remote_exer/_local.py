@@ -53,7 +53,7 @@ class LocalWorker:
             nursery.cancel_scope.cancel()
 
     async def _let_time_pass(self) -> None:
-        while True:
+        while not self._session.finished:
             self._session.on_tick(trio.current_time())
             self._settle()
             self._changed = trio.Event()

@@ -10,6 +10,7 @@ agent knows their order (`Lines`): of each line it takes the first for the one t
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from grain.worker.messages import Attempt, Run
 
 PATIENCE = 0.1
-"""Seconds that a run may take while others wait for its end. A head that sends runs ahead expects
-them to be done in a fifth of that."""
+"""Seconds that a run may take while others wait for its end, and that a run may have to wait. A
+head that sends runs ahead expects them to be done in a fifth of that."""
 
 
 class Waiting:
@@ -165,7 +166,9 @@ class Lines:
         """The runs that have to wait for long, once; to be called when it is `due`."""
         found: list[Any] = []
         for line in self._lines.values():
-            if len(line.runs) > 1 and now - line.runs[0].began >= self._patience:
+            # Since when the run in front takes place, and since when the next one waits.
+            since = min(run.began for run in itertools.islice(line.runs, 2))
+            if len(line.runs) > 1 and now - since >= self._patience:
                 found += [] if line.asked else list(line.runs)[1:]
                 line.asked = True
         busy = any(len(line.runs) > 1 and not line.asked for line in self._lines.values())

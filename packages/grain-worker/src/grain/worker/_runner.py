@@ -129,8 +129,11 @@ class Runner:
             try:
                 message, call = self._translation.decode(message, call)
             except PayloadError as error:
-                self._report(message, outcome.Error(error), None)
-                self._follow(message)
+                # Told later: over a channel in memory the answer is there before this returns, and
+                # would find the rest of the batch not taken yet.
+                assert self._nursery is not None
+                self._runs[key] = trio.CancelScope()
+                self._nursery.start_soon(self._refuse, message, error)
                 return
         if self._idle:
             lane = self._runs[key] = self._idle.pop()
@@ -140,6 +143,10 @@ class Runner:
             scope = self._runs[key] = trio.CancelScope()
             self._nursery.start_soon(self._run_in_scope, message, call, scope, name=call.fn)
             self._nursery.start_soon(self._open_lane)
+
+    async def _refuse(self, message: Run, error: PayloadError) -> None:
+        self._tell(message, outcome.Error(error), None)
+        self._follow(message)
 
     def _follow(self, message: Run) -> None:
         """A run has ended: begin what waits for that."""
@@ -153,9 +160,15 @@ class Runner:
             withdrawn = self._waiting.withdraw(message.task)
             if withdrawn is not None:
                 status = "returned" if message.waiting else "cancelled"
-                self._end(Ended(message.task, message.attempt, status), None)
+                assert self._nursery is not None
+                self._nursery.start_soon(
+                    self._withdraw, Ended(message.task, message.attempt, status)
+                )
         elif not message.waiting:
             run.cancel()
+
+    async def _withdraw(self, ended: Ended) -> None:
+        self._end(ended, None)
 
     async def _open_lane(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -188,7 +201,7 @@ class Runner:
         limit = math.inf if message.limit is None else message.limit
         return run_job(call, res, self.name, limit, scope)
 
-    def _tell(self, message: Run, ended: Outcome | None, call: Call) -> None:
+    def _tell(self, message: Run, ended: Outcome | None, call: Call | None) -> None:
         del self._runs[message.task, message.attempt]
         self._report(message, ended, call)
 

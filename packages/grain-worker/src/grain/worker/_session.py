@@ -294,6 +294,7 @@ class WorkerSession:
                     run.revoked = run.returning = True
                     self.to_runner.append((Cancel(run.number, run.number), None))
             self._flush_until = min(self._flush_until, now + FLUSH)
+            self._deadline = math.inf  # done; nothing begins any more
         if self.draining and not self.finished and not self.runs:
             self._flush_until = min(self._flush_until, now + FLUSH)
             if not self.kept or now >= self._flush_until:
@@ -303,7 +304,9 @@ class WorkerSession:
 
     def next_tick(self) -> float:
         """When `on_tick` is to be called at the latest."""
-        due = min(self._deadline, self._flush_until) if self.draining else math.inf
+        due = self._deadline if self.draining else math.inf
+        if self.draining and not self.runs and not self.finished:
+            due = min(due, self._flush_until)
         due = min(due, self._took_due, self._lines.due)
         return due if self.connected else min(due, self._alone_since + self._patience)
 
