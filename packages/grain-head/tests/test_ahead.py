@@ -97,10 +97,11 @@ def test_ends_that_are_told_together_are_no_sign_of_brief_runs(scene: Brief) -> 
     scene.add(300)
     leases = scene.leases()
     assert 2 + 2 * 64 == len(leases)
-    scene.now += 0.9
+    scene.now += 0.9  # 14 ms for each of them
     scene.end(*leases)
 
-    assert 2 == len(scene.leases())
+    assert [0, 0] == [lease.line for lease in scene.leases()[:2]]
+    assert 2 == scene.hub.ledger.in_line
 
 
 def test_nobody_is_overtaken(scene: Brief) -> None:
