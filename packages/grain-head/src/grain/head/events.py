@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -61,7 +62,8 @@ class HostingFailed(Event, frozen=True):
     why: str
 
 
-class Statistics(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Statistics:
     """How things stand in an executor.
 
     Attributes:
