@@ -144,8 +144,6 @@ class Keeping:
         say: Callable[[str, int, int], None],
         parent: int | None = None,
     ) -> None:
-        import threading
-
         from grain.cli._swarm import Swarm
 
         self._config = config
@@ -154,20 +152,31 @@ class Keeping:
         self._swarm = Swarm(count)
         self._say_to = say
         self._parent = parent
-        self._over = threading.Event()
+        self._over = False
         self._trouble = ""
 
     def run(self) -> None:
         """Until SIGINT, SIGTERM, SIGHUP or the parent's end; what is under way is submitted."""
+        import select
         import signal
 
+        # A pipe, as a handler that sets a `threading.Event` waits for ever where the signal comes
+        # while this thread holds the event's lock.
+        ending, end = os.pipe()
+        os.set_blocking(end, False)
+
+        def on_signal(*_: object) -> None:
+            self._over = True
+            with contextlib.suppress(BlockingIOError):
+                os.write(end, b"!")
+
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, lambda *_: self._over.set())
+            signal.signal(number, on_signal)
         self._adopt()
-        while not self._over.is_set() and self._parent in {None, os.getppid()}:
+        while not self._over and self._parent in {None, os.getppid()}:
             if self._look():
                 self._submit()
-            self._over.wait(_LOOK.get(self._config.system, _LOOK_ELSEWHERE))
+            select.select([ending], [], [], _LOOK.get(self._config.system, _LOOK_ELSEWHERE))
         self._say("ending; workers and jobs stay, `grain quit` ends them")
 
     def _say(self, text: str) -> None:
