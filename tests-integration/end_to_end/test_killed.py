@@ -142,6 +142,8 @@ def play_walltime_without_warning(aside: Aside) -> tuple[Holding, dict[int, str]
         until(lambda: len(holding.on(second)) == 2)
         holding.let_go()
         results = holding.results()
+        # It handed back its runs before it left, so the mission may be over first.
+        until(lambda: "job_state = F" in place.batch.out("qstat", "-x", "-f", *holding.jobs))
         return holding, results, place.batch.out("qstat", "-x", "-f", *holding.jobs)
 
 
