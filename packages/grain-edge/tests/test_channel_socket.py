@@ -77,6 +77,41 @@ async def test_what_has_company_coming_waits_for_it() -> None:
         assert [(Note("x", 1), None), (Note("x", 2), None)] == await b.receive()
 
 
+async def test_who_cannot_wait_sends_whenever_the_kernel_takes_it() -> None:
+    """Until it does not; the rest of what it took in part goes with the next attempt."""
+    batch = [(Note("x" * 100, n), None) for n in range(100)]
+    async with channels() as (a, b, end):
+        sent = 0
+        with pytest.raises(trio.WouldBlock):
+            while True:
+                a.send_nowait(batch)
+                sent += 1
+        read = b""
+        while True:
+            try:
+                a.send_nowait([(Note("last"), None)])
+                break
+            except trio.WouldBlock:
+                read += end.recv(1 << 16, socket.MSG_DONTWAIT)
+        got = [message for message, _ in b._inbox.feed(read)]
+        while got[-1] != Note("last"):
+            got += [message for message, _ in await b.receive()]
+
+        assert [message for message, _ in batch] * sent + [Note("last")] == got
+
+
+async def test_who_cannot_wait_does_not_overtake() -> None:
+    """What was sent in another way goes first."""
+    async with channels() as (a, b, _):
+        a.post([(Note("x", 1), None)], more=True)
+        with pytest.raises(trio.WouldBlock):
+            a.send_nowait([(Note("x", 2), None)])
+
+        assert [(Note("x", 1), None)] == await b.receive()
+        a.send_nowait([(Note("x", 2), None)])
+        assert [(Note("x", 2), None)] == await b.receive()
+
+
 async def test_a_post_to_a_peer_that_is_gone_breaks_the_channel() -> None:
     """As a send does: the next one says so."""
     async with channels() as (a, b, _):

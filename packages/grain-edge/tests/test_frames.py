@@ -80,6 +80,43 @@ def test_any_chunking_gives_back_what_was_sent(pairs: list[Any], data: st.DataOb
     assert box.clean
 
 
+@pytest.mark.parametrize("count", [1, 15, 16, 4096, 4097, 70_000])
+def test_however_many_messages_are_pushed_together(count: int) -> None:
+    """They are encoded together, up to some number."""
+    pairs = [(Note("x", n), bytes(n % 3) or None) for n in range(count)]
+
+    assert pairs == inbox().feed(wire(pairs))
+
+
+def test_a_frame_has_a_limit_however_its_messages_were_pushed() -> None:
+    """The peer is asked in between whether something else is urgent."""
+    outbox = Outbox(CODEC, 1000)
+    for _ in range(10):
+        outbox.push([(Note("x" * 100), bytes(200)) for _ in range(50)])
+    waited = outbox.pending
+
+    sizes = []
+    while buffers := outbox.pull():
+        sizes.append(sum(map(len, buffers)))
+
+    assert 0 == outbox.pending
+    assert waited == sum(sizes) - len(sizes) * (HEADER.size + 5)
+    assert 1 < len(sizes)
+    assert max(sizes) < 2 * 65536
+
+
+@pytest.mark.parametrize("bad", [(Loose(1), None), (Alarm("x"), b"1"), (Note("x"), "text")])
+def test_of_a_batch_with_a_bad_message_nothing_is_sent(bad: Any) -> None:
+    """Wherever that is."""
+    outbox = Outbox(CODEC, 1000)
+
+    with pytest.raises(LocalProtocolError):
+        outbox.push([(Note("good"), None), (Alarm("good"), None), bad])
+
+    assert 0 == outbox.pending
+    assert [] == outbox.pull()
+
+
 def test_byte_by_byte() -> None:
     """The smallest pieces there are."""
     pairs = [(Note("a", 1), b"x"), (Note("b"), b"y" * 40000), (Alarm("c"), None)]

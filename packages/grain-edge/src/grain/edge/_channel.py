@@ -48,6 +48,17 @@ class Channel(trio.abc.AsyncResource):
             LocalProtocolError, ChannelBroken, trio.ClosedResourceError: as `send`.
         """
 
+    def send_nowait(self, batch: Batch) -> None:  # noqa: ARG002 - as it is sent nowhere
+        """Send some messages if nothing waits to be sent; for senders that cannot wait.
+
+        Within one process there is never a point in it: the peer runs when the sender waits.
+
+        Raises:
+            trio.WouldBlock: something does wait; nothing was sent.
+            LocalProtocolError, ChannelBroken, trio.ClosedResourceError: as `send`.
+        """
+        raise trio.WouldBlock
+
     @abstractmethod
     async def receive(self) -> Batch:
         """Wait for messages; at least one. Cancellation loses nothing.

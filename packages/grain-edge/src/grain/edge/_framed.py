@@ -69,12 +69,9 @@ class FramedChannel(Channel):
         self._ready: list[tuple[Message, Payload]] = []
         self._wake = trio.Event()
         self._room = trio.Event()
-        self._writing = False
+        self._writing = self._receiving = self._closed = self._ended = False
         self._left: memoryview | None = None
-        self._receiving = False
-        self._closed = False
         self._broken: ChannelError | None = None
-        self._ended = False
         self._posted_at = self._pending_since = -math.inf
         self._writes = 0
         self._read_size = _READ_MIN
@@ -129,12 +126,9 @@ class FramedChannel(Channel):
         while self._outbox.pending > _HIGH_WATER:
             await self._room.wait()
             self._check_open()
-        idle = not self._outbox.pending and not self._writing
-        self._outbox.push(batch)
         # No pass through the scheduler here: the next wait lets the writer run, and one that never
         # waits fills the outbox.
-        if not (idle and self._outbox.pending <= _SMALL and self._write_now()):
-            self._wake.set()
+        self._put(batch, 0 if self._outbox.pending else _SMALL)
 
     def post(self, batch: Batch, *, more: bool = False) -> None:
         """See `Channel.post`.
@@ -150,10 +144,22 @@ class FramedChannel(Channel):
         if not self._outbox.pending:
             self._pending_since = now
         late = now - self._pending_since > _LATE
-        idle = (late or (alone and not self._outbox.pending)) and not self._writing
+        alone = alone and not self._outbox.pending
+        self._put(batch, _BULK if late else _SMALL if alone else 0)
+
+    def send_nowait(self, batch: Batch) -> None:
+        """See `Channel.send_nowait`."""
+        self._check_open()
+        if self._left is not None and self._socket is not None:
+            self._write_now()  # the writer has had no chance to
+        if self._writing or self._outbox.pending:
+            raise trio.WouldBlock
+        self._put(batch, math.inf)
+
+    def _put(self, batch: Batch, most: float) -> None:
+        """Fill the outbox; if it has no more bytes than that, and nobody writes, empty it."""
         self._outbox.push(batch)
-        most = _BULK if late else _SMALL
-        if not (idle and self._outbox.pending <= most and self._write_now()):
+        if self._writing or self._outbox.pending > most or not self._write_now():
             self._wake.set()
 
     def _write_now(self) -> bool:
@@ -173,7 +179,7 @@ class FramedChannel(Channel):
             return not self._outbox.pending and not self._writing
         if self._socket is None:
             return False
-        data = b"".join(self._outbox.pull())
+        data = self._left if self._left is not None else b"".join(self._outbox.pull())
         try:
             done = os.write(self._socket.socket.fileno(), data)
         except BlockingIOError:
@@ -182,10 +188,9 @@ class FramedChannel(Channel):
             self._break(f"the connection was lost while sending: {e}")
             return True
         self._writes += 1
-        if done < len(data):
-            self._left = memoryview(data)[done:]
-            self._writing = True
-        return done == len(data) and not self._outbox.pending
+        self._writing = done < len(data)
+        self._left = memoryview(data)[done:] if self._writing else None
+        return not self._writing and not self._outbox.pending
 
     async def _write_out(self, buffers: Sequence[bytes | bytearray | memoryview]) -> None:
         try:

@@ -42,7 +42,7 @@ from grain.edge.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     Buffer = bytes | bytearray | memoryview
     Rest = deque[memoryview]
@@ -88,23 +88,29 @@ class Outbox:
     def __init__(self, codec: Codec, chunk: int) -> None:
         self._codec = codec
         self._chunk = min(chunk, MAX_CHUNK)
-        # An entry: the encoded message, and the rest of its large payload if it has one.
-        self._lanes: list[deque[tuple[bytes, Rest | None]]] = [deque() for _ in range(LANES)]
+        # An entry: encoded messages, how many, and the rest of the one's large payload if any.
+        self._lanes: list[deque[tuple[bytes, int, Rest | None]]] = [deque() for _ in range(LANES)]
         self._rest: list[Rest | None] = [None] * LANES
         self._turn = 0
         self.pending = 0
         """Bytes that wait."""
 
-    def push(self, batch: Iterable[tuple[Message, Payload]]) -> None:
+    def push(self, batch: Sequence[tuple[Message, Payload]]) -> None:
         """Add a batch; all of it or, where something is wrong with one message, nothing.
 
         Raises:
             LocalProtocolError: a message that is not of this channel, or too large, or whose
                 payload is not bytes-like or too large for its type.
         """
+        if 0 < len(batch) <= _BATCH_MESSAGES:
+            together = self._codec.encode_alike(batch, INLINE)
+            if together is not None:
+                self._lanes[batch[0][0].lane].append((together, len(batch), None))
+                self.pending += len(together)
+                return
         ready = [(message.lane, *self._encoded(message, payload)) for message, payload in batch]
         for lane, encoded, rest in ready:
-            self._lanes[lane].append((encoded, rest))
+            self._lanes[lane].append((encoded, 1, rest))
             self.pending += len(encoded) + (sum(map(len, rest)) if rest is not None else 0)
 
     def _encoded(self, message: Message, payload: Payload) -> tuple[bytes, Rest | None]:
@@ -155,8 +161,8 @@ class Outbox:
     def _frame(self, lane: int, small: list[bytes]) -> list[memoryview]:
         """Append one lane's next frame to `small`; of a chunk the header only, then its views."""
         rest = self._rest[lane]
-        if rest is None and self._lanes[lane][0][1] is not None:
-            encoded, rest = self._lanes[lane].popleft()
+        if rest is None and self._lanes[lane][0][2] is not None:
+            encoded, _, rest = self._lanes[lane].popleft()
             self.pending -= len(encoded)
             small += (HEADER.pack(len(encoded), OPEN, lane, 0), encoded)
         if rest is not None:
@@ -166,16 +172,15 @@ class Outbox:
             self.pending -= length
             small.append(HEADER.pack(length, CHUNK, lane, 0))
             return views
-        size, parts, queue = 5, [b""], self._lanes[lane]
-        while (
-            queue and queue[0][1] is None and size < _BATCH_BYTES and len(parts) < _BATCH_MESSAGES
-        ):
-            encoded, _ = queue.popleft()
+        size, count, parts, queue = 5, 0, [b""], self._lanes[lane]
+        while queue and queue[0][2] is None and size < _BATCH_BYTES and count < _BATCH_MESSAGES:
+            encoded, messages, _ = queue.popleft()
             parts.append(encoded)
+            count += messages
             size += len(encoded)
         self.pending -= size - 5
         # An array of 32-bit length, so that the messages, encoded before, need no second pass.
-        parts[0] = HEADER.pack(size, BATCH, lane, 0) + struct.pack("!BI", 0xDD, len(parts) - 1)
+        parts[0] = HEADER.pack(size, BATCH, lane, 0) + struct.pack("!BI", 0xDD, count)
         small += parts
         return []
 

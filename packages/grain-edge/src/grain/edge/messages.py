@@ -21,12 +21,15 @@ from __future__ import annotations
 
 import functools
 import operator
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
 from grain.edge._pieces import Pieces as Pieces
 from grain.edge.errors import LocalProtocolError, RemoteProtocolError, VersionMismatch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 PROTOCOL = 1
 """Number of the protocol; raised with every change that an older peer would not understand."""
@@ -149,7 +152,7 @@ class Codec:
 
     def __init__(self, *types: type[Message]) -> None:
         self.types: tuple[type[Message], ...] = tuple(dict.fromkeys((*MESSAGES, *types)))
-        self._known = frozenset(self.types)
+        self._known = {kind: (kind.lane, kind.max_payload) for kind in self.types}
         union = functools.reduce(operator.or_, self.types)
         self._encoder = msgspec.msgpack.Encoder()
         self._batch: msgspec.msgpack.Decoder[list[tuple[Message, bytes | None]]]
@@ -173,6 +176,32 @@ class Codec:
             )
         return encoded
 
+    def encode_alike(self, batch: Sequence[tuple[Message, Payload]], most: int) -> bytes | None:
+        """Messages of one lane with small payloads, as they follow each other in a frame.
+
+        In one go, which takes a third of the time of one by one.
+
+        Args:
+            batch: at least one.
+            most: bytes that the result may have.
+
+        Returns:
+            None if they are not like that: then `encode` does, or tells what is wrong.
+        """
+        lane, size = batch[0][0].lane, 0
+        for message, payload in batch:
+            known = self._known.get(type(message))
+            if known is None or known[0] != lane:
+                return None
+            if payload is not None:
+                if type(payload) is not bytes or len(payload) > known[1]:
+                    return None
+                size += len(payload)
+        if size > most:
+            return None
+        encoded = self._encoder.encode(batch)
+        return encoded[array_head(len(batch)) :] if len(encoded) <= most else None
+
     def decode_batch(self, body: bytes | bytearray | memoryview) -> list[tuple[Message, Payload]]:
         """The messages of one frame.
 
@@ -185,7 +214,7 @@ class Codec:
         except (msgspec.MsgspecError, ValueError, RecursionError) as e:
             raise RemoteProtocolError(f"the peer sent a message that is not valid: {e}") from e
         for message, payload in pairs:
-            if payload is not None:
+            if payload is not None and len(payload) > type(message).max_payload:
                 check_payload(message, len(payload), RemoteProtocolError)
         return pairs
 
@@ -205,6 +234,11 @@ class Codec:
 
 CORE = Codec()
 """What channels speak unless told otherwise."""
+
+
+def array_head(length: int) -> int:
+    """How many bytes MessagePack puts before the elements of an array."""
+    return 1 if length < 16 else 3 if length < 65536 else 5
 
 
 def check_payload(

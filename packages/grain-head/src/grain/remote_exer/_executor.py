@@ -19,7 +19,7 @@ from grain.head.errors import Cancelled, TaskCrashed
 from grain.head.events import Event, NeverStarts, NoWorkers
 from grain.head.messages import Ask, Submit
 from grain.remote_exer._connection import Gnaw
-from grain.remote_exer._link import Link
+from grain.remote_exer._link import AT_ONCE, Link
 from grain.remote_exer._session import MissionSession, Resolution
 from grain.resource import from_data, to_data
 from grain.worker.errors import PayloadError
@@ -129,6 +129,9 @@ class RemoteExecutor(ExecutorBase):
         self._jobs[job] = Job(function.name, deliver)
         self._link.wanted.set()
         self._link.wake()
+        unsent = len(self._session.to_head)
+        if unsent and not unsent % AT_ONCE:
+            self._link.flush()
         return job
 
     def _function(self, fn: Callable[..., Any]) -> Function:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     Connect = Callable[[str], AbstractAsyncContextManager[Channel]]
 
-_AT_ONCE = 256  # messages handed to the channel together, between which it may say "wait"
+AT_ONCE = 256
+"""Messages that are handed to the channel together, between which it may say "wait"."""
+
 _SOON = 0.1  # seconds after which outcomes are confirmed by themselves
 _AGAIN = 0.5  # seconds until the next attempt after a connection that was lost
 _GOODBYE = 1.0  # seconds for closing a connection that works
@@ -59,10 +61,26 @@ class Link:
         self._flushed = trio.Event()
         self._away = False
         self._departing = False
+        self._channel: Channel | None = None
+        self._sending = False
 
     def wake(self) -> None:
         """The session has something to say."""
         self._wake.set()
+
+    def flush(self) -> None:
+        """Send what the session has to say, as far as that needs no waiting.
+
+        Who submits a hundred thousand jobs in a loop lets nobody else run meanwhile. But other
+        processes may: so the first of them are done before the last is submitted.
+        """
+        if self._channel is None or self._sending:
+            return  # or later messages would overtake those that the sender has in hand
+        try:
+            self._channel.send_nowait(self._session.to_head)
+        except (trio.WouldBlock, ChannelBroken, trio.ClosedResourceError):
+            return  # the sender will wait, or see what is wrong
+        self._session.to_head = []
 
     async def run(
         self, task_status: trio.TaskStatus[trio.CancelScope] = trio.TASK_STATUS_IGNORED
@@ -131,6 +149,7 @@ class Link:
 
     async def _serve(self, channel: Channel) -> None:
         self._session.on_connected()
+        self._channel = channel
         self.met = True
         try:
             async with trio.open_nursery() as nursery:
@@ -143,6 +162,7 @@ class Link:
                     _log.info("the connection to the scheduler is lost: %s", error)
                 nursery.cancel_scope.cancel()
         finally:
+            self._channel = None
             self._session.on_disconnected()
 
     async def _confirm(self) -> None:
@@ -156,13 +176,16 @@ class Link:
         while True:
             self._session.confirm()
             mail, self._session.to_head = self._session.to_head, []
+            self._sending = True
             try:
-                for at in range(0, len(mail), _AT_ONCE):
-                    await channel.send(mail[at : at + _AT_ONCE])
+                for at in range(0, len(mail), AT_ONCE):
+                    await channel.send(mail[at : at + AT_ONCE])
             except (ChannelBroken, trio.ClosedResourceError) as error:
                 _log.info("the connection to the scheduler is lost: %s", error)
                 scope.cancel()
                 return
+            finally:
+                self._sending = False
             if not self._session.to_head:
                 if self._departing:
                     self._flushed.set()

@@ -1,0 +1,111 @@
+"""What a mission sends while it submits: over a real socket, to a head that only listens."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from grain.edge.channel import FramedChannel, MemoryChannel
+from grain.head.messages import Gone, Submit, Synced
+from grain.head.service import CODEC
+from grain.remote_exer import RemoteExecutor
+from grain.resource import Cores
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from grain.edge.channel import Batch, Channel
+
+
+async def nothing() -> None:
+    """A tasklet."""
+
+
+def channel_over(end: socket.socket) -> FramedChannel:
+    return FramedChannel(trio.SocketStream(trio.socket.from_stdlib_socket(end)), CODEC)
+
+
+@asynccontextmanager
+async def listened_to() -> AsyncGenerator[tuple[RemoteExecutor, FramedChannel, socket.socket]]:
+    """A mission that is connected, its head's channel, and that one's socket."""
+    ours, theirs = socket.socketpair()
+
+    @asynccontextmanager
+    async def connect(_: str) -> AsyncGenerator[Channel]:
+        async with channel_over(ours) as channel:
+            yield channel
+
+    async with channel_over(theirs) as head, RemoteExecutor(connect=connect) as executor:
+        executor.submit(Cores(1), nothing)
+        synced = False
+        while not synced:
+            synced = any(isinstance(message, Synced) for message, _ in await head.receive())
+        await wait_all_tasks_blocked()
+        yield executor, head, theirs
+
+
+async def take(head: FramedChannel, last: int) -> list[int]:
+    """Receive tasks up to a number, and have all of them forgotten; which came, in order."""
+    came: list[int] = []
+    while last not in came:
+        came += [m.task for m, _ in await head.receive() if isinstance(m, Submit)]
+    head.post([(Gone(task), None) for task in range(1, last + 1)])
+    return came
+
+
+async def test_jobs_leave_while_others_are_submitted() -> None:
+    """A loop that never waits leaves nobody else in its process a turn; its scheduler has one."""
+    async with listened_to() as (executor, head, end):
+        for _ in range(1000):
+            executor.submit(Cores(1), nothing)
+
+        wire = end.recv(1 << 20, socket.MSG_DONTWAIT)
+        sent = [m.task for m, _ in head._inbox.feed(wire) if isinstance(m, Submit)]
+        assert [*range(2, len(sent) + 2)] == sent
+        assert 700 < len(sent) <= 1000
+        assert [*range(len(sent) + 2, 1002)] == await take(head, 1001)
+
+
+class Slow(MemoryChannel):
+    """Takes one batch at a time, when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.tasks: list[int] = []
+        self.go = trio.Event()
+
+    async def send(self, batch: Batch) -> None:
+        """See `Channel.send`."""
+        await self.go.wait()
+        self.send_nowait(batch)
+
+    def send_nowait(self, batch: Batch) -> None:
+        """See `Channel.send_nowait`."""
+        tasks = [message.task for message, _ in batch if isinstance(message, Submit)]
+        self.tasks += tasks
+        self.post([(Gone(task), None) for task in tasks])  # it is its own peer
+
+
+async def test_jobs_do_not_overtake(autojump_clock: object) -> None:
+    """A head takes a task that does not ascend for one that was told twice, and drops it."""
+    slow = Slow()
+
+    @asynccontextmanager
+    async def connect(_: str) -> AsyncGenerator[Channel]:
+        yield slow
+
+    with trio.fail_after(60):
+        async with RemoteExecutor(connect=connect) as executor:
+            executor.submit(Cores(1), nothing)
+            await wait_all_tasks_blocked()  # the sender has it in hand, and waits
+            for _ in range(1000):
+                executor.submit(Cores(1), nothing)
+            early = list(slow.tasks)
+            slow.go.set()
+
+    assert [] == early
+    assert [*range(1, 1002)] == slow.tasks
