@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     Buffer = bytes | bytearray | memoryview
 
 PARTS, VALUE, DILL = 1, 2, 4
-_ATOMS = {type(None), bool, int, float, complex, str, bytes}
+_SMALL = {type(None), bool, int, float, complex}
+_ATOMS = _SMALL | {str, bytes}
 _ALIGN = 64
 # Smaller buffers stay within the pickle. Above what a channel sends inline, so that a large array
 # arrives in a buffer of its own, which can be written to.
@@ -125,8 +126,10 @@ def is_simple(obj: Any) -> bool:
 
 
 def _is_large(obj: Any) -> bool:
-    members = obj if type(obj) is tuple else (obj,)
-    return any(type(one) in (bytes, str) and len(one) > _APART for one in members)
+    for one in obj if type(obj) is tuple else (obj,):
+        if type(one) not in _SMALL and len(one) > _APART:
+            return True
+    return False
 
 
 def _aligned(head: bytes, form: int, main: bytes, buffers: list[memoryview]) -> list[Buffer]:
@@ -160,7 +163,10 @@ def together(pieces: list[Any]) -> bytes | memoryview:
 
 def gathered(pieces: list[Any]) -> bytes | memoryview | Pieces:
     """The same as `together` for who sends it on: with as little copying as a snapshot needs."""
-    if len(pieces) > 1 and all(type(piece) is bytes for piece in pieces):
+    if len(pieces) == 1:
+        only: bytes = pieces[0]
+        return only
+    if all(type(piece) is bytes for piece in pieces):
         found = Pieces(pieces)
         if len(found) >= LARGE:
             return found

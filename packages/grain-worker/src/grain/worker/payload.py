@@ -245,6 +245,8 @@ class Payloads:
 
 def failed(payload: Buffer | Pieces) -> bool:
     """Whether an outcome is a failure; `failure_in` says which."""
+    if type(payload) is bytes:  # most of them
+        return payload[:1] != VALUE
     return _start(payload)[:1] != VALUE
 
 
