@@ -26,6 +26,7 @@ from grain.remote_exer import HostingExecutor, RemoteExecutor
 from grain.resource import ZERO, Cores
 from grain.worker import messages as worker
 from tools.bench import say
+from tools.bench._chain import floor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -216,6 +217,9 @@ def main() -> None:
             trio.run(present, address, 50)
             say("cluster.no_op_leaf.50_workers", trio.run(crowded, address), "us", 100)
         say("cluster.serial_round_trip.hosted", trio.run(hosted, f"edge://{folder}/h"), "us", 250)
+    # What the same number of processes take to pass on 200 bytes and nothing else.
+    say("cluster.serial_round_trip.floor.gnaw", floor(3), "us")
+    say("cluster.serial_round_trip.floor.hosted", floor(2), "us")
 
 
 if __name__ == "__main__":
