@@ -273,7 +273,7 @@ def test_nothing_is_kept_of_lines_that_are_over() -> None:
     assert runs[1] == waiting.ended(runs[0])[0]  # type: ignore[index]
     assert runs[2] == waiting.ended(runs[1])[0]  # type: ignore[index]
     assert None is waiting.ended(runs[2])
-    assert {} == waiting._lines
+    assert {} == waiting.lines
     assert 0 == waiting.count
 
     for run in runs:

@@ -28,7 +28,7 @@ class Waiting:
 
     def __init__(self) -> None:
         # A line is known while something waits in it, or a run is under way that has waited.
-        self._lines: dict[int, deque[tuple[Run, Any]]] = {}
+        self.lines: dict[int, deque[tuple[Run, Any]]] = {}
         self.count = 0
         """How many runs wait."""
 
@@ -40,9 +40,9 @@ class Waiting:
             payload: is given back with it.
             first_runs: whether the run that began the line is under way.
         """
-        line = self._lines.get(run.line)
+        line = self.lines.get(run.line)
         if line is None:
-            line = self._lines[run.line] = deque()
+            line = self.lines[run.line] = deque()
             if not first_runs:
                 return True
         line.append((run, payload))
@@ -52,18 +52,18 @@ class Waiting:
     def ended(self, run: Run) -> tuple[Run, Any] | None:
         """A run has ended: what begins now, if something waits in its line."""
         number = run.line or run.task
-        line = self._lines.get(number)
+        line = self.lines.get(number)
         if line is None:
             return None
         if line:
             self.count -= 1
             return line.popleft()
-        del self._lines[number]
+        del self.lines[number]
         return None
 
     def withdraw(self, task: int) -> Run | None:
         """Let a run not begin; it, or None if it does not wait."""
-        for line in self._lines.values():
+        for line in self.lines.values():
             for entry in line:
                 if entry[0].task == task:
                     line.remove(entry)
@@ -73,7 +73,7 @@ class Waiting:
 
     def clear(self) -> None:
         """Nothing that waits is to begin."""
-        self._lines.clear()
+        self.lines.clear()
         self.count = 0
 
 

@@ -188,7 +188,8 @@ class Runner:
             lane.cancel()
         elif not lane.cancelled:
             self._idle.append(lane)
-        self._follow(message)
+        if self._waiting.lines:
+            self._follow(message)
 
     async def _run_in_scope(self, message: Run, call: Call, scope: trio.CancelScope) -> None:
         self._tell(message, await self._job(message, call, scope), call)
@@ -203,9 +204,6 @@ class Runner:
 
     def _tell(self, message: Run, ended: Outcome | None, call: Call | None) -> None:
         del self._runs[message.task, message.attempt]
-        self._report(message, ended, call)
-
-    def _report(self, message: Run, ended: Outcome | None, call: Call | None) -> None:
         status = "cancelled" if ended is None else "done"
         payload: Payload = ended
         failed = type(ended) is outcome.Error
