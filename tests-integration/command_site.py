@@ -50,7 +50,13 @@ class Site:
         self.environ = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
 
     async def grain(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Type a command; its output has no escape code."""
+        """Type a command; its output has no escape code.
+
+        One that asks the scheduler waits for it: a busy machine may keep it from answering within
+        the seconds after which people are told that there is none.
+        """
+        if words[0] in {"ls", "why", "quit"} and "--patience" not in words:
+            words = (words[0], "--patience", "30", *words[1:])
         run = partial(
             subprocess.run,
             [sys.executable, "-m", "grain.cli", *words],
@@ -58,7 +64,7 @@ class Site:
             env=self.environ,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
         done = await trio.to_thread.run_sync(run)
@@ -74,7 +80,7 @@ class Site:
     async def until(self, what: Any) -> Any:
         """Look until it is so."""
         while True:
-            done = await self.grain("ls", "--json")
+            done = await self.grain("ls", "--json", "--patience", "2")
             if not done.returncode and what(state := json.loads(done.stdout)):
                 return state
             await trio.sleep(0.1)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import trio
+
+from grain.edge import dial
+from grain.edge.questions import CODEC, Ask, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +22,8 @@ if TYPE_CHECKING:
 
     Running = AbstractContextManager[subprocess.Popen[str]]
 
-# Each line of a file is one write: whole, or not there.
+# Each line of a file is one write: whole, or not there. Where {free} tasks have ended, the others
+# wait for a file `go`.
 PROGRAM = """
 import os
 import sys
@@ -34,6 +39,10 @@ def note(file, text):
 
 HERE = {here!r}
 
+def many():
+    ends = f"{{HERE}}/ends"
+    return (os.path.getsize(ends) if os.path.exists(ends) else 0) >= {free}
+
 def more(request, error):
     return Cores(1) & Memory(2 * request.M)
 
@@ -43,9 +52,10 @@ async def energy(i):
     if GVAR.res.M < 2:
         raise MemoryError(f"{{GVAR.res.M}} GB")
     await trio.sleep({seconds})
-    while not os.path.exists(f"{{HERE}}/go"):
+    while many() and not os.path.exists(f"{{HERE}}/go"):
         await trio.sleep(0.02)
     note(f"{{HERE}}/{{i}}", "computed")
+    note(f"{{HERE}}/ends", "")
     return bytes([i]) * 1000
 
 async def main():
@@ -98,18 +108,39 @@ def count(home: Path, tasks: int, what: str) -> list[int]:
 
 
 def below(parent: int) -> list[int]:
-    """The descendants of a process."""
+    """The descendants of a process; of those that end meanwhile, not all."""
     found = [parent]
     for one in found:
         for path in Path(f"/proc/{one}/task").glob("*/children"):
-            found += map(int, path.read_text().split())
+            with suppress(FileNotFoundError, ProcessLookupError):  # it was a thread's
+                found += map(int, path.read_text().split())
     return found[1:]
 
 
-def gnaw(home: Path) -> Running:
-    """The scheduler, which gives up a lost worker soon."""
-    return running(home, "-m", "grain.head", "--address", f"edge://{home}/edge/meeting",
-                   "--grace", "2")  # fmt: skip
+@contextmanager
+def gnaw(home: Path) -> Iterator[None]:
+    """The scheduler, which gives up soon who is lost.
+
+    It is there from the beginning: a mission that finds none starts one that is more patient, and
+    that stays.
+    """
+    address = f"edge://{home}/edge/meeting"
+    with running(home, "-m", "grain.head", "--address", address, "--grace", "2") as process:
+        while not (home / "edge" / "meeting").exists():
+            assert process.poll() is None
+            time.sleep(0.02)
+        yield
+
+
+async def forgotten(home: Path) -> None:
+    """Wait until Gnaw knows of no mission, and nothing runs."""
+    async with dial(f"edge://{home}/edge/meeting", role="cli", codec=CODEC, patience=60) as peer:
+        while True:
+            await peer.channel.send([(Ask("state"), None)])
+            state = unpack((await peer.channel.receive())[0][1])
+            if not (state["missions"] or state["tasks"]["running"]):
+                return
+            await trio.sleep(0.1)
 
 
 async def ended(mission: subprocess.Popen[str]) -> str:
@@ -122,11 +153,14 @@ async def ended(mission: subprocess.Popen[str]) -> str:
 async def test_a_worker_is_killed_amid_second_attempts(home: Path) -> None:
     """They run again elsewhere, which is no attempt more, and each result is kept once."""
     tasks = 6
-    (home / "program.py").write_text(PROGRAM.format(here=str(home), seconds=0.0, tasks=tasks))
-    with gnaw(home), trio.fail_after(100), worker(home, "first") as first:
+    (home / "program.py").write_text(
+        PROGRAM.format(here=str(home), seconds=0.0, tasks=tasks, free=0)
+    )
+    with gnaw(home), trio.fail_after(200), worker(home, "first") as first:
         with running(home, "program.py") as mission:
             while not sum(count(home, tasks, "begun 2")):
                 await trio.sleep(0.02)
+            first.send_signal(signal.SIGSTOP)  # so that it starts nothing that is not seen here
             family = below(first.pid)
             first.send_signal(signal.SIGKILL)
             while any(Path(f"/proc/{pid}").exists() for pid in family):
@@ -150,9 +184,10 @@ async def test_a_worker_is_killed_amid_second_attempts(home: Path) -> None:
 async def test_missions_share_results_one_is_killed(home: Path) -> None:
     """Two at once in one directory; what a mission that was killed had kept is found by both."""
     tasks = 40
-    (home / "program.py").write_text(PROGRAM.format(here=str(home), seconds=0.1, tasks=tasks))
-    (home / "go").touch()
-    with gnaw(home), trio.fail_after(100), worker(home, "only"):
+    # When half of them have ended the rest waits, so that no mission ends before one is killed.
+    program = PROGRAM.format(here=str(home), seconds=0.1, tasks=tasks, free=tasks // 2)
+    (home / "program.py").write_text(program)
+    with gnaw(home), trio.fail_after(200), worker(home, "only"):
         with running(home, "program.py") as mission:
             while len(kept := list((home / "results").glob("??/*"))) < tasks // 4:
                 assert mission.poll() is None
@@ -162,10 +197,12 @@ async def test_missions_share_results_one_is_killed(home: Path) -> None:
         killed = str(mission.pid)
         before = count(home, tasks, "computed")
         assert len(kept) <= sum(before)
+        (home / "go").touch()
 
         with running(home, "program.py") as one, running(home, "program.py") as other:
             await ended(one)
             await ended(other)
+        await forgotten(home)  # with it, what the killed one left running
         after = count(home, tasks, "computed")
 
         with running(home, "program.py") as last:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 TASKS = 60
 
-# Each line of `computed` and of `seen` is one write: whole, or not there.
+# Each line of `computed` and of `seen` is one write: whole, or not there. The last task waits, so
+# that a mission cannot end before it was killed once, however long the killer is kept from it.
 PROGRAM = f"""
 import os
 import numpy as np
@@ -33,6 +34,8 @@ def note(file, text):
 @delayed(cache_hfn="args")
 async def compute(i):
     await trio.sleep(0.005)
+    while i == {TASKS - 1} and not os.path.exists("go"):
+        await trio.sleep(0.005)
     note("computed", i)
     return i, np.full(20_000, float(i))
 
@@ -79,6 +82,7 @@ def test_killed_and_started_again(tmp_path: Path, seed: int) -> None:
             if mission.poll() is None:
                 os.killpg(mission.pid, signal.SIGKILL)
                 kills += 1
+                (tmp_path / "go").touch()
             assert mission.stderr is not None
             errors = mission.stderr.read().decode()
         assert "Traceback" not in errors, errors
@@ -94,7 +98,8 @@ def test_killed_and_started_again(tmp_path: Path, seed: int) -> None:
 def test_nothing_is_missing(tmp_path: Path) -> None:
     """Where all was computed, nothing is run."""
     (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "go").touch()
     for _ in range(2):
-        subprocess.run([sys.executable, "program.py"], cwd=tmp_path, check=True, timeout=60)
+        subprocess.run([sys.executable, "program.py"], cwd=tmp_path, check=True, timeout=120)
 
     assert sorted(numbers(tmp_path / "computed")) == list(range(TASKS))

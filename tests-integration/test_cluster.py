@@ -103,16 +103,25 @@ def gnaw(address: str) -> Any:
     return running("grain.head", "--address", address, "--grace", "20")
 
 
+def mission(address: str, name: str | None = None) -> RemoteExecutor:
+    """A mission that starts no scheduler of its own.
+
+    Where that of the test is slow to start it would: one that does not end with the test, and
+    which no test kills.
+    """
+    return RemoteExecutor(address, name=name, connect=Gnaw(address, start=False).connect)
+
+
 async def ask(address: str, about: Any, **more: Any) -> Any:
-    async with dial(address, role="cli", codec=CODEC, patience=10) as peer:
+    async with dial(address, role="cli", codec=CODEC, patience=60) as peer:
         await peer.channel.send([(Ask(about, **more), None)])
         return unpack((await peer.channel.receive())[0][1])
 
 
 async def test_tasks_run_on_a_worker_elsewhere(address: str) -> None:
     """What goes in comes out, through Gnaw, an agent and its runner."""
-    with gnaw(address), worker(address), trio.fail_after(60):
-        async with RemoteExecutor(address) as executor:
+    with gnaw(address), worker(address), trio.fail_after(120):
+        async with mission(address) as executor:
             ids = [executor.submit(Cores(1), double, i) for i in range(20)]
             executor.close()
             found = {job: ended.unwrap() async for job, ended in executor.results}
@@ -126,8 +135,7 @@ async def test_runs_survive_that_gnaw_is_killed(address: str, tmp_path: Path) ->
     got: list[Any] = []
     workers = worker(address, 4, "a"), worker(address, 4, "b")
     with workers[0], workers[1], trio.fail_after(120), gnaw(address) as first:
-        connect = Gnaw(address, start=False).connect
-        async with RemoteExecutor(address, name="one", connect=connect) as executor:
+        async with mission(address, "one") as executor:
             for _ in range(12):
                 executor.submit_call(Cores(1), Call(note, (path, 8.0), {}), got.append)
             while begun(path) < 8:
@@ -147,7 +155,7 @@ async def test_large_arguments_and_results_outlive_gnaw(address: str, tmp_path: 
     data = os.urandom(1000) * 40_000
     got: list[Any] = []
     with worker(address), trio.fail_after(120), gnaw(address) as first:
-        async with RemoteExecutor(address) as executor:
+        async with mission(address) as executor:
             for given in (data, bytearray(data), data[::-1]):
                 executor.submit_call(
                     Cores(1), Call(reversed_in, (given, path, 4.0), {}), got.append
@@ -168,9 +176,8 @@ async def test_a_thousand_tasks_of_two_missions_outlive_gnaw(address: str, tmp_p
     got: dict[int, list[Any]] = {1: [], 2: []}
     paths = {number: str(tmp_path / f"notes{number}") for number in got}
 
-    async def mission(number: int) -> None:
-        connect = Gnaw(address, start=False).connect
-        async with RemoteExecutor(address, name=f"m{number}", connect=connect) as executor:
+    async def half(number: int) -> None:
+        async with mission(address, f"m{number}") as executor:
             call = Call(note, (paths[number], 0.2), {})
             for _ in range(500):
                 executor.submit_call(Cores(1), call, got[number].append)
@@ -178,8 +185,8 @@ async def test_a_thousand_tasks_of_two_missions_outlive_gnaw(address: str, tmp_p
     a, b, c = (worker(address, 8, name) for name in "abc")
     with a, b, c, trio.fail_after(180), gnaw(address) as first:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(mission, 1)
-            nursery.start_soon(mission, 2)
+            nursery.start_soon(half, 1)
+            nursery.start_soon(half, 2)
             while sum(map(begun, paths.values())) < 300:
                 await trio.sleep(0.02)
             first.kill()
@@ -197,21 +204,24 @@ async def test_a_mission_that_is_killed_leaves_nothing(address: str, tmp_path: P
     program = tmp_path / "mission.py"
     program.write_text(
         "import trio\n"
-        "from grain.remote_exer import RemoteExecutor\n"
+        "from grain.remote_exer import Gnaw, RemoteExecutor\n"
         "from grain.resource import Cores\n"
         "async def long():\n    import trio\n    await trio.sleep(1000)\n"
         "async def main():\n"
-        f"    async with RemoteExecutor({address!r}) as executor:\n"
+        f"    connect = Gnaw({address!r}, start=False).connect\n"
+        f"    async with RemoteExecutor({address!r}, connect=connect) as executor:\n"
         "        for _ in range(5): executor.submit(Cores(1), long)\n"
         "trio.run(main)\n"
     )
     short = running("grain.head", "--address", address, "--grace", "2")
-    with short, worker(address), trio.fail_after(60):
-        mission = spawn(sys.executable, str(program))
-        while (await ask(address, "state"))["tasks"]["running"] < 2:
-            await trio.sleep(0.1)
-        mission.kill()
-        mission.wait()
+    with short, worker(address), trio.fail_after(120):
+        killed = spawn(sys.executable, str(program))
+        try:
+            while (await ask(address, "state"))["tasks"]["running"] < 2:
+                await trio.sleep(0.1)
+        finally:
+            killed.kill()
+            killed.wait()
         while (state := await ask(address, "state"))["missions"]:
             await trio.sleep(0.1)
         while (state := await ask(address, "state"))["tasks"]["running"]:
@@ -223,10 +233,10 @@ async def test_a_mission_that_is_killed_leaves_nothing(address: str, tmp_path: P
 async def test_cancelled_jobs_end_before_the_executor_is_left(address: str) -> None:
     """A block that raises cancels its jobs, and waits for their end."""
     got: list[Any] = []
-    with gnaw(address), worker(address), trio.fail_after(60):
+    with gnaw(address), worker(address), trio.fail_after(120):
 
         async def block() -> None:
-            async with RemoteExecutor(address) as executor:
+            async with mission(address) as executor:
                 call = Call(trio.sleep, (1000.0,), {})
                 for _ in range(5):
                     executor.submit_call(Cores(1), call, got.append)
@@ -256,20 +266,23 @@ async def test_two_missions_that_start_gnaw_at_once_end_up_with_one(
 ) -> None:
     """Both find the same, which leaves when there has been no mission for a while."""
     log = tmp_path / "gnaw.log"
+    # A mission looks for it now and then, some seconds apart if it is long in starting. One that
+    # leaves before would take the worker with it.
+    idle = ("--idle-quit", "15")
 
     async def one(number: int) -> None:
-        connect = Gnaw(address, log_file=str(log), arguments=("--idle-quit", "1")).connect
+        connect = Gnaw(address, log_file=str(log), arguments=idle).connect
         async with RemoteExecutor(address, name=f"m{number}", connect=connect) as executor:
             executor.submit(Cores(1), double, number)
 
-    with worker(address), trio.fail_after(90):
+    with worker(address), trio.fail_after(150):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(one, 1)
             nursery.start_soon(one, 2)
     text = log.read_text()
     assert 1 == text.count("serving at")
 
-    with trio.fail_after(60):
+    with trio.fail_after(120):
         while "leaving" not in log.read_text():
             await trio.sleep(0.1)
         # Before it goes, its workers do.
@@ -283,8 +296,8 @@ async def test_a_worker_that_is_killed_has_its_tasks_run_elsewhere(
     """After its grace period; the task resolves once."""
     path = str(tmp_path / "notes")
     short = running("grain.head", "--address", address, "--grace", "2")
-    with short, trio.fail_after(90), worker(address, 1, "first") as first:
-        async with RemoteExecutor(address) as executor:
+    with short, trio.fail_after(150), worker(address, 1, "first") as first:
+        async with mission(address) as executor:
             job = executor.submit(Cores(1), note_and_wait, path, f"{path}.go")
             while not begun(path):
                 await trio.sleep(0.05)

@@ -48,7 +48,7 @@ def test_shell(document: Path, tmp_path: Path) -> None:
         where = f"{document.name}:{text.count(chr(10), 0, block.start()) + 1}"
         done = subprocess.run(
             ["sh", "-e", "-c", block["code"]],
-            cwd=work, env=env, capture_output=True, encoding="utf-8", timeout=120, check=False,
+            cwd=work, env=env, capture_output=True, encoding="utf-8", timeout=240, check=False,
         )  # fmt: skip
         assert done.returncode == 0, f"{where}\n{done.stderr}"
         if block["printed"] is not None:

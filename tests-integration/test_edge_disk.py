@@ -83,7 +83,7 @@ async def test_full_meanwhile(small: Path) -> None:
                 await peer.channel.receive()
             assert scope.cancelled_caught
             filler.unlink()
-            with trio.fail_after(20):
+            with trio.fail_after(120):
                 ((_, got),) = await peer.channel.receive()
             assert bytes(got) == payload
         nursery.cancel_scope.cancel()

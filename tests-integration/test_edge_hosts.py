@@ -38,6 +38,7 @@ class Program:
             [sys.executable, str(PROGRAM), role, f"edge://{directory}/meeting"]
         )
         self._lines: queue.Queue[str] = queue.Queue()
+        self._said: list[str] = []
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
@@ -45,14 +46,15 @@ class Program:
         assert self.process.stdout is not None
         with self.process.stdout as lines:
             for line in lines:
-                self._lines.put(line.decode().strip())
+                self._said.append(line.decode().strip())
+                self._lines.put(self._said[-1])
 
-    def expect(self, pattern: str, seconds: float = 20.0) -> str:
+    def expect(self, pattern: str, seconds: float = 120.0) -> str:
         """Wait for a line; echoes must be right all the time."""
         end, seen = time.monotonic() + seconds, []
-        while time.monotonic() < end:
+        while True:
             try:
-                line = self._lines.get(timeout=max(0.01, end - time.monotonic()))
+                line = self._lines.get(timeout=max(0.0, end - time.monotonic()))
             except queue.Empty:
                 break
             assert not line.endswith("False"), line
@@ -61,11 +63,14 @@ class Program:
                 return line
         raise AssertionError(f"{pattern!r} not within {seconds} s, but {seen[-5:]}")
 
-    def drain(self) -> list[str]:
-        out = []
+    def drain(self) -> None:
+        """Forget what it has said by now."""
         while not self._lines.empty():
-            out.append(self._lines.get())
-        return out
+            self._lines.get()
+
+    def was_lost(self) -> bool:
+        """Whether it has ever lost its head."""
+        return any(line.startswith("lost") for line in self._said)
 
     def kill(self) -> None:
         self.process.kill()
@@ -132,7 +137,7 @@ def test_every_site(site: str, two: list[Host], shared: Path, start: Start) -> N
     head = start(two[0], "head", shared)
     head.expect("serving 1")
 
-    worker.expect(f"joined {transport}$", 30)
+    worker.expect(f"joined {transport}$")
     for number in (1, 2, 3):
         worker.expect(f"echo {number} True")
     worker.kill()
@@ -158,13 +163,13 @@ def test_killed_head_and_its_successor_elsewhere(
     head = start(two[0], "head", shared)
     head.expect("serving 1")
     worker = start(two[1], "worker", shared)
-    worker.expect("echo 3 True", 30)
+    worker.expect("echo 3 True")
     head.kill()
     successor = start(two[1], "head", shared)
-    successor.expect("serving 2", 60)
+    successor.expect("serving 2")
 
-    worker.expect("lost", 30)
-    worker.expect("joined unix", 60)
+    worker.expect("lost")
+    worker.expect("joined unix")
     worker.expect("echo")
     assert sorted(os.listdir(f"{shared}/meeting.d")) == ["2", "claim.2"]
 
@@ -176,14 +181,14 @@ def test_network_cut_for_20_seconds(site: str, two: list[Host], shared: Path, st
     head = start(two[0], "head", shared)
     head.expect("serving")
     worker = start(two[1], "worker", shared)
-    worker.expect("echo 2 True", 30)
+    worker.expect("echo 2 True")
     two[1].cut()
     time.sleep(20)
     worker.drain()
     two[1].mend()
 
-    worker.expect(r"echo \d+ True", 30)
-    assert not [line for line in worker.drain() if line.startswith("lost")]
+    worker.expect(r"echo \d+ True")
+    assert not worker.was_lost()
 
 
 @pytest.mark.parametrize("site", ["all", "no connections to the head", "nothing"])
@@ -193,14 +198,14 @@ def test_frozen_host(site: str, two: list[Host], shared: Path, start: Start) -> 
     head = start(two[0], "head", shared)
     head.expect("serving")
     worker = start(two[1], "worker", shared)
-    worker.expect("echo 2 True", 30)
+    worker.expect("echo 2 True")
     two[0].freeze()
     time.sleep(15)
     worker.drain()
     two[0].thaw()
 
-    worker.expect(r"echo \d+ True", 30)
-    assert not [line for line in worker.drain() if line.startswith("lost")]
+    worker.expect(r"echo \d+ True")
+    assert not worker.was_lost()
 
 
 def test_frozen_head_steps_down_when_it_wakes(two: list[Host], shared: Path, start: Start) -> None:
@@ -209,10 +214,10 @@ def test_frozen_head_steps_down_when_it_wakes(two: list[Host], shared: Path, sta
     old.expect("serving 1")
     two[0].freeze()
     new = start(two[1], "head", shared)
-    new.expect("serving 2", 60)
+    new.expect("serving 2")
     two[0].thaw()
 
-    old.expect("ended Superseded", 20)
+    old.expect("ended Superseded")
     worker = start(two[1], "worker", shared)
     worker.expect("joined unix")
     worker.expect("echo")
@@ -223,7 +228,7 @@ def test_claim_against_a_head_elsewhere(two: list[Host], shared: Path, start: St
     start(two[0], "head", shared).expect("serving")
     command = [sys.executable, str(PROGRAM), "head", f"edge://{shared}/meeting"]
     with two[1].start(command) as second:
-        out, _ = second.communicate(timeout=30)
+        out, _ = second.communicate(timeout=120)
 
     assert b"ended MeetingTaken" in out
 
@@ -234,13 +239,13 @@ def test_killed_worker_leaves_nothing_for_ever(two: list[Host], shared: Path, st
     head = start(two[0], "head", shared)
     head.expect("serving 1")
     worker = start(two[1], "worker", shared)
-    worker.expect("echo 2 True", 30)
+    worker.expect("echo 2 True")
     worker.kill()
     head.kill()
     left = list(shared.rglob("up.0"))
     assert left
     successor = start(two[0], "head", shared)
-    successor.expect("serving 2", 60)
+    successor.expect("serving 2")
 
     assert not list(shared.rglob("up.0"))
 
@@ -260,7 +265,7 @@ def test_stale_views(shared: Path, start: Start) -> None:
         worker = start(made[1], "worker", second)
         head = start(made[0], "head", first)
         head.expect("serving 1")
-        worker.expect("joined files", 60)
-        worker.expect("echo 20 True", 30)
+        worker.expect("joined files")
+        worker.expect("echo 20 True")
         worker.kill()
         head.kill()

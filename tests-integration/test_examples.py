@@ -17,7 +17,7 @@ NUMBERS = range(1, 10)
 def run_example(name: str) -> tuple[list[str], list[str]]:
     """What a program writes to standard output and standard error, as lines."""
     done = subprocess.run(
-        [sys.executable, EXAMPLES / name], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, EXAMPLES / name], capture_output=True, text=True, timeout=600, check=True
     )
     return done.stdout.splitlines(), done.stderr.splitlines()
 
@@ -39,13 +39,14 @@ def test_tutorial_without_resources() -> None:
     stdout, stderr = run_example("tutorial_1_delayed.py")
 
     assert {f"start adding to {x} with resource Ø" for x in (1, 2, 3)} == set(stdout[:3])
-    assert [f"done adding to {x}" for x in (1, 2, 3)] == stdout[3:6]
+    # A process that was stopped for a while finds two of them due, in either order.
+    assert {f"done adding to {x}" for x in (1, 2, 3)} == set(stdout[3:6])
     assert ["elevated_sum([1, 2, 3]) = 9"] == stdout[6:]
     check_frame(stderr, 0.3)
 
 
 def test_tutorial_with_resources() -> None:
-    """With two cores, the third tasklet starts on the core that the first gave back."""
+    """With two cores, the third tasklet starts on the core that another one gave back."""
     stdout, stderr = run_example("tutorial_2_resources.py")
 
     # Two that start in the same instant may speak in either order.
@@ -53,13 +54,16 @@ def test_tutorial_with_resources() -> None:
         "start adding to 1 with resource CPU_Cores([0])",
         "start adding to 2 with resource CPU_Cores([1])",
     } == set(stdout[:2])
-    assert [
-        "done adding to 1",
-        "start adding to 3 with resource CPU_Cores([0])",
-        "done adding to 2",
-        "done adding to 3",
-        "elevated_sum([1, 2, 3]) = 9",
-    ] == stdout[2:]
+    # The core of 1, which is done long before 2, unless the process was stopped until both were.
+    third = next(i for i, line in enumerate(stdout) if line.startswith("start adding to 3 "))
+    given_back = [int(line[-1]) - 1 for line in stdout[2:third]]
+    assert given_back in ([0], [0, 1], [1, 0])
+    assert stdout[third] in [
+        f"start adding to 3 with resource CPU_Cores([{core}])" for core in given_back
+    ]
+    rest = sorted([*stdout[2:third], *stdout[third + 1 : -1]])
+    assert [f"done adding to {x}" for x in (1, 2, 3)] == rest
+    assert "elevated_sum([1, 2, 3]) = 9" == stdout[-1]
     check_frame(stderr, 0.4)
 
 

@@ -43,7 +43,7 @@ def command(*words: str) -> list[str]:
 
 def grain_map(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*words), input=stdin, capture_output=True, text=True, timeout=120, check=False
+        command(*words), input=stdin, capture_output=True, text=True, timeout=240, check=False
     )
 
 
@@ -207,7 +207,8 @@ def test_retries_and_timeout() -> None:
     line = "echo {} >> tries; [ $(wc -l < tries) = 3 ]"
     tried = grain_map("-j", "1", "--retries", "3", "--joblog", "log", "--shell", line, ":::", "a")
     slow = grain_map(
-        "-j", "1", "--timeout", "2", "--joblog", "slow", "--shell", "echo far; exec sleep {}",
+        # So much, that a busy machine has got to its first word by then.
+        "-j", "1", "--timeout", "8", "--joblog", "slow", "--shell", "echo far; exec sleep {}",
         ":::", "1000.25",
     )  # fmt: skip
 
@@ -225,7 +226,7 @@ def test_endless_input() -> None:
     with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as yes:
         done = subprocess.run(
             command("-j", "2", "--halt", "now,done=5", "echo"),
-            stdin=yes.stdout, capture_output=True, text=True, timeout=120, check=False,
+            stdin=yes.stdout, capture_output=True, text=True, timeout=240, check=False,
         )  # fmt: skip
         yes.kill()
 
@@ -237,8 +238,10 @@ def test_endless_input() -> None:
 @pytest.mark.parametrize(("where", "more"), [(["-j", "2"], 0), (["--local", "Cores=2"], 1)])
 def test_halt_starts_no_more(where: list[str], more: int) -> None:
     """What runs goes on to its end; nothing else is started but what the worker has already."""
+    # The first one ends when the log has the end of another one, below its heading.
     line = (
-        "echo >> ran-{}; [ {} = 1 ] && sleep 0.5 && exit; while ! [ -s ran-1 ]; do :; done; exit 7"
+        "echo >> ran-{}; if [ {} = 1 ]; then while [ $(wc -l < log) -lt 2 ]; do sleep 0.02; done; "
+        "exit 0; fi; while ! [ -s ran-1 ]; do sleep 0.02; done; exit 7"
     )
     words = [*where, "--joblog", "log", "--halt", "soon,fail=1", "--shell", line]
     done = grain_map(*words, stdin="".join(f"{i}\n" for i in range(1, 50)))
