@@ -62,7 +62,7 @@ def config(tmp_path: Path) -> Iterator[str]:
     with ExitStack() as stack:
         for words in services:
             process = subprocess.Popen([sys.executable, "-m", *words], stderr=subprocess.DEVNULL)
-            stack.callback(process.wait, 30)
+            stack.callback(process.wait, 120)
             stack.callback(process.terminate)
         deadline = time.monotonic() + 60
         while not meeting.exists():  # else the mission starts a scheduler that stays
@@ -98,7 +98,7 @@ async def test_jobs_on_a_worker_elsewhere(config: str, tmp_path: Path) -> None:
             await until_noted(3)
             raise KeyError
 
-    with trio.fail_after(100):
+    with trio.fail_after(200):
         async with mission(config_file=config, progress=False):
             async with open_waitgroup() as wg:
                 wg.start_subtask(branch, 3)

@@ -329,7 +329,7 @@ def test_on_a_cluster(home: Path) -> None:
         for process in reversed(running):
             process.terminate()
         for process in reversed(running):
-            process.wait(30)
+            process.wait(120)
 
     assert done.returncode == 1, done.stderr
     assert done.stdout == "1\n1\n1\n"  # bound to the core that each was given

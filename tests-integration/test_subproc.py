@@ -127,6 +127,6 @@ def test_on_a_worker_elsewhere(home: Path) -> None:
             printed = execute(home, "[head.gnaw]\nenabled = false\n", "elsewhere")
         finally:
             worker.terminate()
-            worker.communicate(timeout=30)
+            worker.communicate(timeout=120)
 
     assert "same process: False\n" == printed

@@ -41,7 +41,7 @@ def stale_view(source: Path, view: Path, seconds: float = 5.0) -> Iterator[Path]
     command = ["bindfs", "-f", "-o", options, str(source), str(view)]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as mount:
         try:
-            end = time.monotonic() + 10
+            end = time.monotonic() + 60
             while not os.path.ismount(view):
                 if mount.poll() is not None or time.monotonic() > end:
                     assert mount.stderr is not None
