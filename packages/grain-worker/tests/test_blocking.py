@@ -40,4 +40,4 @@ async def test_as_many_as_there_are_tasks() -> None:
     barrier = threading.Barrier(60)
     async with trio.open_nursery() as nursery:
         for _ in range(60):
-            nursery.start_soon(in_thread, barrier.wait, (30,))
+            nursery.start_soon(in_thread, barrier.wait, (120,))

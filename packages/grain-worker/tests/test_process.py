@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +65,7 @@ class Witness:
         self.changed = trio.Event()
 
     async def until(self, true: Callable[[], object]) -> None:
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             while not true():
                 await self.changed.wait()
 
@@ -98,11 +98,11 @@ class Station:
 
 
 @asynccontextmanager
-async def station(context: str = "", grace: float = 10.0) -> AsyncGenerator[Station]:
+async def station(context: str = "", grace: float = 60.0) -> AsyncGenerator[Station]:
     """A runner process, and proof at the end that nothing of it is left."""
     witness = Witness()
     before = set(descendants())
-    with trio.fail_after(60):
+    with trio.fail_after(300):
         async with RunnerProcess("w1", witness, context, grace) as runner:
             yield Station(runner, witness)
     assert set(descendants()) <= before
@@ -238,14 +238,14 @@ async def test_a_run_is_cancelled() -> None:
 
 async def gone(runner: RunnerProcess) -> None:
     """Until the handle has seen that its process is dead."""
-    with trio.fail_after(20):
+    with trio.fail_after(120):
         while runner.ready:
             await trio.sleep(0.001)
 
 
 async def written(path: Path) -> int:
     """The pid that a program has written."""
-    with trio.fail_after(20):
+    with trio.fail_after(120):
         while not (path.exists() and path.read_text().strip()):
             await trio.sleep(0.01)
     return int(path.read_text())
@@ -257,8 +257,9 @@ async def test_a_crash_names_signal_and_runs_and_the_next_runner_serves(tmp_path
     async def program(path: str) -> None:
         from grain.worker.external import run_external
 
+        # It is there until the test ends it.
         await run_external(
-            ["sh", "-c", f"trap '' TERM; echo $$ > {path}; while :; do sleep 9; done"]
+            ["sh", "-c", f"trap '' TERM; echo $$ > {path}; exec sleep 1000"], grace=600
         )
 
     async def daemon(path: str) -> None:
@@ -279,21 +280,21 @@ async def test_a_crash_names_signal_and_runs_and_the_next_runner_serves(tmp_path
 
         return os.getpid()
 
-    async with station(grace=3) as s:
+    async with station() as s:
         first = await s.result(pid)
         running = s.start(program, str(tmp_path / "a")), s.start(daemon, str(tmp_path / "b"))
         pids = [await written(tmp_path / "a"), await written(tmp_path / "b")]
         fatal = s.start(dies)
         await gone(s.runner)
-        began = trio.current_time()
         second = await s.result(pid)
-        restarted = trio.current_time() - began
+        assert alive(pids[0])  # nobody has waited for its end
+        assert [] == s.witness.crashes
+        os.kill(pids[0], signal.SIGKILL)
         await s.witness.until(lambda: s.witness.crashes)
         left = [alive(p) for p in pids]
 
     (crash,) = s.witness.crashes
     assert first != second
-    assert restarted < 3  # and half a second on a machine that has nothing else to do
     assert -signal.SIGSEGV == crash.returncode
     assert {*((n, 1) for n in running), (fatal, 1)} == set(crash.runs)
     assert [False, False] == left
@@ -346,24 +347,30 @@ async def test_runs_wait_for_the_next_runner() -> None:
     assert 1 == len(s.witness.crashes)
 
 
-async def test_a_blocked_loop_is_told_and_is_no_death(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_blocked_loop_is_told_and_is_no_death(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Nor does it stop the reports of what comes afterwards."""
-    monkeypatch.setattr("grain.worker._incarnation.BLOCKED", 1.5)
+    monkeypatch.setattr("grain.worker._incarnation.BLOCKED", 3.0)
 
-    async def blocks() -> str:
+    async def blocks(path: str) -> str:
+        import os
         import time
 
-        time.sleep(5)  # noqa: ASYNC251
+        while not os.path.exists(path):  # noqa: ASYNC110, ASYNC240, PTH110
+            time.sleep(0.01)  # noqa: ASYNC251
         return "done"
 
     async with station() as s:
-        number = s.start(blocks)
+        number = s.start(blocks, str(tmp_path / "go"))
+        await s.witness.until(lambda: s.witness.silences)
+        (tmp_path / "go").touch()
         result = (await s.outcome(number)).unwrap()
         await s.witness.until(lambda: len(s.witness.silences) == 2)
 
     assert "done" == result
     assert [f"blocked (({number}, 1),)", "unblocked"] == [what for what, _ in s.witness.silences]
-    assert s.witness.silences[0][1] > 1.5
+    assert s.witness.silences[0][1] > 3.0
     assert [] == s.witness.crashes
 
 
@@ -401,7 +408,7 @@ async def test_leaving_cancels_what_runs() -> None:
 
 
 async def test_being_cancelled_itself_it_leaves_nothing() -> None:
-    """A scope around it is enough; while it starts, too."""
+    """A scope around it is enough; while it starts, too. The grace is not spent on what is gone."""
 
     async def sleeps() -> None:
         await trio.sleep_forever()
@@ -409,7 +416,7 @@ async def test_being_cancelled_itself_it_leaves_nothing() -> None:
     before = set(descendants())
     for seconds in (0.0, 0.02, 0.1, 2.0):
         with trio.move_on_after(seconds):
-            async with station() as s:
+            async with station(grace=1000) as s:
                 s.start(sleeps)
                 await trio.sleep_forever()
         assert set(descendants()) <= before
@@ -537,7 +544,7 @@ async def test_everything_ends_with_the_agent(tmp_path: Path) -> None:
     finally:
         agent.kill()
         await agent.wait()
-    with trio.fail_after(20):
+    with trio.fail_after(120):
         while any(map(alive, family)):
             await trio.sleep(0.02)
 
@@ -546,7 +553,8 @@ def descendants_of(pid: int) -> list[int]:
     found = [pid]
     for one in found:
         for path in Path(f"/proc/{one}/task").glob("*/children"):
-            found += map(int, path.read_text().split())
+            with suppress(OSError):  # gone meanwhile
+                found += map(int, path.read_text().split())
     return found
 
 

@@ -184,7 +184,7 @@ def test_a_scripts_own_functions_and_classes_work_on_a_worker_only_install(
         env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 

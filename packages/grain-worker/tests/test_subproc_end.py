@@ -42,7 +42,7 @@ def linger(path: str, *, stubborn: bool = False) -> None:
 
 
 @asynccontextmanager
-async def pool(patience: float = 60.0, **arguments: Any) -> AsyncGenerator[None]:
+async def pool(patience: float = 300.0, **arguments: Any) -> AsyncGenerator[None]:
     """A scope; no test waits for ever, and nothing is left of it."""
     before = set(descendants())
     with trio.fail_after(patience):
@@ -308,10 +308,10 @@ def test_processes_end_with_their_owner(tmp_path: Path, number: signal.Signals) 
     assert [True, True] == list(map(alive, pids))
     owner.send_signal(number)
     try:
-        _, said = owner.communicate(timeout=30)
+        _, said = owner.communicate(timeout=120)
     finally:
         owner.kill()
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while any(map(alive, pids)) and time.monotonic() < until:
         time.sleep(0.05)
 

@@ -13,38 +13,44 @@ import time
 from grain.worker._watchdog import Watchdog
 
 
-def blocked_here(seconds: float) -> None:
-    time.sleep(seconds)
+class Heard(io.StringIO):
+    """What it tells, and that it has told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told = threading.Event()
+
+    def flush(self) -> None:
+        self.told.set()
 
 
-def wait_for(out: io.StringIO) -> None:
-    until = time.monotonic() + 30
-    while not out.getvalue() and time.monotonic() < until:
-        blocked_here(0.01)
+def blocked_here(event: threading.Event, seconds: float) -> bool:
+    return event.wait(seconds)
 
 
 def test_the_blocking_line_is_told() -> None:
     """With the stack of the thread; and once for each time."""
-    out = io.StringIO()
-    with Watchdog(0.05, out):
-        wait_for(out)
-        blocked_here(0.3)
+    out = Heard()
+    with Watchdog(0.5, out):  # enough to get there
+        assert blocked_here(out.told, 120)
+        blocked_here(threading.Event(), 1.5)
 
     told = out.getvalue()
-    assert told.startswith("The event loop has been blocked for 0.05 s.\nThread ")
+    assert told.startswith("The event loop has been blocked for 0.5 s.\nThread ")
     assert "Thread MainThread (most recent call last):\n" in told
-    assert ", in blocked_here\n    time.sleep(seconds)\n" in told
+    assert ", in blocked_here\n    return event.wait(seconds)\n" in told
     assert 1 == told.count("has been blocked")
 
 
 def test_each_time_is_told() -> None:
     """Also after it was fed again."""
-    out = io.StringIO()
+    out = Heard()
     with Watchdog(0.05, out) as dog:
-        wait_for(out)
+        assert blocked_here(out.told, 120)
         out.truncate(0)
+        out.told.clear()
         dog.feed()
-        wait_for(out)
+        assert blocked_here(out.told, 120)
 
     assert "has been blocked" in out.getvalue()
 
@@ -52,15 +58,16 @@ def test_each_time_is_told() -> None:
 def test_who_feeds_it_hears_nothing() -> None:
     """And leaving ends the thread."""
     out = io.StringIO()
-    before = threading.active_count()
-    with Watchdog(30.0, out) as dog:
+    before = set(threading.enumerate())  # some of which may end meanwhile
+    with Watchdog(60.0, out) as dog:
         for _ in range(20):
             dog.feed()
-            blocked_here(0.01)
-        assert before + 1 == threading.active_count()
+            time.sleep(0.01)
+        (thread,) = set(threading.enumerate()) - before
 
     assert "" == out.getvalue()
-    assert before == threading.active_count()
+    assert not thread.is_alive()
+    assert set(threading.enumerate()) <= before
 
 
 BUSY = """
@@ -71,9 +78,8 @@ def deep(n):
     return deep(n - 1) if n else [str(i) for i in range(50)]
 
 print("ready", flush=True)
-end = time.monotonic() + 4
 with Watchdog(0.02) as dog:
-    while time.monotonic() < end:
+    while time.process_time() < 3:  # which does not pass while it is stopped
         dog.feed()
         for _ in range(2000):
             deep(50)
@@ -90,7 +96,7 @@ def test_a_process_that_runs_meanwhile_survives() -> None:
     os.kill(busy.pid, signal.SIGSTOP)
     time.sleep(1.2)
     os.kill(busy.pid, signal.SIGCONT)
-    _, told = busy.communicate(timeout=60)
+    _, told = busy.communicate(timeout=300)
 
     assert 0 == busy.returncode
     assert "has been blocked" in told

@@ -173,7 +173,7 @@ class RunnerProcess:
             with trio.move_on_after(self._grace):
                 for task, attempt in self.runs:
                     self.cancel(task, attempt)
-                while self.runs:
+                while self.runs and not self._gone.is_set():
                     await self._changed.wait()
                 if self._now is not None:
                     await self._now.close()
@@ -219,6 +219,7 @@ class RunnerProcess:
                         await trio.sleep(2.0 ** (failures - 1))
         finally:
             self._gone.set()
+            self._tell_change()  # who was cancelled has runs that nobody will report
 
     async def _incarnate(self, on_ready: Callable[[], None], burials: trio.Nursery) -> str:
         """One runner until its channel ends; why it was of no use, "" if it was."""
