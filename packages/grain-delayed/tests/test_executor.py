@@ -229,7 +229,7 @@ async def test_never_starts(home: Path, capsys: pytest.CaptureFixture[str]) -> N
 async def test_starts_gnaw(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Where no scheduler is, one is started with what the file says, and leaves when idle."""
     log = home / "logs" / "gnaw.log"
-    file = config(home, f'[head.gnaw]\nidle_quit = 2\nlog_file = "{log}"\n')
+    file = config(home, f'[head.gnaw]\nidle_quit = 6\nlog_file = "{log}"\n')
     with trio.fail_after(60):
         with trio.CancelScope() as scope:
             async with mission(config_file=file, name="me"):
@@ -237,7 +237,7 @@ async def test_starts_gnaw(home: Path, capsys: pytest.CaptureFixture[str]) -> No
                 while "No workers" not in capsys.readouterr().err:
                     await trio.sleep(0.05)
                 scope.cancel()
-        while "no mission for 2 s: leaving" not in log.read_text():
+        while "no mission for 6 s: leaving" not in log.read_text():
             await trio.sleep(0.05)
     assert "mission me has connected" in log.read_text()
 
