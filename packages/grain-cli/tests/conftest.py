@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+from hypothesis import HealthCheck, settings
 
 from grain.cli.batch import Job, worker_job
 from grain.config import Config, load
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
 
 Configure = Callable[[str], Config]
 NOW = datetime.datetime(2026, 3, 4, 9, 30, 15)
+
+# A machine that does something else for a while is no counterexample.
+settings.register_profile(
+    "patient", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("patient")
 
 
 @pytest.fixture
@@ -113,7 +120,7 @@ def _answering(address: str, **answers: Any) -> Iterator[Fake]:
     thread = threading.Thread(target=trio.run, args=(run,))
     thread.start()
     try:
-        assert ready.wait(20)
+        assert ready.wait(120)
         yield fake
     finally:
         token, cancel = scope[0]

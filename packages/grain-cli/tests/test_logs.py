@@ -107,7 +107,7 @@ def test_following(alone: Path) -> None:
         assert "new\n" == follower.stdout.readline()
         time.sleep(0.1)
         follower.send_signal(signal.SIGINT)
-        assert 0 == follower.wait(20)
+        assert 0 == follower.wait(120)
     finally:
         follower.kill()
         follower.wait()

@@ -34,7 +34,7 @@ def scaling(*words: str) -> Iterator[IO[str]]:
         text=True,
     )
     # A mistake must not make the test hang.
-    watchdog = threading.Timer(60, process.kill)
+    watchdog = threading.Timer(300, process.kill)
     watchdog.start()
     assert process.stdout is not None
     try:
@@ -42,7 +42,7 @@ def scaling(*words: str) -> Iterator[IO[str]]:
         process.send_signal(signal.SIGTERM)
         rest = process.stdout.read().splitlines()
         assert json.loads(rest[-1])["what"].startswith("ending; workers and jobs stay")
-        assert 0 == process.wait(20)
+        assert 0 == process.wait(120)
     finally:
         watchdog.cancel()
         process.kill()

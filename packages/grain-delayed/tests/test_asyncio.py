@@ -675,7 +675,7 @@ def test_interrupt(wait: str, tmp_path: Path) -> None:
         assert child.stdout is not None
         assert "begins\n" == child.stdout.readline()
         child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=30)
+        out, err = child.communicate(timeout=300)
     finally:
         child.kill()
 
@@ -704,9 +704,11 @@ def test_nothing_is_left_of_the_guest() -> None:
                 await (add @ Cores(1))(1, 2)
 
     asyncio_run(main)
-    before = len(os.listdir("/proc/self/fd")), threading.active_count()
+    # Threads that trio keeps for the next one that wants one: some may end meanwhile.
+    files, threads = len(os.listdir("/proc/self/fd")), set(threading.enumerate())
     asyncio_run(main)
-    assert before == (len(os.listdir("/proc/self/fd")), threading.active_count())
+    assert files == len(os.listdir("/proc/self/fd"))
+    assert set(threading.enumerate()) <= threads
 
 
 # ---- the helpers of grain.util and grain.combine
@@ -720,13 +722,13 @@ def test_as_completed() -> None:
         async with here():
             names = {wait_for(second): "late", wait_for(first): "soon", delayedval(1): "there"}
             names[fail(ValueError("failed"))] = "failed"
-            asyncio.get_running_loop().call_later(0.01, first.set)
             found = []
             async for r_ in as_completed(names):
                 found.append(names[r_])
                 if names[r_] == "soon":
                     second.set()
                 if names[r_] == "failed":
+                    asyncio.get_running_loop().call_later(0.01, first.set)
                     with pytest.raises(ValueError, match="failed"):
                         await r_
             assert ["there", "failed", "soon", "late"] == found

@@ -217,7 +217,7 @@ async def test_two_missions_side_by_side() -> None:
 
 def test_two_missions_in_two_threads() -> None:
     """Two threads run missions at the same time."""
-    barrier = threading.Barrier(2, timeout=10)
+    barrier = threading.Barrier(2, timeout=120)
     seen: dict[str, set[str]] = {}
 
     async def main() -> set[str]:

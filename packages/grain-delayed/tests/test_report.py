@@ -7,6 +7,7 @@ import pty
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +19,7 @@ from grain.head import Statistics
 from grain.resource import Cores
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
 
 
 def stats(done: int = 0, running: int = 0, queued: int = 0, failed: int = 0) -> Statistics:
@@ -92,13 +93,15 @@ async def test_no_progress(
 
 
 PROGRAM = """
-import sys, trio
+import os, sys, trio
 from grain.delayed import delayed, each, run
 from grain.resource import Cores
 
 @delayed
 async def work(i):
     await trio.sleep(0.3)
+    while os.path.exists(f"wait-{i}"):
+        await trio.sleep(0.01)
     print(f"printed by {i}", flush=True)
     if i == 2:
         raise ValueError("broken")
@@ -115,13 +118,29 @@ run(main, Cores(1), config_file=False, name="me", progress=PROGRESS)
 """
 
 
-def on_terminal(program: str, stdout: Path | None = None) -> str:
-    """What a program writes to a terminal that is its stderr, and its stdout if no file is."""
+def on_terminal(
+    program: str,
+    stdout: Path | None = None,
+    folder: Path | None = None,
+    seen: Mapping[str, str] | None = None,
+) -> str:
+    """What a program writes to a terminal that is its stderr, and its stdout if no file is.
+
+    The files named in `seen` are in its folder until what they stand for was written.
+    """
+    waiting = {Path(folder or ".", name): pattern for name, pattern in (seen or {}).items()}
+    for path in waiting:
+        path.touch()
     ours, terminal = pty.openpty()
     env = dict(os.environ, TERM="xterm", COLUMNS="100", LINES="25")
     out = terminal if stdout is None else os.open(stdout, os.O_WRONLY | os.O_CREAT)
     process = subprocess.Popen(
-        [sys.executable, "-c", program], stdin=terminal, stdout=out, stderr=terminal, env=env
+        [sys.executable, "-c", program],
+        stdin=terminal,
+        stdout=out,
+        stderr=terminal,
+        env=env,
+        cwd=folder,
     )
     os.close(terminal)
     if stdout is not None:
@@ -135,6 +154,9 @@ def on_terminal(program: str, stdout: Path | None = None) -> str:
         if not data:
             break
         written += data
+        for path, pattern in waiting.items():
+            if re.search(pattern, written.decode(errors="replace")):
+                path.unlink(missing_ok=True)
     os.close(ours)
     assert 0 == process.wait()
     return written.decode()
@@ -166,14 +188,15 @@ FRAME = [
 ]
 
 
-def test_on_a_terminal() -> None:
+def test_on_a_terminal(tmp_path: Path) -> None:
     """One line shows the progress below what the program prints, and is gone in the end."""
-    written = on_terminal(PROGRAM.replace("PROGRESS", "None"))
+    seen = {
+        "wait-0": r"0 done, 1 running, 3 queued, 0 failed, \d+ s elapsed",
+        "wait-3": r"\d done, 1 running, 0 queued, 1 failed, \d+ s elapsed, about \d+ s left",
+    }
+    written = on_terminal(PROGRAM.replace("PROGRESS", "None"), None, tmp_path, seen)
 
-    assert re.search(r"0 done, 1 running, 3 queued, 0 failed, \d s elapsed", written)
-    assert re.search(
-        r"\d done, 1 running, 0 queued, 1 failed, \d s elapsed, about \d s left", written
-    )
+    assert all(re.search(pattern, written) for pattern in seen.values())
     *lines, last, nothing = shown(written)
     assert [FRAME[0], *(f"printed by {i}" for i in range(4)), *FRAME[1:]] == [x for x in lines if x]
     assert last.startswith("Time elapsed for all jobs: ")
@@ -182,7 +205,8 @@ def test_on_a_terminal() -> None:
 
 def test_on_a_terminal_with_output_to_a_file(tmp_path: Path) -> None:
     """Standard output that was sent to a file gets the program's own lines and nothing else."""
-    written = on_terminal(PROGRAM.replace("PROGRESS", "True"), tmp_path / "out")
+    program = PROGRAM.replace("PROGRESS", "True")
+    written = on_terminal(program, tmp_path / "out", tmp_path, {"wait-3": "1 running"})
 
     assert [f"printed by {i}" for i in range(4)] == (tmp_path / "out").read_text().splitlines()
     assert "1 running" in written

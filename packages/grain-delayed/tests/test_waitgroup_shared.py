@@ -53,7 +53,7 @@ def nothing_left(made: Mission) -> bool:
 
 
 async def until_running(made: Mission, jobs: int) -> None:
-    with trio.fail_after(20):
+    with trio.fail_after(120):
         while made.executor.statistics().running < jobs:
             await trio.sleep(0.01)
 

@@ -357,7 +357,7 @@ async def test_a_blocked_loop_is_told_and_is_no_death(
         import os
         import time
 
-        while not os.path.exists(path):  # noqa: ASYNC110, ASYNC240, PTH110
+        while not os.path.exists(path):  # noqa: PTH110
             time.sleep(0.01)  # noqa: ASYNC251
         return "done"
 

@@ -1,10 +1,11 @@
-"""What the tests of the configuration share: loading a text, in an environment of its own."""
+"""What tests share: examples without a time limit; loading a configuration's text."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from grain.config import Config, ConfigError, load
 
@@ -13,6 +14,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HOME = {"HOME": "/home/me"}
+
+# A machine that does something else for a while is no counterexample.
+settings.register_profile(
+    "patient", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("patient")
 
 
 class Load(Protocol):
@@ -25,7 +32,7 @@ class Refused(Protocol):
 
 @pytest.fixture
 def loaded(tmp_path: Path) -> Load:
-    """Load the text of a ./grain.toml."""
+    """Load the text of a ./grain.toml, in an environment of its own."""
 
     def loaded(text: str, env: Mapping[str, str] = HOME) -> Config:
         (tmp_path / "grain.toml").write_text(text, encoding="utf-8")
