@@ -17,6 +17,7 @@ import argparse
 import contextlib
 import ctypes
 import os
+import random
 import shutil
 import signal
 import socket
@@ -162,12 +163,12 @@ def cluster(folder: Path, asked: argparse.Namespace) -> Iterator[Path]:
 
     try:
         start(*munged(folder))
-        wait_for("munged", (folder / "munge.sock").exists, 10, folder)
+        wait_for("munged", (folder / "munge.sock").exists, 60, folder)
         start("slurmctld", "-D", "-f", str(conf))
         for number in range(1, asked.nodes + 1):
             (folder / "spool" / f"n{number}").mkdir(parents=True)
             start("slurmd", "-D", "-N", f"n{number}", "-f", str(conf))
-        wait_for("idle nodes", lambda: idle(env) == asked.nodes, 60, folder)
+        wait_for("idle nodes", lambda: idle(env) == asked.nodes, 180, folder)
         yield conf
     finally:
         stop(daemons, env)
@@ -211,12 +212,19 @@ def munged(folder: Path) -> list[str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+    """Ports of 127.0.0.1 that nobody listens on.
+
+    Below those that the kernel gives to whoever asks for any: it might give them to others before
+    the daemons have them.
+    """
+    found: list[int] = []
+    for port in random.SystemRandom().sample(range(15_000, 32_000), 1000):
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise Failed("no free ports")
 
 
 def wait_for(what: str, ready: Callable[[], bool], seconds: float, folder: Path) -> None:

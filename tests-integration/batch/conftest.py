@@ -12,18 +12,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# Tells its arguments and every signal, and ends upon SIGTERM or when a file appears.
+# Tells its arguments and every signal, and ends upon SIGTERM or when a file appears. It takes the
+# signals by the time that it says something.
 WORKER = """\
 #!/bin/bash
-echo "worker: $*"
 trap 'echo "worker: USR1"' USR1
 trap 'echo "worker: TERM"; exit 3' TERM
-for _ in $(seq 1200); do
+echo "worker: $*"
+for _ in $(seq 12000); do
     [ -e "$GRAIN_TEST_STOP" ] && exit 0
     sleep 0.05 &
     wait $!
 done
 """
+
+# Seconds, in which processes have had their say even if they get no processor for some of them.
+KILL_WAIT = 10
 
 
 @pytest.fixture(scope="module", params=["fake", "real"])
@@ -32,13 +36,15 @@ def slurm(
 ) -> Iterator[Batch]:
     """A fake Slurm, and where it can be had, a real one: three nodes of 4 cores and 4000 MiB."""
     if request.param == "fake":
-        # Its delays are a tenth of the usual; of KillWait there are 2 s, as in the real one's.
+        # Its delays are a tenth of the usual, but for KillWait, as in the real one's, and for how
+        # long ended jobs are known.
         folder = tmp_path_factory.mktemp("fake")
-        with fake("slurm", folder, "--kill-wait=20", pace=10) as batch:
+        wait = f"--kill-wait={10 * KILL_WAIT}"
+        with fake("slurm", folder, wait, "--keep=36000", pace=10) as batch:
             yield batch
         return
     try:
-        with real() as batch:
+        with real(f"--kill-wait={KILL_WAIT}") as batch:
             yield batch
     except Missing as missing:
         pytest.skip(str(missing))
@@ -46,8 +52,8 @@ def slurm(
 
 @pytest.fixture
 def pbs(tmp_path: Path) -> Iterator[Batch]:
-    """A fake PBS."""
-    with fake("pbs", tmp_path / "pbs") as batch:
+    """A fake PBS, whose 2 s from SIGTERM to SIGKILL are 20."""
+    with fake("pbs", tmp_path / "pbs", pace=0.1) as batch:
         yield batch
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -42,11 +41,23 @@ def text(folder: Path, name: str = "out") -> str:
         return ""
 
 
+def command_of(pid: str) -> str:
+    """The command line of a process; empty if there is none."""
+    try:
+        return Path("/proc", pid, "cmdline").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 @pytest.fixture(scope="module")
 def limited(slurm: Batch, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """A job that takes both signals and has a minute; submitted first, looked at last."""
+    """A job that takes both signals and has a minute; submitted first, looked at last.
+
+    Where time is fast there are more minutes, or the warning might come before it can be taken.
+    """
     folder = tmp_path_factory.mktemp("limited")
-    return submit(slurm, folder, STUBBORN, "--time=1", "--signal=B:USR1@1"), folder
+    minutes = max(1, round(slurm.pace / 3))
+    return submit(slurm, folder, STUBBORN, f"--time={minutes}", "--signal=B:USR1@1"), folder
 
 
 def test_job_runs_and_is_known_afterwards(
@@ -196,8 +207,7 @@ def test_cancelled_job_has_its_say(slurm: Batch, tmp_path: Path) -> None:
     until(lambda: state(slurm, job) == "CANCELLED")
 
     assert f"*** JOB {job} ON n" in text(tmp_path)
-    child = Path("/proc", text(tmp_path, "ready").strip(), "cmdline")
-    assert b"" == (child.read_bytes() if child.exists() else b""), "the child goes on"
+    assert "child TERM" not in command_of(text(tmp_path, "ready").strip()), "the child goes on"
 
 
 def test_signals_by_scancel(slurm: Batch, tmp_path: Path) -> None:
@@ -275,7 +285,7 @@ def test_time_limit(slurm: Batch, limited: tuple[str, Path]) -> None:
     """The shell alone is warned, long before; then SIGTERM to all, and SIGKILL after KillWait."""
     job, folder = limited
 
-    until(lambda: state(slurm, job) == "TIMEOUT", seconds=150)
+    until(lambda: state(slurm, job) == "TIMEOUT", seconds=300)
 
     lines = text(folder).splitlines()
     first = next(line for line in lines if "slurmstepd" not in line)
@@ -287,8 +297,4 @@ def test_time_limit(slurm: Batch, limited: tuple[str, Path]) -> None:
 
 def test_no_process_is_left(slurm: Batch) -> None:
     """The jobs of this file are over."""
-    deadline = time.monotonic() + 20
-    while slurm.out("squeue", "-h") and time.monotonic() < deadline:
-        time.sleep(0.1)
-
-    assert "" == slurm.out("squeue", "-h")
+    until(lambda: slurm.out("squeue", "-h") == "")

@@ -28,7 +28,7 @@ def doctor(folder: Path, batch: Batch) -> dict[str, Any]:
     env.pop("GRAIN_CONFIG", None)
     words = [sys.executable, "-m", "grain.cli", "doctor", "--slow", "--json"]
     done = subprocess.run(
-        words, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=120
+        words, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=600
     )
     assert "" == done.stderr
     found = {one["check"]: one for one in json.loads(done.stdout)}
@@ -46,7 +46,12 @@ def test_the_batch_system_answers_or_does_not(tmp_path: Path, system: str) -> No
     gone = doctor(tmp_path, batch)
 
     assert f"{system}: {COMMANDS[system]} answer" == well["batch system"]["says"]
-    assert ["scheduler"] == [name for name, one in well.items() if one["state"] != "ok"]
+    # How long it took to write a file is right, and says something of this machine alone.
+    slow = {name for name, one in well.items() if one["says"].endswith(" s to write")}
+    assert ["scheduler"] == [
+        name for name, one in well.items() if one["state"] != "ok" and name not in slow
+    ]
+    assert slow <= {"file system"}
     assert "fail" == dead["batch system"]["state"]
     assert "" != dead["batch system"]["fix"]
     assert gone["batch system"]["says"].startswith(f"{system}: no {COMMANDS[system]} here")

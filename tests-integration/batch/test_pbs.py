@@ -56,13 +56,15 @@ def test_pbs_job(pbs: Batch, tmp_path: Path) -> None:
     """Ids begin with 0; a job starts at home, as if after a login; its output comes at its end."""
     script = (
         "#!/bin/false\n#PBS -o out -N test\n"
-        "pwd; echo $PBS_O_WORKDIR $PBS_JOBID $NCPUS ${SECRET-unset}\nsleep 0.5\n"
+        "pwd; echo $PBS_O_WORKDIR $PBS_JOBID $NCPUS ${SECRET-unset}\n"
+        "until [ -e go ]; do sleep 0.05; done\n"
     )
     home = tmp_path / "home"
     home.mkdir()
     done = pbs.run("qsub", cwd=tmp_path, stdin=script, HOME=str(home), SECRET="x")
-    until(lambda: (tmp_path / "pbs/spool/0.OU").exists())
+    until(lambda: "unset" in text(tmp_path / "pbs/spool/0.OU"))
     spooled = not (tmp_path / "out").exists()
+    (home / "go").touch()
     until((tmp_path / "out").exists)
 
     assert "0.pbs\n" == done.stdout
@@ -95,15 +97,27 @@ def test_pbs_states_and_errors(pbs: Batch, tmp_path: Path) -> None:
 
 def test_pbs_walltime(tmp_path: Path) -> None:
     """The job is gone 2 s after its SIGTERM, and its output says why."""
-    script = "#!/bin/bash\n#PBS -l walltime=20 -o out\ntrap '' TERM\nwhile :; do sleep 0.1; done\n"
-    with fake("pbs", tmp_path / "p", pace=20) as pbs:
+    script = (
+        "#!/bin/bash\n#PBS -l walltime=20 -o out\ntrap 'echo TERM' TERM; echo begun\n"
+        "while :; do sleep 0.1; done\n"
+    )
+    spooled = tmp_path / "p/spool/0.OU"
+    with fake("pbs", tmp_path / "p", pace=0) as pbs:
         job = pbs.out("qsub", cwd=tmp_path, stdin=script)
+        until(lambda: "begun" in text(spooled))
+        pbs.out("fakectl", "pass", "19")
+        goes_on = states(pbs)[job]
+        pbs.out("fakectl", "pass", "6")
+        until(lambda: "TERM" in text(spooled))
+        pbs.out("fakectl", "pass", "1")
+        warned = states(pbs)[job]
+        pbs.out("fakectl", "pass", "1")
         until((tmp_path / "out").exists)
         shown = pbs.out("qstat", "-x", "-f", job)
 
     told = (tmp_path / "out").read_text()
-    assert told.startswith("=>> PBS: job killed: walltime 2")
-    assert told.endswith(" exceeded limit 20\n")
+    assert ("R", "E") == (goes_on, warned)
+    assert "=>> PBS: job killed: walltime 25 exceeded limit 20\n" in told
     assert "Exit_status = -29" in shown
 
 
@@ -202,7 +216,7 @@ def test_node_failure(tmp_path: Path) -> None:
         "#!/bin/bash\ntrap '' TERM\nbeat=$PBS_JOBID.$(cat $PBS_NODEFILE)\n"
         "while :; do date >> $beat; sleep 0.05; done\n"
     )
-    with fake("pbs", tmp_path / "p", pace=200) as pbs:
+    with fake("pbs", tmp_path / "p", pace=0) as pbs:
 
         def submit(*words: str) -> str:
             words = ("qsub", "-l", "select=1:ncpus=4", *words)
@@ -217,7 +231,9 @@ def test_node_failure(tmp_path: Path) -> None:
         until(lambda: goes_on(job, "n1") and goes_on(once, "n2"))
         pbs.out("fakectl", "crash", "n1")
         pbs.out("fakectl", "lose", "n2")
+        pbs.out("fakectl", "pass", "309")
         soon = states(pbs)
+        pbs.out("fakectl", "pass", "1")
         until(lambda: goes_on(job, "n3"))
         until(lambda: goes_on(job, "n1"))  # beside the other one
         until(lambda: not goes_on(once, "n2"))

@@ -37,8 +37,9 @@ async def test_what_waits_when_gnaw_leaves(tmp_path: Path, end: str) -> None:
     (tmp_path / "edge").mkdir(mode=0o700)
     address = f"edge://{tmp_path}/edge/meeting"
     (tmp_path / "grain.toml").write_text(CONFIG.format(address=address))
-    gnaw = ("grain.head", "--address", address, "--idle-quit", "8", "--swarm", "3")
-    with fake("slurm", tmp_path / "fake", "--nodes=1") as slurm, trio.fail_after(120):
+    idle_quit = {"idle": "15", "told to": "600"}[end]
+    gnaw = ("grain.head", "--address", address, "--idle-quit", idle_quit, "--swarm", "3")
+    with fake("slurm", tmp_path / "fake", "--nodes=1") as slurm, trio.fail_after(600):
         env = {**slurm.env, "XDG_STATE_HOME": str(tmp_path / "state")}
 
         def states() -> dict[str, str]:
@@ -58,7 +59,7 @@ async def test_what_waits_when_gnaw_leaves(tmp_path: Path, end: str) -> None:
                 before = states()
             if end == "told to":
                 process.terminate()
-            assert 0 == await trio.to_thread.run_sync(partial(process.wait, 60))
+            assert 0 == await trio.to_thread.run_sync(partial(process.wait, 180))
         after = states()
 
     waiting = {"1_1": "PENDING", "1_2": "PENDING", other: "PENDING"}

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from pathlib import Path
 
-# Long enough for a worker that is told to end to hand back its runs.
-KILL_WAIT = 6
+# Seconds, as usual: long enough for a worker that is told to end to hand back its runs, also where
+# it gets no processor for some of them.
+KILL_WAIT = 30
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -42,8 +43,9 @@ def slurm(
     """A fake Slurm, and where it can be had, a real one."""
     if request.param == "fake":
         folder = tmp_path_factory.mktemp("fake")
-        # Its delays are a tenth of the usual.
-        with fake("slurm", folder, *NODES, f"--kill-wait={10 * KILL_WAIT}", pace=10) as batch:
+        # Its other delays are a tenth of the usual.
+        waits = [f"--kill-wait={10 * KILL_WAIT}", "--keep=36000"]
+        with fake("slurm", folder, *NODES, *waits, pace=10) as batch:
             yield batch
         return
     try:

@@ -19,11 +19,12 @@ memory = 1
 walltime = "{walltime}"
 setup_cleanup = ["export {mark}={folder}"]
 """
-GRACE = """
+GNAW = """
 [head.gnaw]
 idle_quit = "3m"  # all that a killed test run leaves is gone by then
-extra_args = ["--grace", "3"]
+extra_args = ["--grace", "{grace}"]
 """
+GRACE = GNAW.format(grace=3)
 
 PROGRAM = """\
 import sys
@@ -105,7 +106,7 @@ class Holding:
 
     def until_begun(self, count: int) -> None:
         """Wait for runs; of tasks that begin again, each counts."""
-        until(lambda: len(self.begun()) >= count, 60)
+        until(lambda: len(self.begun()) >= count)
 
     def on(self, worker: str) -> list[int]:
         """The tasks that have begun on a worker."""

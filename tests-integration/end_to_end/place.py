@@ -18,18 +18,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import trio
-from fake_batch.start import Batch, until
+from fake_batch.start import LONG, Batch, until
 
 from grain.edge import dial
 from grain.edge.questions import CODEC, Ask, unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 MARK = "GRAIN_TEST_PLACE"
 BIN = Path(sys.executable).parent
 NODES = ("--nodes=4", "--cores=16", "--memory=64000")  # options of a fake or a real system
-LONG = 60.0  # seconds; two busy cores start a worker in some
 
 
 @dataclass
@@ -102,13 +101,19 @@ class Place:
 
     def up(self, *words: str) -> list[str]:
         """``grain up``; the ids of the jobs."""
-        before = self.records()
+        before = [one["id"] for one in self.records()]
         self.grain("up", *words)
-        return [str(one["id"]) for one in self.records()[len(before) :]]
+        return [str(one["id"]) for one in self.records() if one["id"] not in before]
 
     def grain(self, *words: str) -> str:
         """``grain WORDS``, which must succeed without complaint; what it printed."""
-        done = subprocess.run(
+        done = self.typed(*words)
+        assert (0, "") == (done.returncode, done.stderr)
+        return done.stdout
+
+    def typed(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """``grain WORDS``, whatever comes of it."""
+        return subprocess.run(
             [BIN / "grain", *words],
             cwd=self.work,
             env=self.env,
@@ -116,8 +121,6 @@ class Place:
             text=True,
             check=False,
         )
-        assert (0, "") == (done.returncode, done.stderr)
-        return done.stdout
 
     def start(self, program: str, *words: str, name: str = "mission") -> Mission:
         """``python NAME.py WORDS &``."""
@@ -165,21 +168,32 @@ class Place:
                         yield int(entry.name), b" ".join(words).decode(errors="replace")
 
     def gnaw(self) -> int:
-        """The pid of Gnaw."""
-        [found] = [pid for pid, words in self._marked() if " grain.head " in words]
-        return found
+        """The pid of Gnaw. One that finds another one serving leaves at once."""
+        return self._the(lambda words: " grain.head " in words)
 
     def agent(self, worker: str) -> int:
         """The pid of a worker's agent."""
         found = f"--name {worker} "
-        [pid] = [p for p, words in self._marked() if "grain-worker " in words and found in words]
-        return pid
+        return self._the(lambda words: "grain-worker " in words and found in words)
 
     def runner(self, worker: str) -> int:
         """The pid of a worker's runner."""
         words = f" grain.worker._child {worker}"
-        [pid] = [p for p, line in self._marked() if words in line and "warden" not in line]
-        return pid
+        return self._the(lambda line: words in line and "warden" not in line)
+
+    def _the(self, what: Callable[[str], bool]) -> int:
+        """The pid of the one process with such a command line.
+
+        A process that it is about to start has the same for a moment.
+        """
+        found: list[int] = []
+
+        def one() -> bool:
+            found[:] = [pid for pid, words in self._marked() if what(words)]
+            return len(found) == 1
+
+        until(one)
+        return found[0]
 
     def of_job(self, worker: str) -> list[int]:
         """The processes on the node where a worker runs, the job's shell included."""
@@ -192,7 +206,7 @@ class Place:
 
         async def ask() -> Any:
             address = f"edge://{self.home}/.local/share/edge-file-default"
-            async with dial(address, role="cli", codec=CODEC, patience=20) as peer:
+            async with dial(address, role="cli", codec=CODEC, patience=LONG) as peer:
                 await peer.channel.send([(Ask("state"), None)])
                 return unpack((await peer.channel.receive())[0][1])
 
@@ -225,12 +239,20 @@ class Place:
             if ids := [str(one["id"]) for one in self.records()]:
                 # PBS says of a job that has ended that it has.
                 self.batch.run("scancel" if self.batch.system == "slurm" else "qdel", *ids)
-            send(signal.SIGTERM, *(p for p, words in self._marked() if " grain.head " in words))
-            until(lambda: not self.processes(), LONG)
+            told: set[int] = set()
+            until(lambda: not self._end_heads(told))
         finally:
             left = self.processes()
             send(signal.SIGKILL, *left)
         assert {} == left
+
+    def _end_heads(self, told: set[int]) -> dict[int, str]:
+        """Tell each Gnaw once to end, also one that was just being started; all that is left."""
+        left = self.processes()
+        heads = {pid for pid, words in left.items() if " grain.head " in words} - told
+        send(signal.SIGTERM, *heads)
+        told |= heads
+        return left
 
 
 def send(number: signal.Signals, *pids: int) -> None:

@@ -32,35 +32,45 @@ HOSTNAME = """\
 #!/bin/sh
 node=${{SLURMD_NODENAME:-$(cat "$PBS_NODEFILE")}}
 mkdir -p {folder}/asked/$node
-for _ in $(seq 600); do
+for _ in $(seq 1800); do
     [ $(ls {folder}/asked | wc -l) -ge 2 ] && break
     sleep 0.1
 done
 echo $node
 """
 
-# Each task tells which worker it ran on, and when. The first ones wait for the other mission.
+# Each task tells which worker it ran on, and when. Of the mission that is first, some wait until
+# the other one waits, too, and the rest until that is over: they would do so for ever if its tasks,
+# which wait until both workers have some, got no turn among the former.
 SHARING = """\
 import json, sys
 from grain.delayed import delayed, run
 from grain.resource import Cores
 
-mine, other, tasks = sys.argv[1], sys.argv[2], int(sys.argv[3])
+mine, tasks = sys.argv[1], int(sys.argv[2])
 
 @delayed
-async def step(i, folder, mine, other):
+async def step(i, folder, mine):
     import time, trio
     from pathlib import Path
     from grain import GVAR
     began = time.monotonic()
-    Path(folder, mine).touch()
-    while not Path(folder, other).exists():
+    here = Path(folder, mine)
+    here.mkdir(exist_ok=True)
+    (here / f"{i}.{GVAR.instance}").touch()
+
+    def may_end():
+        if mine == "two":
+            return len({path.name.split(".", 1)[1] for path in here.iterdir()}) == 2
+        return Path(folder, "two.up" if i < 20 else "two.over").exists()
+
+    while not may_end():
         await trio.sleep(0.02)
     await trio.sleep(0.1)
     return GVAR.instance, began, time.monotonic()
 
 async def main():
-    jobs = [(step @ Cores(8))(i, "..", mine, other) for i in range(tasks)]
+    jobs = [(step @ Cores(8))(i, "..", mine) for i in range(tasks)]
     print(json.dumps([await job for job in jobs]))
 
 run(main, name=mine)
@@ -107,7 +117,7 @@ def test_tutorial_on_pbs(tmp_path: Path) -> None:
 def check_tutorial(place: Place) -> None:
     ready(place)
     mission = place.start(TUTORIAL.read_text(), name="hostname")
-    until(lambda: "No workers are there yet" in mission.err, 60)
+    until(lambda: "No workers are there yet" in mission.err)
     paused = mission.out
 
     ids = place.up("-n", "2")
@@ -120,7 +130,15 @@ def check_tutorial(place: Place) -> None:
     assert re.search(r"Time elapsed for all jobs: \d+\.\d{3}s\n$", mission.err)
 
     # Gnaw and the workers stay, as `grain ls` tells, and serve the next mission at once.
-    shown = place.grain("ls")
+    listings = []
+
+    def listed() -> bool:
+        listings.append(place.typed("ls", "--patience", "60"))
+        return "the batch system has not answered yet" not in listings[-1].stderr
+
+    until(listed)  # it does not wait for that for more than 5 s
+    assert (0, "") == (listings[-1].returncode, listings[-1].stderr)
+    shown = listings[-1].stdout
     assert all(f"{one['name']} " in shown for one in place.records())
     gnaw, serving = place.gnaw(), place.serving()
     again = place.start(TUTORIAL.read_text(), name="hostname")
@@ -136,15 +154,16 @@ def test_two_missions_share_workers(place: Place) -> None:
     """One that comes later gets its turn on the workers of the one that was first."""
     ready(place)
     place.up("-n", "2")
-    until(lambda: "offers" in place.log(f"{place.records()[0]['name']}"), 60)
-    # The first ones of its tasks fill both workers, and wait for the other mission's first.
-    first = place.start(SHARING, "one", "two.up", "40", name="one")
-    until((place.folder / "one").exists, 60)
-    second = place.start(SHARING, "two", "one", "8", name="two")
-    until(lambda: len(place.state()["missions"]) == 2, 60)
+    # The first ones of its tasks fill both workers.
+    first = place.start(SHARING, "one", "40", name="one")
+    until(lambda: len([*place.folder.glob("one/*")]) == 4)
+    second = place.start(SHARING, "two", "8", name="two")
+    until(lambda: [8] == [m["waiting"] for m in place.state()["missions"] if m["name"] == "two"])
     (place.folder / "two.up").touch()
 
-    one, two = (json.loads(mission.wait()) for mission in (first, second))
+    two = json.loads(second.wait())
+    (place.folder / "two.over").touch()
+    one = json.loads(first.wait())
 
     workers = {str(record["name"]) for record in place.records()}
     assert 40 == len(one)

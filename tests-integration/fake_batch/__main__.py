@@ -29,8 +29,14 @@ def main() -> None:
     parser.add_argument("-c", "--cores", type=int, default=4, help="of each node")
     parser.add_argument("-m", "--memory", type=int, default=4000, help="of each node, in MiB")
     parser.add_argument("--array", type=int, default=MAX_ARRAY, help="MaxArraySize")
-    parser.add_argument("--pace", type=float, default=1.0, help="seconds in one of the clock")
+    parser.add_argument(
+        "--pace",
+        type=float,
+        default=1.0,
+        help="seconds in one of the clock; with 0, time passes by `fakectl pass` alone",
+    )
     parser.add_argument("--kill-wait", type=float, help="seconds from SIGTERM to SIGKILL")
+    parser.add_argument("--keep", type=float, help="seconds for which ended jobs are known")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     threading.Thread(target=_end_with_input, daemon=True).start()
@@ -38,6 +44,8 @@ def main() -> None:
     timing = Timing() if asked.system == "slurm" else PBS_TIMING
     if asked.kill_wait is not None:
         timing.kill_wait = asked.kill_wait
+    if asked.keep is not None:
+        timing.keep = asked.keep
     processes = Processes(asked.folder)
     nodes = [Node(f"n{i + 1}", asked.cores, asked.memory) for i in range(asked.nodes)]
     cluster = Cluster(nodes, timing, processes)

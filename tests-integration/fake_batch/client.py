@@ -45,7 +45,7 @@ def ask(folder: Path, asked: dict[str, object]) -> dict[str, str]:
         OSError: The controller does not answer.
     """
     with socket.socket(socket.AF_UNIX) as channel:
-        channel.settimeout(30)
+        channel.settimeout(120)
         channel.connect(str(folder / "socket"))
         channel.sendall(json.dumps(asked).encode())
         channel.shutdown(socket.SHUT_WR)

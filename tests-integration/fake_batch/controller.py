@@ -42,9 +42,10 @@ class Controller:
         self._cluster = cluster
         self._processes = processes
         self._path = folder / "socket"
+        self._deaf = folder / "deaf"
         self._pace = pace
         self._start = time.monotonic()
-        self._deaf_until = 0.0
+        self._skipped = 0.0
         cluster.manners = system
 
     def run(self) -> None:
@@ -52,7 +53,7 @@ class Controller:
         try:
             while True:
                 self._listen()
-                while time.monotonic() < self._deaf_until:
+                while self._deaf.exists():
                     self._pass_time()
                     time.sleep(PAUSE)
         finally:
@@ -62,22 +63,27 @@ class Controller:
     def _listen(self) -> None:
         self._path.unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(str(self._path))
+            # Who finds the socket is answered: it has its name only when somebody listens.
+            unnamed = self._path.with_name("socket.new")
+            unnamed.unlink(missing_ok=True)
+            listener.bind(str(unnamed))
             listener.listen(64)
+            unnamed.rename(self._path)
             listener.settimeout(PAUSE)
-            while time.monotonic() >= self._deaf_until:
+            while not self._deaf.exists():
                 self._pass_time()
                 try:
                     channel, _ = listener.accept()
                 except TimeoutError:
                     continue
                 with channel:
-                    channel.settimeout(5)
+                    channel.settimeout(60)
                     self._serve(channel)
         self._path.unlink(missing_ok=True)
 
     def _pass_time(self) -> None:
-        self._cluster.tick((time.monotonic() - self._start) * self._pace)
+        spent = (time.monotonic() - self._start) * self._pace
+        self._cluster.tick(spent + self._skipped)
 
     def _serve(self, channel: socket.socket) -> None:
         try:
@@ -109,10 +115,14 @@ class Controller:
                 self._cluster.crash(nodes[name], self._cluster.now, processes_too=how == "lose")
             case ["revive", name] if name in nodes:
                 self._cluster.resume(nodes[name])
-            case ["deaf", seconds]:
-                self._deaf_until = time.monotonic() + float(seconds)
+            case ["pass", seconds]:
+                self._skipped += float(seconds)
+                self._pass_time()
+            case ["deaf"]:
+                self._deaf.touch()
             case _:
-                return Answer(err="fakectl: crash, lose or revive NODE, deaf SECONDS\n", code=2)
+                usage = "fakectl: crash, lose or revive NODE, pass SECONDS, deaf"
+                return Answer(err=f"{usage}\n", code=2)
         return Answer()
 
 

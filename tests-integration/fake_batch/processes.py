@@ -27,6 +27,7 @@ class Processes:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._ended: dict[int, int] = {}
+        self._pids: dict[str, int] = {}
         # What a script leaves behind comes to the controller, which reaps it.
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -63,6 +64,8 @@ class Processes:
             )
         # `reap` waits for it, with all others.
         process.returncode = 0
+        self._ended.pop(process.pid, None)  # of one that had this number before
+        self._pids[key] = process.pid
         return process.pid
 
     def _mark(self, key: str) -> str:
@@ -81,7 +84,10 @@ class Processes:
     def of(self, key: str) -> list[int]:
         """The living processes of one run of a job."""
         mark = f"{MARK}={self._mark(key)}".encode()
-        return [pid for pid, marks in _marked() if mark in marks]
+        found = [pid for pid, marks in _marked() if mark in marks]
+        # While the kernel loads its program it has no environment to be seen yet.
+        first = self._pids[key]
+        return found if first in found or first in self._ended else [first, *found]
 
     def all(self) -> list[int]:
         """The living processes of all jobs."""
@@ -90,10 +96,17 @@ class Processes:
 
     def end_all(self) -> None:
         """Kill and collect whatever there still is."""
-        while pids := self.all():
-            send(pids, signal.SIGKILL)
-            self.reap()
-        self.reap()
+        # All of them are children, or become some when their parents end. Some of them may be
+        # without a mark for a moment: those that are just starting a program.
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                send({*self.all(), *_children()}, signal.SIGKILL)
+                os.waitpid(-1, 0)
+
+
+def _children() -> list[int]:
+    found = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
+    return [int(pid) for pid in found.split()]
 
 
 def _marked() -> Iterable[tuple[int, list[bytes]]]:

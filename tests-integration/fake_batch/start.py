@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parents[1]
 REAL = HERE.parent / "tools" / "real_slurm.py"
+# Seconds after which it will not happen any more, also where two cores have a lot to do.
+LONG = 180.0
 
 
 class Missing(Exception):
@@ -49,7 +51,7 @@ class Batch:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=LONG,
         )
 
     def out(self, *words: str, cwd: Path | None = None, stdin: str = "") -> str:
@@ -57,6 +59,16 @@ class Batch:
         done = self.run(*words, cwd=cwd, stdin=stdin)
         assert (0, "") == (done.returncode, done.stderr)
         return done.stdout.strip()
+
+    def hush(self) -> None:
+        """Have the controller of a fake answer nobody, until `hear`."""
+        self.out("fakectl", "deaf")
+        until(lambda: not Path(self.env["FAKE_BATCH"], "socket").exists())
+
+    def hear(self) -> None:
+        """The controller of a fake answers again."""
+        Path(self.env["FAKE_BATCH"], "deaf").unlink(missing_ok=True)
+        until(Path(self.env["FAKE_BATCH"], "socket").exists)
 
 
 @contextlib.contextmanager
@@ -80,7 +92,7 @@ def fake(system: str, folder: Path, *options: str, pace: float = 1.0) -> Iterato
         finally:
             assert process.stdin is not None
             process.stdin.close()
-            process.wait(30)
+            process.wait(LONG)
     assert 0 == process.returncode
 
 
@@ -107,11 +119,11 @@ def real(*options: str) -> Iterator[Batch]:
         finally:
             assert process.stdin is not None
             process.stdin.close()
-            process.wait(60)
+            process.wait(LONG)
     assert 0 == process.returncode
 
 
-def until(done: Callable[[], object], seconds: float = 30.0) -> None:
+def until(done: Callable[[], object], seconds: float = LONG) -> None:
     """Wait for something that another process does.
 
     Raises:

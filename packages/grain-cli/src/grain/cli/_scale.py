@@ -206,10 +206,11 @@ class Keeping:
             self._complain(str(error))
             return False
         self._trouble = ""
-        failed = self._swarm.look(states, time.monotonic())
+        now = time.monotonic()
+        failed = self._swarm.look(states, now)
         gone = len(asked) - len(self._swarm.jobs)
         if failed:
-            pause = self._swarm.pause(time.monotonic())
+            pause = self._swarm.pause(now)
             self._say(
                 f"{len(failed)} failed at once ({', '.join(failed)}), see `grain logs`; "
                 f"nothing is submitted for {pause:.0f} s"
