@@ -19,12 +19,11 @@ memory = 1
 walltime = "{walltime}"
 setup_cleanup = ["export {mark}={folder}"]
 """
-GNAW = """
+GRACE = """
 [head.gnaw]
 idle_quit = "3m"  # all that a killed test run leaves is gone by then
-extra_args = ["--grace", "{grace}"]
+extra_args = ["--grace", "3"]
 """
-GRACE = GNAW.format(grace=3)
 
 PROGRAM = """\
 import sys

@@ -6,7 +6,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from end_to_end.holding import GNAW, GRACE, Holding
+from end_to_end.holding import GRACE, Holding
 from end_to_end.place import Place, send
 from fake_batch.start import until
 
@@ -74,8 +74,7 @@ def test_runner_killed(place: Place) -> None:
 
 def test_gnaw_killed(place: Place) -> None:
     """The mission starts another one, to which the workers come; no run begins again."""
-    # However late the workers find the new one, their runs are waited for.
-    holding = Holding(place, more=GNAW.format(grace=600))
+    holding = Holding(place)
     before = place.gnaw()
 
     send(signal.SIGKILL, before)
