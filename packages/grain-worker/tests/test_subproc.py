@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import types
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -417,6 +418,25 @@ async def test_the_cpus_of_the_allocation() -> None:
         assert 1 == len(pids)
         assert free not in pids
         assert (set(usable), os.environ.get("OMP_NUM_THREADS"), ZERO, "") == await surroundings()
+
+
+async def test_allocations_in_turn() -> None:
+    """What is known of one is no other's, however often they come and however many they are."""
+    usable = sorted(os.sched_getaffinity(0))
+    some = [Cores([cpu]) for cpu in usable]
+    changing = types.SimpleNamespace(c=[usable[0]])
+    async with pool():
+        for res in (*some, *some):
+            for name in ("w1", "w2"):
+                with GVAR.scope(res, name):
+                    assert ({*res.c}, "1", res, name) == await surroundings()
+        for number in range(1000, 1100):
+            with GVAR.scope(Cores([number])):
+                assert Cores([number]) == (await surroundings())[2]
+        for cpu in (usable[0], usable[-1]):
+            changing.c = [cpu]
+            with GVAR.scope(changing):  # type: ignore[arg-type]
+                assert {cpu} == (await surroundings())[0]
 
 
 async def test_a_process_serves_one_number_of_threads() -> None:

@@ -6,12 +6,13 @@ import os
 import socket
 import weakref
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
 from grain import GVAR
 from grain.edge.memory import LARGE
+from grain.resource import Resource
 from grain.subproc import _wire as wire
 from grain.subproc._process import Process
 from grain.subproc.errors import BrokenSubprocessError
@@ -25,12 +26,28 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from grain.resource import Resource
     from grain.subproc._target import Target
 
     Buffer = bytes | bytearray | memoryview
 
+_PLACES = 64  # that are kept
 _CLOSED = "was ended: subprocess_pool_scope() was left before the call had an end"
+
+
+class Place(NamedTuple):
+    """What a call's allocation means for the process that serves it.
+
+    Attributes:
+        res: the allocation.
+        cpus: what to bind the process to; None for no binding.
+        key: what the process has to be started with.
+        told: all of that as bytes, as the process is told.
+    """
+
+    res: Any
+    cpus: list[int] | None
+    key: frozenset[tuple[bytes, bytes]]
+    told: bytes
 
 
 class Pool:
@@ -44,6 +61,8 @@ class Pool:
         )
         self._payloads = Payloads("the process that called")
         self._functions: weakref.WeakKeyDictionary[Target, Function] = weakref.WeakKeyDictionary()
+        # By the allocation's identity, which is kept from being another's by keeping it.
+        self._places: dict[tuple[int, str, frozenset[int]], Place] = {}
         self._all: set[Process] = set()
         self._idle: list[Process] = []
         self._starting = 0
@@ -61,35 +80,60 @@ class Pool:
     async def call(self, target: Target, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Call a function in a process; see `grain.subproc.subprocify` for what it raises."""
         function = self._function(target)
-        res = GVAR.res
-        cpus = binding(res, os.sched_getaffinity(0))
+        place = self._place(GVAR.res, GVAR.instance)
         pieces = self._payloads.argument_pieces(args, kwargs)
-        head = wire.CALL + wire.LENGTH.pack(wire.size_of(pieces))
-        circumstances = (function.digest, cpus, res, GVAR.instance)
-        pieces += self._payloads.argument_pieces(circumstances, {})
-        async with self._limiter, body_of(pieces) as body:
-            process, fresh = await self._take(function.name, res, cpus)
-            while True:
-                try:
-                    answer = await process.call(function, head, body)
-                except ConnectionError:
-                    answer, unserved = None, True
-                except BaseException as error:
-                    await process.end(hurry=isinstance(error, KeyboardInterrupt))
-                    raise
-                else:
-                    unserved = False
-                if answer is not None:
-                    break
-                await process.end()
-                if fresh or not unserved:
-                    raise process.broken(function.name, _CLOSED if self._closing else "")
-                # It had died while it was idle.
-                process, fresh = await self._take(function.name, res, cpus)
-            process.cpus = cpus
-            self._release(process)
+        head = wire.CALL + function.digest + wire.LENGTH.pack(wire.size_of(pieces))
+        pieces.append(place.told)
+        async with self._limiter:
+            if wire.size_of(pieces) <= wire.INLINE:
+                answer = await self._have_served(function, place, head, pieces)
+            else:
+                async with body_of(pieces) as body:
+                    answer = await self._have_served(function, place, head, body)
         outcome = self._payloads.load_outcome(await content_of(answer))
         return outcome.unwrap()
+
+    async def _have_served(
+        self, function: Function, place: Place, head: bytes, body: Sequence[Buffer] | int
+    ) -> bytes | int:
+        """Send a call to a process, and wait for its answer."""
+        process, fresh = await self._take(function.name, place)
+        while True:
+            try:
+                answer = await process.call(function, head, body)
+            except ConnectionError:
+                answer, unserved = None, True
+            except BaseException as error:
+                await process.end(hurry=isinstance(error, KeyboardInterrupt))
+                raise
+            else:
+                unserved = False
+            if answer is not None:
+                break
+            await process.end()
+            if fresh or not unserved:
+                raise process.broken(function.name, _CLOSED if self._closing else "")
+            # It had died while it was idle.
+            process, fresh = await self._take(function.name, place)
+        process.cpus = place.cpus
+        self._release(process)
+        return answer
+
+    def _place(self, res: Any, instance: str) -> Place:
+        """Where a call with this allocation takes place; runs in a row mostly have the same few."""
+        available = frozenset(os.sched_getaffinity(0))
+        asked = (id(res), instance, available)
+        known = self._places.get(asked)
+        if known is None:
+            cpus = binding(res, available)
+            key = frozenset(environment(res, {}, {}).items())
+            told = b"".join(self._payloads.argument_pieces((cpus, res, instance), {}))
+            known = Place(res, cpus, key, told)
+            if isinstance(res, Resource):  # which nobody can change
+                if len(self._places) >= _PLACES:
+                    self._places.clear()
+                self._places[asked] = known
+        return known
 
     def _function(self, target: Target) -> Function:
         function = self._functions.get(target)
@@ -99,7 +143,7 @@ class Pool:
 
     # ---- idle and busy
 
-    async def _take(self, name: str, res: Resource, cpus: list[int] | None) -> tuple[Process, bool]:
+    async def _take(self, name: str, place: Place) -> tuple[Process, bool]:
         """A process for such an allocation, and whether it is a new one.
 
         Raises:
@@ -107,16 +151,15 @@ class Pool:
         """
         if self._closing:
             raise BrokenSubprocessError(name, _CLOSED, None, "", socket.gethostname())
-        key = frozenset(environment(res, {}, {}).items())
         found = None
         for process in reversed(self._idle):
-            if process.key == key:
+            if process.key == place.key:
                 found = found or process
-                if process.cpus == cpus:  # its caches are warm
+                if process.cpus == place.cpus:  # its caches are warm
                     found = process
                     break
         if found is None:
-            return await self._start(key, res), True
+            return await self._start(place.key, place.res), True
         self._idle.remove(found)
         return found, False
 

@@ -7,9 +7,9 @@ woken for each. A file is read into memory of the receiver rather than mapped: a
 descriptor, and a thousand results would use up all that a process may have.
 
 To the process: `HELLO` with the search path of modules; `FUNCTION` with its digest in the head;
-`FORGET`, of all functions; `CALL`. The body of a `CALL` is the arguments and then, beginning where
-the head says, the circumstances of the call. To each call there is one answer: an outcome, with an
-empty head.
+`FORGET`, of all functions; `CALL` with a function's digest in the head. The body of a `CALL` is the
+arguments and then, beginning where the head says, the allocation. To each call there is one answer:
+an outcome, with an empty head.
 """
 
 from __future__ import annotations
