@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 _MANY = 256  # outcomes that are confirmed by themselves
 _ANSWER = 5.0  # seconds after which a question is put again
-_CONNECTING = 0.05  # seconds between two looks whether it can be put
 _FAREWELL = 10.0  # seconds that leaving waits for a scheduler which is away
 
 
@@ -174,11 +173,11 @@ class RemoteExecutor(ExecutorBase):
         """Why a job is not running; asks the scheduler, and waits until it can be asked."""
         self._link.wanted.set()
         while True:
+            await self._link.joined.wait()
             self._session.answers.clear()
-            if asked := self._session.connected:
-                self._session.to_head.append((Ask("why", task=job), None))
-                self._link.wake()
-            with trio.move_on_after(_ANSWER if asked else _CONNECTING):
+            self._session.to_head.append((Ask("why", task=job), None))
+            self._link.wake()
+            with trio.move_on_after(_ANSWER):
                 await self._answered.wait()
             for about, told in self._session.answers:
                 if about == "why" and told["task"] == job:

@@ -40,6 +40,7 @@ class Link:
         on_event: called with the events of the scheduler's absence.
 
     Attributes:
+        joined: set while there is a connection.
         met: whether there is a scheduler that knows of the mission's jobs.
         wanted: to be set when there is something to say to a scheduler.
     """
@@ -55,6 +56,7 @@ class Link:
         self._connect = connect
         self._take = take
         self._on_event = on_event
+        self.joined = trio.Event()
         self.met = False
         self.wanted = trio.Event()
         self._wake = trio.Event()
@@ -151,6 +153,7 @@ class Link:
         self._session.on_connected()
         self._channel = channel
         self.met = True
+        self.joined.set()
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._send, channel, nursery.cancel_scope)
@@ -163,6 +166,7 @@ class Link:
                 nursery.cancel_scope.cancel()
         finally:
             self._channel = None
+            self.joined = trio.Event()
             self._session.on_disconnected()
 
     async def _confirm(self) -> None:
