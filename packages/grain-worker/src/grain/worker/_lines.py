@@ -13,10 +13,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from grain.worker.messages import Attempt, Run
+    from grain.worker.messages import Attempt, Lease, Run
 
 PATIENCE = 0.1
 """Seconds that a run may take while others wait for its end, and that a run may have to wait. A
@@ -77,28 +77,36 @@ class Waiting:
         self.count = 0
 
 
-class Placed(Protocol):
-    """A run, as the agent knows it."""
+class Running:
+    """One run under way, or in line behind one that is, as the agent knows it."""
 
-    began: float
-    number: int
-    line: Line | None
+    __slots__ = ("began", "lease", "line", "number", "returning", "revoked")
+
+    def __init__(self, lease: Lease, number: int, began: float) -> None:
+        self.lease = lease
+        self.number = number
+        self.began = began
+        self.line: Line | None = None
+        self.revoked = False
+        self.returning = False
 
 
 class Line:
     """The runs of a line that have not ended, in their order; the first is under way.
 
     Attributes:
+        key: the attempt that began it.
         number: of the run that began it, by which the runner knows it.
+        runs: those runs.
         asked: whether the runner was asked to return those that wait.
     """
 
     __slots__ = ("asked", "key", "number", "runs")
 
-    def __init__(self, key: Attempt, first: Placed) -> None:
+    def __init__(self, key: Attempt, first: Running) -> None:
         self.key = key
         self.number = first.number
-        self.runs: deque[Any] = deque([first])
+        self.runs: deque[Running] = deque([first])
         self.asked = False
         first.line = self
 
@@ -118,7 +126,7 @@ class Lines:
         self._lines: dict[Attempt, Line] = {}
         self.due = math.inf
 
-    def join(self, key: Attempt, run: Placed, first: Placed | None, now: float) -> int:
+    def join(self, key: Attempt, run: Running, first: Running | None, now: float) -> int:
         """A run comes into a line.
 
         Args:
@@ -141,7 +149,7 @@ class Lines:
         self.due = min(self.due, now + self._patience)
         return line.number
 
-    def leave(self, run: Placed, now: float) -> None:
+    def leave(self, run: Running, now: float) -> None:
         """A run has ended."""
         line = run.line
         if line is None:
@@ -158,13 +166,13 @@ class Lines:
         else:
             line.runs.remove(run)
 
-    def waiting(self) -> list[Any]:
+    def waiting(self) -> list[Running]:
         """The runs that are not the first of their line."""
         return [run for line in self._lines.values() for run in list(line.runs)[1:]]
 
-    def overdue(self, now: float) -> list[Any]:
+    def overdue(self, now: float) -> list[Running]:
         """The runs that have to wait for long, once; to be called when it is `due`."""
-        found: list[Any] = []
+        found: list[Running] = []
         for line in self._lines.values():
             # Since when the run in front takes place, and since when the next one waits.
             since = min(run.began for run in itertools.islice(line.runs, 2))

@@ -21,7 +21,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from grain.resource import WTime, to_data
-from grain.worker._lines import PATIENCE, Line, Lines
+from grain.worker._lines import PATIENCE, Lines, Running
 from grain.worker.messages import (
     Attempt,
     Cancel,
@@ -55,20 +55,6 @@ FLUSH = 20.0
 
 _TOOK = 0.1  # seconds by which `Took` may wait for company: short runs end before
 _AT_ONCE = 256  # runs in one `Holding`
-
-
-class Running:
-    """One run under way, or in line behind one that is."""
-
-    __slots__ = ("began", "lease", "line", "number", "returning", "revoked")
-
-    def __init__(self, lease: Lease, number: int, began: float) -> None:
-        self.lease = lease
-        self.number = number
-        self.began = began
-        self.line: Line | None = None
-        self.revoked = False
-        self.returning = False
 
 
 class WorkerSession:

@@ -99,7 +99,7 @@ class RunnerProcess:
         """
         self.start_all([(run, call)])
 
-    def start_all(self, runs: Sequence[tuple[Run, tuple[Payload, Payload]]]) -> None:
+    def start_all(self, runs: Sequence[_Order]) -> None:
         """As `start`, for several that come together."""
         runs = self._without_orphans(runs)
         if self._now is None or not self._now.start(runs):
@@ -113,10 +113,10 @@ class RunnerProcess:
         if self._now is None or not self._now.ready or not any(run.line for run, _ in runs):
             return runs
         first = min([self._now.first, *(run.task for run, _ in runs if not run.line)])
-        orphans = [run for run, _ in runs if run.line and run.line < first]
-        for run in orphans:
-            self._end_unrun(Ended(run.task, run.attempt, "returned"))
-        return [(run, call) for run, call in runs if run not in orphans] if orphans else runs
+        for run, _ in runs:
+            if 0 < run.line < first:
+                self._end_unrun(Ended(run.task, run.attempt, "returned"))
+        return [order for order in runs if not 0 < order[0].line < first]
 
     def cancel(self, task: int, attempt: int, *, waiting: bool = False) -> None:
         """Cancel a run; `Reports.ended` tells when nothing of it is left.
