@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import outcome
 import trio
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    Outcome = outcome.Value[Any] | outcome.Error
+    from grain.worker.job import Outcome
+
     Deliver = Callable[[Outcome], object]
 
 
@@ -40,11 +41,17 @@ class Submitted(Protocol):
         """Takes its outcome; None for the result queue."""
 
 
-class ExecutorBase(ABC):
-    """Base of the executors, which say how a job runs: `submit_call`, `_living`."""
+J = TypeVar("J", bound=Submitted)
+
+
+class ExecutorBase(ABC, Generic[J]):
+    """Base of the executors, which say how a job runs: `submit_call`, `_living`.
+
+    They put a job into `_jobs`, and take it out before they `_hand_over` its outcome.
+    """
 
     def __init__(self) -> None:
-        self._jobs: dict[int, Any] = {}
+        self._jobs: dict[int, J] = {}
         self._done = self._failed = self._cancelled = 0
         self._open = False
         self._idle = trio.Event()
@@ -66,7 +73,9 @@ class ExecutorBase(ABC):
         Raises:
             TypeError: res is no resource.
             ExecutorClosed: the executor is not running, or was closed.
-            Exception: as `submit_call`.
+            grain.resource.Infeasible: no worker can ever meet the request, and none can join.
+            grain.worker.errors.PayloadError: the function or an argument cannot travel to where
+                the job is to run.
         """
         if not isinstance(res, Resource):
             raise TypeError(f"submit({res!r}, ...): first come the resources, as in Cores(2)")
@@ -76,7 +85,7 @@ class ExecutorBase(ABC):
     def submit_call(
         self, res: Resource, call: Call, deliver: Deliver | None = None, *, priority: int = 0
     ) -> int:
-        """Queue a job whose outcome is handed to a function instead of the result queue."""
+        """Queue a job whose outcome is handed to a function; see `GrainExecutor.submit_call`."""
 
     def close(self) -> None:
         """Take no more jobs; `results` ends when those there are have ended."""
@@ -135,9 +144,7 @@ class ExecutorBase(ABC):
             cancelled=self._cancelled,
         )
 
-    def _hand_over(
-        self, number: int, job: Submitted, ended: Outcome, *, cancelled: bool = False
-    ) -> None:
+    def _hand_over(self, number: int, job: J, ended: Outcome, *, cancelled: bool = False) -> None:
         """Give a job's outcome to whoever wants it; the job is out of the books already."""
         if cancelled:
             self._cancelled += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import socket
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import outcome
 import trio
@@ -33,10 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from grain.edge.channel import Batch, Channel
+    from grain.head._base import Deliver
     from grain.head._tasks import TaskQueue
-
-    Outcome = outcome.Value[Any] | outcome.Error
-    Deliver = Callable[[Outcome], object]
+    from grain.worker.job import Outcome
 
 _LOCAL = 0  # the local worker's id
 
@@ -52,7 +51,7 @@ class Job:
         self.cancelled = False
 
 
-class GrainExecutor(ExecutorBase):
+class GrainExecutor(ExecutorBase[Job]):
     """Schedules and dispatches jobs to workers; here to the local one.
 
     Jobs go into one queue with `submit`, and come out of one queue, `results`::
@@ -92,7 +91,6 @@ class GrainExecutor(ExecutorBase):
         self._expect_workers = expect_workers
         self._on_event = on_event or (lambda _: None)
         self._scheduler = Scheduler(max_overtakes=max_overtakes)
-        self._jobs: dict[int, Job] = {}
         self._last_id = 0
         self._outbox: list[tuple[Run | Cancel, object]] = []
         self._reported: set[Resource] = set()

@@ -110,15 +110,16 @@ class Service:
         if role == "mission" and not self._has_room(identity):
             return  # it came with others at the same moment; when it comes again it is told why
         link = next(self._links)
+        who = identity or link
         self._channels[link] = channel
         if role == "mission":
-            self._missions[identity or link] = link
+            self._missions[who] = link
         try:
             await channel.receive_into(lambda batch: self._take(link, batch))
         finally:
             del self._channels[link]
-            if self._missions.get(identity or link) == link:
-                del self._missions[identity or link]
+            if self._missions.get(who) == link:
+                del self._missions[who]
             self.hub.on_link_lost(link, trio.current_time())
             self.settle()
 

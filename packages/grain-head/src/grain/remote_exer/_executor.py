@@ -30,12 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Hashable
 
     from grain.edge.channel import Batch
+    from grain.head._base import Deliver
     from grain.remote_exer._link import Connect
     from grain.resource import Resource
     from grain.worker import Call
-
-    Outcome = outcome.Value[Any] | outcome.Error
-    Deliver = Callable[[Outcome], object]
+    from grain.worker.job import Outcome
 
 _MANY = 256  # outcomes that are confirmed by themselves
 _ANSWER = 5.0  # seconds after which a question is put again
@@ -62,7 +61,7 @@ def check_size(what: str, size: int, most: int) -> None:
         )
 
 
-class RemoteExecutor(ExecutorBase):
+class RemoteExecutor(ExecutorBase[Job]):
     """Submits jobs to a scheduler that missions share; the same face as `grain.GrainExecutor`.
 
     The scheduler may be killed and replaced at any time: jobs go on, and none is lost. It is
@@ -99,7 +98,6 @@ class RemoteExecutor(ExecutorBase):
         self._functions: dict[Hashable, tuple[Callable[..., Any], Function]] = {}
         self._requests: dict[tuple[Resource, int], int] = {}
         self._by_identity: dict[tuple[int, int], int] = {}  # of those in _requests; saves a hash
-        self._jobs: dict[int, Job] = {}
         self._answered = trio.Event()
 
     # ---- the queue of jobs
