@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
-from command_site import Site
+from command_site import SCALE, Site
 from fake_batch.start import Batch, fake, until
 
 from grain.remote_exer import Gnaw, RemoteExecutor
@@ -131,7 +131,7 @@ async def test_workers_missions_tasks_and_jobs(home: Home) -> None:
     """Two workers, of which one is away; a mission; a job that waits."""
     home.configure(home.address, "w093120")
     for _ in range(2):  # both nodes are taken
-        home.batch.out("sbatch", "-c", "4", "--wrap", "sleep 600")
+        home.batch.out("sbatch", "-c", "4", "--wrap", "sleep 600", cwd=home.folder)
     res = {"Cores": 16, "Memory": 59.5, "WTime": 2532}
     with home.gnaw(grace=100) as gnaw, home.worker("w093015-0", **res), trio.fail_after(300):
         await home.until(lambda s: s["workers"])
@@ -160,18 +160,10 @@ async def test_workers_missions_tasks_and_jobs(home: Home) -> None:
     agrees("quit 'w09*'", quitting.stdout, home.prefix)
 
 
-# Without its minutes: who was seen to run has worked.
-SCALE = """\
-from grain.cli import _scale, _swarm, main
-_scale._LOOK_ELSEWHERE = 0.3
-_swarm.PAUSES, _swarm.PROVEN, _swarm.UNLISTED = (1.0, 60.0), 0.0, 3.0
-main(prog_name="grain")
-"""
-
-
 @contextmanager
 def scaling(home: Home, out: Path, size: int) -> Iterator[None]:
-    words = [sys.executable, "-c", SCALE, "scale", str(size)]
+    program = SCALE.format(proven=0.0)  # who was seen to run has worked
+    words = [sys.executable, "-c", program, "scale", str(size)]
     with out.open("w") as file:
         process = subprocess.Popen(words, cwd=home.folder, env=home.environ, stdout=file)
     try:

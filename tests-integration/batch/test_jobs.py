@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from command_site import SCALE
 from fake_batch.start import LONG, Batch, Missing, fake, real, until
 
 if TYPE_CHECKING:
@@ -32,14 +33,6 @@ log_file = "logs/w{{{{HHMMSS}}}}.log"
 [head]
 cmd = "exec sh -c 'echo mission of $GRAIN_CONFIG'"
 main_log_file = "mission.log"
-"""
-
-# A minute and more in a few seconds; how long a job takes to prove itself is up to the test.
-SCALE = """\
-from grain.cli import _scale, _swarm, main
-_scale._LOOK_ELSEWHERE = 0.3
-_swarm.PAUSES, _swarm.PROVEN, _swarm.UNLISTED = (1.0, 60.0), {proven}, 3.0
-main(prog_name="grain")
 """
 
 

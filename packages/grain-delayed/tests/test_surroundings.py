@@ -46,11 +46,11 @@ MISTAKES = {
 @pytest.mark.parametrize("text", MISTAKES)
 def test_the_sentence_is_what_is_seen(tmp_path: Path, text: str) -> None:
     """In the last line; above it are the user's own lines, and no other error."""
-    (tmp_path / "open").mkdir()
-    (tmp_path / "open").chmod(0o777)
-    told = {"{open}": f"{tmp_path}/open"}
-    sentence = MISTAKES[text].replace("{open}", told["{open}"])
-    (tmp_path / "grain.toml").write_text(text.replace("{open}", told["{open}"]))
+    exposed = tmp_path / "open"
+    exposed.mkdir()
+    exposed.chmod(0o777)
+    sentence = MISTAKES[text].replace("{open}", str(exposed))
+    (tmp_path / "grain.toml").write_text(text.replace("{open}", str(exposed)))
     (tmp_path / "program.py").write_text(PROGRAM)
     words = [sys.executable, "program.py"]
     done = subprocess.run(

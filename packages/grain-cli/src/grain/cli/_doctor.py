@@ -63,16 +63,13 @@ def examine(ctx: click.Context, config_file: str | None, *, slow: bool) -> list[
         source = config.source or "none: the defaults hold"
         first = Finding("configuration", "ok", f"{source}; system {config.system}")
         dial = config.worker.cli_dial
+        meet = _check_meeting.every_way if slow else _check_meeting.scheduler
         checks += [
             ("batch system", LIMIT, lambda: _check_batch.batch(config)),
             ("grain-worker", LIMIT, lambda: _check_batch.worker_command(config)),
             ("outputs", LIMIT, lambda: _check_batch.outputs(config)),
             ("file system", LIMIT, lambda: _check_meeting.files(dial)),
-            (
-                "scheduler",
-                120.0 if slow else LIMIT,
-                lambda: (_check_meeting.every_way if slow else _check_meeting.scheduler)(dial),
-            ),
+            ("scheduler", 120.0 if slow else LIMIT, lambda: meet(dial)),
         ]
     with ThreadPoolExecutor(len(checks)) as pool:
         answers = pool.map(lambda one: within(one[1], one[0], one[2]), checks)
