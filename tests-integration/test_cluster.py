@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import outcome
 import pytest
 import trio
-from command_site import running
 
 from grain.edge import dial
 from grain.edge.errors import DialError
@@ -25,6 +25,7 @@ from grain.resource import Cores
 from grain.worker import Call
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 
@@ -73,6 +74,21 @@ def address(tmp_path: Path) -> str:
     folder = tmp_path / "edge"
     folder.mkdir(mode=0o700)
     return f"edge://{folder}/meeting"
+
+
+# Not that of `command_site`: the workers import this module, and find none beside it.
+@contextmanager
+def running(*words: str) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([sys.executable, "-m", *words], stderr=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def spawn(*words: str) -> subprocess.Popen[bytes]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from grain.head.messages import Crashed, Enrolled, Gone
 from grain.head.testing import check_scheduler
 from grain.worker.messages import Holding, Lease, Release
-from simulation.people import Client, HeadProcess, Process, fits
+from simulation.people import Client, Process, fits
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from grain.head._records import Staffer
     from grain.remote_exer import Resolution
     from grain.worker.messages import Attempt
+    from simulation.heads import HeadProcess
     from simulation.wire import Wire
     from simulation.world import World
 

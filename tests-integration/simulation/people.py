@@ -1,4 +1,4 @@
-"""The processes: heads, workers and missions around the real sessions, with what they live through.
+"""The processes: workers and missions around the real sessions, with what they live through.
 
 Each keeps what it really did (runs that took place, what they were given), which the laws compare
 with what was said.
@@ -9,18 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grain.head.messages import Retract, Submit
 from grain.resource import Supply, from_data, to_data
 from grain.worker._lines import Waiting
-from grain.worker.messages import Cancel, Draining, Ended, Holding, Lease, Leaving, Reported, Run
-from simulation.wire import Wire
+from grain.worker.messages import Cancel, Ended, Lease, Run
 
 if TYPE_CHECKING:
-    from grain.head._hub import Hub
     from grain.remote_exer import MissionSession, Resolution
     from grain.resource import Resource
     from grain.worker._session import WorkerSession
-    from simulation.wire import Mail
+    from simulation.wire import Mail, Wire
     from simulation.world import World
 
 
@@ -42,71 +39,6 @@ class Process:
     space: Resource
     run: Run
     ending: bool = False
-
-
-class HeadProcess:
-    """A head: a hub and the wires to it."""
-
-    def __init__(self, world: World, hub: Hub, offset: float) -> None:
-        self.world = world
-        self.hub = hub
-        self.alive = True
-        self.offset = offset
-        self.ready: set[Wire] = set()
-        self.wires: dict[Wire, None] = {}
-        # What missions told of, by their wires.
-        self.wanted: dict[Wire, set[int]] = {}
-
-    @property
-    def now(self) -> float:
-        """What its clock says."""
-        return self.world.clock.now + self.offset
-
-    def on_mail(self, wire: Wire, mail: Mail) -> None:
-        if not self.alive:
-            return
-        for message, payload in mail:
-            if isinstance(message, Submit):
-                self.wanted.setdefault(wire, set()).add(message.task)
-            elif isinstance(message, Retract):
-                self.wanted.setdefault(wire, set()).update(message.tasks)
-            elif isinstance(message, Reported):
-                self.ready.add(wire)
-            elif isinstance(message, Leaving):
-                self.ready.discard(wire)
-            elif isinstance(message, Draining):
-                self.world.laws.drained.add((self, wire.peer))
-            self.hub.on_message(wire, message, payload, self.now)
-            if isinstance(message, Holding):
-                self.world.laws.on_told(self, wire, message)
-        self.flush()
-
-    def on_cut(self, wire: Wire) -> None:
-        self.wires.pop(wire, None)
-        if self.alive:
-            self.hub.on_link_lost(wire, self.now)
-            self.flush()
-
-    def tick(self) -> None:
-        """As its shell would, once a second."""
-        if self.alive:
-            self.hub.on_tick(self.now)
-            self.flush()
-
-    def flush(self) -> None:
-        """Decide, and send."""
-        self.hub.dispatch(self.now)
-        for wire, mail in self.hub.take().items():
-            assert isinstance(wire, Wire)
-            for message, _ in mail:
-                self.world.laws.on_sent(self, wire, message)
-            wire.send(wire.peer, mail)
-
-    def kill(self) -> None:
-        self.alive = False
-        for wire in list(self.wires):
-            wire.close(self)
-        self.wires.clear()
 
 
 class Peer:

@@ -13,8 +13,9 @@ from grain.remote_exer import MissionSession
 from grain.resource import Cores, Memory
 from grain.worker._session import WorkerSession
 from simulation.clock import Clock
+from simulation.heads import HeadProcess
 from simulation.laws import Laws
-from simulation.people import Client, HeadProcess, Job, Laborer, Peer
+from simulation.people import Client, Job, Laborer, Peer
 from simulation.wire import Wire
 
 if TYPE_CHECKING:

@@ -1,0 +1,79 @@
+"""A head: the real hub, and the wires to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grain.head.messages import Retract, Submit
+from grain.worker.messages import Draining, Holding, Leaving, Reported
+from simulation.wire import Wire
+
+if TYPE_CHECKING:
+    from grain.head._hub import Hub
+    from simulation.wire import Mail
+    from simulation.world import World
+
+
+class HeadProcess:
+    """A head: a hub and the wires to it."""
+
+    def __init__(self, world: World, hub: Hub, offset: float) -> None:
+        self.world = world
+        self.hub = hub
+        self.alive = True
+        self.offset = offset
+        self.ready: set[Wire] = set()
+        self.wires: dict[Wire, None] = {}
+        # What missions told of, by their wires.
+        self.wanted: dict[Wire, set[int]] = {}
+
+    @property
+    def now(self) -> float:
+        """What its clock says."""
+        return self.world.clock.now + self.offset
+
+    def on_mail(self, wire: Wire, mail: Mail) -> None:
+        if not self.alive:
+            return
+        for message, payload in mail:
+            if isinstance(message, Submit):
+                self.wanted.setdefault(wire, set()).add(message.task)
+            elif isinstance(message, Retract):
+                self.wanted.setdefault(wire, set()).update(message.tasks)
+            elif isinstance(message, Reported):
+                self.ready.add(wire)
+            elif isinstance(message, Leaving):
+                self.ready.discard(wire)
+            elif isinstance(message, Draining):
+                self.world.laws.drained.add((self, wire.peer))
+            self.hub.on_message(wire, message, payload, self.now)
+            if isinstance(message, Holding):
+                self.world.laws.on_told(self, wire, message)
+        self.flush()
+
+    def on_cut(self, wire: Wire) -> None:
+        self.wires.pop(wire, None)
+        if self.alive:
+            self.hub.on_link_lost(wire, self.now)
+            self.flush()
+
+    def tick(self) -> None:
+        """As its shell would, once a second."""
+        if self.alive:
+            self.hub.on_tick(self.now)
+            self.flush()
+
+    def flush(self) -> None:
+        """Decide, and send."""
+        self.hub.dispatch(self.now)
+        for wire, mail in self.hub.take().items():
+            assert isinstance(wire, Wire)
+            for message, _ in mail:
+                self.world.laws.on_sent(self, wire, message)
+            wire.send(wire.peer, mail)
+
+    def kill(self) -> None:
+        self.alive = False
+        for wire in list(self.wires):
+            wire.close(self)
+        self.wires.clear()
