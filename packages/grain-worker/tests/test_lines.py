@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -26,6 +27,8 @@ from grain.worker.messages import (
 from grain.worker.session import WorkerSession
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from grain.edge.channel import Channel
 
 M = TypeVar("M")
@@ -183,6 +186,18 @@ class Steps:
         return number
 
 
+@asynccontextmanager
+async def serving(runs: list[Run]) -> AsyncGenerator[tuple[Channel, Steps]]:
+    """A runner that was told of these runs, as its head sees it, and what they do."""
+    head, theirs = memory_channels()
+    steps = Steps()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Runner("w", theirs).serve)
+        head.post([(run, Call(steps.run, (run.task,), {})) for run in runs])
+        yield head, steps
+        nursery.cancel_scope.cancel()
+
+
 async def told(head: Channel) -> list[Any]:
     """What the runner says."""
     return list(await head.receive())
@@ -190,12 +205,8 @@ async def told(head: Channel) -> list[Any]:
 
 async def test_one_after_the_other(autojump_clock: trio.testing.MockClock) -> None:
     """In the order in which they came, whoever ends meanwhile elsewhere."""
-    head, theirs = memory_channels()
-    steps = Steps()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(Runner("w", theirs).serve)
-        runs = [Run(1, 1, ZERO), Run(2, 2, ZERO, line=1), Run(3, 3, ZERO), Run(4, 4, ZERO, line=1)]
-        head.post([(run, Call(steps.run, (run.task,), {})) for run in runs])
+    runs = [Run(1, 1, ZERO), Run(2, 2, ZERO, line=1), Run(3, 3, ZERO), Run(4, 4, ZERO, line=1)]
+    async with serving(runs) as (head, steps):
         await wait_all_tasks_blocked()
         assert ["1 begins", "3 begins"] == sorted(steps.said)
         for number in (3, 1, 2, 4):
@@ -206,43 +217,32 @@ async def test_one_after_the_other(autojump_clock: trio.testing.MockClock) -> No
         while len(ends) < 4:
             ends += [message.task for message, _ in await told(head)]
         assert [3, 1, 2, 4] == ends
-        nursery.cancel_scope.cancel()
 
 
 async def test_an_end_is_told_though_others_wait(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """It may wait for company, but not for the end of a long run."""
-    head, theirs = memory_channels()
-    steps = Steps()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(Runner("w", theirs).serve)
-        runs = [Run(1, 1, ZERO), Run(2, 2, ZERO, line=1), Run(3, 3, ZERO, line=1)]
-        head.post([(run, Call(steps.run, (run.task,), {})) for run in runs])
+    runs = [Run(1, 1, ZERO), Run(2, 2, ZERO, line=1), Run(3, 3, ZERO, line=1)]
+    async with serving(runs) as (head, steps):
         steps.go[1].set()
         with trio.fail_after(1.0):
             ((ended, _),) = await told(head)
         assert 1 == ended.task
         assert "2 ends" not in steps.said
-        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize(("waiting", "status"), [(True, "returned"), (False, "cancelled")])
 async def test_what_waits_never_begins_once_it_is_cancelled(waiting: bool, status: str) -> None:
     """And what has begun is not touched by who wants only what waits."""
-    head, theirs = memory_channels()
-    steps = Steps()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(Runner("w", theirs).serve)
-        runs = [Run(1, 1, ZERO), Run(2, 2, ZERO, line=1), Run(3, 3, ZERO, line=1)]
-        head.post([(run, Call(steps.run, (run.task,), {})) for run in runs])
+    runs = [Run(1, 1, ZERO), Run(2, 2, ZERO, line=1), Run(3, 3, ZERO, line=1)]
+    async with serving(runs) as (head, steps):
         head.post([(Cancel(2, 2, waiting), None), (Cancel(1, 1, waiting=True), None)])
         ((ended, _),) = await told(head)
         assert (2, status) == (ended.task, ended.status)
         steps.go[1].set()
         await wait_all_tasks_blocked()
         assert ["1 begins", "1 ends", "3 begins"] == steps.said
-        nursery.cancel_scope.cancel()
 
 
 async def test_what_waits_does_not_begin_when_the_head_has_left() -> None:

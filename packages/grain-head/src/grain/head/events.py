@@ -62,6 +62,7 @@ class HostingFailed(Event, frozen=True):
     why: str
 
 
+# A dataclass, unlike the events: who has one may have parts of it replaced.
 @dataclass(frozen=True)
 class Statistics:
     """How things stand in an executor.
