@@ -8,7 +8,7 @@ otherwise cancellation loses nothing: it happens while waiting.
 from __future__ import annotations
 
 import os
-import socket as stdlib
+from socket import AF_UNIX, SO_SNDBUF, SOL_SOCKET
 from typing import TYPE_CHECKING
 
 import trio
@@ -31,10 +31,10 @@ def widen(socket: SocketType) -> bool:
     So large payloads need fewer switches between the processes. As much as the system allows, its
     net.core.wmem_max: 208 KiB if nobody has changed that. Nothing is reserved.
     """
-    if socket.family != stdlib.AF_UNIX:
+    if socket.family != AF_UNIX:
         return False
     try:
-        socket.setsockopt(stdlib.SOL_SOCKET, stdlib.SO_SNDBUF, _UNDER_WAY)
+        socket.setsockopt(SOL_SOCKET, SO_SNDBUF, _UNDER_WAY)
     except OSError:  # closed meanwhile, as the first use will tell
         return False
     return True
