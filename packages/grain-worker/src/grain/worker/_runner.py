@@ -111,7 +111,7 @@ class Runner:
     def _take(self, batch: Batch) -> None:
         for message, payload in batch:
             if type(message) is Run:
-                line = message.line
+                line = message.line  # an agent numbers its runs: task and attempt are the same
                 if not line or self._waiting.admit(
                     message, payload, first_runs=(line, line) in self._runs
                 ):
