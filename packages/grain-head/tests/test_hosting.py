@@ -173,6 +173,27 @@ async def test_leaving_by_cancellation_cancels_the_jobs(address: str) -> None:
     assert all(isinstance(one.error, Cancelled) for one in got)
 
 
+async def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("watched", [False, True])
+async def test_ctrl_c_in_a_tasklet_ends_the_mission(address: str, watched: bool) -> None:
+    """It is delivered to whatever computes; the other jobs are cancelled, and nothing is waited
+    for that the worker, which it has ended, would have to tell."""
+    got: list[Any] = []
+    with pytest.raises(KeyboardInterrupt), trio.fail_after(100):
+        async with HostingExecutor(Cores(2), address=address) as executor:
+            for fn in (partial(trio.sleep, 1000.0), interrupt, interrupt):
+                executor.submit_call(Cores(1), Call(fn, (), {}), got.append)
+            if watched:
+                with pytest.raises(trio.Cancelled):
+                    await trio.sleep_forever()
+
+    assert 3 == len(got)
+    assert all(isinstance(one.error, Cancelled) for one in got)
+
+
 async def test_a_request_that_nobody_can_meet_is_reported(address: str) -> None:
     """Once, as an event; it waits for another worker."""
     events: list[Event] = []

@@ -11,7 +11,7 @@ import trio
 
 from grain.edge.channel import memory_channels
 from grain.worker import Runner
-from grain.worker.messages import Drop, Ended, Function, Run
+from grain.worker.messages import Drop, Ended, Function, Leaving, Run
 from grain.worker.payload import whole
 from grain.worker.session import WireTranslation, WorkerSession
 
@@ -43,14 +43,20 @@ class LocalWorker:
         self._head = head
         self._runner, theirs = memory_channels()
         self._session.on_connected(trio.current_time())
-        async with trio.open_nursery() as nursery:
-            runner = Runner(self.name, theirs, WireTranslation(self.name))
-            nursery.start_soon(runner.serve)
-            nursery.start_soon(self._runner.receive_into, self._ended)
-            nursery.start_soon(self._let_time_pass)
-            self._settle()
-            await head.receive_into(self._take)
-            nursery.cancel_scope.cancel()
+        try:
+            async with trio.open_nursery() as nursery:
+                runner = Runner(self.name, theirs, WireTranslation(self.name))
+                nursery.start_soon(runner.serve)
+                nursery.start_soon(self._runner.receive_into, self._ended)
+                nursery.start_soon(self._let_time_pass)
+                self._settle()
+                await head.receive_into(self._take)
+                nursery.cancel_scope.cancel()
+        except BaseException:
+            # As Ctrl-C in a tasklet. Nothing runs here any more; a head that is not told would
+            # wait for what did, and nobody else can tell it: the channel stays open.
+            self._post([(Leaving(), None)])
+            raise
 
     async def _let_time_pass(self) -> None:
         while not self._session.finished:
@@ -96,7 +102,10 @@ class LocalWorker:
             self._runner.post(batch)
         mail, self._session.to_head = self._session.to_head, []
         if mail:
-            try:
-                self._head.post(mail)
-            except trio.BrokenResourceError:
-                pass  # the head has left: nobody wants to know
+            self._post(mail)
+
+    def _post(self, mail: list[tuple[Message, Payload]]) -> None:
+        try:
+            self._head.post(mail)
+        except trio.BrokenResourceError:
+            pass  # the head has left: nobody wants to know
