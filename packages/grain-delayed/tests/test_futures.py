@@ -326,7 +326,7 @@ def test_what_a_call_raises() -> None:
 
     with executor() as pool:
         assert error is pool.submit(fail, error).exception()
-        with pytest.raises(grain.worker.TaskletAborted, match="SystemExit"):
+        with pytest.raises(grain.worker.TaskletAborted, match=r"fail raised SystemExit\(3\)"):
             pool.submit(fail, SystemExit(3)).result()
 
 
@@ -340,6 +340,44 @@ def test_an_executor_stays_where_it_is() -> None:
         with pytest.raises(RuntimeError, match="process that this one was forked from"):
             pool.submit(int)
         engine._pid = os.getpid()
+
+
+@pytest.mark.parametrize("configured", [False, True], ids=["alone", "others may join"])
+def test_a_call_that_ends_the_mission(configured: bool, tmp_path: Path) -> None:
+    """Its own future, those that are open and those to come say so, and what ended it."""
+    config = tmp_path / "grain.toml"
+    config.write_text(f'address = "unix://{tmp_path}/socket"')
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    pool = Executor(local=Cores(1), config_file=str(config) if configured else False)
+    called: list[futures.Future[Any]] = [pool.submit(interrupt), pool.submit(int)]
+    for future in called:
+        error = future.exception(timeout=120)
+        assert isinstance(error, futures.BrokenExecutor)
+        assert isinstance(error.__cause__, KeyboardInterrupt)
+    pool.shutdown()
+    with pytest.raises(futures.BrokenExecutor):
+        pool.submit(int)
+
+
+def test_nothing_of_a_call_needs_this_package_on_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be grain-worker alone, and functions travel by their names."""
+    calls: list[Any] = []
+
+    def submit(*call: Any) -> futures.Future[Any]:
+        calls.append(call)
+        return futures.Future()
+
+    with executor() as pool:
+        monkeypatch.setattr(pool._engine, "submit", submit)
+        pool.map(abs, [1, 2, 3], chunksize=2)
+        pool.map(abs, [4])
+
+    assert 3 == len(calls)
+    assert b"grain.worker" in pickle.dumps(calls)
+    assert b"grain.delayed" not in pickle.dumps(calls)
 
 
 def test_a_mission_that_breaks() -> None:

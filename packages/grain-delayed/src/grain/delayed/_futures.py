@@ -13,22 +13,23 @@ from collections import deque
 from concurrent import futures
 from contextvars import ContextVar
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 import outcome
 import trio
 
+from grain.delayed._chunks import chunks, flat
 from grain.delayed._function import _is_async
 from grain.delayed._mission import mission
 from grain.delayed._overload import WARN_QUEUED
-from grain.head import GrainExecutor
+from grain.head import Cancelled, ExecutorClosed, GrainExecutor
 from grain.resource import Cores, Resource
 from grain.worker import Call
-from grain.worker.blocking import in_thread
+from grain.worker.blocking import call_each, in_thread
+from grain.worker.job import name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from grain.delayed._mission import Mission
 
@@ -145,8 +146,8 @@ class Executor(futures.Executor):
             return super().map(fn, *iterables, timeout=timeout)
         if _is_async(fn):
             raise ValueError(f"chunksize={chunksize}: calls of an async function run one by one")
-        chunks = _chunks(zip(*iterables, strict=False), chunksize)
-        return _flat(super().map(partial(_run_chunk, fn), chunks, timeout=timeout))
+        tuples = chunks(zip(*iterables, strict=False), chunksize)
+        return flat(super().map(partial(call_each, fn), tuples, timeout=timeout))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls, and end the mission when those there are have ended.
@@ -210,6 +211,7 @@ class Engine:
         self._error: BaseException | None = None
         self._token: trio.lowlevel.TrioToken | None = None
         # Only in the thread:
+        self._failing = False
         self._jobs: dict[Future[Any], int] = {}
         self._leave: trio.Event
         self._mission: Mission
@@ -308,7 +310,11 @@ class Engine:
             nursery.start_soon(self._watch_program)
             began.set_result(None)
             self._look()
-            await self._leave.wait()
+            try:
+                await self._leave.wait()
+            except BaseException:
+                self._failing = True
+                raise
             nursery.cancel_scope.cancel()
 
     async def _watch_program(self) -> None:
@@ -341,25 +347,37 @@ class Engine:
         if future.cancelled():
             return  # its turn comes with what was cancelled
         if isinstance(self._mission.executor, GrainExecutor):  # every call runs in this process
-            call = Call(_observed, (self, future, call), {})
+            call = Call(_Observed(self, future, call), (), {})
         try:
             self._jobs[future] = self._mission.submit(
                 self._request, call, partial(self._deliver, future)
             )
+        except ExecutorClosed:
+            pass  # the mission is failing: `_run` will tell why
         except Exception as error:  # as Infeasible; or it cannot be sent
             _resolve(future, outcome.Error(error))
 
     def _deliver(self, future: Future[Any], ended: outcome.Value[Any] | outcome.Error) -> None:
         self._jobs.pop(future, None)
+        if self._failing and isinstance(ended, outcome.Error) and type(ended.error) is Cancelled:
+            return  # as the mission is: `_run` will tell why
         _resolve(future, ended)
 
 
-async def _observed(engine: Engine, future: Future[Any], call: Call) -> Any:
-    """A call in this process: its future is told when it begins."""
-    if not future.begins():
-        return None
-    _working_for.set(engine)
-    return await call.fn(*call.args, **call.kwargs)
+class _Observed:
+    """A call in this process: its future is told when it begins. Goes by its function's name."""
+
+    def __init__(self, engine: Engine, future: Future[Any], call: Call) -> None:
+        self.__qualname__ = name_of(call.args[0] if call.fn is in_thread else call.fn)
+        self._engine = engine
+        self._future = future
+        self._call = call
+
+    async def __call__(self) -> Any:
+        if not self._future.begins():
+            return None
+        _working_for.set(self._engine)
+        return await self._call.fn(*self._call.args, **self._call.kwargs)
 
 
 def _resolve(future: Future[Any], ended: outcome.Value[Any] | outcome.Error) -> None:
@@ -375,20 +393,3 @@ def _broken(error: BaseException | None) -> BaseException:
     broken = futures.BrokenExecutor("the executor's mission ended before this call")
     broken.__cause__ = error
     return broken
-
-
-def _chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    iterator = iter(items)
-    while chunk := list(islice(iterator, size)):
-        yield chunk
-
-
-def _run_chunk(fn: Callable[..., T], chunk: list[tuple[Any, ...]]) -> list[T]:
-    return [fn(*args) for args in chunk]
-
-
-def _flat(results: Iterator[list[T]]) -> Generator[T]:
-    for result in results:
-        result.reverse()
-        while result:
-            yield result.pop()

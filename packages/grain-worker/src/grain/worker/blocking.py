@@ -1,4 +1,4 @@
-"""Tasklets out of functions that block."""
+"""Functions that block: tasklets out of them, and several calls as one. They travel by name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
 T = TypeVar("T")
@@ -31,3 +31,12 @@ async def in_thread(
     limiter = trio.CapacityLimiter(math.inf)
     call = fn if kwargs is None else lambda *args: fn(*args, **kwargs)
     return await trio.to_thread.run_sync(call, *args, limiter=limiter)
+
+
+def call_each(fn: Callable[..., T], calls: Iterable[tuple[Any, ...]]) -> list[T]:
+    """Call a function with one tuple of arguments after another; what it returned, in order.
+
+    Raises:
+        BaseException: what one of the calls raised; those after it do not take place.
+    """
+    return [fn(*arguments) for arguments in calls]
