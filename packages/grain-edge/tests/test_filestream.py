@@ -31,6 +31,7 @@ class ScriptedDisk(Disk):
     def __init__(self) -> None:
         super().__init__()
         self.errors: dict[str, int] = {}
+        self.slow: set[str] = set()
         self.hung = False
         self.calls = 0
 
@@ -43,6 +44,8 @@ class ScriptedDisk(Disk):
         del path
         await trio.lowlevel.checkpoint()
         self.calls += 1
+        if function.__name__ in self.slow:
+            await trio.sleep(1.0)
         while self.hung:
             await trio.sleep(0.5)
         number = self.errors.get(function.__name__)
@@ -159,6 +162,30 @@ async def test_blob_that_is_not_there_yet(pair: Pair, autojump_clock: MockClock)
     pair.disk_b.errors.clear()
 
     assert await receive(pair.b, 400_005) == b"z" * 400_000 + b"after"
+
+
+async def test_a_blob_is_acknowledged_when_it_is_read(
+    pair: Pair, autojump_clock: MockClock
+) -> None:
+    """And not while it is: what is acknowledged is removed, and could not be read any more."""
+    large = os.urandom(1_000_000)
+    got = b""
+
+    async def take() -> None:
+        nonlocal got
+        got = await receive(pair.b, len(large))
+
+    async with trio.open_nursery() as nursery:
+        await pair.a.send_all(large)
+        pair.disk_b.slow.add("read_blob")
+        nursery.start_soon(take)
+        await trio.sleep(0.5)  # it has seen the record, and waits for the blob
+        await pair.b.send_all(b"meanwhile")
+        assert b"meanwhile" == await receive(pair.a, 9)
+        with trio.fail_after(60):
+            while not got:
+                await trio.sleep(1)
+    assert got == large
 
 
 async def test_server_hangs_for_a_minute(pair: Pair, autojump_clock: MockClock) -> None:

@@ -83,6 +83,7 @@ class FileStream(trio.abc.Stream):
         self._undone: list[Put] = []
         self._arrived: deque[bytes | bytearray | memoryview] = deque()
         self._waiting = 0
+        self._taken = 0
         self._unacked = 0
         self._peer_ack = 0
         self._look = 4096
@@ -137,9 +138,13 @@ class FileStream(trio.abc.Stream):
         await trio.lowlevel.checkpoint()
 
     def _acknowledge(self) -> int:
-        """The last record received, for one that is about to be written."""
+        """The last record received, for one that is about to be written.
+
+        Not what the reader has seen: the blob of that is perhaps being read at this moment, and
+        the peer removes what is acknowledged.
+        """
         self._unacked = 0
-        return self._reader.seq
+        return self._taken
 
     async def _store(self, puts: Sequence[Put]) -> None:
         """Store, again and again if it fails; the caller holds the pen."""
@@ -230,6 +235,7 @@ class FileStream(trio.abc.Stream):
             )
             for entry in entries:
                 self._take(entry, blobs)
+            self._taken = self._reader.seq
             if not moved:
                 self._judge()
                 return asked < self._reader.wants  # look again at once, with a wider eye
