@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from grain.edge.messages import MAX_MESSAGE
 from grain.edge.questions import Answer, Ask, unpack
 from grain.head import _explain
 from grain.head._scene import F, Scene, held
@@ -26,6 +27,7 @@ from grain.head.messages import (
     Submit,
     Synced,
 )
+from grain.head.service import CODEC
 from grain.worker.messages import (
     Draining,
     Drop,
@@ -78,6 +80,18 @@ def test_a_function_travels_to_each_worker_once(scene: Scene) -> None:
     scene.wait(120.0)
     for worker in (one, two):
         assert [Drop((F,))] == scene.sent(worker, Drop)
+
+
+def test_many_functions_are_dropped_in_messages_that_can_travel(scene: Scene) -> None:
+    worker, mission = scene.worker("w"), scene.mission()
+    digests = {number.to_bytes(16, "big") for number in range(70_000)}
+    scene.hub.ledger.workers["w"].functions |= digests
+    scene.say(mission, Synced())
+    scene.say(mission, Depart())
+    scene.wait(120.0)
+    drops = scene.sent(worker, Drop)
+    assert digests <= {digest for drop in drops for digest in drop.digests}
+    assert all(len(CODEC.encode(drop, None)) <= MAX_MESSAGE for drop in drops)
 
 
 def test_a_successor_adopts_what_runs() -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
 from grain.edge.channel import FramedChannel, MemoryChannel
-from grain.head.messages import Gone, Submit, Synced
+from grain.edge.messages import MAX_MESSAGE
+from grain.head.messages import Gone, Received, Resolved, Retract, Submit, Synced
 from grain.head.service import CODEC
-from grain.remote_exer import RemoteExecutor
+from grain.remote_exer import MissionSession, RemoteExecutor
 from grain.resource import Cores
 
 if TYPE_CHECKING:
@@ -109,3 +112,54 @@ async def test_jobs_do_not_overtake(autojump_clock: object) -> None:
 
     assert [] == early
     assert [*range(1, 1002)] == slow.tasks
+
+
+class Interrupted(Slow):
+    """Ctrl-C comes while it takes a batch without waiting."""
+
+    async def send(self, batch: Batch) -> None:
+        """See `Channel.send`."""
+        super().send_nowait(batch)
+
+    def send_nowait(self, batch: Batch) -> None:
+        signal.raise_signal(signal.SIGINT)
+        super().send_nowait(batch)
+
+
+def test_an_interrupt_waits_until_jobs_have_left() -> None:
+    """A program may go on after Ctrl-C: then no frame may be torn, and no job sent twice."""
+    interrupted = Interrupted()
+    jobs: list[int] = []
+
+    @asynccontextmanager
+    async def connect(_: str) -> AsyncGenerator[Channel]:
+        yield interrupted
+
+    async def mission() -> None:
+        with trio.fail_after(60):
+            async with RemoteExecutor(connect=connect) as executor:
+                jobs.append(executor.submit(Cores(1), nothing))
+                await wait_all_tasks_blocked()
+                jobs.extend(executor.submit(Cores(1), nothing) for _ in range(256))
+                with pytest.raises(KeyboardInterrupt):
+                    await trio.lowlevel.checkpoint()
+
+    trio.run(mission)
+    assert jobs == interrupted.tasks
+
+
+def test_a_mission_tells_of_very_many_tasks_in_messages_that_can_travel() -> None:
+    """Those that were cancelled while no head was there, and those whose outcomes came at once."""
+    session = MissionSession("m", "mission")
+    request = session.request({})
+    tasks = [session.submit(request, b"f", b"") for _ in range(300_000)]
+    for task in tasks:
+        session.cancel(task)
+    session.on_connected()
+    for task in tasks:
+        session.on_message(Resolved(task, "value"), b"")
+    session.confirm()
+
+    assert tasks == [t for m, _ in session.to_head if isinstance(m, Retract) for t in m.tasks]
+    assert tasks == [t for m, _ in session.to_head if isinstance(m, Received) for t in m.tasks]
+    assert all(len(CODEC.encode(*pair)) <= MAX_MESSAGE for pair in session.to_head)

@@ -7,8 +7,10 @@ from typing import Any, TypeVar
 
 import pytest
 
+from grain.edge.messages import MAX_MESSAGE, Codec
 from grain.resource import Cores, WTime
 from grain.worker.messages import (
+    AGENT,
     Cancel,
     Draining,
     Ended,
@@ -200,3 +202,17 @@ def test_a_deadline_is_acted_upon_once() -> None:
     session.on_tick(session.next_tick())
     assert session.finished
     assert session.next_tick() == math.inf
+
+
+def test_it_forgets_the_oldest_functions_where_no_message_has_room_for_all() -> None:
+    session = made()
+    digests = [number.to_bytes(16, "big") for number in range(70_000)]
+    for digest in digests:
+        session.on_message(Function(digest), b"code", 0.0)
+    session.on_disconnected(1.0)
+    session.on_connected(2.0)
+
+    (register,) = sent(session, Register)
+    assert len(Codec(*AGENT).encode(register, None)) <= MAX_MESSAGE
+    assert digests[-30_000:] == list(register.functions)[-30_000:]
+    assert tuple(session.functions) == register.functions

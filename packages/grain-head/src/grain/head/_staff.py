@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from grain.head._records import Client, Staffer
 from grain.resource import from_data
 from grain.worker.messages import (
+    FUNCTIONS,
     Draining,
     Drop,
     Enlisted,
@@ -196,4 +197,6 @@ class Staff:
             left = worker.functions - wanted
             if left and worker.serving:
                 worker.functions -= left
-                self._outbox.post(worker.link, Drop(tuple(left)))
+                digests = tuple(left)
+                for at in range(0, len(digests), FUNCTIONS):
+                    self._outbox.post(worker.link, Drop(digests[at : at + FUNCTIONS]))

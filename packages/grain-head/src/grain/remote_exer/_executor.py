@@ -140,8 +140,9 @@ class RemoteExecutor(ExecutorBase[Job]):
                 len(known[1].payload),
                 FunctionMessage.max_payload,
             )
-            self._functions[id(fn)] = known
+            # In this order: whatever Ctrl-C cuts off, no task names a function that never came.
             self._session.function(known[1].digest, known[1].payload)
+            self._functions[id(fn)] = known
         return known[1]
 
     def cancel(self, job: int) -> None:

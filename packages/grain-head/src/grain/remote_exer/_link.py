@@ -70,6 +70,8 @@ class Link:
         """The session has something to say."""
         self._wake.set()
 
+    # Ctrl-C waits for the next checkpoint: here it would tear a frame, or send one twice.
+    @trio.lowlevel.enable_ki_protection
     def flush(self) -> None:
         """Send what the session has to say, as far as that needs no waiting.
 

@@ -37,6 +37,8 @@ from grain.worker.messages import Function
 if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
 
+_AT_ONCE = 65536  # tasks in one `Retract` or `Received`; at nine bytes each they fit a message
+
 
 class Resolution(NamedTuple):
     """What became of a task.
@@ -126,8 +128,8 @@ class MissionSession:
     def function(self, digest: bytes, function: Payload) -> None:
         """State a function that tasks may call."""
         if digest not in self._functions:
-            self._functions[digest] = function
             self._send(Function(digest), function)
+            self._functions[digest] = function
 
     def submit(self, request: int, function: bytes, arguments: Payload) -> int:
         """A task is to be run; returns its number."""
@@ -165,9 +167,7 @@ class MissionSession:
             if not p.retracted:
                 message = Submit(task, p.request, p.function, p.worker, p.crashes)
                 self._send(message, p.arguments)
-        retracted = tuple(task for task, p in self.pending.items() if p.retracted)
-        if retracted:
-            self._send(Retract(retracted))
+        self._send_of(Retract, [task for task, p in self.pending.items() if p.retracted])
         self._send(Synced())
 
     def on_disconnected(self) -> None:
@@ -203,7 +203,7 @@ class MissionSession:
         """Confirm what has arrived: soon, and best together with what is sent anyway."""
         if self._confirm:
             confirm, self._confirm = self._confirm, []
-            self._send(Received(tuple(confirm)))
+            self._send_of(Received, confirm)
 
     def _started(self, message: Started) -> None:
         for task in message.tasks:
@@ -226,6 +226,10 @@ class MissionSession:
         if known.retracted:
             ending, payload = "cancelled", None
         self.resolved.append(Resolution(task, ending, payload, crashes))
+
+    def _send_of(self, kind: type[Retract | Received], tasks: list[int]) -> None:
+        for at in range(0, len(tasks), _AT_ONCE):
+            self._send(kind(tuple(tasks[at : at + _AT_ONCE])))
 
     def _send(self, message: Message, payload: Payload = None) -> None:
         if self.connected:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from grain.resource import WTime, to_data
 from grain.worker._lines import PATIENCE, Lines, Running
 from grain.worker.messages import (
+    FUNCTIONS,
     Attempt,
     Cancel,
     Drop,
@@ -122,6 +123,8 @@ class WorkerSession:
         self._took = 0
         self._took_due = math.inf
         self.to_head.clear()
+        while len(self.functions) > FUNCTIONS:  # the oldest are sent again when they are called
+            del self.functions[next(iter(self.functions))]
         self._send(
             Register(
                 self.id,

@@ -16,6 +16,9 @@ from grain.edge.messages import Codec, Message
 
 _GIB = 1024**3
 
+FUNCTIONS = 32768
+"""How many digests of functions one message names at most: two thirds of what fits it."""
+
 Attempt = tuple[int, int]
 """Epoch of the head that began a run, and that head's count."""
 
@@ -107,7 +110,7 @@ class Register(Message, frozen=True):
         name: what people call it.
         host: where it is.
         total: its resources as plain data, of which the time left counts from now.
-        functions: digests of the functions that it has.
+        functions: digests of the functions that it has, `FUNCTIONS` at most.
         draining: whether it takes no more runs.
         connection: counts its connections: of two, the one with the larger number is in use,
             whichever is heard of first.
@@ -220,7 +223,7 @@ class Function(Message, frozen=True):
 
 
 class Drop(Message, frozen=True):
-    """Functions that nobody will call again."""
+    """Functions that nobody will call again, `FUNCTIONS` at most."""
 
     digests: tuple[bytes, ...]
 
