@@ -10,17 +10,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING
+from pathlib import Path
+from typing import IO
 
 import pytest
 from click.testing import CliRunner
 
 from grain.cli import main
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-Put = Callable[[str, str], "Path"]
+Put = Callable[[str, str], Path]
 
 
 @contextmanager
@@ -65,6 +63,37 @@ def slurm(folder: Path, command: Put) -> None:
         f"{folder}/n; echo $n",
     )
     command("squeue", f"cat {folder}/listed 2>/dev/null || :")
+
+
+@pytest.mark.parametrize("ignored", [True, False])
+def test_a_terminal_that_is_closed_ends_it_unless_nohup_says_otherwise(
+    alone: Path, command: Put, ignored: bool
+) -> None:
+    slurm(alone, command)
+    how = "SIG_IGN" if ignored else "SIG_DFL"
+    code = f"import signal; signal.signal(signal.SIGHUP, signal.{how}); "
+    code += "from grain.cli import main; main(prog_name='grain')"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, "scale", "--json", "1"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            assert (0, 1, "beginning") == line(process.stdout)
+            process.send_signal(signal.SIGHUP)
+            if ignored:
+                line(process.stdout)  # it has submitted one
+                assert process.poll() is None
+                assert int(field(process.pid, "SigIgn"), 16) & 1
+                process.terminate()
+            assert 0 == process.wait(120)
+        finally:
+            process.kill()
+
+
+def field(pid: int, name: str) -> str:
+    """What Linux tells of a process, see proc(5)."""
+    with Path(f"/proc/{pid}/status").open(encoding="ascii") as status:
+        return next(text for key, _, text in (row.partition(":") for row in status) if key == name)
 
 
 def test_submits_what_is_missing_and_counts_its_own(alone: Path, command: Put) -> None:

@@ -156,7 +156,10 @@ class Keeping:
         self._trouble = ""
 
     def run(self) -> None:
-        """Until SIGINT, SIGTERM, SIGHUP or the parent's end; what is under way is submitted."""
+        """Until SIGINT, SIGTERM, SIGHUP or the parent's end; what is under way is submitted.
+
+        Under ``nohup``, which has SIGHUP ignored, it stays when its terminal is closed.
+        """
         import select
         import signal
 
@@ -170,8 +173,10 @@ class Keeping:
             with contextlib.suppress(BlockingIOError):
                 os.write(end, b"!")
 
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, on_signal)
+        signal.signal(signal.SIGINT, on_signal)
+        signal.signal(signal.SIGTERM, on_signal)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            signal.signal(signal.SIGHUP, on_signal)
         self._adopt()
         while not self._over and self._parent in {None, os.getppid()}:
             if self._look():
