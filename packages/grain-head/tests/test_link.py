@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 async def nothing() -> None:
     """A tasklet."""
+
+
+async def keep(_: bytes) -> None:
+    """A tasklet with an argument."""
 
 
 def channel_over(end: socket.socket) -> FramedChannel:
@@ -71,6 +75,22 @@ async def test_jobs_leave_while_others_are_submitted() -> None:
         assert [*range(2, len(sent) + 2)] == sent
         assert 700 < len(sent) <= 1000
         assert [*range(len(sent) + 2, 1002)] == await take(head, 1001)
+
+
+async def test_jobs_with_longer_arguments_leave_as_well() -> None:
+    """Though those that are sent together fill many frames."""
+    async with listened_to() as (executor, head, end):
+        sent: list[int] = []
+        for _ in range(4):
+            for _ in range(512):
+                executor.submit(Cores(1), keep, bytes(300))
+            with suppress(BlockingIOError):
+                while wire := end.recv(1 << 20, socket.MSG_DONTWAIT):
+                    sent += [m.task for m, _ in head._inbox.feed(wire) if isinstance(m, Submit)]
+        later = await take(head, 2049)
+
+    assert [*range(2, 2050)] == sent + later
+    assert 1500 < len(sent)
 
 
 class Slow(MemoryChannel):

@@ -150,11 +150,11 @@ class FramedChannel(Channel):
     def send_nowait(self, batch: Batch) -> None:
         """See `Channel.send_nowait`."""
         self._check_open()
-        if self._left is not None and self._socket is not None:
-            self._write_now()  # the writer has had no chance to
+        self._write_on()  # the writer has had no chance to
         if self._writing or self._outbox.pending:
             raise trio.WouldBlock
         self._put(batch, math.inf)
+        self._write_on()
 
     def _put(self, batch: Batch, most: float) -> None:
         """Fill the outbox; if it has no more bytes than that, and nobody writes, empty it."""
@@ -191,6 +191,15 @@ class FramedChannel(Channel):
         self._writing = done < len(data)
         self._left = memoryview(data)[done:] if self._writing else None
         return not self._writing and not self._outbox.pending
+
+    def _write_on(self) -> None:
+        """Write frame after frame in the sender's own task, as long as the kernel takes them."""
+        while self._left is not None or (self._outbox.pending and not self._writing):
+            if self._socket is None and (self._tls is None or self._left is not None):
+                return  # the writer's turn
+            self._write_now()
+            if self._writing or self._broken is not None:
+                return
 
     async def _write_out(self, buffers: Sequence[bytes | bytearray | memoryview]) -> None:
         try:
