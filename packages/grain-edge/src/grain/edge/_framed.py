@@ -150,7 +150,8 @@ class FramedChannel(Channel):
     def send_nowait(self, batch: Batch) -> None:
         """See `Channel.send_nowait`."""
         self._check_open()
-        self._write_on()  # the writer has had no chance to
+        if self._left is not None:
+            self._write_on()  # the writer has had no chance to
         if self._writing or self._outbox.pending:
             raise trio.WouldBlock
         self._put(batch, math.inf)
