@@ -94,6 +94,17 @@ def test_many_functions_are_dropped_in_messages_that_can_travel(scene: Scene) ->
     assert all(len(CODEC.encode(drop, None)) <= MAX_MESSAGE for drop in drops)
 
 
+def test_many_starts_are_told_in_messages_that_can_travel(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grain.head._hub._AT_ONCE", 3)
+    mission = scene.mission()
+    scene.submit(mission, *range(1, 9))
+    scene.worker("w", cores=8)
+    told = [started.tasks for started in scene.sent(mission, Started)]
+    assert [(1, 2, 3), (4, 5, 6), (7, 8)] == told
+
+
 def test_a_successor_adopts_what_runs() -> None:
     """Neither is it started again, nor does anybody else get what it uses."""
     scene = Scene(epoch=2)

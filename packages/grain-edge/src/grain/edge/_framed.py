@@ -20,6 +20,7 @@ import trio
 from grain.edge._channel import Batch, Channel
 from grain.edge._frames import HEADER, Inbox, Outbox
 from grain.edge._pace import Pace
+from grain.edge._readsize import ReadSize
 from grain.edge._sockets import LOCAL_CHUNK, read, read_into, widen, write_all
 from grain.edge._tls import TlsStream
 from grain.edge.errors import ChannelBroken, ChannelError, RemoteProtocolError
@@ -34,8 +35,6 @@ _HIGH_WATER = 1024 * 1024
 _SMALL, _BULK = 4096, 65536  # bytes that are written in the sender's own task
 _BURST = 0.0001  # seconds: what is posted within them was caused by the same event
 _LATE = 0.001  # seconds for which what is posted may wait for company
-_READ_MIN, _READ_MAX = 16 * 1024, 1024 * 1024
-_MANY = 32  # messages in one piece
 
 
 class FramedChannel(Channel):
@@ -74,7 +73,7 @@ class FramedChannel(Channel):
         self._broken: ChannelError | None = None
         self._posted_at = self._pending_since = -math.inf
         self._writes = 0
-        self._read_size = _READ_MIN
+        self._read_size = ReadSize()
         self._following = bytearray(HEADER.size)
         self._heard_at = trio.current_time()
         self._heard = heard
@@ -289,14 +288,14 @@ class FramedChannel(Channel):
         sink = self._inbox.sink
         try:
             if self._socket is None:
-                data = await self._stream.receive_some(self._read_size)
+                data = await self._stream.receive_some(self._read_size.bytes)
                 count = len(data)
             elif sink is not None:
                 # The kernel puts a large payload where it belongs, and the header of what follows
                 # apart: so of the next chunk, too, nothing is read to another place first.
                 data, count = None, await read_into(self._socket.socket, sink, self._following)
             else:
-                data = await read(self._socket.socket, self._read_size)
+                data = await read(self._socket.socket, self._read_size.bytes)
                 count = len(data)
         except trio.ClosedResourceError:
             self._check_open()
@@ -316,25 +315,12 @@ class FramedChannel(Channel):
                 self._take(self._inbox.feed(self._following[: max(0, count - into)]))
             else:
                 messages = self._inbox.feed(data)
-                self._adapt(count, len(messages))
+                self._read_size.adapt(count, len(messages))
                 self._take(messages)
         except RemoteProtocolError as e:
             self._broken = e
             await trio.aclose_forcefully(self._stream)
             raise
-
-    def _adapt(self, got: int, messages: int) -> None:
-        """Read in large pieces only while large things come: a buffer is made for each read.
-
-        Many small ones are read in small pieces: who sends a million of them must not keep the
-        receiver from its other peers for longer than some hundred take.
-        """
-        if messages > _MANY:
-            self._read_size = _READ_MIN
-        elif got == self._read_size < _READ_MAX:
-            self._read_size *= 2
-        elif got < self._read_size // 4 and self._read_size > _READ_MIN:
-            self._read_size //= 2
 
     def _take(self, messages: Sequence[tuple[Message, Payload]]) -> None:
         for pair in messages:

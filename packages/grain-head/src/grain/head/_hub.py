@@ -35,6 +35,7 @@ GRACE = 60.0
 """Seconds for which workers and missions that are away are waited for."""
 
 _STOPPED = 30.0  # a longer gap between two looks at the clock means that the process was stopped
+_AT_ONCE = 65536  # tasks in one `Started`; at nine bytes each they fit a message
 _PULSE = 10.0  # seconds between two looks at the clock while deadlines run
 
 
@@ -126,7 +127,8 @@ class Hub:
             else:
                 tasks.append(entry.number)
         for (link, worker), tasks in started.items():
-            self._outbox.post(link, Started(worker, tuple(tasks)))
+            for at in range(0, len(tasks), _AT_ONCE):
+                self._outbox.post(link, Started(worker, tuple(tasks[at : at + _AT_ONCE])))
 
     def take(self) -> dict[Link, list[tuple[Message, Payload]]]:
         """What is to be sent, by link."""
