@@ -241,3 +241,7 @@ def test_it_travels_as_the_plain_function() -> None:
 
     assert not isinstance(there, DelayedFn)
     assert 3 == trio.run(there)
+    with pytest.raises(
+        RuntimeError, match=r"plain was given resources in a leaf.* Call it in a branch"
+    ):
+        there @ Cores(1)

@@ -21,6 +21,7 @@ from grain.delayed._mission import current_mission
 from grain.delayed._value import Delayed
 from grain.resource import ZERO, Resource
 from grain.worker.job import Call, name_of, not_async
+from grain.worker.undelayed import Undelayed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -117,7 +118,7 @@ class DelayedFn(Generic[P, T]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # To a worker it travels as the plain function: no frontend is needed there.
-        return (functools.partial, (self.fn,))
+        return (Undelayed, (self.fn,))
 
     def __repr__(self) -> str:
         bound = "" if self.res is ZERO else f" @ ({self.res.ask()})"

@@ -22,7 +22,8 @@ Layout, from the bottom up:
   (who we are), `_meeting` (who leads), `_mailbox` (calls from who has no route)
 - transports, each ending in a trio stream: `_unix`; `_tcp` with `_tls`, `_identity` and
   `_interfaces`; `_reverse`; `_filelink` with `_filestream`; `_sockets` and `_listening` below them
-- `_greet` (first frames); `_channel`, `_framed` with `_pace`, `_memory` (channels); `_peer`
+- `_greet` (first frames); `_channel`, `_framed` with `_pace` and `_readsize`, `_memory` (channels);
+  `_peer`
 - `_race`, `_dial` with `_report`; `_accept`, `_serve`
 
 Later transports, a relay between clusters among them, need an address, a `Way` in `_dial` and a

@@ -1,0 +1,19 @@
+"""What a delayed function is on a worker, where there is no mission to submit to."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NoReturn
+
+from grain.worker.job import name_of
+
+
+class Undelayed(functools.partial[Any]):
+    """The function that was decorated: a leaf may call it, and await it where it runs itself."""
+
+    def __matmul__(self, _: object) -> NoReturn:
+        raise RuntimeError(
+            f"{name_of(self)} was given resources in a leaf, which runs on a worker, where delayed "
+            "functions cannot be submitted. Call it in a branch: a delayed function without "
+            "resources"
+        )
