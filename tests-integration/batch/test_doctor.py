@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -40,18 +41,15 @@ def doctor(folder: Path, batch: Batch) -> dict[str, Any]:
 def test_the_batch_system_answers_or_does_not(tmp_path: Path, system: str) -> None:
     """Its controller dies, then its commands are gone."""
     with fake(system, tmp_path / "fake") as batch:
-        well = doctor(tmp_path, batch)
+        # The disk of a busy machine is slow, and that is told.
+        while (well := doctor(tmp_path, batch))["file system"]["says"].endswith(" s to write"):
+            time.sleep(1)
     dead = doctor(tmp_path, batch)
     batch.env["PATH"] = str(tmp_path)  # no batch system, not that of this machine either
     gone = doctor(tmp_path, batch)
 
     assert f"{system}: {COMMANDS[system]} answer" == well["batch system"]["says"]
-    # How long it took to write a file is right, and says something of this machine alone.
-    slow = {name for name, one in well.items() if one["says"].endswith(" s to write")}
-    assert ["scheduler"] == [
-        name for name, one in well.items() if one["state"] != "ok" and name not in slow
-    ]
-    assert slow <= {"file system"}
+    assert ["scheduler"] == [name for name, one in well.items() if one["state"] != "ok"]
     assert "fail" == dead["batch system"]["state"]
     assert "" != dead["batch system"]["fix"]
     assert gone["batch system"]["says"].startswith(f"{system}: no {COMMANDS[system]} here")
