@@ -164,6 +164,13 @@ def enrol_late(self: Clients, link: object, message: Any, now: float) -> None:
     Clients._enrol(self, link, message, now)
 
 
+def register_late(self: Staff, link: object, message: Any, now: float) -> None:
+    known = self._ledger.workers.get(message.worker)
+    if known is not None:
+        known.connection = 0
+    Staff._register(self, link, message, now)
+
+
 def submit_again(self: Clients, client: Client, *args: Any) -> None:
     client.last_task = -1
     Clients._submit(self, client, *args)
@@ -237,6 +244,7 @@ BUGS: dict[str, Cast] = {
     "a draining worker begins runs": worker(_begin=begin_while_draining),
     "adopted runs hold nothing": ledger(_hold=hold_nothing),
     "a lost connection's greeting comes late and counts": clients(_enrol=enrol_late),
+    "a lost connection's registration comes late and counts": staff(_register=register_late),
     "a submission counts as often as it comes": clients(_submit=submit_again),
     "functions in use are dropped": staff(sweep=drop_too_much),
     "what a mission does not want any more is kept": clients(_synced=keep_unclaimed),

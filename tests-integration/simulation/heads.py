@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.head.messages import Retract, Submit
-from grain.worker.messages import Draining, Holding, Leaving, Reported
+from grain.head.messages import Enrol, Retract, Submit
+from grain.worker.messages import Draining, Holding, Leaving, Register, Reported
 from simulation.wire import Wire
 
 if TYPE_CHECKING:
     from grain.head._hub import Hub
-    from simulation.wire import Mail
+    from simulation.wire import End, Mail
     from simulation.world import World
 
 
@@ -26,6 +26,8 @@ class HeadProcess:
         self.wires: dict[Wire, None] = {}
         # What missions told of, by their wires.
         self.wanted: dict[Wire, set[int]] = {}
+        # The newest connection on which each peer has greeted.
+        self.newest: dict[End, int] = {}
 
     @property
     def now(self) -> float:
@@ -38,6 +40,8 @@ class HeadProcess:
         for message, payload in mail:
             if isinstance(message, Submit):
                 self.wanted.setdefault(wire, set()).add(message.task)
+            elif isinstance(message, Enrol | Register):
+                self.newest[wire.peer] = max(wire.number, self.newest.get(wire.peer, 0))
             elif isinstance(message, Retract):
                 self.wanted.setdefault(wire, set()).update(message.tasks)
             elif isinstance(message, Reported):

@@ -51,6 +51,8 @@ class Laws:
 
     def on_sent(self, head: HeadProcess, wire: Wire, message: Message) -> None:
         """A head sends a message."""
+        newest = wire.number == head.newest[wire.peer]
+        self.demand("nothing is said on a connection that was replaced", newest, message)
         if isinstance(message, Lease):
             self.demand("an attempt is used once", message.attempt not in self.leased, message)
             self.leased.add(message.attempt)

@@ -28,13 +28,17 @@ class Wire:
         clock: tells the time.
         head: the head's end.
         peer: the other end.
+        number: ascends with each connection of the peer.
         slow: the longest that a message takes, in seconds.
         twice: how likely a message is delivered twice.
     """
 
-    def __init__(self, clock: Clock, head: End, peer: End, slow: float, twice: float) -> None:
+    def __init__(
+        self, clock: Clock, head: End, peer: End, number: int, slow: float, twice: float
+    ) -> None:
         self.head = head
         self.peer = peer
+        self.number = number
         self.cut_off = False
         self.closed_for: set[int] = set()
         self._clock = clock

@@ -72,6 +72,7 @@ class World:
         self.clients: list[Client] = []
         self._jobs: dict[str, list[Job]] = {}
         self._epoch = 0
+        self._connections = 0
         self.start_head()
         for _ in range(chance.randint(2, 4)):
             self.start_worker()
@@ -154,7 +155,8 @@ class World:
             self.clock.after(chance.uniform(0, CALM), lambda: client.submit(1))
 
     def connect(self, head: HeadProcess, peer: Peer) -> Wire:
-        wire = Wire(self.clock, head, peer, self.slow, self.twice)
+        self._connections += 1
+        wire = Wire(self.clock, head, peer, self._connections, self.slow, self.twice)
         head.wires[wire] = None
         return wire
 

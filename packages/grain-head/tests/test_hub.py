@@ -94,6 +94,18 @@ def test_many_functions_are_dropped_in_messages_that_can_travel(scene: Scene) ->
     assert all(len(CODEC.encode(drop, None)) <= MAX_MESSAGE for drop in drops)
 
 
+def test_a_mission_knows_of_a_start_before_its_worker(scene: Scene) -> None:
+    """A head that is killed in between leaves nothing that runs unknown to the next one."""
+    workers, mission = [scene.worker(name, cores=1) for name in ("a", "b")], scene.mission()
+    for task in (1, 2):
+        scene.hub.on_message(mission, Submit(task, 0, F), b"", scene.now)
+    scene.hub.dispatch(scene.now)
+    told = scene.hub.take()
+    first, *others = told
+    assert (mission, {*workers}) == (first, {*others})
+    assert {(1,), (2,)} == {m.tasks for m, _ in told[mission] if isinstance(m, Started)}
+
+
 def test_many_starts_are_told_in_messages_that_can_travel(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -131,8 +131,18 @@ class Hub:
                 self._outbox.post(link, Started(worker, tuple(tasks[at : at + _AT_ONCE])))
 
     def take(self) -> dict[Link, list[tuple[Message, Payload]]]:
-        """What is to be sent, by link."""
-        return self._outbox.take()
+        """What is to be sent, by link, and in this order: first to missions, then to workers.
+
+        So a mission knows where its task runs before it does. If this head is killed in between,
+        another one waits for word of that worker; the other way round it would start the task anew.
+        """
+        mail = self._outbox.take()
+        if len(mail) > 1:
+            missions = self.clients.links
+            mail = {
+                link: mail[link] for link in sorted(mail, key=lambda link: link not in missions)
+            }
+        return mail
 
     # ---- questions
 
