@@ -348,15 +348,16 @@ def test_a_call_that_ends_the_mission(configured: bool, tmp_path: Path) -> None:
     config = tmp_path / "grain.toml"
     config.write_text(f'address = "unix://{tmp_path}/socket"')
 
-    both_submitted = threading.Event()
+    both_submitted = tmp_path / "both submitted"  # no event: a copy may travel to the worker
 
     def interrupt() -> None:
-        both_submitted.wait()
+        while not both_submitted.exists():
+            time.sleep(0.01)
         raise KeyboardInterrupt
 
     pool = Executor(local=Cores(1), config_file=str(config) if configured else False)
     called: list[futures.Future[Any]] = [pool.submit(interrupt), pool.submit(int)]
-    both_submitted.set()
+    both_submitted.touch()
     for future in called:
         error = future.exception(timeout=120)
         assert isinstance(error, futures.BrokenExecutor)
