@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.worker._enums import reduce_enum
 from grain.worker._exceptions import reduce_exception
+from grain.worker._inprocess import IN_PROCESS, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,6 +90,8 @@ class Classes:
         def override(found: Any) -> Any:
             if isinstance(found, BaseException):
                 return reduce_exception(found)
+            if type(found) in IN_PROCESS:
+                refuse(found)
             if not isinstance(found, type) or importable(found):
                 return NotImplemented
             if found in inline:

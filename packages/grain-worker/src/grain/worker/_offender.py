@@ -6,6 +6,8 @@ import functools
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from grain.worker._inprocess import IN_PROCESS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -53,6 +55,8 @@ def find_offender(
 
 
 def _parts(obj: Any, name: str) -> Iterator[tuple[str, Any]]:
+    if type(obj) in IN_PROCESS:
+        return  # it is to blame itself
     if isinstance(obj, dict):
         yield from ((f"{name}[{key!r:.60}]", value) for key, value in obj.items())
         yield from ((f"a key of {name}", key) for key in obj)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from grain.edge.memory import LARGE, room
 from grain.edge.messages import Pieces
 from grain.worker._exceptions import reduce_exception
+from grain.worker._inprocess import IN_PROCESS, refuse
 from grain.worker._reading import Reader
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ class _Pickler(pickle.Pickler):
             return reduction
         if issubclass(kind, BaseException):
             return reduce_exception(obj)
+        if kind in IN_PROCESS:
+            refuse(obj)
         return NotImplemented
 
 

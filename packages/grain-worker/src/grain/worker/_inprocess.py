@@ -1,0 +1,47 @@
+"""What connects the threads or tasks of one process, and would be cut off from them by a copy.
+
+dill copies these, and pickle those of trio, without a word: the copy of an event is set by nobody,
+and a copied limiter limits nothing.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from typing import Any
+
+import trio
+
+IN_PROCESS: frozenset[type] = frozenset(
+    {
+        threading.Barrier,
+        threading.BoundedSemaphore,
+        threading.Condition,  # so also queues, and futures of concurrent.futures
+        threading.Event,  # so also threads
+        threading.Semaphore,
+        trio.CancelScope,
+        trio.CapacityLimiter,
+        trio.Condition,
+        trio.Event,
+        trio.Lock,
+        trio.MemoryReceiveChannel,
+        trio.MemorySendChannel,
+        trio.Semaphore,
+        trio.StrictFIFOLock,
+    }
+)
+"""The types. Plain locks are none of them: many an object has one for itself alone."""
+
+
+def refuse(obj: Any) -> None:
+    """Say why such an object does not travel.
+
+    Raises:
+        pickle.PicklingError: always.
+    """
+    kind = type(obj)
+    module = kind.__module__.partition(".")[0]
+    raise pickle.PicklingError(
+        f"a {module}.{kind.__qualname__} is of use in its own process only: "
+        "nobody would hear of what happens to a copy. Make it where it is used"
+    )

@@ -1,0 +1,78 @@
+"""What means something in its own process only does not travel as a copy."""
+
+from __future__ import annotations
+
+import threading
+from concurrent import futures
+from queue import Queue
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+
+from grain.worker.errors import PayloadError
+from grain.worker.payload import Payloads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAKE: dict[str, Callable[[], Any]] = {
+    "threading.Barrier": lambda: threading.Barrier(2),
+    "threading.BoundedSemaphore": threading.BoundedSemaphore,
+    "threading.Condition": threading.Condition,
+    "threading.Event": threading.Event,
+    "threading.Semaphore": threading.Semaphore,
+    "trio.CancelScope": trio.CancelScope,
+    "trio.CapacityLimiter": lambda: trio.CapacityLimiter(1),
+    "trio.Condition": trio.Condition,
+    "trio.Event": trio.Event,
+    "trio.Lock": trio.Lock,
+    "trio.MemoryReceiveChannel": lambda: trio.open_memory_channel[int](1)[1],
+    "trio.MemorySendChannel": lambda: trio.open_memory_channel[int](1)[0],
+    "trio.Semaphore": lambda: trio.Semaphore(1),
+    "trio.StrictFIFOLock": trio.StrictFIFOLock,
+}
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_it_is_refused(name: str) -> None:
+    """In a closure and as an argument; the message says which, and what to do."""
+    thing = MAKE[name]()
+
+    def uses_it() -> object:
+        return thing
+
+    for dump in (
+        lambda: Payloads().dump_function(uses_it),
+        lambda: Payloads().dump_arguments((1, [thing]), {}),
+        lambda: Payloads().dump_arguments((1, {"f": uses_it}), {}),
+    ):
+        with pytest.raises(PayloadError, match=r"Make it where it is used") as caught:
+            dump()
+        assert f"a {name} is of use in its own process only" in str(caught.value)
+    with pytest.raises(PayloadError, match=r"thing \(a variable of .*uses_it\)"):
+        Payloads().dump_function(uses_it)
+
+
+@pytest.mark.parametrize("make", [Queue, futures.Future, threading.Thread])
+def test_so_is_what_is_made_of_it(make: Callable[[], Any]) -> None:
+    """A queue, a future, a thread."""
+    thing = make()
+    with pytest.raises(PayloadError, match="of use in its own process only"):
+        Payloads().dump_function(lambda: thing)
+
+
+def test_a_lock_of_its_own_keeps_nothing_from_travelling() -> None:
+    """As objects have whose methods may be called by several threads."""
+
+    class Counter:
+        def __init__(self) -> None:
+            self.lock = threading.Lock()
+            self.count = 3
+
+    counter = Counter()
+    ours = Payloads()
+    copy = Payloads().load_function(ours.dump_function(lambda: counter).payload)()
+    assert 3 == copy.count
+    with copy.lock:
+        assert not counter.lock.locked()
