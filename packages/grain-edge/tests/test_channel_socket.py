@@ -11,7 +11,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from grain.edge._frames import CHUNK, HEADER, OPEN, Outbox
+from grain.edge._frames import CHUNK, HEADER, OPEN
+from grain.edge._outbox import Outbox
 from grain.edge.channel import FramedChannel
 from grain.edge.errors import ChannelBroken, RemoteProtocolError
 from grain.edge.messages import Pieces

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grain.edge._frames import BATCH, CHUNK, HEADER, INLINE, OPEN, Inbox, Outbox, greeting_frame
+from grain.edge._frames import BATCH, CHUNK, HEADER, INLINE, OPEN, greeting_frame
+from grain.edge._inbox import Inbox
+from grain.edge._outbox import Outbox
 from grain.edge.errors import LocalProtocolError, RemoteProtocolError, VersionMismatch
 from grain.edge.messages import (
     MAX_GREETING,

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from grain.edge._channel import Batch, Channel
-from grain.edge._frames import HEADER, Inbox, Outbox
+from grain.edge._frames import HEADER
+from grain.edge._inbox import Inbox
+from grain.edge._outbox import Outbox
 from grain.edge._pace import Pace
 from grain.edge._readsize import ReadSize
 from grain.edge._sockets import LOCAL_CHUNK, read, read_into, widen, write_all

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from grain.edge._frames import Inbox, greeting_frame
+from grain.edge._frames import greeting_frame
+from grain.edge._inbox import Inbox
 from grain.edge._version import package_version
 from grain.edge.errors import (
     ChannelBroken,

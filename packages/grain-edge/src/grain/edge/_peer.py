@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from grain.edge._channel import Channel
-    from grain.edge._frames import Inbox
+    from grain.edge._inbox import Inbox
     from grain.edge._pace import Pace
     from grain.edge._report import Attempt
     from grain.edge.messages import Codec, Hello, Welcome
