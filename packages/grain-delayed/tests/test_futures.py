@@ -22,7 +22,7 @@ import grain.delayed
 from grain import GVAR
 from grain.config import ConfigError
 from grain.delayed import Executor
-from grain.delayed._futures import Engine
+from grain.delayed._engine import Engine
 from grain.remote_exer import HostingExecutor
 from grain.resource import Cores, Infeasible, Memory
 

@@ -5,7 +5,8 @@
 Layout: ``_function`` turns async functions into delayed ones; their calls are tasks of a
 ``_mission``; ``_value`` is the delayed object that a call returns, and ``_graph`` the operations
 recorded on it; ``_run`` makes a mission a program, ``_report`` tells of it on standard error.
-``_asyncio`` has missions in asyncio programs and notebooks, ``_futures`` the `Executor`.
+``_asyncio`` has missions in asyncio programs and notebooks, ``_futures`` the `Executor` and
+``_engine`` its mission.
 
 Tasks that are cached or retried have ``_options`` and are cared for by ``_care`` (``_leaf``,
 ``_batches``): ``_retry`` decides about attempts, ``_key`` (``_digest``) says what a result depends
