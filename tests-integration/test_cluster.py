@@ -223,12 +223,13 @@ async def test_a_mission_that_is_killed_leaves_nothing(address: str, tmp_path: P
         finally:
             killed.kill()
             killed.wait()
-        while (state := await ask(address, "state"))["missions"]:
+        while (await ask(address, "state"))["missions"]:
             await trio.sleep(0.1)
-        while (state := await ask(address, "state"))["tasks"]["running"]:
+        while (await ask(address, "state"))["tasks"]["running"]:
             await trio.sleep(0.1)
-
-    assert state["workers"][0]["total"] == state["workers"][0]["free"]
+        # The worker tells when nothing is left of what is cancelled.
+        while (one := (await ask(address, "state"))["workers"][0])["free"] != one["total"]:
+            await trio.sleep(0.1)
 
 
 async def test_cancelled_jobs_end_before_the_executor_is_left(address: str) -> None:
@@ -269,12 +270,18 @@ async def test_two_missions_that_start_gnaw_at_once_end_up_with_one(
     log = tmp_path / "gnaw.log"
     # A mission looks for it now and then, some seconds apart if it is long in starting. One that
     # leaves before would take the worker with it.
-    idle = ("--idle-quit", "15")
+    idle = ("--idle-quit", "20")
+
+    connected = {1: trio.Event(), 2: trio.Event()}
 
     async def one(number: int) -> None:
         connect = Gnaw(address, log_file=str(log), arguments=idle).connect
         async with RemoteExecutor(address, name=f"m{number}", connect=connect) as executor:
             executor.submit(Cores(1), double, number)
+            await executor.ask_why(0)
+            connected[number].set()
+            for both in connected.values():
+                await both.wait()
 
     with worker(address), trio.fail_after(150):
         async with trio.open_nursery() as nursery:

@@ -64,7 +64,7 @@ def config(tmp_path: Path) -> Iterator[str]:
             process = subprocess.Popen([sys.executable, "-m", *words], stderr=subprocess.DEVNULL)
             stack.callback(process.wait, 120)
             stack.callback(process.terminate)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while not meeting.exists():  # else the mission starts a scheduler that stays
             assert time.monotonic() < deadline, "no scheduler is there"
             time.sleep(0.02)

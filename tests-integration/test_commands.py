@@ -28,7 +28,7 @@ def site(tmp_path: Path) -> Site:
 async def test_what_is_listed_is_what_there_is(site: Site) -> None:
     """Workers, missions, tasks that run and wait, why, and who leaves when it is told to."""
     with site.gnaw(), site.worker("w-a", Cores=2, Memory=8), site.worker("w-b", Cores=1):
-        with trio.fail_after(120):
+        with trio.fail_after(300):
             # It starts no scheduler of its own, which would outlive the test.
             connect = Gnaw(site.address, name="opt", start=False).connect
             await site.until(lambda _: True)
@@ -69,12 +69,14 @@ async def test_what_is_listed_is_what_there_is(site: Site) -> None:
 
 async def test_workers_come_and_go_by_command(site: Site) -> None:
     """`up`, `ls`, `logs`, `quit`, and nothing is left."""
-    with site.gnaw(), trio.fail_after(120):
+    with site.gnaw(), trio.fail_after(300):
         [job] = json.loads((await site.grain("up", "--json")).stdout)
         pid = int(job["id"].split(":")[-2])
         try:
             state = await site.until(lambda s: s["workers"])
-            logs = await site.grain("logs", "w")
+            # The scheduler knows of it before it has written that.
+            while "connected to " not in (await site.grain("logs", "w")).stdout:
+                await trio.sleep(0.1)
             quitting = await site.grain("quit", "w")
             await site.until(lambda s: not s["workers"] and not s["jobs"])
         finally:
@@ -83,19 +85,18 @@ async def test_workers_come_and_go_by_command(site: Site) -> None:
     [worker] = state["workers"]
     assert {"Cores", "Memory", "Capacity"} == worker["total"].keys()
     assert {"Cores": 0.0, "Memory": 0.0, "Capacity": 0.0} == worker["used"]
-    assert "connected to " in logs.stdout
     assert quitting.stdout.startswith("w on ")
 
 
 async def test_scale_replaces_a_worker_that_died(site: Site) -> None:
     """And stops when it is told to; its worker stays until it is told to leave."""
     pids: list[int] = []
-    with site.gnaw(), trio.fail_after(150):
+    with site.gnaw(), trio.fail_after(300):
         scale = site.start("scale", "1", "--json")
         try:
             first = (await site.until(lambda s: s["jobs"] and s["workers"]))["jobs"][0]["id"]
             pids.append(int(first.split(":")[-2]))
-            assert len((await site.state())["jobs"]) == 1
+            assert len((await site.until(lambda s: s["jobs"]))["jobs"]) == 1
             # It has proven itself neither now nor ever, so the next one comes after a pause.
             _end(pids[0])
             state = await site.until(lambda s: s["jobs"] and s["jobs"][0]["id"] != first)
@@ -103,7 +104,7 @@ async def test_scale_replaces_a_worker_that_died(site: Site) -> None:
             assert len(state["jobs"]) == 1
             scale.terminate()
             assert 0 == await trio.to_thread.run_sync(partial(scale.wait, 60))
-            assert (await site.state())["jobs"]
+            await site.until(lambda s: s["jobs"])
             await site.grain("quit", "-f", "w")
             await site.until(lambda s: not s["workers"] and not s["jobs"])
         finally:
@@ -118,7 +119,7 @@ async def test_gnaw_keeps_a_swarm(site: Site) -> None:
     config = str(site.folder / "grain.toml")
     words = ("grain.head", "--address", site.address, "--swarm", "1", "--config", config)
     state = str(site.folder / "state")
-    with running(*words, XDG_STATE_HOME=state) as gnaw, trio.fail_after(120):
+    with running(*words, XDG_STATE_HOME=state) as gnaw, trio.fail_after(300):
         job = (await site.until(lambda s: s["jobs"] and s["workers"]))["jobs"][0]
         try:
             gnaw.kill()
@@ -136,7 +137,7 @@ async def test_the_swarm_of_the_configuration(site: Site) -> None:
     """With head.gnaw.swarm a mission needs no `grain up`; Gnaw lets the workers go with it."""
     # Idle until the mission has found it, too, which may take some seconds.
     with (site.folder / "grain.toml").open("a") as config:
-        config.write('[head.gnaw]\nswarm = 1\nidle_quit = 15\nlog_file = "gnaw.log"\n')
+        config.write('[head.gnaw]\nswarm = 1\nidle_quit = 30\nlog_file = "gnaw.log"\n')
     (site.folder / "mission.py").write_text(
         "from grain.delayed import delayed, run\n"
         "from grain.resource import Cores\n"
@@ -145,7 +146,7 @@ async def test_the_swarm_of_the_configuration(site: Site) -> None:
         "async def main():\n    print(await (double @ Cores(1))(21))\n"
         "run(main)\n"
     )
-    with trio.fail_after(120):
+    with trio.fail_after(300):
         program = [sys.executable, "mission.py"]
         done = await trio.run_process(
             program, cwd=site.folder, env=site.environ, capture_stdout=True
@@ -166,17 +167,23 @@ async def test_the_swarm_of_the_configuration(site: Site) -> None:
 
 async def test_a_healthy_site(site: Site) -> None:
     """The doctor finds the scheduler, and nothing to fix."""
-    with site.gnaw() as gnaw, trio.fail_after(120):
+    with site.gnaw() as gnaw, trio.fail_after(300):
         await site.until(lambda _: True)
-        while "s to write" in (well := await site.grain("doctor", "--json")).stdout:
-            await trio.sleep(0.2)  # the disk of a busy machine is slow, and that is told
+        # On a busy machine the disk may be slow, or the scheduler keep it waiting: that is told.
+        while {"ok"} != {one["state"] for one in await found(site)}:
+            await trio.sleep(0.2)
         gnaw.kill()
         gnaw.wait()
         killed = await site.grain("doctor")
 
-    assert {"ok"} == {one["state"] for one in json.loads(well.stdout)}
     assert 0 == killed.returncode
     assert "has ended without a word" in killed.stdout
+
+
+async def found(site: Site) -> list[dict[str, str]]:
+    """What the doctor finds."""
+    checks: list[dict[str, str]] = json.loads((await site.grain("doctor", "--json")).stdout)
+    return checks
 
 
 def _lives(pid: int) -> bool:

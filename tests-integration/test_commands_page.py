@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -147,7 +147,9 @@ async def test_workers_missions_tasks_and_jobs(home: Home) -> None:
                     assert 0 == (await home.grain("up")).returncode
                     second.kill()
                     await home.until(lambda s: "away" in str(s["workers"]) and s["jobs"])
-                    listed = await home.grain("ls")
+                    # It does not wait for the batch system for more than some seconds.
+                    while "w093120" not in (listed := await home.grain("ls")).stdout:
+                        await trio.sleep(0.1)
                     why = await home.grain("why", "opt:6")
                     quitting = await home.grain("quit", "w09*")
                     await home.grain("quit", "-f", "w*")
@@ -160,12 +162,24 @@ async def test_workers_missions_tasks_and_jobs(home: Home) -> None:
     agrees("quit 'w09*'", quitting.stdout, home.prefix)
 
 
+# Counts the questions to the batch system.
+SQUEUE = '#!/bin/sh\necho >> {asked}\nexec {squeue} "$@"\n'
+
+
 @contextmanager
 def scaling(home: Home, out: Path, size: int) -> Iterator[None]:
     program = SCALE.format(proven=0.0)  # who was seen to run has worked
     words = [sys.executable, "-c", program, "scale", str(size)]
+    path = home.environ["PATH"]
+    squeue = home.prefix / "bin/squeue"
+    squeue.parent.mkdir()
+    squeue.write_text(
+        SQUEUE.format(asked=home.prefix / "asked", squeue=shutil.which("squeue", path=path))
+    )
+    squeue.chmod(0o755)
+    env = {**home.environ, "PATH": f"{squeue.parent}{os.pathsep}{path}"}
     with out.open("w") as file:
-        process = subprocess.Popen(words, cwd=home.folder, env=home.environ, stdout=file)
+        process = subprocess.Popen(words, cwd=home.folder, env=env, stdout=file)
     try:
         yield
     finally:
@@ -179,26 +193,32 @@ def test_scale(home: Home, tmp_path: Path) -> None:
         f'system = "slurm"\naddress = "{home.address}"\n[script]\ncores = 1\nmemory = 0.6\n'
     )
     out = tmp_path / "out"
-    since: dict[str, float] = {}
+    since: dict[str, int] = {}
     with scaling(home, out, 4):
         until(lambda: _ended(home, out, since), 180)
 
     agrees("scale 4", out.read_text(), home.prefix)
 
 
-def _ended(home: Home, out: Path, since: dict[str, float]) -> bool:
+def _ended(home: Home, out: Path, since: dict[str, int]) -> bool:
     """Cancel one while all run, until that was told and made good.
 
     One that ends before it was seen to run has failed, which is told otherwise, and delays the
-    next one more each time. So all run for a while first; since when, is kept.
+    next one more each time. So it was asked twice for all of them: the answer to the first question
+    has been read when the second is put. How many there were when a job ran, is kept.
     """
     text = out.read_text()
     running = [one for one, state in home.jobs().items() if state == "RUNNING"]
-    began = [since.setdefault(one, time.monotonic()) for one in running]
-    seen = len(running) == 4 and time.monotonic() - max(began) > 3
+    asked = _size(home.prefix / "asked")
+    began = [since.setdefault(one, asked) for one in running]
+    seen = len(running) == 4 and asked >= max(began) + 2
     if seen and " ended" not in text:
         home.batch.run("scancel", min(running))
     return re.search(r"3 of 4: 1 ended\n.* 4 of 4: ", text) is not None
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 async def test_doctor(home: Home) -> None:

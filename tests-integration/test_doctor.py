@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from grain.edge import serve
 from grain.edge.questions import CODEC
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
 
@@ -26,10 +27,10 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-async def found(site: Site, *words: str, code: int = 0) -> dict[str, list[dict[str, str]]]:
+async def found(site: Site, *words: str, code: int | None = 0) -> dict[str, list[dict[str, str]]]:
     """What the doctor says of the scheduler, by check."""
     done = await site.grain("doctor", "--json", *words)
-    assert code == done.returncode, done.stdout + done.stderr
+    assert code in {None, done.returncode}, done.stdout + done.stderr
     checks: dict[str, list[dict[str, str]]] = {}
     for one in json.loads(done.stdout):
         checks.setdefault(one["check"], []).append(one)
@@ -55,11 +56,23 @@ async def serving(address: str, *transports: str) -> AsyncIterator[None]:
         nursery.cancel_scope.cancel()
 
 
+@contextmanager
+def reserved(host: str) -> Iterator[int]:
+    """A port where nobody listens but who is told of it."""
+    with socket.socket() as holder:
+        holder.bind((host, 0))
+        # From now on a listener that allows as much, as all of trio's do, may be bound to it, too.
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        yield holder.getsockname()[1]
+
+
 async def test_every_way_is_tried(site: Site) -> None:
     """Also those that a faster one makes needless, and nothing of them is left."""
-    with site.gnaw(), trio.fail_after(120):
+    with site.gnaw(), trio.fail_after(300):
         await site.until(lambda _: True)
-        quick = await found(site)
+        # It looks for 5 s, in which the scheduler of a busy machine may get no processor.
+        while {"scheduler": {"ok"}} != states(quick := await found(site, code=None)):
+            await trio.sleep(0.2)
         slow = await found(site, "--slow")
         mailbox = site.folder / "edge/meeting.d/1"
         # Who serves looks in now and then, and removes what was left there. (So directories go
@@ -75,7 +88,7 @@ async def test_every_way_is_tried(site: Site) -> None:
 
 async def test_where_only_files_lead(site: Site) -> None:
     """Without --slow nobody is found; with it the other ways are told, each with its outcome."""
-    with trio.fail_after(120):
+    with trio.fail_after(300):
         async with serving(site.address, "files"):
             quick = await found(site)
             slow = await found(site, "--slow")
@@ -97,15 +110,15 @@ async def test_nobody(site: Site) -> None:
 async def test_addresses_with_one_way(site: Site, kind: str) -> None:
     """Before one serves, while it does, and when it was killed."""
     edge = site.folder / "edge"
+    stack = ExitStack()
     if kind == "unix":
         address = f"unix://{edge}/socket"
     else:
-        [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        port = listener.socket.getsockname()[1]
-        await listener.aclose()
+        # Bound, so that nobody else is given it; one that listens there may have it, too.
+        port = stack.enter_context(reserved("127.0.0.1"))
         address = f"tcp://127.0.0.1:{port}?edge={edge}/other"
     (site.folder / "grain.toml").write_text(f'address = "{address}"\n')
-    with trio.fail_after(120):
+    with stack, trio.fail_after(300):
         before = await found(site, "--slow")
         with running("grain.head", "--address", address) as gnaw:
             await site.until(lambda _: True)
@@ -141,7 +154,7 @@ async def test_one_that_does_not_answer(site: Site) -> None:
         "s.listen(); print(flush=True); time.sleep(600)"
     )
     words = [sys.executable, "-c", code, address.removeprefix("unix://")]
-    with trio.fail_after(120):
+    with trio.fail_after(300):
         async with trio.open_nursery() as nursery:
             start = partial(trio.run_process, words, stdout=-1, check=False)
             mute: trio.Process = await nursery.start(start)

@@ -49,7 +49,7 @@ class Program:
                 self._said.append(line.decode().strip())
                 self._lines.put(self._said[-1])
 
-    def expect(self, pattern: str, seconds: float = 120.0) -> str:
+    def expect(self, pattern: str, seconds: float = 300.0) -> str:
         """Wait for a line; echoes must be right all the time."""
         end, seen = time.monotonic() + seconds, []
         while True:

@@ -188,9 +188,11 @@ except (ssl.SSLError, OSError) as e:
 
 async def test_steal_the_port_of_a_dead_head(place: Path) -> None:
     """A member that finds another user's listener at the old port tells it nothing."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    # Held all the time, or somebody else might be given it before the head or the thief.
+    holder = socket.socket()
+    holder.bind(("127.0.0.1", 0))
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    port = holder.getsockname()[1]
     address = f"tcp://127.0.0.1:{port}?edge={place}/meeting"
     program = Path(__file__).with_name("edge_program.py")
     await trio.to_thread.run_sync(start_and_kill, [sys.executable, str(program), "head", address])
@@ -208,12 +210,12 @@ while True:
     c.close()
     print(got.hex(), flush=True)
 """
-    with as_other(code, str(port)) as thief:
+    with holder, as_other(code, str(port)) as thief:
         assert thief.stdout is not None
         try:
             await trio.to_thread.run_sync(thief.stdout.readline)
             with pytest.raises(DialError, match="not of this meeting"):
-                async with member(address, "tcp", patience=10):
+                async with member(address, "tcp", patience=20):
                     raise AssertionError
             got = bytes.fromhex(await trio.to_thread.run_sync(thief.stdout.readline))
         finally:

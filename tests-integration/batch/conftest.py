@@ -27,7 +27,7 @@ done
 """
 
 # Seconds, in which processes have had their say even if they get no processor for some of them.
-KILL_WAIT = 10
+KILL_WAIT = 20
 
 
 @pytest.fixture(scope="module", params=["fake", "real"])
@@ -36,11 +36,11 @@ def slurm(
 ) -> Iterator[Batch]:
     """A fake Slurm, and where it can be had, a real one: three nodes of 4 cores and 4000 MiB."""
     if request.param == "fake":
-        # Its delays are a tenth of the usual, but for KillWait, as in the real one's, and for how
-        # long ended jobs are known.
+        # Its delays are a tenth of the usual, but for KillWait, as in the real one's, for how long
+        # ended jobs are known, and for how long those that were queued again wait to be seen so.
         folder = tmp_path_factory.mktemp("fake")
-        wait = f"--kill-wait={10 * KILL_WAIT}"
-        with fake("slurm", folder, wait, "--keep=36000", pace=10) as batch:
+        waits = [f"--kill-wait={10 * KILL_WAIT}", "--keep=36000", "--requeue=1200"]
+        with fake("slurm", folder, *waits, pace=10) as batch:
             yield batch
         return
     try:

@@ -53,11 +53,13 @@ def command_of(pid: str) -> str:
 def limited(slurm: Batch, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """A job that takes both signals and has a minute; submitted first, looked at last.
 
-    Where time is fast there are more minutes, or the warning might come before it can be taken.
+    Where time is fast there are more minutes, or the warning might come before it can be taken,
+    and it is due for longer, as a controller that gets no processor meanwhile forgets it.
     """
     folder = tmp_path_factory.mktemp("limited")
-    minutes = max(1, round(slurm.pace / 3))
-    return submit(slurm, folder, STUBBORN, f"--time={minutes}", "--signal=B:USR1@1"), folder
+    minutes, before = (1, 1) if slurm.pace == 1 else (5, 150)
+    options = [f"--time={minutes}", f"--signal=B:USR1@{before}"]
+    return submit(slurm, folder, STUBBORN, *options), folder
 
 
 def test_job_runs_and_is_known_afterwards(

@@ -139,6 +139,7 @@ def test_array(pbs: Batch, tmp_path: Path) -> None:
 
     job = pbs.out("qsub", "-N", "a", "-J", "1-7:2", *cores, cwd=tmp_path, stdin=script)
     until(lambda: states(pbs, "-t", job)["0[5].pbs"] == "R")
+    until(lambda: text(tmp_path / "pbs/spool/0[5].OU").endswith("\n"))  # its shell has begun
     begun = states(pbs, "-t", job)
     listed = states(pbs)
     shown = pbs.out("qstat", "-f", job)

@@ -216,7 +216,7 @@ def test_worker_on_pbs(pbs: Batch, here: pytest.MonkeyPatch, tmp_path: Path) -> 
     jobs = list(system.submit(job, 2))
     ids = [one.id for one in jobs]
     until(lambda: {Phase.RUNNING} == {state.phase for state in system.states(ids).values()})
-    until(lambda: all("worker" in log(tmp_path, f"pbs/spool/{i}.OU") for i in range(2)))
+    until(lambda: all("worker: --url" in log(tmp_path, f"pbs/spool/{i}.OU") for i in range(2)))
     pbs.out("qsig", "-s", "USR1", ids[1])
     until(lambda: "worker: USR1" in log(tmp_path, "pbs/spool/1.OU"))
     system.cancel(ids)

@@ -1,7 +1,8 @@
 """Scenarios that mostly wait, each on a cluster of its own: they go on beside the other tests.
 
 A test whose scenario is one is marked with it, as ``@pytest.mark.aside(play=scenario)``, and gets
-what it returned as the fixture ``seen``. All that were selected begin with the first test.
+what it returned as the fixture ``seen``. All of a file begin with the file's first test: no process
+of pytest-xdist plays those of a file that is another's.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from end_to_end.place import Place
 from fake_batch.start import fake
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     import pytest
+    from typing_extensions import Self
 
 
 @dataclass
@@ -46,20 +48,38 @@ class Aside:
                 place.close()
 
 
-@contextmanager
-def begun(
-    items: Sequence[pytest.Item], factory: pytest.TempPathFactory
-) -> Iterator[dict[str, Future[Any]]]:
-    """The scenarios of tests, by the tests' ids; at the end they are waited for."""
-    marked = [(item, mark) for item in items if (mark := item.get_closest_marker("aside"))]
-    starting = threading.Lock()
-    with ThreadPoolExecutor(max(len(marked), 1)) as pool:
-        yield {
-            item.nodeid: pool.submit(
-                mark.kwargs["play"], Aside(factory.mktemp("aside"), starting), *_parameters(item)
-            )
-            for item, mark in marked
-        }
+class Asides:
+    """The scenarios of tests that have begun; at the end of the block they are waited for.
+
+    Args:
+        factory: Makes their folders.
+    """
+
+    def __init__(self, factory: pytest.TempPathFactory) -> None:
+        self._factory = factory
+        self._starting = threading.Lock()
+        self._pool = ThreadPoolExecutor(16)  # more than there are
+        self._begun: dict[str, Future[Any]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()
+
+    def begin(self, items: Iterable[pytest.Item]) -> None:
+        """Begin those of these tests that have not begun."""
+        for item in items:
+            mark = item.get_closest_marker("aside")
+            if mark and item.nodeid not in self._begun:
+                aside = Aside(self._factory.mktemp("aside"), self._starting)
+                self._begun[item.nodeid] = self._pool.submit(
+                    mark.kwargs["play"], aside, *_parameters(item)
+                )
+
+    def result(self, item: pytest.Item) -> Any:
+        """Wait for a test's scenario; what it has returned."""
+        return self._begun[item.nodeid].result()
 
 
 def _parameters(item: pytest.Item) -> list[Any]:

@@ -6,14 +6,13 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from end_to_end.aside import begun
+from end_to_end.aside import Asides
 from end_to_end.holding import Holding
 from end_to_end.place import NODES, Place, send
 from fake_batch.start import Batch, Missing, fake, real
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from concurrent.futures import Future
     from pathlib import Path
 
 # Seconds, as usual: long enough for a worker that is told to end to hand back its runs, also where
@@ -21,19 +20,23 @@ if TYPE_CHECKING:
 KILL_WAIT = 30
 
 
-@pytest.fixture(scope="session", autouse=True)
-def asides(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, Future[Any]]]:
+@pytest.fixture(scope="session")
+def asides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asides]:
     """The scenarios that go on beside the tests; see `end_to_end.aside`."""
-    with begun(request.session.items, tmp_path_factory) as found:
+    with Asides(tmp_path_factory) as found:
         yield found
 
 
+@pytest.fixture(autouse=True)
+def begun(request: pytest.FixtureRequest, asides: Asides) -> None:
+    """With the first test of a file, all scenarios of the file have begun."""
+    asides.begin(item for item in request.session.items if item.path == request.path)
+
+
 @pytest.fixture
-def seen(request: pytest.FixtureRequest, asides: dict[str, Future[Any]]) -> Any:
+def seen(request: pytest.FixtureRequest, asides: Asides, begun: None) -> Any:
     """What the test's scenario has returned."""
-    return asides[request.node.nodeid].result()
+    return asides.result(request.node)
 
 
 @pytest.fixture(scope="session", params=["fake", "real"])
@@ -43,9 +46,8 @@ def slurm(
     """A fake Slurm, and where it can be had, a real one."""
     if request.param == "fake":
         folder = tmp_path_factory.mktemp("fake")
-        # Its other delays are a tenth of the usual.
-        waits = [f"--kill-wait={10 * KILL_WAIT}", "--keep=36000"]
-        with fake("slurm", folder, *NODES, *waits, pace=10) as batch:
+        waits = [f"--kill-wait={KILL_WAIT}", "--keep=3600"]
+        with fake("slurm", folder, *NODES, *waits) as batch:
             yield batch
         return
     try:
@@ -63,7 +65,7 @@ def stopped(slurm: Batch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """
     place = Place(slurm, tmp_path_factory.mktemp("stopped") / "place")
     try:
-        holding = Holding(place)
+        holding = Holding(place, walltime="10:00:00")
         send(signal.SIGSTOP, *place.of_job(holding.workers[0]))
         yield holding
     finally:

@@ -96,7 +96,7 @@ setup_cleanup = ['grain-worker() { exec env grain-worker --term-grace 600 "$@"; 
 
 def play_walltime(aside: Aside, patient: bool) -> tuple[Holding, str, list[int], dict[int, str]]:
     """See `test_walltime`."""
-    with aside.place("slurm", "--nodes=4", "--kill-wait=600") as place:
+    with aside.place("slurm", "--nodes=4", "--kill-wait=600", pace=0) as place:
         more = GRACE if patient else GRACE + HURRIED
         with aside.starting:
             holding = Holding(place, tasks=3, workers=1, walltime="00:11:00", more=more)
@@ -141,11 +141,11 @@ def test_walltime(patient: bool, seen: Any) -> None:
 
 def play_walltime_without_warning(aside: Aside) -> tuple[Holding, dict[int, str], str]:
     """See `test_walltime_without_warning`."""
-    more = GRACE + '[worker.held_back]\nwalltime = "00:00:20"\n'
+    more = GRACE + '[worker.held_back]\nwalltime = "00:00:30"\n'
     with aside.place("pbs") as place:
-        # 50 s for the tasks; for half of them it takes new ones.
+        # 100 s for the tasks; for half of them it takes new ones.
         with aside.starting:
-            holding = Holding(place, tasks=3, workers=1, walltime="00:01:10", more=more)
+            holding = Holding(place, tasks=3, workers=1, walltime="00:02:10", more=more)
         [first] = holding.workers
         until(lambda: place.serving() == [])
         holding.let_go((holding.on(first)[0], first))

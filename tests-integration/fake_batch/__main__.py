@@ -37,6 +37,7 @@ def main() -> None:
     )
     parser.add_argument("--kill-wait", type=float, help="seconds from SIGTERM to SIGKILL")
     parser.add_argument("--keep", type=float, help="seconds for which ended jobs are known")
+    parser.add_argument("--requeue", type=float, help="seconds before a job starts once more")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     threading.Thread(target=_end_with_input, daemon=True).start()
@@ -46,6 +47,8 @@ def main() -> None:
         timing.kill_wait = asked.kill_wait
     if asked.keep is not None:
         timing.keep = asked.keep
+    if asked.requeue is not None:
+        timing.requeue = asked.requeue
     processes = Processes(asked.folder)
     nodes = [Node(f"n{i + 1}", asked.cores, asked.memory) for i in range(asked.nodes)]
     cluster = Cluster(nodes, timing, processes)

@@ -86,16 +86,29 @@ def address(alone: Path) -> str:
 
 
 def grain(*words: str) -> Result:
+    """Type a command; with patience, as a busy machine may keep the scheduler from answering."""
+    if words[0] in {"ls", "why", "quit"} and "--patience" not in words:
+        words = (words[0], "--patience", "60", *words[1:])
     return CliRunner().invoke(main, [*words], catch_exceptions=False)
 
 
-def submitted(folder: Path, address: str, **ids: str) -> None:
-    """Write records, by name."""
+def listed() -> Result:
+    """`grain ls` with an answer of the batch system, for which it waits some seconds only."""
+    end = time.monotonic() + 120
+    while "the batch system has not answered yet" in (done := grain("ls")).output:
+        assert time.monotonic() < end
+    return done
+
+
+def submitted(folder: Path, address: str, **ids: str) -> float:
+    """Write records, by name; of a minute ago, which is returned."""
+    at = time.time() - 60
     records = Records(folder / "state/grain/jobs")
     file = records.new_file()
     for name, one in ids.items():
         log = str(folder / f"{name}.log")
-        records.add(file, Record(one, "slurm", name, log, address, "", time.time() - 60))
+        records.add(file, Record(one, "slurm", name, log, address, "", at))
+    return at
 
 
 def test_ls_shows_what_there_is(address: str, answering: Any) -> None:
@@ -142,7 +155,7 @@ def test_ls_shows_jobs_that_are_not_here(
     submitted(alone, address, w1="6_0", w2="6_1", gone="5")
     command("squeue", "echo '6_0|RUNNING|None|n17'; echo '6_1|PENDING|Priority|'")
     with answering(address, state=STATE):
-        done = grain("ls")
+        done = listed()
 
     table = done.output.split("JOBS NOT HERE YET\n")[1].splitlines()
     assert ["w2", "6_1", "pending"] == table[1].split()[:3]
@@ -157,7 +170,7 @@ def test_ls_without_an_answer_of_the_batch_system(
     submitted(alone, address, w2="6_1")
     command("squeue", "echo 'squeue: error: Socket timed out' >&2; exit 1")
     with answering(address, state=STATE):
-        done = grain("ls")
+        done = listed()
 
     assert 0 == done.exit_code
     assert "w1" in done.output
@@ -178,14 +191,14 @@ def test_names_cannot_move_the_cursor(address: str, answering: Any) -> None:
 
 def test_lines_of_failed_jobs(alone: Path, address: str, command: Put, answering: Any) -> None:
     """Jobs that ended as soon as they were submitted are told of, with their log."""
-    submitted(alone, address, a="1", b="2", c="3")
+    at = submitted(alone, address, a="1", b="2", c="3")
     command("squeue", "exit 0")
     for name in "abc":
         log = alone / f"{name}.log"
         log.write_text("no such module")
-        os.utime(log, (time.time() - 57, time.time() - 57))
+        os.utime(log, (at + 3, at + 3))
     with answering(address, state=STATE):
-        done = grain("ls")
+        done = listed()
 
     said = "Note: 3 of the last 3 jobs ended within 10 s: see "
     assert f"{said}{alone}/c.log\n" in done.output

@@ -43,7 +43,7 @@ def started() -> Iterator[list[Submitted]]:
 
 
 def until(done: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not done():
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -27,7 +27,7 @@ MAIN = """bash -c '
     trap "echo main USR1" USR1
     trap "echo main TERM; sleep 0.2; exit 7" TERM
     echo main "$0"
-    for _ in $(seq 600); do sleep 0.05 & wait $!; done' "$grain_name\""""
+    for _ in $(seq 6000); do sleep 0.05 & wait $!; done' "$grain_name\""""
 
 
 @pytest.fixture(params=["bash", "dash", "sh"])
@@ -61,7 +61,7 @@ def running(shell: str, job: Job, out: Path) -> Iterator[subprocess.Popen[bytes]
 
 
 def until(out: Path, text: str, times: int = 1) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while out.read_text().count(text) < times:
         assert time.monotonic() < deadline, out.read_text()
         time.sleep(0.01)
