@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from grain.edge import dial
-from grain.edge.errors import DialError
+from grain.edge.errors import ChannelBroken, DialError
 from grain.edge.questions import unpack
 from grain.head import Cancelled
 from grain.head.messages import Ask
@@ -261,6 +261,8 @@ async def somebody_serves(address: str) -> bool:
             return True
     except DialError:
         return False
+    except ChannelBroken:
+        return True  # it has just left
 
 
 async def test_two_missions_that_start_gnaw_at_once_end_up_with_one(
