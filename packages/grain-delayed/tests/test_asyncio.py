@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import os
 import signal
 import subprocess
 import sys
 import threading
-from contextlib import AsyncExitStack, asynccontextmanager
+import time
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import outcome
@@ -31,7 +34,6 @@ if sys.version_info < (3, 11):
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
-    from pathlib import Path
 
     from grain.delayed import Mission
 
@@ -659,6 +661,20 @@ asyncio.run(main())
 """
 
 
+def processes_of(folder: Path) -> dict[int, str]:
+    """The processes of the program and of its tasks, by their environment; and their names.
+
+    Those that start and end other programs are in sessions of their own.
+    """
+    found = {}
+    mark = f"GRAIN_TESTED_IN={folder}".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended, or is somebody else's
+            if mark in (process / "environ").read_bytes().split(b"\0"):
+                found[int(process.name)] = (process / "comm").read_text().strip()
+    return found
+
+
 @pytest.mark.parametrize("wait", ["await r_", "await asyncio.sleep(1000)", "pass"])
 def test_interrupt(wait: str, tmp_path: Path) -> None:
     """Ctrl-C in an asyncio program: no process of a task is left, no trace of trio is shown."""
@@ -668,12 +684,17 @@ def test_interrupt(wait: str, tmp_path: Path) -> None:
         [sys.executable, "-W", "error", program],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        env={**os.environ, "GRAIN_TESTED_IN": str(tmp_path)},
         text=True,
         start_new_session=True,
     )
     try:
         assert child.stdout is not None
         assert "begins\n" == child.stdout.readline()
+        deadline = time.monotonic() + 300
+        while "sleep" not in processes_of(tmp_path).values() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert "sleep" in processes_of(tmp_path).values()
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=300)
     finally:
@@ -684,8 +705,7 @@ def test_interrupt(wait: str, tmp_path: Path) -> None:
     assert err.endswith(("KeyboardInterrupt\n", "KeyboardInterrupt: \n"))
     assert "worker" in err
     assert "ExceptionGroup" not in err
-    left = subprocess.run(["pgrep", "-s", str(child.pid)], capture_output=True, text=True)
-    assert "" == left.stdout
+    assert {} == processes_of(tmp_path)
 
 
 def test_import_does_not_bring_in_asyncio() -> None:
@@ -698,16 +718,24 @@ def test_import_does_not_bring_in_asyncio() -> None:
 def test_nothing_is_left_of_the_guest() -> None:
     """No thread, no file descriptor, whatever the number of missions."""
 
+    def files() -> list[str]:
+        return os.listdir("/proc/self/fd")
+
     async def main() -> None:
         for _ in range(3):
             async with here(Cores(1)):
                 await (add @ Cores(1))(1, 2)
 
     asyncio_run(main)
-    # Threads that trio keeps for the next one that wants one: some may end meanwhile.
-    files, threads = len(os.listdir("/proc/self/fd")), set(threading.enumerate())
+    gc.collect()  # what other tests have left is not to go meanwhile
+    before, threads = len(files()), set(threading.enumerate())
     asyncio_run(main)
-    assert files == len(os.listdir("/proc/self/fd"))
+    assert before == len(files())
+    # Trio keeps a thread for the next one that wants it, for ten seconds. If those were over
+    # between the two runs there is a new one, which ends as well.
+    deadline = time.monotonic() + 120
+    while not set(threading.enumerate()) <= threads and time.monotonic() < deadline:
+        time.sleep(0.1)
     assert set(threading.enumerate()) <= threads
 
 
@@ -761,11 +789,16 @@ def test_queue_limiter() -> None:
     """It waits for room, and its end for all; tasks of asyncio and of trio share one."""
     running: list[int] = []
     most = [0]
+    three_run = trio.Event()
 
     @delayed
     async def counted(i: int) -> int:
         running.append(i)
         most[0] = max(most[0], len(running))
+        if len(running) == 3:
+            three_run.set()
+        with trio.fail_after(300):
+            await three_run.wait()
         await trio.sleep(0.001)
         running.remove(i)
         return i

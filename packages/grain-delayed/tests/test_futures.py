@@ -298,7 +298,8 @@ def test_waiting_in_a_call() -> None:
 
 
 def test_bad_options(tmp_path: Path) -> None:
-    """They are errors of the constructor, not of the first result."""
+    """They are errors of the constructor, not of the first result, and leave no thread."""
+    before = set(threading.enumerate())
     with pytest.raises(TypeError, match=r"request=2: give the resources of each call"):
         Executor(2, Cores(1), config_file=False)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"local=2: give the resources of the local worker"):
@@ -307,7 +308,8 @@ def test_bad_options(tmp_path: Path) -> None:
     config.write_text("nonsense = 1")
     with pytest.raises(ConfigError, match="nonsense"):
         Executor(local=Cores(1), config_file=str(config))
-    assert "grain.delayed.Executor" not in {t.name for t in threading.enumerate()}
+    new = set(threading.enumerate()) - before
+    assert "grain.delayed.Executor" not in {t.name for t in new}
     with pytest.raises(AttributeError, match="has no attribute 'Exekutor'"):
         _ = grain.delayed.Exekutor
 
@@ -443,4 +445,5 @@ def test_calls_on_other_workers(tmp_path: Path) -> None:
             assert 8 == pool.submit(pow, 2, 3).result(120)
     finally:
         tokens[0].run_sync_soon(leave.set)
-        thread.join(30)
+        thread.join(300)
+    assert not thread.is_alive()

@@ -458,15 +458,22 @@ async def test_a_result_is_kept_before_it_is_seen() -> None:
 
 async def test_cancelled_while_it_is_looked_up(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cancelling a mission does not wait for a file system that does not answer."""
-    from grain.delayed._store import Store
+    from grain.delayed._store import MISSING, Found, Store
     from grain.head import Cancelled
 
-    answer = threading.Event()
-    monkeypatch.setattr(Store, "read", lambda *_: answer.wait())
-    with trio.CancelScope() as scope:
+    asked, answer = threading.Event(), threading.Event()
+
+    def read(*_: object) -> Found:
+        asked.set()
+        answer.wait()
+        return MISSING
+
+    monkeypatch.setattr(Store, "read", read)
+    with trio.fail_after(300), trio.CancelScope() as scope:
         async with mission(Cores(1), config_file=False):
             waits = (square @ Cores(1))(3)
-            await trio.sleep(0.05)
+            while not asked.is_set():
+                await trio.sleep(0.01)
             scope.cancel()
     with pytest.raises(Cancelled, match="square was cancelled"):
         await waits

@@ -96,13 +96,15 @@ class Engine:
         """Start the thread; returns when the mission has begun.
 
         Raises:
-            BaseException: why it could not.
+            BaseException: why it could not. The thread has ended then.
         """
         began: futures.Future[None] = futures.Future()
         self._thread = threading.Thread(
             target=self._run, args=(open_mission, began), name="grain.delayed.Executor"
         )
         self._thread.start()
+        if began.exception() is not None:
+            self._thread.join()  # it only has to end
         began.result()
 
     def submit(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future[Any]:
