@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -22,12 +23,13 @@ if TYPE_CHECKING:
 
 Made = Callable[..., Job]
 
-# Tells its signals; ends on TERM only, after a while and with a status of its own.
+# Tells its signals; ends on TERM only, after a while and with a status of its own. There is no
+# `$(...)` in it, in which bash 5.2 loses a signal.
 MAIN = """bash -c '
     trap "echo main USR1" USR1
     trap "echo main TERM; sleep 0.2; exit 7" TERM
     echo main "$0"
-    for _ in $(seq 6000); do sleep 0.05 & wait $!; done' "$grain_name\""""
+    for ((i = 0; i < 6000; i++)); do sleep 0.05 & wait $!; done' "$grain_name\""""
 
 
 @pytest.fixture(params=["bash", "dash", "sh"])
@@ -172,6 +174,11 @@ def test_set_e_does_not_abandon_the_worker(shell: str, job: Job, tmp_path: Path)
         assert 7 == process.wait(60)
 
     assert "main w093015\nmain TERM\nclean\n" == out.read_text()
+
+
+def test_no_line_of_ours_makes_bash_lose_a_signal(job: Job) -> None:
+    """Bash 5.2 does, if it comes in the midst of a command substitution with parentheses."""
+    assert [] == re.findall(r".*\$\((?!\().*", body(job))
 
 
 def test_setup_counts_against_the_walltime(shell: str, job: Job, tmp_path: Path) -> None:

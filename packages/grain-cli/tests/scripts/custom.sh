@@ -3,7 +3,7 @@
 #BSUB -P chem # 5400 093015
 
 # Held back for the worker itself (worker.held_back): 0.5 GB of 16, 00:01:00 of 01:30:00.
-grain_began=$(date +%s)
+grain_began=`date +%s`
 grain_name=w093015
 
 # Clean-up, from script.setup_cleanup: what was deferred last comes first.
@@ -30,7 +30,7 @@ if [ -n "$grain_signal" ]; then
     echo "grain: SIG$grain_signal came during the set-up; $grain_name is not started" >&2
     exit 1
 fi
-grain_left=$((5340 + grain_began - $(date +%s)))
+grain_left=$((5340 + grain_began - `date +%s`))
 if [ "$grain_left" -le 0 ]; then
     echo "grain: the set-up took all of the walltime; $grain_name is not started" >&2
     exit 1

@@ -2,7 +2,7 @@
 rm -f -- "$0"
 
 # Held back for the worker itself (worker.held_back): 0.5 GB of 60, 00:01:00 of 01:00:00.
-grain_began=$(date +%s)
+grain_began=`date +%s`
 grain_name=w093015
 PATH=$PATH:/opt/grain/bin
 
@@ -35,7 +35,7 @@ if [ -n "$grain_signal" ]; then
     echo "grain: SIG$grain_signal came during the set-up; $grain_name is not started" >&2
     exit 1
 fi
-grain_left=$((3540 + grain_began - $(date +%s)))
+grain_left=$((3540 + grain_began - `date +%s`))
 if [ "$grain_left" -le 0 ]; then
     echo "grain: the set-up took all of the walltime; $grain_name is not started" >&2
     exit 1

@@ -10,7 +10,9 @@ What it promises, in the order of its lines:
 4. The script ends when the main command has ended, and with its exit status: a `wait` that a
    signal interrupts is taken up again.
 
-It is POSIX, not bash, and holds if the set-up says ``set -e`` or ``set -u``.
+It is POSIX, not bash, and holds if the set-up says ``set -e`` or ``set -u``. Commands are
+substituted by backquotes: bash 5.2 loses a signal, with "unexpected EOF while looking for matching
+`)'", whose trap it runs in the midst of a ``$(...)``.
 """
 
 from __future__ import annotations
@@ -99,7 +101,7 @@ def body(job: Job, index: str = "", folder: str = "") -> str:
     timed = job.time_left is not None
     parts = [
         "\n".join(f"# {note}" for note in job.notes),
-        "grain_began=$(date +%s)" if timed else "",
+        "grain_began=`date +%s`" if timed else "",
         f"grain_name={name}",
         f"PATH=$PATH:{shlex.quote(job.path)}" if job.path else "",
         f"cd {folder} || exit" if folder else "",
@@ -109,7 +111,7 @@ def body(job: Job, index: str = "", folder: str = "") -> str:
         "",
         _block("Set-up, from script.setup_cleanup.", job.script.setup),
         _EARLY_SIGNAL,
-        f"grain_left=$(({job.time_left} + grain_began - $(date +%s)))\n{_LATE}" if timed else "",
+        f"grain_left=$(({job.time_left} + grain_began - `date +%s`))\n{_LATE}" if timed else "",
         "",
         f"{job.main} &",
         _WAIT,
