@@ -6,16 +6,22 @@ import os
 import re
 import signal
 import sys
+import threading
+import time
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from grain.edge import serve
 from grain.worker._agent import DONE, FAILED, GAVE_UP, USAGE
-from grain.worker._command import main, parser
+from grain.worker._command import main, parser, stated_resources
+from grain.worker._command import serve as work
+from grain.worker._surroundings import read_surroundings
+from grain.worker.auto import find_resources
 from grain.worker.messages import (
     CODEC,
     Draining,
@@ -132,6 +138,33 @@ async def worker(*words: str, env: dict[str, str] | None = None) -> AsyncGenerat
             await process.stderr.aclose()
 
 
+@asynccontextmanager
+async def worker_of_this_process(*words: str) -> AsyncGenerator[list[int]]:
+    """A worker whose clock is the test's; its exit code, as soon as it has left."""
+    codes: list[int] = []
+
+    async def live() -> None:
+        options, around = parser().parse_args(["--name", "w1", *words]), read_surroundings()
+        codes.append(
+            await work(options, find_resources(stated_resources(options.res), around), around)
+        )
+
+    over = threading.Event()
+
+    async def have_patience() -> None:
+        """Of real seconds, as the others may not pass."""
+        assert await trio.to_thread.run_sync(over.wait, 120, abandon_on_cancel=True)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(have_patience)
+        try:
+            async with trio.open_nursery() as alive:
+                alive.start_soon(live)
+                yield codes
+        finally:
+            over.set()
+
+
 async def code(process: trio.Process) -> int:
     with trio.fail_after(120):
         return await process.wait()
@@ -159,7 +192,9 @@ async def test_it_registers_runs_and_leaves_on_sigterm(tmp_path: Path) -> None:
     assert ("value", 42) == (status, ended.unwrap())
 
 
-async def test_a_signal_lets_runs_end_then_hands_them_back(tmp_path: Path) -> None:
+async def test_a_signal_lets_runs_end_then_hands_them_back(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
     """Those that end before the deadline count; what is left is returned, its program gone."""
 
     async def soon(path: str) -> str:
@@ -177,20 +212,24 @@ async def test_a_signal_lets_runs_end_then_hands_them_back(tmp_path: Path) -> No
     async with head(tmp_path) as h:
         words = ("--url", h.address, "--res", '{"Cores": 2}', "--term-grace", "6")
         go = str(tmp_path / "go")
-        async with worker(*words) as process:
+        async with worker_of_this_process(*words) as codes:
             await h.get(Reported)
             first, second = await h.lease(soon, go), await h.lease(late, str(tmp_path / "pid"))
             pid = await written(tmp_path / "pid")
-            process.send_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
             await h.get(Draining)
             refused = await h.lease(soon, go)
             assert ("returned", None) == await h.settled(refused)
             Path(go).touch()
             status, ended = await h.settled(first)
             assert ("value", "in time") == (status, ended.unwrap())
+            mock_clock.jump(4.4)
+            await wait_all_tasks_blocked()
+            assert Path(f"/proc/{pid}").exists()
+            mock_clock.jump(0.2)
             assert ("returned", None) == await h.settled(second)
             assert not Path(f"/proc/{pid}").exists()
-            assert 0 == await code(process)
+        assert [0] == codes
 
 
 async def test_what_fails_while_the_job_is_ended_is_handed_back(tmp_path: Path) -> None:
@@ -284,21 +323,24 @@ async def test_a_run_is_revoked(tmp_path: Path) -> None:
         assert 0 == await code(process)
 
 
-async def test_the_end_of_the_job_is_known(tmp_path: Path) -> None:
+async def test_the_end_of_the_job_is_known(tmp_path: Path, mock_clock: MockClock) -> None:
     """Nothing is begun near it, and what still runs is handed back."""
 
     async def sleeps() -> None:
         await trio.sleep_forever()
 
     async with head(tmp_path) as h:
-        # It drains when ten seconds are over; by then it has to be there.
         words = ("--url", h.address, "--res", '{"Cores": 1, "WTime": 11}', "--drain", "1")
-        async with worker(*words) as process:
+        async with worker_of_this_process(*words) as codes:
             await h.get(Reported)
             number = await h.lease(sleeps)
+            await wait_all_tasks_blocked()
+            assert not [message for message, _ in h.mail if isinstance(message, Draining)]
+            mock_clock.jump(10)
             await h.get(Draining)
+            mock_clock.jump(1)
             assert ("returned", None) == await h.settled(number)
-            assert 0 == await code(process)
+        assert [0] == codes
 
 
 async def test_an_idle_worker_sleeps(tmp_path: Path) -> None:
@@ -309,20 +351,25 @@ async def test_an_idle_worker_sleeps(tmp_path: Path) -> None:
     async with head(tmp_path) as h, worker("--url", h.address, "--res", '{"Cores": 1}') as process:
         await h.get(Reported)
         await h.settled(await h.lease(fine))
-        before = used(process.pid)
-        await trio.sleep(3)
-        assert used(process.pid) - before < 0.15
+        cpu = seconds = 1.0
+        with trio.fail_after(120):
+            while cpu > 0.05 * seconds:  # what comes after a run may take a while
+                began, before = trio.current_time(), used(process.pid)
+                await trio.sleep(3)
+                seconds = trio.current_time() - began
+                cpu = sum(now - before.get(pid, 0) for pid, now in used(process.pid).items())
         await h.send((Retire(), None))
         assert 0 == await code(process)
 
 
-def used(pid: int) -> float:
-    """Seconds of CPU time of a process and its children, see proc(5)."""
-    total = 0.0
+def used(pid: int) -> dict[int, float]:
+    """Seconds of CPU time of a process and its children, by pid, see proc(5)."""
+    found = {}
     for one in (pid, *children(pid)):
-        fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
-        total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return total
+        with suppress(OSError):  # it has ended meanwhile
+            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+            found[one] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return found
 
 
 def children(pid: int) -> list[int]:
@@ -359,10 +406,10 @@ async def test_nothing_is_left_when_the_worker_is_killed(tmp_path: Path) -> None
 
 
 async def written(path: Path) -> int:
-    """The pid that a program has written."""
+    """The pid that a program has written. Trio's clock may be a test's own."""
     with trio.fail_after(120):
         while not (path.exists() and path.read_text().strip()):
-            await trio.sleep(0.01)
+            await trio.to_thread.run_sync(time.sleep, 0.01)
     return int(path.read_text())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import pickle
 import resource
@@ -288,6 +289,7 @@ async def test_nothing_leaks_into_the_caller() -> None:
         await run_external(["true"], stdin=options.get("stdin"))
 
     await call({})
+    gc.collect()  # what earlier tests have left open, and nobody has, may be closed at any time
     before = open_files()
     for number in range(1000):
         await call({"stdin": b"x"} if number % 2 else {})
@@ -305,6 +307,7 @@ async def test_nothing_is_left_when_the_trio_run_ends() -> None:
         return children_of_mine()
 
     def in_a_thread() -> tuple[int, set[int], int, set[int]]:
+        gc.collect()  # or it closes files of earlier tests meanwhile
         others = set(children_of_mine())  # of earlier tests
         before = len(open_files())
         during = trio.run(calls)
@@ -358,6 +361,7 @@ async def test_too_many_open_files() -> None:
         nursery.start_soon(run_external, ["sleep", "1000"])  # keeps the keeper that there is
         await trio.testing.wait_all_tasks_blocked()
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        gc.collect()  # or it closes files of earlier tests meanwhile
         # The limit is one of numbers: those of two more, whatever gaps there are among the others.
         two = [os.dup(0), os.dup(0)]
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(two) + 1, hard))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import outcome
 import pytest
 import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from grain import GVAR
 from grain.resource import Cores, to_data
+from grain.worker._wire import BLOCKED, PACE
 from grain.worker.errors import PayloadError, RunnerUnusable
 from grain.worker.messages import Run
 from grain.worker.payload import Payloads, failure_in
@@ -243,6 +246,13 @@ async def gone(runner: RunnerProcess) -> None:
             await trio.sleep(0.001)
 
 
+async def there(path: Path) -> None:
+    """Until there is such a file. Trio's clock may be a test's own."""
+    with trio.fail_after(120):
+        while not path.exists():
+            await trio.to_thread.run_sync(time.sleep, 0.01)
+
+
 async def written(path: Path) -> int:
     """The pid that a program has written."""
     with trio.fail_after(120):
@@ -348,45 +358,55 @@ async def test_runs_wait_for_the_next_runner() -> None:
 
 
 async def test_a_blocked_loop_is_told_and_is_no_death(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    tmp_path: Path, mock_clock: MockClock
 ) -> None:
     """Nor does it stop the reports of what comes afterwards."""
-    monkeypatch.setattr("grain.worker._incarnation.BLOCKED", 3.0)
 
     async def blocks(path: str) -> str:
         import os
+        import pathlib
         import time
 
+        pathlib.Path(path + "-begun").touch()
         while not os.path.exists(path):  # noqa: PTH110
             time.sleep(0.01)  # noqa: ASYNC251
         return "done"
 
     async with station() as s:
         number = s.start(blocks, str(tmp_path / "go"))
-        await s.witness.until(lambda: s.witness.silences)
+        await there(tmp_path / "go-begun")
+        while not s.witness.silences:
+            mock_clock.jump(PACE.heartbeat)
+            await wait_all_tasks_blocked()
+        mock_clock.jump(3 * PACE.heartbeat)
+        await wait_all_tasks_blocked()
         (tmp_path / "go").touch()
         result = (await s.outcome(number)).unwrap()
+        mock_clock.jump(PACE.heartbeat)
         await s.witness.until(lambda: len(s.witness.silences) == 2)
 
     assert "done" == result
     assert [f"blocked (({number}, 1),)", "unblocked"] == [what for what, _ in s.witness.silences]
-    assert s.witness.silences[0][1] > 3.0
+    assert s.witness.silences[0][1] > BLOCKED
     assert [] == s.witness.crashes
 
 
-async def test_leaving_ends_what_blocks() -> None:
+async def test_leaving_ends_what_blocks(tmp_path: Path) -> None:
     """When its grace is over; the run is reported as lost with the process."""
 
-    async def blocks() -> None:
+    async def blocks(path: str) -> None:
+        import pathlib
         import time
 
+        pathlib.Path(path).touch()
         time.sleep(1000)  # noqa: ASYNC251
 
     async def fine() -> None: ...
 
     async with station(grace=1) as s:
         await s.result(fine)
-        number = s.start(blocks)
+        number = s.start(blocks, str(tmp_path / "begun"))
+        await there(tmp_path / "begun")
 
     assert ((number, 1),) == s.witness.crashes[0].runs
 

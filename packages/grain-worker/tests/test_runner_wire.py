@@ -137,6 +137,8 @@ class Witness:
     def ended(self, runs):
         for ended, payload in runs: self.left.pop(ended.task)(payload)
     def crashed(self, crash): sys.exit(str(crash))
+    def blocked(self, *_): pass  # nor does it get a processor at times
+    def unblocked(self, *_): pass
 
 async def main():
     me, witness = Payloads("mission"), Witness()

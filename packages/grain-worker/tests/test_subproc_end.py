@@ -179,12 +179,19 @@ async def test_a_cancelled_call_ends_its_process(tmp_path: Path, *, stubborn: bo
         assert pids[0] != await where()
 
 
-async def test_time_limit() -> None:
+async def test_time_limit(tmp_path: Path) -> None:
     """The error of the limit comes out, and the process is gone."""
-    async with pool():
+    path = tmp_path / "pids"
+
+    async def expire(scope: trio.CancelScope) -> None:
+        await told(path)
+        scope.deadline = trio.current_time()
+
+    async with pool(grace=0.2), trio.open_nursery() as nursery:
         pid = await where()
-        with pytest.raises(trio.TooSlowError), trio.fail_after(0.1):
-            await subprocify(time.sleep)(600)
+        with pytest.raises(trio.TooSlowError), trio.fail_after(1000) as scope:
+            nursery.start_soon(expire, scope)
+            await linger(str(path))
         assert not alive(pid)
 
 

@@ -31,8 +31,14 @@ def blocked_here(event: threading.Event, seconds: float) -> bool:
 def test_the_blocking_line_is_told() -> None:
     """With the stack of the thread; and once for each time."""
     out = Heard()
-    with Watchdog(0.5, out):  # enough to get there
+    with Watchdog(0.5, out) as dog:
         assert blocked_here(out.told, 120)
+        while "in blocked_here" not in out.getvalue():  # it took us longer to get there
+            out.told.clear()
+            out.seek(0)
+            out.truncate()
+            dog.feed()
+            assert blocked_here(out.told, 120)
         blocked_here(threading.Event(), 1.5)
 
     told = out.getvalue()
@@ -71,18 +77,24 @@ def test_who_feeds_it_hears_nothing() -> None:
 
 
 BUSY = """
-import time
+import sys, threading, time
 from grain.worker._watchdog import Watchdog
+
+class Heard:
+    told = threading.Event()
+    def write(self, text): sys.stderr.write(text)
+    def flush(self): sys.stderr.flush(); self.told.set()
 
 def deep(n):
     return deep(n - 1) if n else [str(i) for i in range(50)]
 
-print("ready", flush=True)
-with Watchdog(0.02) as dog:
+with Watchdog(0.02, Heard()) as dog:
+    print("ready", flush=True)
     while time.process_time() < 3:  # which does not pass while it is stopped
         dog.feed()
         for _ in range(2000):
             deep(50)
+    assert Heard.told.wait(120)  # on a machine of any speed
 """
 
 
