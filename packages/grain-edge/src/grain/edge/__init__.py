@@ -15,9 +15,9 @@ messages in `grain.edge.messages`, questions to a head in `grain.edge.questions`
 
 Layout, from the bottom up:
 
-- pure, without I/O: `_address`, `_block` (the Edge file), `_frames`, `_pieces` (large payloads that
-  nobody has put together), `_log` (the file transport's logs), `_guard` (who may try to
-  authenticate); `_version`
+- pure, without I/O: `_address`, `_block` (the Edge file), `_frames` (`_outbox` makes them, `_inbox`
+  reads them), `_pieces` (large payloads that nobody has put together), `_log` (the file transport's
+  logs), `_guard` (who may try to authenticate); `_version`
 - the shared filesystem: `_files` and `_folder` (calls), `_disk` (threads with deadlines), `_host`
   (who we are), `_meeting` (who leads), `_mailbox` (calls from who has no route)
 - transports, each ending in a trio stream: `_unix`; `_tcp` with `_tls`, `_identity` and
