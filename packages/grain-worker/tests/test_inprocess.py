@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from concurrent import futures
 from queue import Queue
 from typing import TYPE_CHECKING, Any
 
+import outcome
 import pytest
 import trio
 
@@ -31,6 +33,12 @@ MAKE: dict[str, Callable[[], Any]] = {
     "trio.MemorySendChannel": lambda: trio.open_memory_channel[int](1)[0],
     "trio.Semaphore": lambda: trio.Semaphore(1),
     "trio.StrictFIFOLock": trio.StrictFIFOLock,
+    "trio.ParkingLot": trio.lowlevel.ParkingLot,
+    "asyncio.Condition": asyncio.Condition,
+    "asyncio.Event": asyncio.Event,
+    "asyncio.Lock": asyncio.Lock,
+    "asyncio.Queue": asyncio.Queue,
+    "asyncio.Semaphore": asyncio.Semaphore,
 }
 
 
@@ -76,3 +84,32 @@ def test_a_lock_of_its_own_keeps_nothing_from_travelling() -> None:
     assert 3 == copy.count
     with copy.lock:
         assert not counter.lock.locked()
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_what_a_task_made_comes_back(name: str) -> None:
+    """With what it returns, also by value, and with what it raises: neither is lost for it."""
+    worker, ours = Payloads(), Payloads()
+
+    class Failure(Exception):
+        """Keeps what it was raised by."""
+
+    thing = MAKE[name]()
+    error = ValueError("no convergence")
+    error.solver = thing  # type: ignore[attr-defined]
+
+    came = ours.load_outcome(worker.dump_outcome(outcome.Value((3, [thing], lambda: thing))))
+    assert isinstance(came, outcome.Value)
+    three, [copy], function = came.value
+    assert 3 == three
+    assert type(copy) is type(thing) is type(function())
+
+    failed = ours.load_outcome(worker.dump_outcome(outcome.Error(error)))
+    assert isinstance(failed, outcome.Error)
+    assert type(failed.error) is ValueError
+    assert ("no convergence",) == failed.error.args
+
+    failed = ours.load_outcome(worker.dump_outcome(outcome.Error(Failure(thing, 4))))
+    assert isinstance(failed, outcome.Error)
+    assert "Failure" == type(failed.error).__name__
+    assert 4 == failed.error.args[1]

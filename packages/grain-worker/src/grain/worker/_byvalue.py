@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.worker._enums import reduce_enum
 from grain.worker._exceptions import reduce_exception
-from grain.worker._inprocess import IN_PROCESS, refuse
+from grain.worker._inprocess import is_in_process, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,29 +50,40 @@ class Classes:
 
     # ---- writing
 
-    def reduce(self, obj: Any) -> Any:
-        """What a C pickler's ``reducer_override`` says about a function or a class."""
+    def reduce(self, obj: Any, copy_all: bool = False) -> Any:
+        """What a C pickler's ``reducer_override`` says about a function or a class.
+
+        Args:
+            obj: the function or class.
+            copy_all: whether also what connects threads or tasks of this process is copied.
+        """
         if importable(obj):
             return NotImplemented
         if isinstance(obj, type):
             if obj not in self._places:
-                self._bundle(obj)
+                self._bundle(obj, copy_all=copy_all)
             return restore, self._places[obj]
-        return undill, (self.dill(obj),)
+        return undill, (self.dill(obj, copy_all=copy_all),)
 
-    def dill(self, obj: Any, buffer_callback: Callable[[Any], Any] | None = None) -> bytes:
+    def dill(
+        self,
+        obj: Any,
+        buffer_callback: Callable[[Any], Any] | None = None,
+        *,
+        copy_all: bool = False,
+    ) -> bytes:
         """An object by value, wholly by dill; its classes in bundles."""
-        data, unknown = self._dilled(obj, frozenset(), buffer_callback)
+        data, unknown = self._dilled(obj, frozenset(), buffer_callback, copy_all)
         if not unknown:
             return data
-        self._bundle(*unknown)
-        return self._dilled(obj, frozenset(), buffer_callback)[0]
+        self._bundle(*unknown, copy_all=copy_all)
+        return self._dilled(obj, frozenset(), buffer_callback, copy_all)[0]
 
-    def _bundle(self, *classes: type) -> None:
+    def _bundle(self, *classes: type, copy_all: bool) -> None:
         """Make one bundle of these classes and of all that they reach and that are in none."""
         reached = classes
         while True:
-            blob, unknown = self._dilled(reached, frozenset(reached), None)
+            blob, unknown = self._dilled(reached, frozenset(reached), None, copy_all)
             if not unknown:
                 break
             reached += unknown
@@ -82,7 +93,11 @@ class Classes:
             self._known[key, number] = cls
 
     def _dilled(
-        self, obj: Any, inline: frozenset[type], buffer_callback: Callable[[Any], Any] | None
+        self,
+        obj: Any,
+        inline: frozenset[type],
+        buffer_callback: Callable[[Any], Any] | None,
+        copy_all: bool,
     ) -> tuple[bytes, tuple[type, ...]]:
         """Dill an object with these classes in place: the bytes, and which others stood there."""
         unknown: dict[type, None] = {}
@@ -90,7 +105,7 @@ class Classes:
         def override(found: Any) -> Any:
             if isinstance(found, BaseException):
                 return reduce_exception(found)
-            if type(found) in IN_PROCESS:
+            if not copy_all and is_in_process(type(found)):
                 refuse(found)
             if not isinstance(found, type) or importable(found):
                 return NotImplemented

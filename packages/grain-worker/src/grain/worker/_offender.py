@@ -6,7 +6,7 @@ import functools
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from grain.worker._inprocess import IN_PROCESS
+from grain.worker._inprocess import is_in_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,7 +55,7 @@ def find_offender(
 
 
 def _parts(obj: Any, name: str) -> Iterator[tuple[str, Any]]:
-    if type(obj) in IN_PROCESS:
+    if is_in_process(type(obj)):
         return  # it is to blame itself
     if isinstance(obj, dict):
         yield from ((f"{name}[{key!r:.60}]", value) for key, value in obj.items())

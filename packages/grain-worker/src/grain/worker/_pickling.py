@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from grain.edge.memory import LARGE, room
 from grain.edge.messages import Pieces
 from grain.worker._exceptions import reduce_exception
-from grain.worker._inprocess import IN_PROCESS, refuse
+from grain.worker._inprocess import is_in_process, refuse
 from grain.worker._reading import Reader
 
 if TYPE_CHECKING:
@@ -46,22 +46,27 @@ _COUNT = struct.Struct("<B3xI")
 
 class _Pickler(pickle.Pickler):
     def __init__(
-        self, write: Callable[[Any], Any], callback: Callable[[Any], Any], classes: Classes
+        self,
+        write: Callable[[Any], Any],
+        callback: Callable[[Any], Any],
+        classes: Classes,
+        copy_all: bool,
     ) -> None:
         super().__init__(SimpleNamespace(write=write), 5, buffer_callback=callback)
         self._classes = classes
+        self._copy_all = copy_all
         self.form = 0
 
     def reducer_override(self, obj: Any) -> Any:
         kind = type(obj)
         if kind is FunctionType or issubclass(kind, type):
-            reduction = self._classes.reduce(obj)
+            reduction = self._classes.reduce(obj, self._copy_all)
             if reduction is not NotImplemented:
                 self.form = VALUE
             return reduction
         if issubclass(kind, BaseException):
             return reduce_exception(obj)
-        if kind in IN_PROCESS:
+        if not self._copy_all and is_in_process(kind):
             refuse(obj)
         return NotImplemented
 
@@ -75,16 +80,27 @@ class _Unpickler(pickle.Unpickler):
         return self._classes.find_class(module, name) or super().find_class(module, name)
 
 
-def dumps(obj: Any, classes: Classes, head: bytes = b"") -> bytes | memoryview:
+def dumps(
+    obj: Any, classes: Classes, head: bytes = b"", *, copy_all: bool = False
+) -> bytes | memoryview:
     """An object as bytes, after the bytes of ``head``.
+
+    Args:
+        obj: the object.
+        classes: the classes that travel by value, of this end.
+        head: what comes first.
+        copy_all: whether also what connects threads or tasks of this process is copied, see
+            `grain.worker._inprocess`.
 
     Raises:
         Exception: whatever its classes raise.
     """
-    return together(dump_pieces(obj, classes, head))
+    return together(dump_pieces(obj, classes, head, copy_all=copy_all))
 
 
-def dump_pieces(obj: Any, classes: Classes, head: bytes = b"") -> list[Buffer]:
+def dump_pieces(
+    obj: Any, classes: Classes, head: bytes = b"", *, copy_all: bool = False
+) -> list[Buffer]:
     """The same as what is to be joined: large buffers are still those of the object itself.
 
     Raises:
@@ -108,7 +124,7 @@ def dump_pieces(obj: Any, classes: Classes, head: bytes = b"") -> list[Buffer]:
             buffers.append(buffer)
         return inside
 
-    pickler = _Pickler(parts.append, keep_inside, classes)
+    pickler = _Pickler(parts.append, keep_inside, classes, copy_all)
     try:
         pickler.dump(obj)
         form = pickler.form
@@ -117,7 +133,7 @@ def dump_pieces(obj: Any, classes: Classes, head: bytes = b"") -> list[Buffer]:
         # that it knows no way for.
         buffers.clear()
         form = DILL
-        parts = [classes.dill(obj, keep_inside)]
+        parts = [classes.dill(obj, keep_inside, copy_all=copy_all)]
     if not buffers:
         return [head, bytes([form]), *parts]
     return _aligned(head, form, b"".join(parts), [buffer.raw() for buffer in buffers])

@@ -169,9 +169,9 @@ class Payloads:
         """The same as what is to be joined, large buffers not copied. Raises nothing."""
         if isinstance(ended, outcome.Value):
             try:
-                return dump_pieces(ended.value, self._classes, VALUE)
+                return dump_pieces(ended.value, self._classes, VALUE, copy_all=True)
             except Exception as error:
-                found = find_offender(ended.value, "result", self._try)
+                found = find_offender(ended.value, "result", self._try_copy)
                 refusal = _refusal(f"the result of {name}", found or ("it", ended.value, error))
                 return [self._dump_error(refusal, name)]
         return [self._dump_error(ended.error, name)]
@@ -179,9 +179,9 @@ class Payloads:
     def _dump_error(self, error: BaseException, name: str) -> bytes:
         told = describe(error, self.where)
         try:
-            pickled = dumps(error, self._classes)
+            pickled = dumps(error, self._classes, copy_all=True)
         except Exception as why:
-            found = find_offender(error, "the exception", self._try)
+            found = find_offender(error, "the exception", self._try_copy)
             lost = _refusal(f"{name} raised {told}\nThat exception", found or ("it", error, why))
             pickled = dumps(lost, self._classes)
         record = msgspec.msgpack.encode(told)
@@ -220,6 +220,9 @@ class Payloads:
 
     def _try(self, obj: Any) -> None:
         dumps(obj, self._classes)
+
+    def _try_copy(self, obj: Any) -> None:
+        dumps(obj, self._classes, copy_all=True)
 
     def _dump(self, obj: Any, what: str, name: str) -> bytes | memoryview:
         try:
