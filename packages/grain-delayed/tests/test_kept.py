@@ -312,7 +312,7 @@ def test_a_function_of_a_notebook_has_no_file(monkeypatch: pytest.MonkeyPatch) -
         exec(compile(f"async def f(x):\n    return x\n{more}", file, "exec"), names)
         functions.append(names["f"])
 
-    first, second = (Caching("args", "").key(Call(f, (1,), {}), b"") for f in functions)
+    first, second = (Caching("args", "").key(Call(f, (1,), {}), b"", "") for f in functions)
 
     assert "__main__:f" == first.function
     assert first == second
@@ -323,7 +323,7 @@ def test_what_is_shown_is_one_line() -> None:
 
     async def f() -> None: ...
 
-    key = Caching(lambda: "", "").key(Call(f, (), {}), "a\nb\x1b[31m\udcff")
+    key = Caching(lambda: "", "").key(Call(f, (), {}), "a\nb\x1b[31m\udcff", "")
 
     assert r"a\nb\x1b[31m\udcff" == key.shown
 

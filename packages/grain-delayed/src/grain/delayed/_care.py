@@ -36,7 +36,7 @@ from grain.worker.job import capture, name_of
 from grain.worker.payload import add_note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from grain.delayed._cache import Cache
     from grain.delayed._key import Caching, Key
@@ -78,7 +78,7 @@ class Nurse:
         self._random = Random()  # noqa: S311 - spreads waits; not the user's, who may have seeded it
         self._retry_lines = RetryLines()
         self._copies = Copies()
-        self._shared: dict[tuple[Any, str | bytes], Source] = {}
+        self._shared: dict[tuple[Hashable, str | bytes], Source] = {}
         # Those that are not with the executor, and how many there are in all.
         self._in_hand: dict[Leaf, None] = {}
         self._unresolved = 0
@@ -98,12 +98,15 @@ class Nurse:
         caching = care.caching
         shared = key = None
         if caching is not None:
-            shared = (call.fn, caching.shared(call))
+            said, bound = caching.shared(call), None
+            if caching.by_arguments or self._cache is not None:
+                bound = self._bound(caching, call)
+            shared = (caching.owner(call.fn, bound), said)
             known = self._shared.get(shared)
             if known is not None and not isinstance(known.outcome, outcome.Error):
                 return known
-            if self._cache is not None:
-                key = self._key(self._cache, caching, call, shared[1])
+            if self._cache is not None and bound is not None:
+                key = self._key(caching, call, said, bound)
         if key is None and care.retry is None:
             source = Source(self.mission)
             self.mission.submit(res, call, source)
@@ -111,6 +114,8 @@ class Nurse:
             # What is submitted later must be what it was called with, where it travels as bytes or
             # the result is kept as that of these arguments. Elsewhere objects are passed as they
             # are, as to any leaf.
+            if key is not None:
+                call = self._copies.bound(call, key.bound)
             copied = (key is not None and key.by_arguments) or not self._by_reference
             snapshot = self._copies.snapshot(call) if copied else None
             leaf = Leaf(self, res, call, snapshot, self._by_reference, key, care.retry)
@@ -172,12 +177,24 @@ class Nurse:
 
     # ---- what becomes of a leaf
 
-    def _key(self, cache: Cache, caching: Caching, call: Call, shared: str | bytes) -> Key | None:
+    def _bound(self, caching: Caching, call: Call) -> str | None:
         try:
-            return caching.key(call, shared)
+            return caching.bound(call.fn)
         except Undigestible as error:
-            cache.warn(name_of(call.fn), f"results of {name_of(call.fn)} are not kept, as {error}")
+            self._not_kept(call, error)
             return None
+
+    def _key(self, caching: Caching, call: Call, said: str | bytes, bound: str) -> Key | None:
+        try:
+            return caching.key(call, said, bound)
+        except Undigestible as error:
+            self._not_kept(call, error)
+            return None
+
+    def _not_kept(self, call: Call, error: Undigestible) -> None:
+        if self._cache is not None:
+            name = name_of(call.fn)
+            self._cache.warn(name, f"results of {name} are not kept, as {error}")
 
     def _submit(self, leaf: Leaf) -> None:
         try:

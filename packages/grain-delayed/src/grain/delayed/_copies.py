@@ -1,16 +1,19 @@
 """Copies of calls, in which large arrays that are equal are one: thousands of leaves may have it.
 
 What is copied is what `copy.deepcopy` copies; what a call has twice its copy has twice, too, and
-two objects that are equal stay two.
+two objects that are equal stay two. A function is copied with the variables that it closes over, as
+far as they may be assigned to; what they hold stays the same.
 """
 
 from __future__ import annotations
 
 import copy
+import dis
 import sys
 import weakref
 from collections import Counter
-from types import FunctionType
+from functools import partial, update_wrapper
+from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.delayed._digest import digest
@@ -43,6 +46,32 @@ class Copies:
     def __init__(self) -> None:
         self._arrays: weakref.WeakValueDictionary[tuple[object, ...], Any]
         self._arrays = weakref.WeakValueDictionary()
+        self._functions: weakref.WeakValueDictionary[tuple[object, str], FunctionType]
+        self._functions = weakref.WeakValueDictionary()
+
+    def bound(self, call: Call, digest_of_bound: str) -> Call:
+        """A call whose function goes on with the variables that it closes over as they are now.
+
+        Calls with one digest have one such function, so it travels once. One that assigns to such
+        a variable stays as it is: that is what it is there for.
+
+        Args:
+            call: the call.
+            digest_of_bound: of what its function is bound to.
+        """
+        fn = call.fn
+        if type(fn) is partial:
+            inner = self._detached(fn.func, digest_of_bound)
+            return call._replace(fn=partial(inner, *fn.args, **fn.keywords))
+        return call._replace(fn=self._detached(fn, digest_of_bound))
+
+    def _detached(self, fn: Any, digest_of_bound: str) -> Any:
+        if not _is_detachable(fn):
+            return fn
+        known = self._functions.get((fn, digest_of_bound))
+        if known is None:
+            known = self._functions[fn, digest_of_bound] = _detached(fn, {})
+        return known
 
     def snapshot(self, call: Call) -> Snapshot:
         """Copy a call. One that cannot be copied is given back: pickling it will tell why."""
@@ -89,6 +118,39 @@ def copy_of(call: Call, memo: dict[int, Any] | None = None) -> Call | None:
         return Call._make(copy.deepcopy(tuple(call), memo))
     except Exception:  # it will hardly be pickled, either
         return None
+
+
+def _detached(fn: FunctionType, made: dict[int, FunctionType]) -> FunctionType:
+    """A function with variables of its own, and those that it closes over likewise."""
+    if id(fn) in made:
+        return made[id(fn)]
+    cells = tuple(CellType() for _ in fn.__closure__ or ())
+    copied = FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, cells)
+    made[id(fn)] = copied
+    copied.__kwdefaults__ = fn.__kwdefaults__
+    update_wrapper(copied, fn)
+    copied.__dict__.pop("__wrapped__")
+    copied.__dict__.update(fn.__dict__)
+    for cell, original in zip(cells, fn.__closure__ or (), strict=True):
+        try:
+            content = original.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+        cell.cell_contents = _detached(content, made) if _is_detachable(content) else content
+    return copied
+
+
+def _is_detachable(fn: object) -> bool:
+    """Whether a function closes over what others may assign to, and it does not itself.
+
+    One that stands in a module, if decorated, is found there by its name, as no copy would be.
+    """
+    if not isinstance(fn, FunctionType) or not fn.__closure__ or "<locals>" not in fn.__qualname__:
+        return False
+    return not any(
+        i.opname in ("STORE_DEREF", "DELETE_DEREF") and i.argval in fn.__code__.co_freevars
+        for i in dis.get_instructions(fn)
+    )
 
 
 def _arrays(values: tuple[object, ...]) -> Iterator[Any]:

@@ -15,7 +15,7 @@ from grain.delayed._digest import code_digest, digest
 from grain.worker.job import name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from grain.worker import Call
 
@@ -59,6 +59,7 @@ class Caching:
 
     def __init__(self, hfn: CacheKey, version: str) -> None:
         self._hfn = hfn
+        self.by_arguments = hfn == "args"
         self.version = version
         # Of a function that does not change: computed at the first call.
         self._known: tuple[object, str, str] | None = None
@@ -79,32 +80,62 @@ class Caching:
             )
         return key
 
-    def key(self, call: Call, shared: str | bytes) -> Key:
-        """The key under which the result is kept on disk.
+    def bound(self, fn: Any) -> str:
+        """The digest of what a function is bound to now; empty if that is nothing.
 
         Raises:
-            Undigestible: what the function is bound to has no digest.
+            Undigestible: it has none.
         """
-        fn, bound = _unbound(call.fn)
+        fn, bound = _unbound(fn)
+        if getattr(fn, "__closure__", None):
+            bound += ((name_of(fn), fn),)
+        return "".join(digest(what, name).hex() for name, what in bound)
+
+    def owner(self, fn: Any, bound: str | None) -> Hashable:
+        """Whose calls share a task, if `cache_hfn` says the same of them.
+
+        With "args" those of one function that is bound to equal things, else those of one
+        function or instance.
+
+        Args:
+            fn: what is called.
+            bound: the digest of what it is bound to; None if it has none.
+        """
+        if self.by_arguments and bound is not None:
+            return _unbound(fn)[0], bound
+        try:
+            hash(fn)
+        except TypeError:  # as of most dataclasses: it goes by its identity
+            return types.MethodType(type(fn).__call__, fn)
+        owner: Hashable = fn
+        return owner
+
+    def key(self, call: Call, shared: str | bytes, bound: str) -> Key:
+        """The key under which the result is kept on disk.
+
+        Args:
+            call: the call.
+            shared: what `shared` says of it.
+            bound: what `bound` says of its function.
+
+        Raises:
+            Undigestible: a default of the function has no digest.
+        """
+        fn, _ = _unbound(call.fn)
         if self._known is None or self._known[0] is not fn:
             name = function_name(fn)
             self._known = (fn, name, code_digest(fn, name_of(fn)).hex())
         _, function, code = self._known
-        if getattr(fn, "__closure__", None):
-            bound += ((name_of(fn), fn),)
-        bound_digest = "".join(digest(what, name).hex() for name, what in bound)
-        if self._hfn == "args":
+        if self.by_arguments:
             shown = show_call(call)
         else:
             shown = shared if isinstance(shared, str) else shared.hex()
             if not shown.isprintable():  # it is a line of its own in a list
                 shown = ascii(shown)[1:-1]
         said = shared.encode("utf-8", "surrogatepass") if isinstance(shared, str) else shared
-        kind = "args" if self._hfn == "args" else type(shared).__name__
+        kind = "args" if self.by_arguments else type(shared).__name__
         call_digest = hashlib.sha256(f"{kind}:".encode() + said).hexdigest()
-        return Key(
-            function, code, bound_digest, self.version, call_digest, shown[:100], kind == "args"
-        )
+        return Key(function, code, bound, self.version, call_digest, shown[:100], self.by_arguments)
 
     def _digest_arguments(self, call: Call) -> bytes:
         """Equal however the arguments were passed, by position or by name."""

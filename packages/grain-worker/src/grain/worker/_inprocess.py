@@ -1,9 +1,9 @@
 """What connects the threads or tasks of one process, and would be cut off from them by a copy.
 
-dill copies these, and pickle those of trio and asyncio, without a word: the copy of an event is set
-by nobody, and a copied limiter limits nothing. So they are refused on the way to a task. What a task
-returns or raises is another matter: nobody here has had what its own process made, so its copy is as
-good, and to refuse it would lose what was computed, or which exception it was.
+dill copies these, and pickle those of trio and asyncio, without a word: the copy of an event is
+set by nobody, and a copied limiter limits nothing. So they are refused on the way to a task.
+What a task returns or raises is another matter: nobody here has had what its process made, so the
+copy is as good; to refuse it would lose what was computed, or which exception it was.
 """
 
 from __future__ import annotations
