@@ -105,15 +105,27 @@ async def test_header(tmp_path: Path) -> None:
         ("", "no first line"),
         ("a,b\n1\n", "1 columns, where the header has 2"),
         ('a,b\n"1,2\n', "within a quoted column"),
+        ('a,b\n5" pipe,1\n6" pipe,2\n', "not one row of CSV, but several"),
+        ("a,b\r1,2\r", "not one row of CSV, but several"),
     ],
 )
 async def test_bad_csv(tmp_path: Path, data: str, told: str) -> None:
     """What is no table is refused."""
     file = tmp_path / "f"
-    file.write_text(data)
+    file.write_bytes(data.encode())
 
     with pytest.raises(InputError, match=told):
         await records("::::", str(file), csv=True, header=True)
+
+
+async def test_a_null_character(tmp_path: Path) -> None:
+    """No command has one, and in the result log it stands for a newline; -0 is what was meant."""
+    file = tmp_path / "f"
+    file.write_bytes(b"a\0b\0")
+
+    with pytest.raises(InputError, match=r"null character in it.* -0 reads inputs"):
+        await records("::::", str(file))
+    assert [("a",), ("b",)] == await records("::::", str(file), null=True)
 
 
 async def test_linked_sources_of_different_length() -> None:

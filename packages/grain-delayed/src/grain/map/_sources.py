@@ -84,6 +84,11 @@ class Inputs:
                 return None
             self._rest = itertools.product(*self._others)
         record = tuple(itertools.chain(self._first or (), *rest))
+        if any("\0" in column for column in record):
+            raise InputError(
+                "an input has a null character in it, and no command can have one; -0 reads inputs "
+                f"that end with one: {' '.join(record)[:200]!r}"
+            )
         if self.names and len(record) != len(self.names):
             raise InputError(
                 f"a row of {len(record)} columns, where the header has {len(self.names)}: "
