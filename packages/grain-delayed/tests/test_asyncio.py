@@ -893,3 +893,23 @@ def test_retries_and_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
     asyncio_run(main)
     assert "computing 3\n" == capsys.readouterr().out
+
+
+def test_a_group_of_one_around_what_failed() -> None:
+    """It hides nothing: as in a trio program, what the nursery of a branch made of it is undone."""
+
+    @delayed
+    async def branch() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(raises)
+            nursery.start_soon(trio.sleep_forever)
+
+    async def raises() -> None:
+        raise ValueError("no convergence")
+
+    async def main() -> None:
+        async with here():
+            await branch()
+
+    with pytest.raises(ValueError, match="no convergence"):
+        asyncio_run(main)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -12,6 +12,9 @@ from grain.combine import open_waitgroup
 from grain.delayed import delayed, each, mission, run
 from grain.delayed._overload import Overload
 from grain.resource import Cores
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 WARNING = "warning: {} tasks wait to be started (more than warn_queued={})"
 
@@ -23,6 +26,10 @@ async def nothing() -> None:
 
 async def plain() -> None:
     pass
+
+
+async def plain_of(x: int) -> int:
+    return x
 
 
 async def test_said_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,6 +45,20 @@ async def test_said_once(capsys: pytest.CaptureFixture[str]) -> None:
         assert "trio.sleep(0)" in told
         assert 1 == told.count("\n")
         tasks += [leaf() for _ in range(99)]
+        await each(tasks)
+        assert "warning" not in capsys.readouterr().err
+
+
+async def test_what_is_looked_up_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It waits, too, and nothing happens to it while a loop has no checkpoint."""
+    leaf = delayed(plain_of, cache_hfn=str) @ Cores(1)
+    async with mission(Cores(1), config_file=False, warn_queued=5, cache=tmp_path / "cache"):
+        tasks = [leaf(i) for i in range(5)]
+        assert "warning" not in capsys.readouterr().err
+        tasks += [leaf(i) for i in range(99)]
+        told = capsys.readouterr().err
+        assert told.startswith(WARNING.format(6, 5))
+        assert 1 == told.count("\n")
         await each(tasks)
         assert "warning" not in capsys.readouterr().err
 

@@ -65,7 +65,8 @@ async def hosted(open_mission: Open) -> AsyncGenerator[Mission]:
     cancelled = await guest.leave(stay.aborted) or cancelled
     raises = _what_counts(raised or cancelled, stay.failure())
     if raises is not None:
-        raise raises
+        with collapsing():  # as at the end of a mission in trio
+            raise raises
 
 
 class Stay:

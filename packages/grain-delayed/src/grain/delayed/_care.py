@@ -127,6 +127,7 @@ class Nurse:
                 self._hold_open()
                 self._in_hand[leaf] = None
                 self._lookups.put(leaf)
+                self.mission.held(len(self._in_hand))
         if shared is not None:
             self._shared[shared] = source
         return source

@@ -82,6 +82,10 @@ class Mission:
             self._overload.look(job, self.executor.statistics().queued)
         return job
 
+    def held(self, count: int) -> None:
+        """So many tasks wait that the executor has not got yet."""
+        self._overload.held(count)
+
     def branch(self, call: Call, care: Care | None) -> Source:
         """Start a call in this process."""
         retry = None

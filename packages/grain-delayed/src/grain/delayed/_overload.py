@@ -44,6 +44,14 @@ class Overload:
             # A queue that stays about as long as it may is not looked at for every job.
             self.look_at = job + max(room, self._limit // 16) + 1
             return
+        self._tell(queued)
+
+    def held(self, count: int) -> None:
+        """So many tasks wait that were not submitted yet, as their results are looked for."""
+        if count > self._limit and self.look_at != math.inf:
+            self._tell(count)
+
+    def _tell(self, queued: int) -> None:
         self.look_at = math.inf
         self._say(
             f"warning: {queued} tasks wait to be started (more than warn_queued={self._limit}). "
