@@ -369,6 +369,26 @@ def test_a_call_that_ends_the_mission(configured: bool, tmp_path: Path) -> None:
         pool.submit(int)
 
 
+def test_ctrl_c_in_the_block() -> None:
+    """What runs and what waits is cancelled, instead of waited for."""
+    began = threading.Event()
+
+    async def long() -> None:
+        began.set()
+        await trio.sleep(20)  # or for days: it is not waited for
+
+    called: list[futures.Future[Any]] = []
+    with pytest.raises(KeyboardInterrupt), executor(local=1) as pool:
+        called += [pool.submit(long), pool.submit(long), pool.submit(int)]
+        began.wait()
+        raise KeyboardInterrupt
+
+    for future in called:
+        assert isinstance(future.exception(timeout=0), futures.BrokenExecutor)
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        pool.submit(int)
+
+
 def test_nothing_of_a_call_needs_this_package_on_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """There may be grain-worker alone, and functions travel by their names."""
     calls: list[Any] = []

@@ -81,12 +81,14 @@ class Engine:
         self._cancelled: deque[Future[Any]] = deque()
         self._open: set[Future[Any]] = set()
         self._closed = False
+        self._interrupted = False
         self._error: BaseException | None = None
         self._token: trio.lowlevel.TrioToken | None = None
         # Only in the thread:
         self._failing = False
         self._jobs: dict[Future[Any], int] = {}
         self._leave: trio.Event
+        self._scope: trio.CancelScope
         self._mission: Mission
         self._thread: threading.Thread
 
@@ -132,6 +134,12 @@ class Engine:
             self._notify()
         for future in waiting:
             future.cancel()
+
+    def interrupt(self) -> None:
+        """Cancel the mission: what runs as well as what waits."""
+        with self._lock:
+            self._closed = self._interrupted = True
+            self._notify()
 
     def join(self) -> None:
         if threading.current_thread() is not self._thread:
@@ -179,6 +187,13 @@ class Engine:
 
     async def _main(self, open_mission: Callable[[], Any], began: futures.Future[None]) -> None:
         self._leave = trio.Event()
+        self._scope = trio.CancelScope()
+        with self._scope:
+            await self._in_mission(open_mission, began)
+
+    async def _in_mission(
+        self, open_mission: Callable[[], Any], began: futures.Future[None]
+    ) -> None:
         async with open_mission() as self._mission, trio.open_nursery() as nursery:
             with self._lock:
                 self._token = trio.lowlevel.current_trio_token()
@@ -207,6 +222,10 @@ class Engine:
             submitted, self._submitted = self._submitted, deque()
             cancelled, self._cancelled = self._cancelled, deque()
             closed = self._closed
+            interrupted = self._interrupted
+        if interrupted:
+            self._scope.cancel()
+            return
         while submitted:
             self._submit(*submitted.popleft())
         for future in cancelled:

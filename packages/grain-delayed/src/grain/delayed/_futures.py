@@ -17,6 +17,7 @@ from grain.worker.blocking import call_each
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
+    from types import TracebackType
 
     from grain.delayed._engine import Future
 
@@ -29,7 +30,8 @@ class Executor(futures.Executor):
 
     For libraries that take one; a program of your own is better off with `delayed`. Leave its
     ``with`` block, or call `shutdown`, to end the mission. It ends, too, when nobody holds the
-    executor any more, and with the program; in each case the calls that were submitted end first.
+    executor any more, and with the program; in each case the calls that were submitted end first,
+    unless the block is left by Ctrl-C, which cancels them.
 
     Args:
         request: the resources of each call; by default one core.
@@ -140,6 +142,18 @@ class Executor(futures.Executor):
         self._engine.close(cancel=cancel_futures)
         if wait:
             self._engine.join()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> Literal[False]:
+        """Shut down; after Ctrl-C without waiting for calls, of which there may be days' worth."""
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            self._engine.interrupt()
+        self.shutdown()
+        return False
 
     def __reduce__(self) -> Any:
         raise TypeError("an executor cannot be passed to a worker or pickled")
