@@ -19,6 +19,7 @@ from grain.head.errors import Cancelled, TaskCrashed
 from grain.head.events import Event, NeverStarts, NoWorkers
 from grain.head.messages import Ask, Submit
 from grain.remote_exer._connection import Gnaw
+from grain.remote_exer._functions import Functions
 from grain.remote_exer._link import AT_ONCE, Link
 from grain.remote_exer._session import MissionSession, Resolution
 from grain.resource import from_data, to_data
@@ -27,7 +28,7 @@ from grain.worker.messages import Function as FunctionMessage
 from grain.worker.payload import Function, Payloads
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Hashable
+    from collections.abc import AsyncGenerator, Callable
 
     from grain.edge.channel import Batch
     from grain.head._base import Deliver
@@ -95,7 +96,7 @@ class RemoteExecutor(ExecutorBase[Job]):
         connect = connect or Gnaw(address, name=self.name).connect
         self._link = Link(self._session, connect, self._take, self._on_event)
         self._payloads = Payloads(f"mission {self.name}")
-        self._functions: dict[Hashable, tuple[Callable[..., Any], Function]] = {}
+        self._functions = Functions(self._state)
         self._requests: dict[tuple[Resource, int], int] = {}
         self._by_identity: dict[tuple[int, int], int] = {}  # of those in _requests; saves a hash
         self._answered = trio.Event()
@@ -113,7 +114,7 @@ class RemoteExecutor(ExecutorBase[Job]):
                 is too large to travel.
         """
         self._check_open()
-        function = self._function(call.fn)
+        function = self._functions.find(call.fn)
         arguments = self._payloads.dump_arguments(call.args, call.kwargs)
         check_size(f"the arguments of {function.name}", len(arguments), Submit.max_payload)
         request = self._by_identity.get((id(res), priority))
@@ -131,19 +132,16 @@ class RemoteExecutor(ExecutorBase[Job]):
             self._link.flush()
         return job
 
-    def _function(self, fn: Callable[..., Any]) -> Function:
-        known = self._functions.get(id(fn))
-        if known is None:
-            known = (fn, self._payloads.dump_function(fn))
-            check_size(
-                f"the function {known[1].name}, with the data in it",
-                len(known[1].payload),
-                FunctionMessage.max_payload,
-            )
-            # In this order: whatever Ctrl-C cuts off, no task names a function that never came.
-            self._session.function(known[1].digest, known[1].payload)
-            self._functions[id(fn)] = known
-        return known[1]
+    def _state(self, fn: Callable[..., Any]) -> Function:
+        function = self._payloads.dump_function(fn)
+        check_size(
+            f"the function {function.name}, with the data in it",
+            len(function.payload),
+            FunctionMessage.max_payload,
+        )
+        # Before it is known: whatever Ctrl-C cuts off, no task names a function that never came.
+        self._session.function(function.digest, function.payload)
+        return function
 
     def cancel(self, job: int) -> None:
         """Cancel a job; as `GrainExecutor.cancel`, but that it is always resolved later."""
