@@ -1,4 +1,4 @@
-"""What tests share: examples without a time limit; loading a configuration's text."""
+"""What tests share: no time limit for examples; a configuration's text; an Edge file's address."""
 
 from __future__ import annotations
 
@@ -51,3 +51,9 @@ def refused(loaded: Load) -> Refused:
         return str(info.value)
 
     return refused
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> str:
+    (tmp_path / "shared").mkdir(mode=0o700)
+    return f"edge://{tmp_path}/shared/meeting"

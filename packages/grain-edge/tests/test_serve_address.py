@@ -1,0 +1,90 @@
+"""Heads at TCP ports and Unix sockets of the user's choice, and where one cannot be had."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+from head_and_diallers import dialling, echo, head, receive
+
+from grain.edge import _unix, serve
+from grain.edge.errors import ExposedFile, MeetingError, MeetingTaken
+from grain.edge.testing import Note
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def test_tcp_address(tmp_path: Path) -> None:
+    """A fixed port, no other way; the keys come from the Edge file."""
+    (tmp_path / "s").mkdir(mode=0o700)
+    # Nobody else has that address, so that the port stays free until the head takes it.
+    host = f"127.{os.getpid() >> 16 & 127 | 64}.{os.getpid() >> 8 & 255}.{os.getpid() & 255}"
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port = probe.getsockname()[1]
+    address = f"tcp://{host}:{port}?edge={tmp_path}/s/meeting"
+    async with head(address) as serving:
+        assert serving.targets == (f"{host} port {port}",)
+        async with dialling(address, "tcp") as peer:
+            await peer.channel.send([(Note("x"), None)])
+            assert await receive(peer, 1) == [(Note("x"), None)]
+
+
+async def test_unix_address(tmp_path: Path) -> None:
+    """No Edge file at all; the directory must be private."""
+    (tmp_path / "s").mkdir(mode=0o700)
+    address = f"unix://{tmp_path}/s/sock"
+    async with head(address):
+        async with dialling(address) as peer:
+            await peer.channel.send([(Note("x"), None)])
+            await receive(peer, 1)
+        with pytest.raises(MeetingTaken, match=f"process {os.getpid()}"):
+            await serve(echo, address)
+    assert not (tmp_path / "s" / "sock").exists()
+    (tmp_path / "s").chmod(0o755)
+    with pytest.raises(ExposedFile):
+        await serve(echo, address)
+
+
+async def test_unix_address_without_its_directory(tmp_path: Path) -> None:
+    with pytest.raises(MeetingError, match="No such file or directory. Its directory must exist"):
+        await serve(echo, f"unix://{tmp_path}/missing/sock")
+
+
+async def test_full_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without room for a Unix socket the head serves in the other ways."""
+
+    def full(*_: object) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(_unix, "socket_path", full)
+    (tmp_path / "shared").mkdir(mode=0o700)
+    address = f"edge://{tmp_path}/shared/meeting"
+    async with head(address) as serving, dialling(address, "tcp") as peer:
+        assert peer.transport == "tcp"
+        assert not any("/grain-" in target for target in serving.targets)
+
+
+async def test_socket_of_a_dead_head_is_replaced(tmp_path: Path) -> None:
+    """A socket file that nobody listens on is no living head."""
+    (tmp_path / "s").mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(tmp_path / "s" / "sock"))
+    async with head(f"unix://{tmp_path}/s/sock"), dialling(f"unix://{tmp_path}/s/sock") as peer:
+        await peer.channel.send([(Note("x"), None)])
+        await receive(peer, 1)
+
+
+async def test_port_in_use(tmp_path: Path) -> None:
+    """Is told in words, and not as a group of errors."""
+    (tmp_path / "s").mkdir(mode=0o700)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(MeetingError, match="Address already in use. Choose another port"):
+            await serve(echo, f"tcp://127.0.0.1:{port}?edge={tmp_path}/s/meeting")
