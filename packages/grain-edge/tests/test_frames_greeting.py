@@ -1,0 +1,88 @@
+"""Greetings: their frames, what may come before and after them, other versions."""
+
+from __future__ import annotations
+
+import pytest
+from frames_wire import wire
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grain.edge._frames import HEADER, greeting_frame
+from grain.edge._inbox import Inbox
+from grain.edge.errors import RemoteProtocolError, VersionMismatch
+from grain.edge.messages import (
+    MAX_GREETING,
+    PROTOCOL,
+    Hello,
+    Message,
+    Refusal,
+    decode_greeting,
+    encode_greeting,
+)
+from grain.edge.testing import CODEC, Note
+
+
+def test_nothing_but_greetings_before_the_greeting() -> None:
+    """A peer that is not welcomed yet cannot have a message parsed."""
+    with pytest.raises(RemoteProtocolError, match="greeting not over"):
+        Inbox(CODEC, greetings=1).feed(wire([(Note("x"), None)]))
+
+
+def test_messages_may_follow_the_last_greeting_directly() -> None:
+    """In the same piece, as a dialler does not wait after it has joined."""
+    box = Inbox(CODEC, greetings=2)
+    join = greeting_frame(b"join")
+    assert box.feed(greeting_frame(b"hello")) == []
+    box.greeting = None
+
+    assert box.feed(join + wire([(Note("x"), None)])) == [(Note("x"), None)]
+    assert box.greeting == b"join"
+
+
+def test_oversized_greeting_is_refused_by_its_header() -> None:
+    """Before its body is stored."""
+    with pytest.raises(RemoteProtocolError, match="4096 at most"):
+        Inbox(CODEC, greetings=1).feed(HEADER.pack(MAX_GREETING + 1, 1, 0, 0))
+
+
+GREETINGS = st.one_of(
+    st.builds(
+        Hello,
+        protocol=st.just(PROTOCOL),
+        package=st.text(max_size=10),
+        role=st.text(max_size=10),
+        name=st.text(max_size=10),
+        host=st.text(max_size=10),
+        pid=st.integers(0, 2**31),
+    ),
+    st.builds(Refusal, protocol=st.just(PROTOCOL), package=st.text(), reason=st.text()),
+)
+
+
+@given(GREETINGS)
+def test_greeting_round_trip(greeting: Message) -> None:
+    """Through the frame too."""
+    box = Inbox(CODEC, greetings=1)
+    body = encode_greeting(greeting)
+    if len(body) <= MAX_GREETING:
+        assert box.feed(greeting_frame(body)) == []
+        assert box.greeting == body
+    assert decode_greeting(body) == greeting
+
+
+def test_other_protocol_is_named_whatever_else_changed() -> None:
+    """A greeting of a later version, with fields unknown here, still tells both versions."""
+    import msgspec
+
+    later = msgspec.msgpack.encode(["Hello", PROTOCOL + 1, "9.9.9", {"new": 1}, None])
+    with pytest.raises(VersionMismatch, match=rf"protocol {PROTOCOL + 1} \(Grain '9.9.9'\)"):
+        decode_greeting(later)
+
+
+@given(st.binary(max_size=100))
+def test_greeting_noise(noise: bytes) -> None:
+    """Never anything but the two errors."""
+    try:
+        decode_greeting(noise)
+    except (RemoteProtocolError, VersionMismatch) as e:
+        assert str(e)
