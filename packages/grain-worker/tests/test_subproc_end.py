@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 import trio.testing
+from local_processes import alive, descendants
 
 from grain.subproc import BrokenSubprocessError, subprocess_pool_scope, subprocify
 from grain.worker.errors import TaskletError
@@ -49,26 +50,6 @@ async def pool(patience: float = 300.0, **arguments: Any) -> AsyncGenerator[None
         async with subprocess_pool_scope(**arguments):
             yield
     assert set(descendants()) <= before
-
-
-def descendants() -> list[int]:
-    """All processes below this one."""
-    found, waiting = [], [os.getpid()]
-    while waiting:
-        for path in Path(f"/proc/{waiting.pop()}/task").glob("*/children"):
-            with suppress(OSError):  # gone meanwhile
-                pids = list(map(int, path.read_text().split()))
-                waiting += pids
-                found += pids
-    return found
-
-
-def alive(pid: int) -> bool:
-    """Whether there is such a process, and it is no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 async def told(path: Path) -> list[int]:

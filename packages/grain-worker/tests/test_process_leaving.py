@@ -1,0 +1,117 @@
+"""How the runner's process ends with its agent, and by nothing else: nothing of it is left."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import trio
+from local_processes import alive, descendants, descendants_of, there, written
+from runner_station import station
+
+
+async def test_leaving_ends_what_blocks(tmp_path: Path) -> None:
+    """When its grace is over; the run is reported as lost with the process."""
+
+    async def blocks(path: str) -> None:
+        import pathlib
+        import time
+
+        pathlib.Path(path).touch()
+        time.sleep(1000)  # noqa: ASYNC251
+
+    async def fine() -> None: ...
+
+    async with station(grace=1) as s:
+        await s.result(fine)
+        number = s.start(blocks, str(tmp_path / "begun"))
+        await there(tmp_path / "begun")
+
+    assert ((number, 1),) == s.witness.crashes[0].runs
+
+
+async def test_leaving_cancels_what_runs() -> None:
+    """And tells of each run."""
+
+    async def sleeps() -> None:
+        await trio.sleep_forever()
+
+    async def fine() -> None: ...
+
+    async with station() as s:
+        numbers = [s.start(sleeps) for _ in range(10)]
+        await s.result(fine)
+
+    assert {"cancelled"} == {s.witness.outcomes[n][0].status for n in numbers}
+    assert [] == s.witness.crashes
+
+
+async def test_being_cancelled_itself_it_leaves_nothing() -> None:
+    """A scope around it is enough; while it starts, too. The grace is not spent on what is gone."""
+
+    async def sleeps() -> None:
+        await trio.sleep_forever()
+
+    before = set(descendants())
+    for seconds in (0.0, 0.02, 0.1, 2.0):
+        with trio.move_on_after(seconds):
+            async with station(grace=1000) as s:
+                s.start(sleeps)
+                await trio.sleep_forever()
+        assert set(descendants()) <= before
+
+
+async def test_the_runner_prefers_to_be_killed_and_ignores_the_batch_systems_signals() -> None:
+    """SIGTERM to every process of a job leaves the decision to the agent."""
+
+    async def adjusted() -> tuple[int, int]:
+        import os
+        import signal
+        from pathlib import Path
+
+        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
+            os.kill(os.getpid(), number)
+        return int(Path("/proc/self/oom_score_adj").read_text()), os.getpid()
+
+    async with station() as s:
+        score, first = await s.result(adjusted)
+        _, second = await s.result(adjusted)
+
+    mine = int(Path("/proc/self/oom_score_adj").read_text())
+    assert min(1000, mine + 300) == score
+    assert first == second
+
+
+AGENT = """
+import sys, trio
+sys.path.insert(0, {tests!r})
+import runner_station as t
+async def program(path):
+    import subprocess
+    from grain.worker.external import run_external
+    subprocess.Popen(["setsid", "sleep", "1000"])
+    await run_external(["sh", "-c", "echo $$ > " + path + "; exec sleep 1000"])
+async def main():
+    async with t.RunnerProcess("w1", t.Witness()) as runner:
+        s = t.Station(runner, None)
+        s.start(program, {path!r})
+        await trio.sleep_forever()
+trio.run(main)
+"""
+
+
+async def test_everything_ends_with_the_agent(tmp_path: Path) -> None:
+    """Which is killed by SIGKILL: the runner, the program, and what was started behind its back."""
+    path = tmp_path / "pid"
+    script = AGENT.format(tests=str(Path(__file__).parent), path=str(path))
+    agent = await trio.lowlevel.open_process([sys.executable, "-c", script])
+    try:
+        await written(path)
+        family = [pid for pid in descendants_of(agent.pid) if pid != agent.pid]
+        assert len(family) >= 6  # warden, runner, shepherd, keeper, two programs
+    finally:
+        agent.kill()
+        await agent.wait()
+    with trio.fail_after(120):
+        while any(map(alive, family)):
+            await trio.sleep(0.02)
