@@ -1,0 +1,93 @@
+"""Exceptions of functions in processes fail their own calls, and end no process."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+from pool_scope import pool, where
+
+from grain.subproc import subprocify
+from grain.worker.errors import TaskletAborted
+
+if sys.version_info < (3, 11):
+    from exceptiongroup import BaseExceptionGroup
+
+
+async def test_an_exception_comes_back() -> None:
+    """With its type and arguments, not in a group; the traceback of there is its note."""
+
+    def faulty() -> None:
+        try:
+            raise KeyError("inner")
+        except KeyError as error:
+            raise OSError(28, "no space") from error
+
+    async with pool():
+        pid = await where()
+        with pytest.raises(OSError, match="no space") as caught:
+            await subprocify(faulty)()
+        assert pid == await where()
+    assert 28 == caught.value.errno
+    note = caught.value.__notes__[-1]
+    assert f"pid {pid}" in note
+    assert "in faulty" in note
+    assert "inner" in note
+
+
+async def test_exit_is_no_end_of_the_process() -> None:
+    """`sys.exit` in a function fails its call."""
+    async with pool():
+        pid = await where()
+        with pytest.raises(TaskletAborted, match="SystemExit"):
+            await subprocify(sys.exit)(3)
+        assert pid == await where()
+
+
+async def test_nor_is_an_interrupt_of_its_own() -> None:
+    """Ctrl-C does not reach the process, so a KeyboardInterrupt concerns the call alone."""
+
+    def interrupt(in_group: bool) -> None:
+        error = KeyboardInterrupt()
+        raise BaseExceptionGroup("several", [error]) if in_group else error
+
+    async with pool():
+        pid = await where()
+        for in_group in (False, True):
+            with pytest.raises(TaskletAborted, match="KeyboardInterrupt"):
+                await subprocify(interrupt)(in_group)
+        assert pid == await where()
+
+
+@pytest.mark.parametrize(("how", "status"), [("return", 0), ("raise", 1), ("exit", 7), ("say", 1)])
+async def test_a_forked_process_does_not_answer(how: str, status: int) -> None:
+    """One that comes back from the function ends there, or its answer would be the next call's."""
+
+    def fork() -> tuple[int, int]:
+        pid = os.fork()
+        if pid == 0:
+            match how:
+                case "raise":
+                    raise ValueError("in the fork")
+                case "exit":
+                    sys.exit(7)
+                case "say":
+                    sys.exit("a reason")
+            return 0, 0
+        return pid, os.waitpid(pid, 0)[1]
+
+    async with pool():
+        pid = await where()
+        forked, ended = await subprocify(fork)()
+        assert forked not in (0, pid)
+        assert status == os.waitstatus_to_exitcode(ended)
+        assert pid == await where()
+
+
+async def test_an_exception_of_the_block_is_in_no_group() -> None:
+    """Nor is its type changed."""
+    with pytest.raises(ZeroDivisionError):
+        async with pool():
+            await where()
+            raise ZeroDivisionError

@@ -1,0 +1,92 @@
+"""What functions in processes print comes out where the caller's prints do."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import trio
+from pool_scope import pool
+
+from grain.subproc import subprocify
+from grain.subproc._output import Output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+
+async def test_prints(capfd: pytest.CaptureFixture[str]) -> None:
+    """Come out where those of the caller do, in their order, before the call is over."""
+
+    @subprocify
+    def talk(n: int) -> None:
+        print("out", n)
+        print("err", n, file=sys.stderr)
+        sys.stdout.flush()
+        os.write(1, b"raw\n")
+
+    async with pool():
+        for n in range(50):
+            await talk(n)
+            print("then", n)
+    out, err = capfd.readouterr()
+    assert "".join(f"out {n}\nraw\nthen {n}\n" for n in range(50)) == out
+    assert "".join(f"err {n}\n" for n in range(50)) == err
+
+
+async def test_much_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """More than a pipe holds, through whatever `sys.stdout` is."""
+    async with pool():
+        await subprocify(print)("ä" * 1_000_000)
+    assert "ä" * 1_000_000 + "\n" == capsys.readouterr().out
+
+
+class Sink:
+    """A stream that counts, and may want more of what it is given."""
+
+    def __init__(self, more: Callable[[str], object] = len) -> None:
+        self.written = 0
+        self.most = 50_000_000.0
+        self._more = more
+
+    def write(self, text: str) -> None:
+        self.written += len(text)
+        assert self.written < self.most
+        self._more(text)
+
+    def flush(self) -> None:
+        pass
+
+
+async def test_it_prints_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tasks go on nevertheless."""
+
+    @subprocify
+    def flood() -> None:
+        while True:
+            os.write(1, b"." * 4096)
+
+    sink = Sink()
+    monkeypatch.setattr(sys, "stdout", sink)
+    async with pool(), trio.open_nursery() as nursery:
+        nursery.start_soon(flood)
+        while sink.written < 3_000_000:
+            await trio.lowlevel.checkpoint()
+        sink.most = math.inf  # it prints on until somebody has got round to end it
+        nursery.cancel_scope.cancel()
+
+
+def test_what_has_come_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each piece that is passed on is followed by the next."""
+    output = Output("stdout")
+    sink = Sink(lambda text: os.write(output.theirs, text.encode()))
+    monkeypatch.setattr(sys, "stdout", sink)
+    os.write(output.theirs, b"." * 1000)
+    output.drain()
+    output.close()
+
+    assert 64 * 1024 <= sink.written <= 66 * 1024

@@ -1,0 +1,90 @@
+"""What functions in processes find around them: the allocation, signals of the terminal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import types
+from typing import Any
+
+from pool_scope import pool, where
+
+from grain import GVAR
+from grain.resource import ZERO, Cores
+from grain.subproc import subprocify
+
+
+@subprocify
+def surroundings() -> tuple[set[int], str | None, Any, str]:
+    return os.sched_getaffinity(0), os.environ.get("OMP_NUM_THREADS"), GVAR.res, GVAR.instance
+
+
+async def test_the_cpus_of_the_allocation() -> None:
+    """Set for each call, on all threads; given back where there is no allocation."""
+    usable = sorted(os.sched_getaffinity(0))
+
+    def keep_a_thread() -> None:
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+
+    def by_thread() -> list[set[int]]:
+        return [os.sched_getaffinity(int(tid)) for tid in os.listdir("/proc/self/task")]
+
+    async with pool():
+        await subprocify(keep_a_thread)()
+        free = await where()
+        assert [set(usable)] * 2 == await subprocify(by_thread)()
+        pids = set()
+        for cpu in usable:
+            with GVAR.scope(Cores([cpu]), "w7"):
+                assert ({cpu}, "1", Cores([cpu]), "w7") == await surroundings()
+                pids.add(await where())
+        assert 1 == len(pids)
+        assert free not in pids
+        assert (set(usable), os.environ.get("OMP_NUM_THREADS"), ZERO, "") == await surroundings()
+
+
+async def test_allocations_in_turn() -> None:
+    """What is known of one is no other's, however often they come and however many they are."""
+    usable = sorted(os.sched_getaffinity(0))
+    some = [Cores([cpu]) for cpu in usable]
+    changing = types.SimpleNamespace(c=[usable[0]])
+    async with pool():
+        for res in (*some, *some):
+            for name in ("w1", "w2"):
+                with GVAR.scope(res, name):
+                    assert ({*res.c}, "1", res, name) == await surroundings()
+        for number in range(1000, 1100):
+            with GVAR.scope(Cores([number])):
+                assert Cores([number]) == (await surroundings())[2]
+        for cpu in (usable[0], usable[-1]):
+            changing.c = [cpu]
+            with GVAR.scope(changing):  # type: ignore[arg-type]
+                assert {cpu} == (await surroundings())[0]
+
+
+async def test_a_process_serves_one_number_of_threads() -> None:
+    """Libraries read that once; CPUs that are not there are bound to by nothing."""
+    async with pool():
+        found: dict[int, set[int]] = {}
+        for count in (1, 2, 1, 2):
+            with GVAR.scope(Cores(range(1000, 1000 + count))):
+                affinity, threads, _, _ = await surroundings()
+                assert (os.sched_getaffinity(0), str(count)) == (affinity, threads)
+                found.setdefault(count, set()).add(await where())
+    assert [1, 1] == [len(pids) for pids in found.values()]
+    assert found[1] != found[2]
+
+
+async def test_signals_of_the_terminal_are_for_the_caller() -> None:
+    """Ctrl-C and a hang-up reach every process of a session; what computes goes on."""
+
+    @subprocify
+    def signalled() -> str:
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+            os.kill(os.getpid(), number)
+        return "done"
+
+    async with pool():
+        assert "done" == await signalled()
+        assert os.getsid(0) != await subprocify(os.getsid)(0)
