@@ -1,0 +1,134 @@
+"""Nothing of an external program survives a cancellation, a time limit or its normal end."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+import trio.testing
+from program_trees import PYTHON, TREE, alive, grown, until
+
+from grain.worker.external import ExternalError, ExternalTimeoutError, run_external
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("no_allocation")
+
+
+@pytest.mark.parametrize(("manner", "grace"), [("deaf", 1.0), ("obedient", 120.0)])
+async def test_cancellation_ends_the_whole_tree_first(
+    marker: str, manner: str, grace: float
+) -> None:
+    """SIGTERM suffices for those that obey it; the others get SIGKILL after the grace."""
+
+    async def one() -> None:
+        await run_external([PYTHON, "-c", TREE, marker, manner], grace=grace)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(one)
+        await grown(1, marker)
+        began = trio.current_time()
+        nursery.cancel_scope.cancel()
+
+    assert alive(marker) == []
+    took = trio.current_time() - began
+    assert took < grace if manner == "obedient" else took >= grace
+
+
+async def test_grace_is_how_long_a_program_may_tidy_up(tmp_path: Path) -> None:
+    """SIGTERM comes first, and its handler has the time that it needs."""
+    code = (
+        "import signal, sys, time\n"
+        "def tidy(*_): time.sleep(0.3); print('tidied', flush=True); sys.exit(9)\n"
+        "signal.signal(signal.SIGTERM, tidy)\n"
+        "print('ready', flush=True)\n"
+        "while True: time.sleep(1)"
+    )
+    out = tmp_path / "out"
+    async with trio.open_nursery() as nursery:
+
+        async def one() -> None:
+            await run_external([PYTHON, "-c", code], stdout=out, grace=60)
+
+        nursery.start_soon(one)
+        with trio.fail_after(60):
+            while not out.exists() or not out.read_text():
+                await trio.sleep(0.01)
+        nursery.cancel_scope.cancel()
+
+    assert out.read_text() == "ready\ntidied\n"
+
+
+async def test_a_stopped_program_is_ended_within_the_grace(marker: str) -> None:
+    async def one() -> None:
+        await run_external(["sleep", marker], grace=120)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(one)
+        await until(1, marker)
+        os.kill(alive(marker)[0], signal.SIGSTOP)
+        began = trio.current_time()
+        nursery.cancel_scope.cancel()
+
+    assert alive(marker) == []
+    assert trio.current_time() - began < 120  # it would be killed then
+
+
+async def test_time_limit_ends_the_whole_tree_first(marker: str) -> None:
+    with pytest.raises(trio.TooSlowError, match=r"its time limit of 1\.5 s") as caught:
+        await run_external([PYTHON, "-c", TREE, marker, "deaf"], timeout=1.5, grace=0.2)
+
+    assert alive(marker) == []
+    assert PYTHON in str(caught.value)
+
+
+@pytest.mark.parametrize("to_file", [False, True])
+async def test_time_limit_keeps_what_was_written(
+    to_file: bool, tmp_path: Path, mock_clock: trio.testing.MockClock
+) -> None:
+    """Whoever ended a program at its limit wants to know how far it came."""
+    line = f"echo so far; echo last words >&2; touch {tmp_path}/there; exec sleep 1000.5"
+    files: dict[str, Any] = {"stdout": tmp_path / "out", "stderr": tmp_path / "err"}
+
+    async def time_passes() -> None:
+        """As soon as the program has come so far."""
+        while not (tmp_path / "there").exists():
+            await trio.to_thread.run_sync(time.sleep, 0.01)
+        mock_clock.jump(3)
+        mock_clock.rate = 1  # for its end
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(time_passes)
+        with pytest.raises(ExternalTimeoutError) as caught:
+            await run_external(["sh", "-c", line], timeout=2, **(files if to_file else {}))
+
+    error = pickle.loads(pickle.dumps(caught.value))
+    assert isinstance(error, trio.TooSlowError)
+    assert isinstance(error, ExternalError)
+    assert (socket.gethostname(), None) == (error.host, error.returncode)
+    assert error.elapsed is not None
+    if to_file:
+        assert (None, None) == (error.stdout, error.stderr)
+        assert "so far\n" == (tmp_path / "out").read_text()
+    else:
+        assert (b"so far\n", b"last words\n") == (error.stdout, error.stderr)
+    assert "last words" in str(error)
+
+
+async def test_what_a_program_leaves_behind_is_ended(marker: str) -> None:
+    """A normal end is not taken for the end: daemons go, too, then the result comes."""
+    done = await run_external([PYTHON, "-c", TREE, marker, "leave", "deaf"], grace=0.1)
+
+    assert done.returncode == 0
+    assert alive(marker) == []
+
+
+async def test_a_time_limit_that_is_met_changes_nothing() -> None:
+    assert (await run_external(["echo", "x"], timeout=60)).stdout == b"x\n"
