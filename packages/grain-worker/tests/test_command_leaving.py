@@ -1,0 +1,148 @@
+"""The worker as a process: how it leaves, and what becomes of the runs that it has."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trio
+from head_by_hand import code, head, worker
+from local_processes import written
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from grain.worker._command import parser, stated_resources
+from grain.worker._command import serve as work
+from grain.worker._surroundings import read_surroundings
+from grain.worker.auto import find_resources
+from grain.worker.messages import Draining, Reported
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+
+@asynccontextmanager
+async def worker_of_this_process(*words: str) -> AsyncGenerator[list[int]]:
+    """A worker whose clock is the test's; its exit code, as soon as it has left."""
+    codes: list[int] = []
+
+    async def live() -> None:
+        options, around = parser().parse_args(["--name", "w1", *words]), read_surroundings()
+        codes.append(
+            await work(options, find_resources(stated_resources(options.res), around), around)
+        )
+
+    over = threading.Event()
+
+    async def have_patience() -> None:
+        """Of real seconds, as the others may not pass."""
+        assert await trio.to_thread.run_sync(over.wait, 120, abandon_on_cancel=True)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(have_patience)
+        try:
+            async with trio.open_nursery() as alive:
+                alive.start_soon(live)
+                yield codes
+        finally:
+            over.set()
+
+
+async def test_a_signal_lets_runs_end_then_hands_them_back(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """Those that end before the deadline count; what is left is returned, its program gone."""
+
+    async def soon(path: str) -> str:
+        from pathlib import Path
+
+        while not Path(path).exists():
+            await trio.sleep(0.02)
+        return "in time"
+
+    async def late(path: str) -> None:
+        from grain.worker.external import run_external
+
+        await run_external(["sh", "-c", f"echo $$ > {path}; exec sleep 1000"])
+
+    async with head(tmp_path) as h:
+        words = ("--url", h.address, "--res", '{"Cores": 2}', "--term-grace", "6")
+        go = str(tmp_path / "go")
+        async with worker_of_this_process(*words) as codes:
+            await h.get(Reported)
+            first, second = await h.lease(soon, go), await h.lease(late, str(tmp_path / "pid"))
+            pid = await written(tmp_path / "pid")
+            signal.raise_signal(signal.SIGTERM)
+            await h.get(Draining)
+            refused = await h.lease(soon, go)
+            assert ("returned", None) == await h.settled(refused)
+            Path(go).touch()
+            status, ended = await h.settled(first)
+            assert ("value", "in time") == (status, ended.unwrap())
+            mock_clock.jump(4.4)
+            await wait_all_tasks_blocked()
+            assert Path(f"/proc/{pid}").exists()
+            mock_clock.jump(0.2)
+            assert ("returned", None) == await h.settled(second)
+            assert not Path(f"/proc/{pid}").exists()
+        assert [0] == codes
+
+
+async def test_what_fails_while_the_job_is_ended_is_handed_back(tmp_path: Path) -> None:
+    """The batch system signals the programs, too: a task has not failed by that."""
+
+    async def program(path: str) -> None:
+        from grain.worker.external import run_external
+
+        await run_external(["sh", "-c", f"echo $$ > {path}; exec sleep 1000"])
+
+    async with head(tmp_path) as h, worker("--url", h.address, "--res", '{"Cores": 1}') as process:
+        await h.get(Reported)
+        number = await h.lease(program, str(tmp_path / "pid"))
+        pid = await written(tmp_path / "pid")
+        process.send_signal(signal.SIGTERM)
+        await h.get(Draining)
+        os.kill(pid, signal.SIGTERM)
+        assert ("returned", None) == await h.settled(number)
+        assert 0 == await code(process)
+
+
+async def test_the_end_of_the_job_is_known(tmp_path: Path, mock_clock: MockClock) -> None:
+    """Nothing is begun near it, and what still runs is handed back."""
+
+    async def sleeps() -> None:
+        await trio.sleep_forever()
+
+    async with head(tmp_path) as h:
+        words = ("--url", h.address, "--res", '{"Cores": 1, "WTime": 11}', "--drain", "1")
+        async with worker_of_this_process(*words) as codes:
+            await h.get(Reported)
+            number = await h.lease(sleeps)
+            await wait_all_tasks_blocked()
+            assert not [message for message, _ in h.mail if isinstance(message, Draining)]
+            mock_clock.jump(10)
+            await h.get(Draining)
+            mock_clock.jump(1)
+            assert ("returned", None) == await h.settled(number)
+        assert [0] == codes
+
+
+async def test_nothing_is_left_when_the_worker_is_killed(tmp_path: Path) -> None:
+    """No runner, no program."""
+
+    async def program(path: str) -> None:
+        from grain.worker.external import run_external
+
+        await run_external(["sh", "-c", f"echo $$ > {path}; exec sleep 1000"])
+
+    async with head(tmp_path) as h, worker("--url", h.address, "--res", '{"Cores": 1}') as process:
+        await h.get(Reported)
+        await h.lease(program, str(tmp_path / "pid"))
+        pid = await written(tmp_path / "pid")
+        process.kill()
+        with trio.fail_after(120):
+            while Path(f"/proc/{pid}").exists():
+                await trio.sleep(0.02)

@@ -1,0 +1,72 @@
+"""The worker's command line: mistakes, the manual, and what it would offer."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from grain.worker._agent import DONE, FAILED, GAVE_UP, USAGE
+from grain.worker._command import main, parser
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--res", "{"], "not JSON"),
+        (["--res", '{"Tape": 1}'], "unknown kind of resource 'Tape'"),
+        (["--url", "nowhere"], "nowhere"),
+        (["--give-up", "-3"], "not a number of 0 or more"),
+        (["--res"], "expected one argument"),
+        (["--nonsense"], "unrecognized arguments"),
+    ],
+)
+def test_mistakes_are_named(
+    words: list[str],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """In one sentence, with exit code 2."""
+    try:
+        status = main(words)
+    except SystemExit as leaving:
+        status = leaving.code  # type: ignore[assignment]
+
+    told = capsys.readouterr().err + caplog.text
+    assert 2 == status
+    assert said in told
+    assert "Traceback" not in told
+
+
+def test_a_context_that_fails_ends_the_worker(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With exit code 1, and why."""
+    status = main(["--url", f"unix://{tmp_path}/none", "--context", f"{tmp_path}/none.py"])
+
+    assert 1 == status
+    assert "none.py is not a file" in capsys.readouterr().err
+
+
+def test_the_manual_names_every_option_and_exit_code() -> None:
+    """docs/worker.md has a line for each."""
+    manual = Path(__file__).parents[3] / "docs" / "worker.md"
+    if not manual.exists():
+        pytest.skip("the documents are not with this package")
+    text = manual.read_text()
+
+    options = [word for action in parser()._actions for word in action.option_strings]
+    assert [] == [
+        word for word in options if word not in ("-h", "--help") and f"| `{word}" not in text
+    ]
+    assert all(f"\n| {number} | " in text for number in (DONE, FAILED, USAGE, GAVE_UP))
+
+
+def test_it_says_what_it_would_offer(caplog: pytest.LogCaptureFixture) -> None:
+    """Without starting anything."""
+    with caplog.at_level("INFO"):
+        assert 0 == main(["--dry", "--name", "w7", "--res", '{"Cores": 3}'])
+
+    assert re.search(r"w7, offers CPU_Cores\(\[0-2\]\)", caplog.text)

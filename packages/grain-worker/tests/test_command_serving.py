@@ -1,0 +1,153 @@
+"""The worker as a process: how it serves a head, and goes on without one."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import trio
+from head_by_hand import code, head, worker
+from local_processes import descendants_of
+
+from grain.worker.messages import (
+    Draining,
+    Holding,
+    Leaving,
+    Register,
+    Release,
+    Reported,
+    Retire,
+    Revoke,
+    Settled,
+)
+
+
+async def test_it_registers_runs_and_leaves_on_sigterm(tmp_path: Path) -> None:
+    """With what it was told to offer; the exit code of a worker that did as it was asked is 0."""
+
+    async def double(x: int) -> int:
+        return 2 * x
+
+    res = '{"Cores": [0], "Memory": 3}'
+    async with head(tmp_path) as h, worker("--url", h.address, "--res", res) as process:
+        registered, _ = await h.get(Register)
+        await h.get(Reported)
+        status, ended = await h.settled(await h.lease(double, 21))
+        process.send_signal(signal.SIGTERM)
+        await h.get(Draining)
+        await h.get(Leaving)
+        assert 0 == await code(process)
+
+    assert ("w1", {"Cores": [0], "Memory": 3}) == (registered.name, dict(registered.total)) or (
+        registered.total == {"Cores": 1, "Memory": 3}
+    )
+    assert ("value", 42) == (status, ended.unwrap())
+
+
+async def test_a_crash_is_told_and_the_worker_serves_on(tmp_path: Path) -> None:
+    """With the signal and the host."""
+
+    async def dies() -> None:
+        import os
+
+        os.kill(os.getpid(), 9)
+
+    async def fine() -> int:
+        return 1
+
+    async with head(tmp_path) as h, worker("--url", h.address, "--res", '{"Cores": 1}') as process:
+        await h.get(Reported)
+        number = await h.lease(dies)
+        crashed, _ = await h.get(Settled, number)
+        await h.send((Release((crashed.attempt,)), None))
+        status, ended = await h.settled(await h.lease(fine))
+        await h.send((Retire(), None))
+        assert 0 == await code(process)
+
+    assert "crashed" == crashed.status
+    assert "SIGKILL" in crashed.detail
+    assert ("value", 1) == (status, ended.unwrap())
+
+
+async def test_runs_go_on_while_there_is_no_head(tmp_path: Path) -> None:
+    """The next one is told of what runs and of what has ended, and gets the results."""
+
+    async def slow(path: str) -> str:
+        from pathlib import Path
+
+        while not Path(path).exists():
+            await trio.sleep(0.02)
+        return "done"
+
+    async def quick() -> int:
+        return 3
+
+    async with head(tmp_path) as h, worker("--url", h.address, "--res", '{"Cores": 2}') as process:
+        await h.get(Reported)
+        first = await h.lease(slow, str(tmp_path / "go"))
+        second = await h.lease(quick)
+        await h.get(Settled, second)  # and never release it
+        assert h.peer is not None
+        await h.peer.channel.aclose()
+        held, _ = await h.get(Holding)
+        await h.get(Reported)
+        (tmp_path / "go").touch()
+        status, ended = await h.settled(first)
+        again, _ = await h.get(Settled, second)
+        await h.send((Release((again.attempt,)), None), (Retire(), None))
+        assert 0 == await code(process)
+
+    assert {first: False, second: True} == {run.attempt[1]: run.ended for run in held.runs}
+    assert ("value", "done") == (status, ended.unwrap())
+
+
+async def test_a_run_is_revoked(tmp_path: Path) -> None:
+    """By the head; the end of it is confirmed."""
+
+    async def sleeps() -> None:
+        await trio.sleep_forever()
+
+    async with head(tmp_path) as h, worker("--url", h.address, "--res", '{"Cores": 1}') as process:
+        await h.get(Reported)
+        number = await h.lease(sleeps)
+        await h.send((Revoke((1, number)), None))
+        assert ("cancelled", None) == await h.settled(number)
+        await h.send((Retire(at_once=True), None))
+        assert 0 == await code(process)
+
+
+async def test_an_idle_worker_sleeps(tmp_path: Path) -> None:
+    """Agent and runner together take a hundredth of a CPU at most."""
+
+    async def fine() -> None: ...
+
+    async with head(tmp_path) as h, worker("--url", h.address, "--res", '{"Cores": 1}') as process:
+        await h.get(Reported)
+        await h.settled(await h.lease(fine))
+        cpu = seconds = 1.0
+        with trio.fail_after(120):
+            while cpu > 0.05 * seconds:  # what comes after a run may take a while
+                began, before = trio.current_time(), used(process.pid)
+                await trio.sleep(3)
+                seconds = trio.current_time() - began
+                cpu = sum(now - before.get(pid, 0) for pid, now in used(process.pid).items())
+        await h.send((Retire(), None))
+        assert 0 == await code(process)
+
+
+def used(pid: int) -> dict[int, float]:
+    """Seconds of CPU time of a process and its children, by pid, see proc(5)."""
+    found = {}
+    for one in descendants_of(pid):
+        with suppress(OSError):  # it has ended meanwhile
+            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+            found[one] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return found
+
+
+async def test_it_gives_up_without_a_scheduler(tmp_path: Path) -> None:
+    """And says so by its exit code."""
+    async with worker("--url", f"unix://{tmp_path}/none", "--give-up", "0.5") as process:
+        assert 3 == await code(process)
