@@ -86,7 +86,7 @@ def test_a_closure_with_one_key(options: dict[str, Any]) -> None:
 
 
 def test_one_that_assigns(tmp_path: Path) -> None:
-    """In this process a function may assign to what it closes over."""
+    """In this process a function may assign to what it closes over, or one within it."""
     count = 0
 
     @delayed(cache_hfn="args")
@@ -95,11 +95,21 @@ def test_one_that_assigns(tmp_path: Path) -> None:
         count += 1
         return x
 
+    @delayed(cache_hfn="args")
+    async def within(x: int) -> int:
+        def add() -> None:
+            nonlocal count
+            count += 10
+
+        add()
+        return x
+
     async def main() -> None:
         await (work @ Cores(1))(1)
+        await (within @ Cores(1))(1)
 
     run(main, Cores(1), config_file=False, cache=tmp_path / "cache")
-    assert 1 == count
+    assert 11 == count
 
 
 @pytest.mark.parametrize("cache", [True, False])

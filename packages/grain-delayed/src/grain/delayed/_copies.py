@@ -13,7 +13,7 @@ import sys
 import weakref
 from collections import Counter
 from functools import partial, update_wrapper
-from types import CellType, FunctionType
+from types import CellType, CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.delayed._digest import digest
@@ -147,10 +147,16 @@ def _is_detachable(fn: object) -> bool:
     """
     if not isinstance(fn, FunctionType) or not fn.__closure__ or "<locals>" not in fn.__qualname__:
         return False
-    return not any(
-        i.opname in ("STORE_DEREF", "DELETE_DEREF") and i.argval in fn.__code__.co_freevars
-        for i in dis.get_instructions(fn)
-    )
+    return not _assigns(fn.__code__, fn.__code__.co_freevars)
+
+
+def _assigns(code: CodeType, names: tuple[str, ...]) -> bool:
+    """Whether code, or a function within it, assigns to some of the variables around it."""
+    names = tuple(name for name in names if name in code.co_freevars)
+    return any(
+        i.opname in ("STORE_DEREF", "DELETE_DEREF") and i.argval in names
+        for i in dis.get_instructions(code)
+    ) or any(_assigns(inner, names) for inner in code.co_consts if isinstance(inner, CodeType))
 
 
 def _arrays(values: tuple[object, ...]) -> Iterator[Any]:
