@@ -18,7 +18,7 @@ from grain.worker._command import parser, stated_resources
 from grain.worker._command import serve as work
 from grain.worker._surroundings import read_surroundings
 from grain.worker.auto import find_resources
-from grain.worker.messages import Draining, Reported
+from grain.worker.messages import Draining, Reported, Settled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -88,6 +88,34 @@ async def test_a_signal_lets_runs_end_then_hands_them_back(
             mock_clock.jump(0.2)
             assert ("returned", None) == await h.settled(second)
             assert not Path(f"/proc/{pid}").exists()
+        assert [0] == codes
+
+
+async def test_what_ignores_its_cancellation_is_killed_in_time(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """It is handed back as well, and the worker is gone when it said it would be."""
+
+    async def stubborn(path: str) -> None:
+        from pathlib import Path
+
+        with trio.CancelScope(shield=True):
+            Path(path).write_text("1")
+            await trio.sleep_forever()
+
+    async with head(tmp_path) as h:
+        words = ("--url", h.address, "--res", '{"Cores": 1}', "--term-grace", "6")
+        async with worker_of_this_process(*words) as codes:
+            await h.get(Reported)
+            number = await h.lease(stubborn, str(tmp_path / "begun"))
+            await written(tmp_path / "begun")
+            signal.raise_signal(signal.SIGTERM)
+            await h.get(Draining)
+            mock_clock.jump(5.7)
+            await wait_all_tasks_blocked()
+            assert not [message for message, _ in h.mail if isinstance(message, Settled)]
+            mock_clock.jump(0.2)
+            assert ("returned", None) == await h.settled(number)
         assert [0] == codes
 
 

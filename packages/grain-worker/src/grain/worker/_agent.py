@@ -80,6 +80,7 @@ class Agent:
             async with self._runner, trio.open_nursery() as nursery:
                 nursery.start_soon(self._keep_connected)
                 await self._until_over()
+                self._runner.leave_within(self._life.time_over(trio.current_time()))
                 nursery.cancel_scope.cancel()
         return GAVE_UP if self._life.gave_up else self._code
 
@@ -97,6 +98,8 @@ class Agent:
             self._changed = trio.Event()
             self._life.on_time(now)
             self._carry_out(now)
+            if self._life.killing(now):
+                self._runner.kill()
             if self._is_over(now):
                 await self._say_goodbye()
                 return

@@ -9,7 +9,9 @@
 2. *Cancelling* begins at a deadline, if there are runs left by then. It leaves them the time to be
    ended, and us the time to hand them back. An early warning alone (SIGUSR1) sets no deadline: that
    of the job's end holds, and where that is unknown, the next signal sets one.
-3. It is *over* when no run is left, or at the last moment, come what may.
+3. What does not let itself be cancelled is killed a moment before the last one, where that is
+   known, so that it can still be handed back.
+4. It is *over* when no run is left, or at the last moment, come what may.
 
 A reason that comes later may bring a deadline forward, never put it off.
 """
@@ -134,13 +136,17 @@ class Life:
         """Whether runs have to be cancelled."""
         return now >= self._cancel_at
 
+    def killing(self, now: float) -> bool:
+        """Whether what still runs has to be killed."""
+        return now >= self._over_at - FLUSH
+
     def over(self, now: float, *, runs: bool) -> bool:
         """Whether to leave."""
         return self.draining and (not runs or now >= self._over_at)
 
     def next_at(self, now: float) -> float:
         """When to look again, if nothing else happens."""
-        times = [self._cancel_at, self._over_at]
+        times = [self._cancel_at, self._over_at - FLUSH, self._over_at]
         if not self.draining:
             times += [self._drain_at(), self._give_up_at()]
         return min((t for t in times if t > now), default=math.inf)

@@ -134,6 +134,16 @@ class RunnerProcess:
         if self._now is not None and self._now.runs.get(task) == attempt:
             self._now.post([(Cancel(task, attempt, waiting), None)])
 
+    def kill(self) -> None:
+        """End the runner and all that it started, now and for good; `Reports` tells of its runs."""
+        self._leaving = True
+        if self._now is not None:
+            self._now.kill()
+
+    def leave_within(self, seconds: float) -> None:
+        """Leave it no more time than that for what is left when it ends."""
+        self._grace = min(self._grace, seconds)
+
     def _end_unrun(self, ended: Ended) -> None:
         """Later: a caller need not reckon with the answer before it has asked."""
         assert self._nursery is not None
