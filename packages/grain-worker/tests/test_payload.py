@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from grain.resource import Cores, Memory
 from grain.worker.errors import ExternalError, Failure, PayloadError
+from grain.worker.job import name_of
 from grain.worker.payload import Failed, Payloads, describe, failure_in
 
 if sys.version_info < (3, 11):
@@ -143,6 +144,27 @@ def test_functions_that_cannot_be_imported_travel_by_value() -> None:
     (made,), named = Payloads().load_arguments(arguments)
     assert 40 == made()
     assert 41 == named["f"](1)
+
+
+def test_a_wrapped_function_keeps_its_name() -> None:
+    """In errors from a worker it is to go by that, not by its wrapper's."""
+
+    def decorated(fn: Any) -> Any:
+        @functools.wraps(fn)
+        def wrapper(x: int) -> Any:
+            return fn(x)
+
+        return wrapper
+
+    def energy(x: int) -> int:
+        return x + 1
+
+    energy.__qualname__ = "energy"  # as on top of a script
+    made: Any = decorated(energy)
+    made.scale = 2
+    loaded: Any = Payloads().load_function(Payloads().dump_function(made).payload)
+    assert ("energy", "energy", 3) == (loaded.__qualname__, name_of(loaded), loaded(2))
+    assert 2 == loaded.scale
 
 
 def test_classes_by_value_keep_their_identity() -> None:

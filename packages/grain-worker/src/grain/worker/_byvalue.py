@@ -30,6 +30,7 @@ from grain.worker._inprocess import is_in_process, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FunctionType
 
 
 class Place(NamedTuple):
@@ -63,7 +64,11 @@ class Classes:
             if obj not in self._places:
                 self._bundle(obj, copy_all=copy_all)
             return restore, self._places[obj]
-        return undill, (self.dill(obj, copy_all=copy_all),)
+        data = self.dill(obj, copy_all=copy_all)
+        if getattr(obj.__code__, "co_qualname", obj.__qualname__) == obj.__qualname__:
+            return undill, (data,)
+        # As `functools.wraps` does it; dill goes by the code, where that has a name (Python 3.11).
+        return undill, (data,), obj.__qualname__, None, None, rename
 
     def dill(
         self,
@@ -195,6 +200,11 @@ def importable(obj: Any) -> bool:
     for part in name.split("."):
         found = getattr(found, part, None)
     return found is obj
+
+
+def rename(fn: FunctionType, name: str) -> None:
+    """Give a function that was loaded its name."""
+    fn.__qualname__ = name
 
 
 def restore(key: str, blob: bytes, number: int) -> type:
