@@ -66,10 +66,12 @@ class Copies:
         return call._replace(fn=self._detached(fn, digest_of_bound))
 
     def _detached(self, fn: Any, digest_of_bound: str) -> Any:
-        if not _is_detachable(fn):
+        if not isinstance(fn, FunctionType):
             return fn
         known = self._functions.get((fn, digest_of_bound))
         if known is None:
+            if not _is_detachable(fn):
+                return fn
             known = self._functions[fn, digest_of_bound] = _detached(fn, {})
         return known
 
