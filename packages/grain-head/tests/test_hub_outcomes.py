@@ -7,6 +7,18 @@ from grain.head.messages import Received, Resolved, Started, Synced
 from grain.worker.messages import Lease, Release, Revoke
 
 
+def given_up(scene: Scene) -> tuple[str, str, Lease]:
+    """A task's worker is lost, and another is there: the mission, that worker, and the lost run."""
+    worker, mission = scene.worker("w"), scene.mission()
+    scene.say(mission, Synced())
+    scene.submit(mission, 1)
+    (old,) = scene.sent(worker, Lease)
+    scene.lose(worker)
+    other = scene.worker("other", 1)
+    scene.wait(65.0)
+    return mission, other, old
+
+
 def test_an_outcome_goes_to_its_mission_and_is_released_when_that_has_it(scene: Scene) -> None:
     """The worker keeps it until the mission, not the head, has confirmed it."""
     worker, mission = scene.worker("w"), scene.mission()
@@ -26,13 +38,7 @@ def test_an_outcome_goes_to_its_mission_and_is_released_when_that_has_it(scene: 
 
 def test_the_first_success_wins_and_later_ones_are_dropped(scene: Scene) -> None:
     """Even that of a run which was given up."""
-    worker, mission = scene.worker("w"), scene.mission()
-    scene.say(mission, Synced())
-    scene.submit(mission, 1)
-    (old,) = scene.sent(worker, Lease)
-    scene.lose(worker)
-    other = scene.worker("other", 1)
-    scene.wait(65.0)
+    mission, other, old = given_up(scene)
     (new,) = scene.sent(other, Lease)
     scene.worker("w", 2, (held(old, 0.0, ended=True),), link="back")
     scene.say("back", scene.settled(old), payload=b"old")
@@ -46,13 +52,7 @@ def test_the_first_success_wins_and_later_ones_are_dropped(scene: Scene) -> None
 
 def test_a_stale_failure_is_ignored(scene: Scene) -> None:
     """The run that took its place goes on."""
-    worker, mission = scene.worker("w"), scene.mission()
-    scene.say(mission, Synced())
-    scene.submit(mission, 1)
-    (old,) = scene.sent(worker, Lease)
-    scene.lose(worker)
-    other = scene.worker("other", 1)
-    scene.wait(65.0)
+    mission, other, old = given_up(scene)
     scene.worker("w", 2, (held(old, 0.0, ended=True),), link="back")
     scene.say("back", scene.settled(old, "error"), payload=b"old")
 
@@ -63,13 +63,7 @@ def test_a_stale_failure_is_ignored(scene: Scene) -> None:
 
 def test_of_two_runs_the_older_goes_on(scene: Scene) -> None:
     """A worker that was given up returns with a run that has a long way behind it."""
-    worker, mission = scene.worker("w"), scene.mission()
-    scene.say(mission, Synced())
-    scene.submit(mission, 1)
-    (old,) = scene.sent(worker, Lease)
-    scene.lose(worker)
-    other = scene.worker("other", 1)
-    scene.wait(65.0)
+    mission, other, old = given_up(scene)
     (new,) = scene.sent(other, Lease)
     scene.worker("w", 2, (held(old, 65.0),), link="back")
     assert [Revoke(new.attempt)] == scene.sent(other, Revoke)
