@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCALE = """\
-from grain.cli import _scale, _swarm, main
-_scale._LOOK_ELSEWHERE = 0.3
-_swarm.PAUSES, _swarm.PROVEN, _swarm.UNLISTED = (1.0, 60.0), {proven}, 3.0
+from grain.cli import main
+from grain.cli.workers import scale
+from grain.cli.workers import swarm
+scale._LOOK_ELSEWHERE = 0.3
+swarm.PAUSES, swarm.PROVEN, swarm.UNLISTED = (1.0, 60.0), {proven}, 3.0
 main(prog_name="grain")
 """
 """`grain` for `grain scale`, which has its minutes in seconds; how long a job takes to prove itself

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from grain.cli._main import main as grain
+from grain.cli.app import main as grain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -176,7 +176,7 @@ def test_as_a_command(here: Path) -> None:
     """It is found by the command `grain`."""
     mission(here)
     done = subprocess.run(
-        [sys.executable, "-c", "from grain.cli._main import main; main()", "cache", "ls"],
+        [sys.executable, "-c", "from grain.cli.app import main; main()", "cache", "ls"],
         capture_output=True,
         text=True,
         timeout=60,

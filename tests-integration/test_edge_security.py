@@ -16,9 +16,9 @@ import trio
 from trio.testing import MockClock
 
 from grain.edge import Serving, dial, serve
-from grain.edge._unix import socket_path
 from grain.edge.errors import DialError, ForeignFile, LinkedFile
 from grain.edge.testing import CODEC, Note
+from grain.edge.transports.unix import socket_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

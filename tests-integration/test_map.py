@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from grain.map._entries import read_line
+from grain.map.job_log.entries import read_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -141,8 +141,8 @@ class TestLayers:
             ),
             ("import grain.head", "grain.head belongs to grain-head, not declared"),
             (
-                "from grain.resource._base import join",
-                "grain.resource._base.join is private to grain-resource",
+                "from grain.resource.base import join",
+                "grain.resource.base.join is private to grain-resource",
             ),
             ("from .planted import x", "relative import; write the whole name"),
             ("def f():\n    import grain.cli", "grain.cli belongs to grain-cli, not declared"),

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import structs
 
-from grain.head._clients import Clients
-from grain.head._hub import Hub
-from grain.head._ledger import Ledger
-from grain.head._runs import Runs
-from grain.head._staff import Staff
+from grain.head.hub.hub import Hub
+from grain.head.hub.missions import Clients
+from grain.head.hub.runs import Runs
+from grain.head.hub.tasks import Ledger
+from grain.head.hub.workers import Staff
 from grain.remote_exer import MissionSession, Resolution
-from grain.worker._session import WorkerSession
+from grain.worker.agent.session import WorkerSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from grain.head._records import Client, Entry, LeaseRecord, Staffer
+    from grain.head.hub.state import Client, Entry, LeaseRecord, Staffer
     from grain.worker.messages import Held, Settled
 
 

@@ -9,7 +9,7 @@ from grain.worker.messages import Draining, Holding, Leaving, Register, Reported
 from simulation.wire import Wire
 
 if TYPE_CHECKING:
-    from grain.head._hub import Hub
+    from grain.head.hub.hub import Hub
     from simulation.wire import End, Mail
     from simulation.world import World
 

@@ -11,8 +11,8 @@ from simulation.people import Client, Process, fits
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message
-    from grain.head._records import Client as Customer
-    from grain.head._records import Staffer
+    from grain.head.hub.state import Client as Customer
+    from grain.head.hub.state import Staffer
     from grain.remote_exer import Resolution
     from grain.worker.messages import Attempt
     from simulation.heads import HeadProcess

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.resource import Supply, from_data, to_data
-from grain.worker._lines import Waiting
 from grain.worker.messages import Cancel, Ended, Lease, Run
+from grain.worker.runner.chains import Waiting
 
 if TYPE_CHECKING:
     from grain.remote_exer import MissionSession, Resolution
     from grain.resource import Resource
-    from grain.worker._session import WorkerSession
+    from grain.worker.agent.session import WorkerSession
     from simulation.wire import Mail, Wire
     from simulation.world import World
 

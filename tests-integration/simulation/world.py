@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.head._hub import Hub
+from grain.head.hub.hub import Hub
 from grain.remote_exer import MissionSession
 from grain.resource import Cores, Memory
-from grain.worker._session import WorkerSession
+from grain.worker.agent.session import WorkerSession
 from simulation.clock import Clock
 from simulation.heads import HeadProcess
 from simulation.laws import Laws

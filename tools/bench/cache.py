@@ -10,7 +10,7 @@ import numpy as np
 import trio
 
 from grain.delayed import delayed, each, mission
-from grain.delayed._digest import digest
+from grain.delayed.cache.digest import digest
 from grain.resource import Cores
 from tools.bench import say
 

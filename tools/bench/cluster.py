@@ -19,7 +19,7 @@ import trio
 from grain.edge import dial
 from grain.edge.questions import unpack
 from grain.head import messages as mission
-from grain.head._hub import Hub
+from grain.head.hub.hub import Hub
 from grain.head.messages import Ask
 from grain.head.service import CODEC
 from grain.remote_exer import HostingExecutor, RemoteExecutor

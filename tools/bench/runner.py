@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import trio
 
+from grain.worker.agent.runner_process import RunnerProcess
 from grain.worker.messages import Run
 from grain.worker.payload import Payloads
-from grain.worker.process import RunnerProcess
 from tools.bench import say
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from grain.edge.messages import Payload
+    from grain.worker.agent.listener import Crash
     from grain.worker.messages import Ended
     from grain.worker.payload import Function
-    from grain.worker.reports import Crash
 
 RUNS = 20_000
 ROUNDS = 5

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from grain.cli.batch import Job, Phase, State, _pbs_text, _slurm_text
+from grain.cli.batch import Job, Phase, State
+from grain.cli.batch.scripts import pbs, slurm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +61,7 @@ def test_squeue() -> None:
         "99": State(Phase.GONE),
     }
 
-    assert expected == _slurm_text.states(SQUEUE, expected)
+    assert expected == slurm.states(SQUEUE, expected)
 
 
 def test_qstat() -> None:
@@ -74,7 +75,7 @@ def test_qstat() -> None:
         "99.pbs": State(Phase.GONE),
     }
 
-    assert expected == _pbs_text.states(QSTAT, expected)
+    assert expected == pbs.states(QSTAT, expected)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_qstat() -> None:
 )
 def test_sbatch_id(printed: str, job: str) -> None:
     """The id is the number in the last line."""
-    assert job == _slurm_text.submitted_id(printed)
+    assert job == slurm.submitted_id(printed)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def test_sbatch_id(printed: str, job: str) -> None:
 )
 def test_qsub_id(printed: str, job: str) -> None:
     """The id is the last line: with the server's name, or bare."""
-    assert job == _pbs_text.submitted_id(printed)
+    assert job == pbs.submitted_id(printed)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def test_qsub_id(printed: str, job: str) -> None:
 )
 def test_dialect(printed: str, dialect: str) -> None:
     """Torque tells its version in other words than OpenPBS."""
-    assert dialect == _pbs_text.dialect(printed)
+    assert dialect == pbs.dialect(printed)
 
 
 @pytest.mark.parametrize(
@@ -120,12 +121,12 @@ def test_dialect(printed: str, dialect: str) -> None:
 )
 def test_only_ended(told: str, harmless: bool) -> None:
     """A job that has ended is nothing to complain of; anything else is."""
-    assert harmless == _pbs_text.only_ended(told)
+    assert harmless == pbs.only_ended(told)
 
 
 def test_own_shape(job_of: Callable[..., Job]) -> None:
     """Where the user asks for a shape with GPUs, ours is left out: PBS takes one only."""
     job = job_of('[script]\ncores = 4\nextra_args = ["-l select=1:ncpus=4:ngpus=1"]')
 
-    lines = [line for line in _pbs_text.script(job).splitlines() if "-l" in line]
+    lines = [line for line in pbs.script(job).splitlines() if "-l" in line]
     assert ["#PBS -l select=1:ncpus=4:ngpus=1"] == [line for line in lines if "#PBS" in line]

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from grain.cli.batch import BatchError, Job
-from grain.cli.batch._directives import amount, word
-from grain.cli.batch._slurm_text import script
+from grain.cli.batch.scripts.directives import amount, word
+from grain.cli.batch.scripts.slurm import script
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from grain.cli import _check_batch, _check_installed, _check_meeting, _checks, main
-from grain.cli._checks import Finding
+from grain.cli import main
+from grain.cli.doctor import batch, checks, installed, meeting
+from grain.cli.doctor.checks import Finding
 from grain.config import Config
 from grain.edge import Attempt
 
@@ -88,14 +89,14 @@ def test_something_that_hangs() -> None:
     def broken() -> list[Finding]:
         raise RuntimeError("a bug")
 
-    assert "fail" == _checks.within(0.05, "disk", slow)[0].state  # or it would never return
-    assert [Finding("disk", "fail", "RuntimeError: a bug")] == _checks.within(60, "disk", broken)
+    assert "fail" == checks.within(0.05, "disk", slow)[0].state  # or it would never return
+    assert [Finding("disk", "fail", "RuntimeError: a bug")] == checks.within(60, "disk", broken)
     stuck.set()
 
 
 def test_versions_differ() -> None:
     """All are named, and what to install."""
-    found = _check_installed.judge_versions({"grain-edge": "1.0.0", "grain-cli": "1.1.0"})
+    found = installed.judge_versions({"grain-edge": "1.0.0", "grain-cli": "1.1.0"})
 
     assert ("fail", "they differ: grain-edge 1.0.0, grain-cli 1.1.0") == (found.state, found.says)
     assert "pip install grain-edge==1.1.0 grain-cli==1.1.0" == found.fix
@@ -122,13 +123,13 @@ def test_who_owns_the_import_name() -> None:
         Installed("whole-grain", "whole/grain/__init__.py"),
     ]
 
-    assert ["grain", "grain-nightly"] == _check_installed.intruders(installed)
+    assert ["grain", "grain-nightly"] == installed.intruders(installed)
 
 
 def test_an_intruder_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """With what to do."""
-    monkeypatch.setattr(_check_installed, "intruders", lambda _: ["grain"])
-    [found] = _check_installed.import_name()
+    monkeypatch.setattr(installed, "intruders", lambda _: ["grain"])
+    [found] = installed.import_name()
 
     assert "fail" == found.state
     assert "`grain` is claimed by grain, too" in found.says
@@ -141,15 +142,15 @@ def test_slurm(
     """Commands that are missing, refuse, or answer."""
     monkeypatch.setenv("PATH", str(alone / "bin"))
     config = configure('system = "slurm"')
-    assert "slurm: no sbatch, squeue, scancel here" == _check_batch.batch(config)[0].says
+    assert "slurm: no sbatch, squeue, scancel here" == batch.batch(config)[0].says
     for name in ("sbatch", "scancel"):
         command(name, "exit 0")
     command("squeue", "echo 'squeue: error: Unable to contact slurm controller' >&2; exit 1")
-    [refused] = _check_batch.batch(config)
+    [refused] = batch.batch(config)
     assert "squeue failed (exit code 1): squeue: error: Unable to contact" in refused.says
     assert "Slurm's controller does not answer; try again later." == refused.fix
     command("squeue", "exit 0")
-    assert "ok" == _check_batch.batch(config)[0].state
+    assert "ok" == batch.batch(config)[0].state
 
 
 def test_custom(alone: Path, command: Put, configure: Configure) -> None:
@@ -158,9 +159,9 @@ def test_custom(alone: Path, command: Put, configure: Configure) -> None:
         'system = "custom"\n[custom_system]\nsubmit_cmd = "mysub -x"\ndirectory = "/tmp"\n'
         'template = "{{body}}"'
     )
-    assert "custom: there is no command 'mysub'" == _check_batch.batch(configure(text))[0].says
+    assert "custom: there is no command 'mysub'" == batch.batch(configure(text))[0].says
     command("mysub", "exit 0")
-    assert "ok" == _check_batch.batch(configure(text))[0].state
+    assert "ok" == batch.batch(configure(text))[0].state
 
 
 @pytest.mark.parametrize(("mode", "state"), [(0o700, "ok"), (0o775, "fail"), (0o1777, "ok")])
@@ -170,7 +171,7 @@ def test_who_may_write_to_the_directory(tmp_path: Path, mode: int, state: str) -
     folder.mkdir()
     folder.chmod(mode)
 
-    found = _check_meeting.files(f"edge://{folder}/meeting")
+    found = meeting.files(f"edge://{folder}/meeting")
     assert state == found[0].state
     assert [] == list(folder.iterdir())
 
@@ -178,25 +179,25 @@ def test_who_may_write_to_the_directory(tmp_path: Path, mode: int, state: str) -
 def test_a_directory_that_cannot_be_there(tmp_path: Path) -> None:
     """Below a file, say."""
     (tmp_path / "file").write_text("")
-    [found] = _check_meeting.files(f"edge://{tmp_path}/file/deep/meeting")
+    [found] = meeting.files(f"edge://{tmp_path}/file/deep/meeting")
 
     assert "fail" == found.state
 
 
 def test_clocks() -> None:
     """Far apart is told, and which is behind."""
-    assert "ok" == _check_meeting.clock(1.0).state
-    assert "this host is 60 s behind the file server" == _check_meeting.clock(60.0).says
-    assert "this host is 60 s ahead of the file server" == _check_meeting.clock(-60.0).says
+    assert "ok" == meeting.clock(1.0).state
+    assert "this host is 60 s behind the file server" == meeting.clock(60.0).says
+    assert "this host is 60 s ahead of the file server" == meeting.clock(-60.0).says
 
 
 def test_where_the_meeting_is() -> None:
     """By address; a Unix socket needs no file system that is shared."""
-    assert Path("/a/meeting") == _check_meeting.meeting_file("edge:///a/meeting")
-    assert Path("/a b/m") == _check_meeting.meeting_file("tcp://host:1?edge=/a%20b/m")
+    assert Path("/a/meeting") == meeting.meeting_file("edge:///a/meeting")
+    assert Path("/a b/m") == meeting.meeting_file("tcp://host:1?edge=/a%20b/m")
     default = Path.home() / ".local/share/edge-file-default"
-    assert default == _check_meeting.meeting_file("tcp://host:1")
-    assert _check_meeting.meeting_file("unix:///a/s") is None
+    assert default == meeting.meeting_file("tcp://host:1")
+    assert meeting.meeting_file("unix:///a/s") is None
 
 
 def attempts(**outcomes: str) -> list[Attempt]:
@@ -205,7 +206,7 @@ def attempts(**outcomes: str) -> list[Attempt]:
 
 def test_a_scheduler_that_is_not_reached(alone: Path) -> None:
     """One whose socket is here was killed or hangs; one elsewhere may be behind a firewall."""
-    not_reached = partial(_check_meeting.not_reached, "edge:///x", slow=False)
+    not_reached = partial(meeting.not_reached, "edge:///x", slow=False)
     killed = not_reached(attempts(unix="refused", tcp="refused"))
     stuck = not_reached(attempts(unix="no answer within 10 s", tcp="no answer"))
     far = not_reached(attempts(tcp="no answer"))
@@ -220,9 +221,9 @@ def test_a_scheduler_that_is_not_reached(alone: Path) -> None:
 def test_each_way_is_told_by_itself() -> None:
     """With --slow: not in the scheduler's line, and what it is for if another one works."""
     failed = attempts(tcp="refused", files="no answer")
-    first = _check_meeting.not_reached("edge:///x", failed, slow=True)
+    first = meeting.not_reached("edge:///x", failed, slow=True)
     alone, beside = (
-        [_check_meeting.way(one, others=others) for one in failed] for others in (False, True)
+        [meeting.way(one, others=others) for one in failed] for others in (False, True)
     )
 
     assert "one is said to serve, but is not reached" == first.says
@@ -230,12 +231,12 @@ def test_each_way_is_told_by_itself() -> None:
     assert "open between nodes" in beside[0].fix
     assert "by files" == beside[1].check
     [works] = attempts(files="ok")
-    assert ("by files", "ok", "there (0.5 s)", "") == _check_meeting.way(works, others=True)
+    assert ("by files", "ok", "there (0.5 s)", "") == meeting.way(works, others=True)
 
 
 def test_an_address_that_is_none() -> None:
     """Is a mistake."""
-    for look in (_check_meeting.scheduler, _check_meeting.every_way):
+    for look in (meeting.scheduler, meeting.every_way):
         [found] = look("http://x")
 
         assert ("fail", "Correct `address`.") == (found.state, found.fix)
@@ -243,7 +244,7 @@ def test_an_address_that_is_none() -> None:
 
 def test_another_version() -> None:
     """Is told with both."""
-    found = _check_meeting.judge_scheduler("n1 by tcp", "0.9")
+    found = meeting.judge_scheduler("n1 by tcp", "0.9")
 
     assert "warn" == found.state
     assert found.says.startswith("n1 by tcp is Grain 0.9, this is ")
@@ -251,7 +252,7 @@ def test_another_version() -> None:
 
 def test_outputs(alone: Path, configure: Configure) -> None:
     """A directory that cannot be written to is told."""
-    assert "ok" == _check_batch.outputs(configure('[worker]\nlog_file = "a/b/w.log"'))[0].state
+    assert "ok" == batch.outputs(configure('[worker]\nlog_file = "a/b/w.log"'))[0].state
     wrong = configure('[worker]\nlog_file = "/proc/nowhere/w.log"')
     expected = "ok" if os.access("/proc", os.W_OK) else "fail"
-    assert expected == _check_batch.outputs(wrong)[0].state
+    assert expected == batch.outputs(wrong)[0].state

@@ -7,8 +7,8 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grain.cli._jobs import FORGOTTEN, KEPT, Looking, OwnJob, failed_at_once, prune, warning
 from grain.cli.batch import BatchError, Phase, Record, Records, State
+from grain.cli.workers.jobs import FORGOTTEN, KEPT, Looking, OwnJob, failed_at_once, prune, warning
 
 if TYPE_CHECKING:
     from pathlib import Path

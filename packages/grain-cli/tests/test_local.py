@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from grain.cli.batch import BatchError, Job, Phase, State, Submitted
-from grain.cli.batch._local import Local, divide, start_time
+from grain.cli.batch.local import Local, divide, start_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

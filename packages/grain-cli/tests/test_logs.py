@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from grain.cli import main
-from grain.cli._logs import outputs, readable
 from grain.cli.batch import Record, Records
+from grain.cli.workers.logs import outputs, readable
 
 if TYPE_CHECKING:
     from pathlib import Path

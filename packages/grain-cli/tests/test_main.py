@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from grain.cli import main
-from grain.cli._main import OWN
-from grain.cli._version import named_version
+from grain.cli.app import OWN
+from grain.cli.version import named_version
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner, Result
 
-from grain.cli import _plugins, main
+from grain.cli import main, plugins
 from grain.cli.plugin import chosen_config, told
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def test_what_cannot_be_loaded_is_a_sentence(name: str, why: str) -> None:
 def test_known_commands_that_are_not_installed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are listed, and say what to install."""
     monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: ())
-    monkeypatch.setitem(_plugins.ELSEWHERE, name, "grain-not-here")
+    monkeypatch.setitem(plugins.ELSEWHERE, name, "grain-not-here")
     done = grain(name, "--help")
 
     assert (
@@ -107,7 +107,7 @@ def test_known_commands_that_are_not_installed(name: str, monkeypatch: pytest.Mo
 def test_known_commands_of_a_later_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed package that lacks the command is too old."""
     monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: ())
-    monkeypatch.setitem(_plugins.ELSEWHERE, "map", "grain-edge")
+    monkeypatch.setitem(plugins.ELSEWHERE, "map", "grain-edge")
 
     assert "is part of a later grain-edge than " in grain("map").output
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from grain.cli.batch import Job, _custom_text, _pbs_text, _slurm_text
-from grain.cli.batch._local import Local
+from grain.cli.batch import Job
+from grain.cli.batch.local import Local
+from grain.cli.batch.scripts import custom, pbs, slurm
 
 if TYPE_CHECKING:
     from grain.config import Config
@@ -83,17 +84,17 @@ Made = Callable[..., Job]
 def made(job_of: Made, configure: Callable[[str], Config]) -> dict[str, str]:
     """All scripts by name."""
     now = datetime.datetime(2026, 3, 4, 9, 30, 15)
-    custom = _custom_text.script(job_of(CUSTOM), configure(CUSTOM), now)
+    custom_script = custom.script(job_of(CUSTOM), configure(CUSTOM), now)
     full, odd, empty = job_of(FULL, path="/opt/grain/bin"), job_of(ODD), job_of("")
     return {
-        "slurm": _slurm_text.script(full),
-        "slurm_array": _slurm_text.script(full, 2),
-        "slurm_odd": _slurm_text.script(odd),
-        "slurm_empty": _slurm_text.script(empty),
-        "pbs": _pbs_text.script(full),
-        "pbs_odd": _pbs_text.script(odd),
-        "pbs_torque": _pbs_text.script(full, "torque"),
-        "custom": custom,
+        "slurm": slurm.script(full),
+        "slurm_array": slurm.script(full, 2),
+        "slurm_odd": slurm.script(odd),
+        "slurm_empty": slurm.script(empty),
+        "pbs": pbs.script(full),
+        "pbs_odd": pbs.script(odd),
+        "pbs_torque": pbs.script(full, "torque"),
+        "custom": custom_script,
         "local": Local(Path()).script(full, 1),
     }
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from grain.cli.batch import BatchError, Job
-from grain.cli.batch._shell import body, interpreter
+from grain.cli.batch.scripts.shell import body, interpreter
 
 if TYPE_CHECKING:
     from pathlib import Path

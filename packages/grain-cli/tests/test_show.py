@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.cli._show import clean, print_json, resources, span, table
+from grain.cli.show import clean, print_json, resources, span, table
 
 
 @given(st.text())

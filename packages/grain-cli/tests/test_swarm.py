@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grain.cli._swarm import PAUSES, PROVEN, UNLISTED, Swarm
 from grain.cli.batch import Phase, State
+from grain.cli.workers.swarm import PAUSES, PROVEN, UNLISTED, Swarm
 
 PENDING, RUNNING, ENDING = State(Phase.PENDING), State(Phase.RUNNING), State(Phase.ENDING)
 GONE, UNKNOWN = State(Phase.GONE), State(Phase.UNKNOWN)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from grain.cli.batch import Job
-from grain.cli.batch._worker import resources, warning_lead
+from grain.cli.batch.scripts.worker import resources, warning_lead
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from grain.cli.batch import Job, _custom_text, _slurm_text, worker_job
+from grain.cli.batch import Job, worker_job
+from grain.cli.batch.scripts import custom, slurm
 from grain.config import Config, load
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def test_script(job_of: Callable[..., Job]) -> None:
 
     `GRAIN_WRITE_SCRIPTS=1` writes it anew.
     """
-    script = _slurm_text.script(job_of(blocks("toml")[0]))
+    script = slurm.script(job_of(blocks("toml")[0]))
     page = DOCS / "workers.md"
     if os.environ.get("GRAIN_WRITE_SCRIPTS"):
         text = page.read_text(encoding="utf-8")
@@ -47,7 +48,7 @@ def test_custom(configure: Callable[[str], Config], job_of: Callable[..., Job]) 
     """The template on the page works."""
     text = blocks("toml")[1]
 
-    script = _custom_text.script(job_of(text), configure(text), NOW)
+    script = custom.script(job_of(text), configure(text), NOW)
 
     assert "#BSUB -M 120GB\n#BSUB -W 12:00:00\n" in script
     assert "{{" not in script
@@ -60,7 +61,7 @@ def test_placeholders(name: str, job_of: Callable[..., Job]) -> None:
 
     found = set(re.findall(r"\{\{(\w+)\}\}", text))
 
-    assert set(_custom_text.values(job_of(""), NOW)) == found
+    assert set(custom.values(job_of(""), NOW)) == found
 
 
 @pytest.mark.parametrize("system", ["slurm", "pbs"])

@@ -13,7 +13,7 @@ from asyncio_programs import asyncio_run, fail, failing, here
 
 from grain.config import ConfigError
 from grain.delayed import delayed, mission
-from grain.delayed._asyncio import hosted
+from grain.delayed.missions.asyncio_guest import hosted
 from grain.resource import Cores
 
 if sys.version_info < (3, 11):

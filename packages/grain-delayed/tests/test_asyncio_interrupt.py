@@ -15,7 +15,7 @@ import pytest
 import trio
 from asyncio_programs import failing, here
 
-from grain.delayed._asyncio import hosted
+from grain.delayed.missions.asyncio_guest import hosted
 
 
 @pytest.mark.parametrize("steps", range(8))

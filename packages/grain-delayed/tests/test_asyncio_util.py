@@ -10,7 +10,7 @@ from asyncio_programs import asyncio_run, fail, here, wait_for
 
 from grain.delayed import delayed, delayedval, each
 from grain.util import QueueLimiter, as_completed
-from grain.util._capacity import Room
+from grain.util.capacity import Room
 
 
 def test_as_completed() -> None:

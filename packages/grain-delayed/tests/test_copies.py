@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from grain.delayed import delayed, each, mission
-from grain.delayed._copies import Copies
+from grain.delayed.leaves.copies import Copies
 from grain.resource import Cores
 from grain.worker import Call
 

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grain.delayed._digest import Undigestible, code_digest, digest
+from grain.delayed.cache.digest import Undigestible, code_digest, digest
 
 
 class Method(Enum):
@@ -192,7 +192,7 @@ def test_too_deep() -> None:
 
 
 PROGRAM = """
-from grain.delayed._digest import digest, code_digest
+from grain.delayed.cache.digest import digest, code_digest
 def f(x, y=("a", {"b", "c", "d"})):
     if x in {"p", "q", "r", "s"}:
         return [lambda: i for i in y]

@@ -13,7 +13,7 @@ import trio
 from grain import GVAR
 from grain.config import load
 from grain.delayed import delayed, each, mission
-from grain.delayed._executor import executing
+from grain.delayed.missions.executor import executing
 from grain.edge.errors import EdgeError, MeetingTaken
 from grain.remote_exer import HostingExecutor, RemoteExecutor
 from grain.resource import Cores, Infeasible, Memory, Resource

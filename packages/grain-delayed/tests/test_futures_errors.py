@@ -17,7 +17,7 @@ from quiet_executor import executor
 import grain.delayed
 from grain.config import ConfigError
 from grain.delayed import Executor
-from grain.delayed._engine import Engine
+from grain.delayed.futures.engine import Engine
 from grain.resource import Cores, Infeasible, Memory
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from kept_calls import CALLS, again, square
 
 from grain.delayed import CacheError, run
-from grain.delayed._cache import cache_root
+from grain.delayed.cache.cache import cache_root
 from grain.resource import Cores
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 from kept_calls import CALLS, again, square
 
 from grain.delayed import delayed
-from grain.delayed._key import Caching, function_name
+from grain.delayed.cache.key import Caching, function_name
 from grain.worker import Call
 
 pytestmark = pytest.mark.usefixtures("here")

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grain.map import InputError
-from grain.map._sources import Inputs
-from grain.map._splitting import Columns, Splitter
-from grain.map._words import Source, take_apart
+from grain.map.inputs.sources import Inputs
+from grain.map.inputs.splitting import Columns, Splitter
+from grain.map.inputs.words import Source, take_apart
 
 if TYPE_CHECKING:
     from pathlib import Path

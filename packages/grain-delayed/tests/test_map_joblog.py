@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grain.map import LogError, MapError, RequestError
-from grain.map._entries import HEADER, Entry, History, Past, read_line
-from grain.map._halting import Halt, Tally, parse_halt
-from grain.map._joblog import JobLog
-from grain.map._requests import parse_request
+from grain.map.halting import Halt, Tally, parse_halt
+from grain.map.inputs.requests import parse_request
+from grain.map.job_log.entries import HEADER, Entry, History, Past, read_line
+from grain.map.job_log.file import JobLog
 from grain.resource import Cores, Memory, WTime
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from pathlib import Path
 import trio
 
 from grain.delayed import mission
-from grain.map._halting import Tally, parse_halt
-from grain.map._jobs import WAITING, Job, Jobs
-from grain.map._output import Output
-from grain.map._plan import Plan
-from grain.map._splitting import Columns
+from grain.map.halting import Tally, parse_halt
+from grain.map.inputs.splitting import Columns
+from grain.map.jobs import WAITING, Job, Jobs
+from grain.map.output import Output
+from grain.map.plan import Plan
 from grain.resource import Capacity
 
 

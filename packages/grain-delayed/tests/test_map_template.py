@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grain.map import InputError, TemplateError
-from grain.map._results import Results
-from grain.map._template import Template
+from grain.map.inputs.template import Template
+from grain.map.results import Results
 
 # What a program can be given as an argument.
 WORDS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grain.delayed import delayed
-from grain.delayed._retry import Again, Attempts, Final, Retry
-from grain.delayed._retry_lines import RetryLines
+from grain.delayed.leaves.retry import Again, Attempts, Final, Retry
+from grain.delayed.leaves.retry_lines import RetryLines
 from grain.head import Cancelled
 from grain.head.errors import TaskCrashed
 from grain.resource import ZERO, Cores, Infeasible, Memory

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from grain.delayed import CacheError
-from grain.delayed._key import Key
-from grain.delayed._store import Entry, Found, Store, Unpicklable
+from grain.delayed.cache.key import Key
+from grain.delayed.cache.store import Entry, Found, Store, Unpicklable
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from grain.delayed._key import Key
-from grain.delayed._lookups import LookupLog, lookups
-from grain.delayed._store import Broken, Entry, Store
+from grain.delayed.cache.key import Key
+from grain.delayed.cache.lookups import LookupLog, lookups
+from grain.delayed.cache.store import Broken, Entry, Store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +63,7 @@ def test_no_memory(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def exhausted(*args: object) -> object:
         raise MemoryError
 
-    monkeypatch.setattr("grain.delayed._store.memoryview", exhausted, raising=False)
+    monkeypatch.setattr("grain.delayed.cache.store.memoryview", exhausted, raising=False)
 
     assert "unreadable: there is no memory for it" == store.read(KEY).status
     assert 1 == sum(isinstance(found, Broken) for found in store.entries())

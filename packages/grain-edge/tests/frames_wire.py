@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from grain.edge._inbox import Inbox
-from grain.edge._outbox import Outbox
+from grain.edge.framing.frames_in import Inbox
+from grain.edge.framing.frames_out import Outbox
 from grain.edge.messages import Message
 from grain.edge.testing import CODEC
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.edge._address import (
+from grain.edge.address import (
     DEFAULT,
     EdgeAddress,
     TcpAddress,

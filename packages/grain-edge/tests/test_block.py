@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.edge._block import SIZE, Record, decode_block, encode_block
 from grain.edge.errors import MeetingError, NotAnEdgeFile, OtherVersion, TornEdgeFile
+from grain.edge.meeting.block import SIZE, Record, decode_block, encode_block
 
 RECORDS = st.builds(
     Record,

@@ -11,10 +11,10 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from grain.edge._frames import CHUNK, HEADER, OPEN
-from grain.edge._outbox import Outbox
 from grain.edge.channel import FramedChannel
 from grain.edge.errors import ChannelBroken, RemoteProtocolError
+from grain.edge.framing.frames import CHUNK, HEADER, OPEN
+from grain.edge.framing.frames_out import Outbox
 from grain.edge.messages import Pieces
 from grain.edge.testing import CODEC, Note
 

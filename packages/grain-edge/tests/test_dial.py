@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 import trio
 
-from grain.edge._block import Record
-from grain.edge._dial import Dialler
-from grain.edge._race import Way
+from grain.edge.connecting.dial import Dialler
+from grain.edge.connecting.race import Way
 from grain.edge.errors import DialError, NoEdgeFile
+from grain.edge.meeting.block import Record
 from grain.edge.messages import CORE
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from trio.testing import MockClock
 
-    from grain.edge._meeting import Meeting
+    from grain.edge.meeting.meeting import Meeting
 
 
 class Thing(trio.abc.AsyncResource):

@@ -39,5 +39,7 @@ def test_network_is_imported_by_its_users() -> None:
     code = "import sys, grain.edge.channel; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert "grain.edge._memory" in done.stdout.split()
-    assert not {"grain.edge._dial", "grain.edge._serve", "cryptography"} & set(done.stdout.split())
+    assert "grain.edge.framing.memory_channel" in done.stdout.split()
+    assert not {"grain.edge.connecting.dial", "grain.edge.connecting.serve", "cryptography"} & set(
+        done.stdout.split()
+    )

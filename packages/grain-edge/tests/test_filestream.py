@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from grain.edge._disk import Disk
-from grain.edge._filestream import LOST, FileStream
-from grain.edge._folder import Folder
-from grain.edge._log import FIRST_SEGMENT
-from grain.edge._mailbox import Mailbox
-from grain.edge._meeting import WATCH, Meeting
+from grain.edge.connecting.mailbox import Mailbox
+from grain.edge.meeting.disk import Disk
+from grain.edge.meeting.meeting import WATCH, Meeting
+from grain.edge.transports.file_folder import Folder
+from grain.edge.transports.file_log import FIRST_SEGMENT
+from grain.edge.transports.file_stream import LOST, FileStream
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,9 +7,9 @@ from frames_wire import wire
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.edge._frames import HEADER, greeting_frame
-from grain.edge._inbox import Inbox
 from grain.edge.errors import RemoteProtocolError, VersionMismatch
+from grain.edge.framing.frames import HEADER, greeting_frame
+from grain.edge.framing.frames_in import Inbox
 from grain.edge.messages import (
     MAX_GREETING,
     PROTOCOL,

@@ -10,10 +10,10 @@ from frames_wire import Loose, inbox, wire
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grain.edge._frames import BATCH, CHUNK, HEADER, INLINE, OPEN
-from grain.edge._inbox import Inbox
-from grain.edge._outbox import Outbox
 from grain.edge.errors import RemoteProtocolError
+from grain.edge.framing.frames import BATCH, CHUNK, HEADER, INLINE, OPEN
+from grain.edge.framing.frames_in import Inbox
+from grain.edge.framing.frames_out import Outbox
 from grain.edge.messages import ORDINARY, Codec, Pieces
 from grain.edge.testing import CODEC, Alarm, Cargo, Note
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from frames_wire import Loose, inbox, wire
 
-from grain.edge._frames import HEADER
-from grain.edge._outbox import Outbox
 from grain.edge.errors import LocalProtocolError
+from grain.edge.framing.frames import HEADER
+from grain.edge.framing.frames_out import Outbox
 from grain.edge.messages import MAX_MESSAGE, Hello, Message, Pieces
 from grain.edge.testing import CODEC, Alarm, Cargo, Note
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.edge._guard import Guard
+from grain.edge.connecting.handshake_limiter import Guard
 
 
 def test_silent_connections_make_room() -> None:

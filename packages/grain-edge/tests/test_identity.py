@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from grain.edge import _tcp
-from grain.edge._identity import (
+from grain.edge.errors import NotAuthenticated
+from grain.edge.transports import tcp
+from grain.edge.transports.identity import (
     HEAD,
     MEMBER,
     Credential,
@@ -18,7 +19,6 @@ from grain.edge._identity import (
     listening_context,
     make_credentials,
 )
-from grain.edge.errors import NotAuthenticated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -48,7 +48,7 @@ async def meet(
 
         async def dial() -> None:
             try:
-                secure = await _tcp.secure_dialled(a, dialler, name)
+                secure = await tcp.secure_dialled(a, dialler, name)
                 # A client of TLS 1.3 is done before the server has judged it.
                 results[0] = await secure.receive_some(1) or EOFError()
             except (NotAuthenticated, trio.BrokenResourceError) as e:
@@ -56,7 +56,7 @@ async def meet(
 
         async def accept() -> None:
             try:
-                secure = await _tcp.secure_accepted(b, accepter, wanted)
+                secure = await tcp.secure_accepted(b, accepter, wanted)
                 await secure.send_all(b"!")
                 results[1] = secure.version()
             except NotAuthenticated as e:
@@ -133,7 +133,7 @@ async def test_no_tls(first: bytes) -> None:
             await a.send_all(first)
         await a.send_eof()
         with pytest.raises(NotAuthenticated):
-            await _tcp.secure_accepted(b, listening_context(HEAD_SIDE), None)
+            await tcp.secure_accepted(b, listening_context(HEAD_SIDE), None)
 
 
 async def test_keys_differ_each_time_and_stay_out_of_sight() -> None:

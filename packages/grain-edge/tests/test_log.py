@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grain.edge._log import (
+from grain.edge.transports.file_log import (
     BEAT,
     BLOB,
     DATA,

@@ -15,11 +15,6 @@ import msgspec
 import pytest
 import trio
 
-from grain.edge import _files
-from grain.edge._block import SIZE, Record, encode_block
-from grain.edge._disk import Disk
-from grain.edge._host import start_time, this_place
-from grain.edge._meeting import Meeting
 from grain.edge.errors import (
     ExposedFile,
     FilesystemFailed,
@@ -35,6 +30,11 @@ from grain.edge.errors import (
     Superseded,
     TornEdgeFile,
 )
+from grain.edge.meeting import files
+from grain.edge.meeting.block import SIZE, Record, encode_block
+from grain.edge.meeting.disk import Disk
+from grain.edge.meeting.host import start_time, this_place
+from grain.edge.meeting.meeting import Meeting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -315,9 +315,9 @@ async def test_foreign_file_that_its_owner_keeps_private(sticky: Path) -> None:
     os.seteuid(65534)
     try:
         for attempt in (
-            lambda: _files.read_block(str(path), SIZE),
-            lambda: _files.write_block(str(path), b"x" * SIZE),
-            lambda: _files.make_private(str(directory)),
+            lambda: files.read_block(str(path), SIZE),
+            lambda: files.write_block(str(path), b"x" * SIZE),
+            lambda: files.make_private(str(directory)),
         ):
             with pytest.raises(ForeignFile, match="belongs to user 0, not to you"):
                 attempt()
@@ -391,5 +391,5 @@ async def test_hung_filesystem_stalls_nothing_else() -> None:
             with pytest.raises(FilesystemHung, match="has not answered"):
                 await disk.run("/net/gone", hangs)
         release.set()
-        assert await Disk().run("/net/fine", _files.names, "/nowhere") == []
+        assert await Disk().run("/net/fine", files.names, "/nowhere") == []
         nursery.cancel_scope.cancel()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from grain.edge._frames import CHUNK, HEADER, OPEN
-from grain.edge._inbox import Inbox
-from grain.edge.memory import FOREIGN, in_huge_pages, room
+from grain.edge.buffers import FOREIGN, in_huge_pages, room
+from grain.edge.framing.frames import CHUNK, HEADER, OPEN
+from grain.edge.framing.frames_in import Inbox
 from grain.edge.messages import ORDINARY, Codec, Message
 
 

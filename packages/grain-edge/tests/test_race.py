@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from grain.edge._race import Way, race
+from grain.edge.connecting.race import Way, race
 from grain.edge.errors import ChannelBroken, VersionMismatch
 
 if TYPE_CHECKING:
     from trio.testing import MockClock
 
-    from grain.edge._report import Attempt
+    from grain.edge.attempt import Attempt
 
 
 class Thing(trio.abc.AsyncResource):

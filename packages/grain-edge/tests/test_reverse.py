@@ -8,11 +8,11 @@ import struct
 import trio
 import trio.testing
 
-from grain.edge import _tcp
-from grain.edge._identity import make_credentials
-from grain.edge._listening import accept_forever
-from grain.edge._reverse import _Waiting
+from grain.edge.connecting.reverse import _Waiting
 from grain.edge.messages import CORE, Hello
+from grain.edge.transports import tcp
+from grain.edge.transports.identity import make_credentials
+from grain.edge.transports.listening import accept_forever
 
 HELLO = Hello(1, "0", "worker", "w", "host", 1)
 
@@ -27,7 +27,7 @@ async def test_reset_before_it_is_accepted() -> None:
     """Whoever scans the port does not end the wait."""
     _, member = make_credentials()
     waiting = _Waiting(member, HELLO, CORE)
-    (listener,) = await _tcp.listen("127.0.0.1", 0)
+    (listener,) = await tcp.listen("127.0.0.1", 0)
     port = listener.socket.getsockname()[1]
     for _ in range(3):
         reset(port)
@@ -47,7 +47,7 @@ async def test_silent_connections_make_room(mock_clock: trio.testing.MockClock) 
     """As for a head: a connection that is driven out is closed, so the limit is one."""
     _, member = make_credentials()
     waiting = _Waiting(member, HELLO, CORE)
-    (listener,) = await _tcp.listen("127.0.0.1", 0)
+    (listener,) = await tcp.listen("127.0.0.1", 0)
     port = listener.socket.getsockname()[1]
     async with trio.open_nursery() as nursery:
         waiting.scope = nursery.cancel_scope

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from head_and_diallers import dialling, echo, head, receive
 
-from grain.edge import _unix, serve
+from grain.edge import serve
 from grain.edge.errors import ExposedFile, MeetingError, MeetingTaken
 from grain.edge.testing import Note
+from grain.edge.transports import unix
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +62,7 @@ async def test_full_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     def full(*_: object) -> str:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(_unix, "socket_path", full)
+    monkeypatch.setattr(unix, "socket_path", full)
     (tmp_path / "shared").mkdir(mode=0o700)
     address = f"edge://{tmp_path}/shared/meeting"
     async with head(address) as serving, dialling(address, "tcp") as peer:

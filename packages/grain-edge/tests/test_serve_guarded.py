@@ -16,11 +16,11 @@ import trio
 from head_and_diallers import dialling, head, receive
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from grain.edge._frames import greeting_frame
-from grain.edge._unix import dial as dial_unix
 from grain.edge.errors import ChannelBroken, Refused
+from grain.edge.framing.frames import greeting_frame
 from grain.edge.messages import Hello, encode_greeting
 from grain.edge.testing import Note
+from grain.edge.transports.unix import dial as dial_unix
 
 if TYPE_CHECKING:
     from grain.edge import Peer
@@ -47,7 +47,7 @@ async def test_other_protocol_is_refused_in_words(address: str) -> None:
 async def test_version_mismatch_is_final(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dialler of another version says so instead of waiting for ever."""
     async with head(address):
-        monkeypatch.setattr("grain.edge._dial.PROTOCOL", 2)
+        monkeypatch.setattr("grain.edge.connecting.dial.PROTOCOL", 2)
         with trio.fail_after(60), pytest.raises(Refused, match="protocol 2"):
             async with dialling(address, patience=None):
                 raise AssertionError

@@ -12,11 +12,11 @@ import trio
 from head_and_diallers import TRANSPORTS, dialling, echo, head, receive
 
 from grain.edge import Serving, serve
-from grain.edge._frames import greeting_frame
-from grain.edge._unix import dial as dial_unix
 from grain.edge.errors import DialError, ExposedFile, MeetingTaken, Superseded
+from grain.edge.framing.frames import greeting_frame
 from grain.edge.messages import Hello, encode_greeting
 from grain.edge.testing import Note
+from grain.edge.transports.unix import dial as dial_unix
 
 
 async def test_dialler_first(address: str) -> None:

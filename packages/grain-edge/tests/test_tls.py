@@ -9,13 +9,18 @@ import pytest
 import trio
 import trio.testing
 
-from grain.edge import _tcp
-from grain.edge._identity import HEAD, dialling_context, listening_context, make_credentials
+from grain.edge.transports import tcp
+from grain.edge.transports.identity import (
+    HEAD,
+    dialling_context,
+    listening_context,
+    make_credentials,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from grain.edge._tls import TlsStream
+    from grain.edge.transports.tls import TlsStream
 
 HEAD_SIDE, MEMBER_SIDE = make_credentials()
 MUCH = 30_000_000
@@ -31,11 +36,11 @@ async def pair() -> AsyncIterator[tuple[TlsStream, TlsStream]]:
     ends: list[TlsStream] = []
 
     async def accept() -> None:
-        ends.append(await _tcp.secure_accepted(b, listening_context(HEAD_SIDE), None))
+        ends.append(await tcp.secure_accepted(b, listening_context(HEAD_SIDE), None))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(accept)
-        dialled = await _tcp.secure_dialled(a, dialling_context(MEMBER_SIDE), HEAD)
+        dialled = await tcp.secure_dialled(a, dialling_context(MEMBER_SIDE), HEAD)
     async with dialled, ends[0]:
         yield dialled, ends[0]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, settings
 
-from grain.head._scene import Scene
+from grain.head.hub.harness import Scene
 
 # A machine that does something else for a while is no counterexample.
 settings.register_profile(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from grain.head._scene import F, Scene, held
+from grain.head.hub.harness import F, Scene, held
 from grain.head.messages import Crashed, Request, Resolved, Retract, Started, Submit, Synced
 from grain.worker.messages import Draining, Holding, Lease, Register, Reported, Revoke, Settled
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from grain.remote_exer._functions import Functions
+from grain.remote_exer.functions import Functions
 from grain.worker.payload import Function, Payloads
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ from grain.edge import dial
 from grain.edge.channel import memory_channels
 from grain.edge.errors import MeetingError, NotAdmitted
 from grain.head import Cancelled
-from grain.head._gnaw import run_gnaw
 from grain.head.errors import ExecutorClosed
 from grain.head.events import NeverStarts
+from grain.head.gnaw.main import run_gnaw
 from grain.head.messages import Ask, Enrol, Request, Submit, Synced
 from grain.head.service import CODEC
 from grain.remote_exer import Gnaw, HostingExecutor, RemoteExecutor, Resolution
-from grain.remote_exer._local import LocalWorker
+from grain.remote_exer.local import LocalWorker
 from grain.resource import Cores
 from grain.worker import Call
 from grain.worker.errors import PayloadError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grain.head._scene import F, Scene, held
+from grain.head.hub.harness import F, Scene, held
 from grain.head.messages import Crashed, Enrol, Request, Synced
 from grain.worker.messages import Draining, Function, Lease, Leaving, Retire, Revoke, Took
 

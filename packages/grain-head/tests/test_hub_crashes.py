@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grain.head._scene import Scene
+from grain.head.hub.harness import Scene
 from grain.head.messages import Crash, Resolved, Synced
 from grain.worker.messages import Lease
 

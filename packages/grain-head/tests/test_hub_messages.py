@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from grain.edge.messages import MAX_MESSAGE
-from grain.head._scene import F, Scene
+from grain.head.hub.harness import F, Scene
 from grain.head.messages import Depart, Started, Submit, Synced
 from grain.head.service import CODEC
 from grain.worker.messages import Drop, Function, Lease
@@ -56,7 +56,7 @@ def test_a_mission_knows_of_a_start_before_its_worker(scene: Scene) -> None:
 def test_many_starts_are_told_in_messages_that_can_travel(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("grain.head._hub._AT_ONCE", 3)
+    monkeypatch.setattr("grain.head.hub.hub._AT_ONCE", 3)
     mission = scene.mission()
     scene.submit(mission, *range(1, 9))
     scene.worker("w", cores=8)

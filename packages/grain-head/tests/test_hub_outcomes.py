@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grain.head._scene import Scene, held
+from grain.head.hub.harness import Scene, held
 from grain.head.messages import Received, Resolved, Started, Synced
 from grain.worker.messages import Lease, Release, Revoke
 

@@ -6,9 +6,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from grain.edge.questions import Answer, Ask, unpack
-from grain.head import _explain
-from grain.head._scene import F, Scene
+from grain.head.hub.harness import F, Scene
 from grain.head.messages import Crash, Enrol, Request, Retract, Submit, Synced
+from grain.head.scheduler import explain
 from grain.worker.messages import Function, Register, Reported, Retire
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def test_how_many_are_older(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> No
     before = [scene.hub.why("m", task, 0.0).reasons[1] for task in (3, 8)]
     scene.say(mission, Retract((5,)))
     after = scene.hub.why("m", 8, 0.0).reasons[1]
-    monkeypatch.setattr(_explain, "_COUNTED", 3)
+    monkeypatch.setattr(explain, "_COUNTED", 3)
     many = scene.hub.why("m", 8, 0.0).reasons[1]
 
     assert "1 older task that asks for the same goes first" == before[0]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from grain.head._scene import F, Scene
 from grain.head.errors import BadMessage
+from grain.head.hub.harness import F, Scene
 from grain.head.messages import Gone, Notice, Retract, Submit, Synced
 from grain.worker.messages import Lease, Release, Revoke
 

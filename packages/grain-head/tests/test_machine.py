@@ -33,7 +33,7 @@ from grain.resource import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from grain.head._tasks import Start, Task
+    from grain.head.scheduler.state import Start, Task
 
 _NOWHERE = (math.inf, math.inf)
 

@@ -9,9 +9,9 @@ import trio
 from local_processes import descendants
 
 from grain.resource import Cores, to_data
+from grain.worker.agent.runner_process import RunnerProcess
 from grain.worker.messages import Run
 from grain.worker.payload import Payloads
-from grain.worker.process import RunnerProcess
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import outcome
 
     from grain.edge.messages import Payload
+    from grain.worker.agent.listener import Crash
     from grain.worker.messages import Ended
-    from grain.worker.reports import Crash
 
 
 class Witness:

@@ -10,8 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grain.resource import Cores, GPUs, Memory, WTime, to_data
-from grain.worker._cgroup import Cgroups, parse_ids, read_cgroups
-from grain.worker._surroundings import Surroundings, read_surroundings
 from grain.worker.auto import (
     cpu_ids,
     cpus_granted,
@@ -22,6 +20,8 @@ from grain.worker.auto import (
     time_left,
 )
 from grain.worker.errors import UsageError
+from grain.worker.node.cgroup import Cgroups, parse_ids, read_cgroups
+from grain.worker.node.host_info import Surroundings, read_surroundings
 
 if TYPE_CHECKING:
     from pathlib import Path

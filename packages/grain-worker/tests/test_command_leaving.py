@@ -14,11 +14,11 @@ from head_by_hand import code, head, worker
 from local_processes import written
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from grain.worker._command import parser, stated_resources
-from grain.worker._command import serve as work
-from grain.worker._surroundings import read_surroundings
+from grain.worker.agent.command import parser, stated_resources
+from grain.worker.agent.command import serve as work
 from grain.worker.auto import find_resources
 from grain.worker.messages import Draining, Reported, Settled
+from grain.worker.node.host_info import read_surroundings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from grain.worker._agent import DONE, FAILED, GAVE_UP, USAGE
-from grain.worker._command import main, parser
+from grain.worker.agent.agent import DONE, FAILED, GAVE_UP, USAGE
+from grain.worker.agent.command import main, parser
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from grain import GVAR
-from grain.worker._environment import THREADS, binding, environment
 from grain.worker.external import mpi_prefix, run_external
+from grain.worker.processes.environment import THREADS, binding, environment
 
 if TYPE_CHECKING:
     from grain.resource import Resource

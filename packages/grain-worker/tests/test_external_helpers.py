@@ -12,8 +12,8 @@ import trio
 import trio.testing
 from program_trees import PYTHON, TREE, alive, gone, grown, named
 
-from grain.worker._shepherd import Shepherd
 from grain.worker.external import ExternalLostError, run_external
+from grain.worker.processes.fork_server_client import Shepherd
 
 pytestmark = pytest.mark.usefixtures("no_allocation")
 

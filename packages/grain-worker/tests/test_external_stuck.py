@@ -10,8 +10,8 @@ import pytest
 import trio
 
 from grain import GVAR
-from grain.worker._shepherd import Keeper, Shepherd
 from grain.worker.external import ExternalLostError, run_external
+from grain.worker.processes.fork_server_client import Keeper, Shepherd
 
 if TYPE_CHECKING:
     import socket

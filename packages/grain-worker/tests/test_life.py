@@ -8,7 +8,7 @@ import signal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.worker._life import TERM_GRACE, Life, Times
+from grain.worker.agent.lifecycle import TERM_GRACE, Life, Times
 
 
 def life(done_by: float = math.inf, **times: float) -> Life:

@@ -12,7 +12,6 @@ from trio.testing import wait_all_tasks_blocked
 from grain.edge.channel import memory_channels
 from grain.resource import ZERO, Cores
 from grain.worker import Call, Runner
-from grain.worker._lines import Lines, Waiting
 from grain.worker.messages import (
     Cancel,
     Ended,
@@ -24,6 +23,7 @@ from grain.worker.messages import (
     Settled,
     Took,
 )
+from grain.worker.runner.chains import Lines, Waiting
 from grain.worker.session import WorkerSession
 
 if TYPE_CHECKING:

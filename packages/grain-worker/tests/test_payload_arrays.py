@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.worker._byvalue import Classes
-from grain.worker._pickling import dumps, loads
 from grain.worker.errors import PayloadError
 from grain.worker.payload import Payloads, whole
+from grain.worker.pickling.by_value import Classes
+from grain.worker.pickling.pickler import dumps, loads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grain.edge.memory import FOREIGN, LARGE
+from grain.edge.buffers import FOREIGN, LARGE
 from grain.edge.messages import Pieces
-from grain.worker._byvalue import Classes
-from grain.worker._pickling import loads
-from grain.worker._reading import Reader
 from grain.worker.errors import PayloadError
 from grain.worker.payload import Payloads, failed, failure_in, whole
+from grain.worker.pickling.by_value import Classes
+from grain.worker.pickling.pickler import loads
+from grain.worker.pickling.reading import Reader
 
 SIZE = 2 * LARGE
 

@@ -11,12 +11,12 @@ from local_processes import alive, there, written
 from runner_station import station
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from grain.worker._wire import BLOCKED, PACE
+from grain.worker.runner.wire import BLOCKED, PACE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from grain.worker.process import RunnerProcess
+    from grain.worker.agent.runner_process import RunnerProcess
 
 
 async def gone(runner: RunnerProcess) -> None:

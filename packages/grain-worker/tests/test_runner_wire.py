@@ -14,12 +14,12 @@ import pytest
 import trio
 
 from grain.resource import Cores, to_data
-from grain.worker._limits import raise_open_files
-from grain.worker._signals import on_signals
-from grain.worker._translation import WireTranslation
+from grain.worker.agent.signals import on_signals
 from grain.worker.errors import PayloadError
 from grain.worker.messages import Drop, Function, Run
+from grain.worker.node.limits import raise_open_files
 from grain.worker.payload import Payloads
+from grain.worker.runner.translation import WireTranslation
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,7 +93,7 @@ from grain import GVAR
 from grain.resource import Cores, to_data
 from grain.worker.messages import Run
 from grain.worker.payload import Payloads
-from grain.worker.process import RunnerProcess
+from grain.worker.agent.runner_process import RunnerProcess
 
 class Colour(enum.Enum):
     RED = 1

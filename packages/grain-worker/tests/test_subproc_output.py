@@ -11,7 +11,7 @@ import trio
 from pool_scope import pool
 
 from grain.subproc import subprocify
-from grain.subproc._output import Output
+from grain.subproc.output import Output
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ import socket
 import pytest
 import trio
 
-from grain.worker._warden import End, Warded
+from grain.worker.processes.subreaper_client import End, Warded
 
 
 async def warded(*said: bytes) -> tuple[Warded, socket.socket]:

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 
-from grain.worker._watchdog import Watchdog
+from grain.worker.runner.watchdog import Watchdog
 
 
 class Heard(io.StringIO):
@@ -78,7 +78,7 @@ def test_who_feeds_it_hears_nothing() -> None:
 
 BUSY = """
 import sys, threading, time
-from grain.worker._watchdog import Watchdog
+from grain.worker.runner.watchdog import Watchdog
 
 class Heard:
     told = threading.Event()

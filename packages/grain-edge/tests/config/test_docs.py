@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from grain.config import Config, ConfigError, load
-from grain.config._check import known_keys
+from grain.config.check import known_keys
 
 if sys.version_info >= (3, 11):
     import tomllib

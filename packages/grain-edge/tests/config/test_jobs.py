@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grain.config import Config, split_defer
-from grain.config._expand import Unfit, check_defer, entries
+from grain.config.expansion import Unfit, check_defer, entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grain.config import ConfigError, load
-from grain.config._check import check, known_keys
-from grain.config._kinds import Around
-from grain.config._suggest import nearest
+from grain.config.check import check, known_keys
+from grain.config.kinds import Around
+from grain.config.suggestion import nearest
 
 if TYPE_CHECKING:
     import pytest

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grain.config import Config, format_walltime, load, parse_walltime, stamp
-from grain.config._expand import Unfit, expand_place
-from grain.config._walltime import LONGEST
+from grain.config.expansion import Unfit, expand_place
+from grain.config.walltime import LONGEST
 from grain.resource import WTime
 
 if TYPE_CHECKING:

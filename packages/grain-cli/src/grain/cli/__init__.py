@@ -5,4 +5,4 @@ all commands need. Each command lives in a file of its own and imports what it n
 as the command has to start fast.
 """
 
-from grain.cli._main import main as main
+from grain.cli.app import main as main

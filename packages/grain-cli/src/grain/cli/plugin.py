@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from grain.cli._show import clean as clean
-from grain.cli._show import print_json as print_json
-from grain.cli._show import table as table
+from grain.cli.show import clean as clean
+from grain.cli.show import print_json as print_json
+from grain.cli.show import table as table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,8 +44,8 @@ def told() -> Iterator[None]:
     That is: errors of configuration, scheduler, batch system and files. Others pass.
     """
     # Help and completion need none of them.
-    from grain.cli._ask import NoScheduler
     from grain.cli.batch import BatchError
+    from grain.cli.query import NoScheduler
     from grain.config import ConfigError
 
     try:

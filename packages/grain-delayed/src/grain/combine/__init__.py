@@ -7,10 +7,10 @@ be called, and the other way round. Layout: ``_waitgroup`` is the group of jobs,
 block and `exec1`.
 """
 
-from grain.combine._open import exec1 as exec1
-from grain.combine._open import open_waitgroup as open_waitgroup
-from grain.combine._waitgroup import WaitGroup as WaitGroup
+from grain.combine.block import exec1 as exec1
+from grain.combine.block import open_waitgroup as open_waitgroup
 from grain.combine.errors import CombineError as CombineError
 from grain.combine.errors import ResultsNotReady as ResultsNotReady
 from grain.combine.errors import WaitGroupClosed as WaitGroupClosed
+from grain.combine.waitgroup import WaitGroup as WaitGroup
 from grain.delayed import run as run

@@ -16,26 +16,26 @@ on, ``_store`` keeps it on disk, ``_cache`` does so in threads, and ``_lookups``
 
 from typing import TYPE_CHECKING
 
-from grain.delayed._function import DelayedFn as DelayedFn
-from grain.delayed._function import delayed as delayed
-from grain.delayed._mission import Mission as Mission
-from grain.delayed._mission import mission as mission
-from grain.delayed._run import run as run
-from grain.delayed._value import Delayed as Delayed
-from grain.delayed._value import delayedval as delayedval
-from grain.delayed._value import each as each
 from grain.delayed.errors import CacheError as CacheError
 from grain.delayed.errors import DelayedError as DelayedError
 from grain.delayed.errors import NotInMission as NotInMission
+from grain.delayed.function import DelayedFn as DelayedFn
+from grain.delayed.function import delayed as delayed
+from grain.delayed.missions.mission import Mission as Mission
+from grain.delayed.missions.mission import mission as mission
+from grain.delayed.missions.run import run as run
+from grain.delayed.value import Delayed as Delayed
+from grain.delayed.value import delayedval as delayedval
+from grain.delayed.value import each as each
 
 if TYPE_CHECKING:
-    from grain.delayed._futures import Executor as Executor
+    from grain.delayed.futures.executor import Executor as Executor
 
 
 def __getattr__(name: str) -> object:
     """Import what few programs need, where it is used."""
     if name == "Executor":
-        from grain.delayed._futures import Executor
+        from grain.delayed.futures.executor import Executor
 
         return Executor
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

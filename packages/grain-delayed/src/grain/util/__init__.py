@@ -6,9 +6,9 @@ Layout: ``_limiter`` is `QueueLimiter`, ``_nursery`` the same for plain trio tas
 `as_completed`, ``_numpy`` a short repr for arrays.
 """
 
-from grain.util._completed import AsCompleted as AsCompleted
-from grain.util._completed import as_completed as as_completed
-from grain.util._limiter import QueueLimiter as QueueLimiter
-from grain.util._numpy import set_numpy_oneline_repr as set_numpy_oneline_repr
-from grain.util._nursery import LimitedNursery as LimitedNursery
-from grain.util._nursery import open_nursery_with_capacity as open_nursery_with_capacity
+from grain.util.completed import AsCompleted as AsCompleted
+from grain.util.completed import as_completed as as_completed
+from grain.util.limiter import QueueLimiter as QueueLimiter
+from grain.util.numpy_repr import set_numpy_oneline_repr as set_numpy_oneline_repr
+from grain.util.nursery import LimitedNursery as LimitedNursery
+from grain.util.nursery import open_nursery_with_capacity as open_nursery_with_capacity

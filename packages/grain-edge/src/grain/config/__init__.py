@@ -18,17 +18,17 @@
 #
 # Each imports from those above it only.
 
-from grain.config._expand import split_defer as split_defer
-from grain.config._expand import stamp as stamp
-from grain.config._load import load as load
-from grain.config._schema import Config as Config
-from grain.config._schema import CustomSystem as CustomSystem
-from grain.config._schema import Gnaw as Gnaw
-from grain.config._schema import Head as Head
-from grain.config._schema import HeldBack as HeldBack
-from grain.config._schema import Script as Script
-from grain.config._schema import Worker as Worker
-from grain.config._walltime import format_walltime as format_walltime
-from grain.config._walltime import parse_walltime as parse_walltime
 from grain.config.errors import ConfigError as ConfigError
 from grain.config.errors import Mistake as Mistake
+from grain.config.expansion import split_defer as split_defer
+from grain.config.expansion import stamp as stamp
+from grain.config.loading import load as load
+from grain.config.schema import Config as Config
+from grain.config.schema import CustomSystem as CustomSystem
+from grain.config.schema import Gnaw as Gnaw
+from grain.config.schema import Head as Head
+from grain.config.schema import HeldBack as HeldBack
+from grain.config.schema import Script as Script
+from grain.config.schema import Worker as Worker
+from grain.config.walltime import format_walltime as format_walltime
+from grain.config.walltime import parse_walltime as parse_walltime

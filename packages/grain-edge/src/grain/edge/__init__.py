@@ -32,17 +32,17 @@ call of `Reception.greet` with their stream in `_serve`; nothing above sees them
 
 from typing import TYPE_CHECKING
 
-from grain.edge._address import DEFAULT as DEFAULT
+from grain.edge.address import DEFAULT as DEFAULT
 
 if TYPE_CHECKING:
-    from grain.edge._dial import dial as dial
-    from grain.edge._dial import examine as examine
-    from grain.edge._peer import ALL_TRANSPORTS as ALL_TRANSPORTS
-    from grain.edge._peer import Peer as Peer
-    from grain.edge._report import Attempt as Attempt
-    from grain.edge._serve import Serving as Serving
-    from grain.edge._serve import prepare as prepare
-    from grain.edge._serve import serve as serve
+    from grain.edge.attempt import Attempt as Attempt
+    from grain.edge.connecting.dial import dial as dial
+    from grain.edge.connecting.dial import examine as examine
+    from grain.edge.connecting.peer import ALL_TRANSPORTS as ALL_TRANSPORTS
+    from grain.edge.connecting.peer import Peer as Peer
+    from grain.edge.connecting.serve import Serving as Serving
+    from grain.edge.connecting.serve import prepare as prepare
+    from grain.edge.connecting.serve import serve as serve
 else:
     # What meets over a network is imported by whoever uses it: a mission that keeps to its own
     # machine needs the channel in memory alone, and a third less time to start.
@@ -50,14 +50,14 @@ else:
         from importlib import import_module
 
         homes = {
-            "ALL_TRANSPORTS": "_peer",
-            "Attempt": "_report",
-            "Peer": "_peer",
-            "Serving": "_serve",
-            "dial": "_dial",
-            "examine": "_dial",
-            "prepare": "_serve",
-            "serve": "_serve",
+            "ALL_TRANSPORTS": "connecting.peer",
+            "Attempt": "attempt",
+            "Peer": "connecting.peer",
+            "Serving": "connecting.serve",
+            "dial": "connecting.dial",
+            "examine": "connecting.dial",
+            "prepare": "connecting.serve",
+            "serve": "connecting.serve",
         }
         if name not in homes:
             raise AttributeError(f"module 'grain.edge' has no attribute {name!r}")

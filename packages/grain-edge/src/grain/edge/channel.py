@@ -7,19 +7,19 @@ allows; the transport is not seen from here on.
 
 from typing import TYPE_CHECKING
 
-from grain.edge._channel import Batch as Batch
-from grain.edge._channel import Channel as Channel
-from grain.edge._memory import MemoryChannel as MemoryChannel
-from grain.edge._memory import memory_channels as memory_channels
+from grain.edge.framing.channel import Batch as Batch
+from grain.edge.framing.channel import Channel as Channel
+from grain.edge.framing.memory_channel import MemoryChannel as MemoryChannel
+from grain.edge.framing.memory_channel import memory_channels as memory_channels
 
 if TYPE_CHECKING:
-    from grain.edge._framed import FramedChannel as FramedChannel
-    from grain.edge._pace import Pace as Pace
+    from grain.edge.framing.socket_channel import FramedChannel as FramedChannel
+    from grain.edge.heartbeat import Pace as Pace
 else:
     # As in the package itself: who stays in memory does not pay for the wire.
     def __getattr__(name: str) -> object:
         if name not in ("FramedChannel", "Pace"):
             raise AttributeError(f"module 'grain.edge.channel' has no attribute {name!r}")
-        from grain.edge import _framed
+        from grain.edge.framing import socket_channel
 
-        return getattr(_framed, name)
+        return getattr(socket_channel, name)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import trio
 
 if TYPE_CHECKING:
-    from grain.edge._report import Attempt
+    from grain.edge.attempt import Attempt
 
 
 class EdgeError(Exception):

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from grain.edge._pieces import Pieces as Pieces
 from grain.edge.errors import LocalProtocolError, RemoteProtocolError, VersionMismatch
+from grain.edge.pieces import Pieces as Pieces
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -274,7 +274,7 @@ def decode_greeting(body: bytes | bytearray | memoryview) -> Message:
         raise RemoteProtocolError(f"the peer's greeting is not one: {e}") from e
     match loose:
         case [str(), int(protocol), str(package), *_] if protocol != PROTOCOL:
-            from grain.edge._version import package_version
+            from grain.edge.version import package_version
 
             raise VersionMismatch(
                 f"the peer speaks protocol {protocol} (Grain {package[:32]!r}), this side protocol "

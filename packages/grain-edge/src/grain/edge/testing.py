@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import trio
 
-from grain.edge._framed import FramedChannel
+from grain.edge.framing.socket_channel import FramedChannel
 from grain.edge.messages import BULK, URGENT, Codec, Message
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from grain.edge._pace import Pace
+    from grain.edge.heartbeat import Pace
 
 _CAPACITY = 1024 * 1024
 

@@ -14,13 +14,13 @@ The shells: ``_base`` is what executors have in common, ``_executor`` has a loca
 can see.
 """
 
-from grain.head._base import Result as Result
-from grain.head._executor import GrainExecutor as GrainExecutor
-from grain.head._explain import Explanation as Explanation
-from grain.head._scheduler import Scheduler as Scheduler
+from grain.head.base import Result as Result
 from grain.head.collapse import collapsed as collapsed
 from grain.head.collapse import collapsing as collapsing
 from grain.head.errors import Cancelled as Cancelled
 from grain.head.errors import ExecutorClosed as ExecutorClosed
 from grain.head.errors import ExecutorError as ExecutorError
 from grain.head.events import Statistics as Statistics
+from grain.head.executor import GrainExecutor as GrainExecutor
+from grain.head.scheduler.explain import Explanation as Explanation
+from grain.head.scheduler.scheduler import Scheduler as Scheduler

@@ -3,7 +3,7 @@
 import gc
 import sys
 
-from grain.head._gnaw import main
+from grain.head.gnaw.main import main
 
 if __name__ == "__main__":
     # A million tasks are a million records that live for hours, hold no cycles, and would be

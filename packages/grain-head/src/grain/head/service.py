@@ -23,8 +23,8 @@ import trio
 from grain.edge.errors import ChannelError, LocalProtocolError
 from grain.edge.messages import Codec
 from grain.head import messages as mission
-from grain.head._hub import GRACE, Hub
 from grain.head.errors import BadMessage
+from grain.head.hub.hub import GRACE, Hub
 from grain.resource import ResourceError
 from grain.worker import messages as worker
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from grain.edge import Peer
     from grain.edge.channel import Batch, Channel
     from grain.edge.messages import Hello
-    from grain.head._records import Link
+    from grain.head.hub.state import Link
 
 CODEC = Codec(*worker.AGENT, *worker.HEAD, *mission.MISSION, *mission.HEAD)
 """What a head speaks: with agents and with missions."""

@@ -19,16 +19,16 @@ from heapq import heappop, heappush
 from operator import or_
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.head._explain import Explanation, explain
-from grain.head._scheduler import Scheduler
+from grain.head.scheduler.explain import Explanation, explain
+from grain.head.scheduler.scheduler import Scheduler
 from grain.resource import Supply
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from grain.head._levels import Level, Worker
-    from grain.head._promise import Promise
-    from grain.head._tasks import Start, Task, TaskQueue
+    from grain.head.scheduler.index import Level, Worker
+    from grain.head.scheduler.reservation import Promise
+    from grain.head.scheduler.state import Start, Task, TaskQueue
     from grain.resource import Resource
 
 

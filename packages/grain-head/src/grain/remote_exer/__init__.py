@@ -5,8 +5,8 @@ as bytes; `_connection` finds the scheduler, or starts it; `_link` keeps connect
 `_executor` is the shell around all; `_hosting` has the scheduler within, with a `_local` worker.
 """
 
-from grain.remote_exer._connection import Gnaw as Gnaw
-from grain.remote_exer._executor import RemoteExecutor as RemoteExecutor
-from grain.remote_exer._hosting import HostingExecutor as HostingExecutor
-from grain.remote_exer._session import MissionSession as MissionSession
-from grain.remote_exer._session import Resolution as Resolution
+from grain.remote_exer.connection import Gnaw as Gnaw
+from grain.remote_exer.executor import RemoteExecutor as RemoteExecutor
+from grain.remote_exer.hosting import HostingExecutor as HostingExecutor
+from grain.remote_exer.session import MissionSession as MissionSession
+from grain.remote_exer.session import Resolution as Resolution

@@ -16,26 +16,26 @@ Layout, from the ground up:
 ``testing``        for authors of kinds: a check of the laws (imported by name)
 """
 
-from grain.resource._amounts import ONE_INSTANCE as ONE_INSTANCE
-from grain.resource._amounts import Capacity as Capacity
-from grain.resource._amounts import Memory as Memory
-from grain.resource._amounts import Node as Node
-from grain.resource._base import ZERO as ZERO
-from grain.resource._base import Resource as Resource
-from grain.resource._identities import Cores as Cores
-from grain.resource._identities import GPUs as GPUs
-from grain.resource._kinds import Opaque as Opaque
-from grain.resource._kinds import from_data as from_data
-from grain.resource._kinds import resource_kind as resource_kind
-from grain.resource._kinds import to_data as to_data
-from grain.resource._supply import Fit as Fit
-from grain.resource._supply import Supply as Supply
-from grain.resource._token import Token as Token
-from grain.resource._walltime import Limits as Limits
-from grain.resource._walltime import RunTimes as RunTimes
-from grain.resource._walltime import WTime as WTime
+from grain.resource.amounts import ONE_INSTANCE as ONE_INSTANCE
+from grain.resource.amounts import Capacity as Capacity
+from grain.resource.amounts import Memory as Memory
+from grain.resource.amounts import Node as Node
+from grain.resource.base import ZERO as ZERO
+from grain.resource.base import Resource as Resource
 from grain.resource.errors import DuplicateKind as DuplicateKind
 from grain.resource.errors import Infeasible as Infeasible
 from grain.resource.errors import Insufficient as Insufficient
 from grain.resource.errors import ResourceError as ResourceError
 from grain.resource.errors import UnknownKind as UnknownKind
+from grain.resource.identities import Cores as Cores
+from grain.resource.identities import GPUs as GPUs
+from grain.resource.kinds import Opaque as Opaque
+from grain.resource.kinds import from_data as from_data
+from grain.resource.kinds import resource_kind as resource_kind
+from grain.resource.kinds import to_data as to_data
+from grain.resource.supply import Fit as Fit
+from grain.resource.supply import Supply as Supply
+from grain.resource.token import Token as Token
+from grain.resource.walltime import Limits as Limits
+from grain.resource.walltime import RunTimes as RunTimes
+from grain.resource.walltime import WTime as WTime

@@ -6,13 +6,13 @@ import json
 import random
 from typing import TYPE_CHECKING
 
-from grain.resource._kinds import from_data, to_data
 from grain.resource.errors import ResourceError
+from grain.resource.kinds import from_data, to_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
-    from grain.resource._base import Resource
+    from grain.resource.base import Resource
 
 
 def check_kind(

@@ -16,7 +16,7 @@ cancelled is ended, and so are all of them with the process that started them, h
 
 Theory of operation. A call takes an idle process, or a new one, and sends it the arguments in one
 message; the process answers with one. The process is a fresh interpreter, never a fork of this
-one, below a warden (`grain.worker._guard`) of its own. What cannot be changed in a running process
+one, below a warden (`grain.worker.guards`) of its own. What cannot be changed in a running process
 decides which processes may serve a call: the number of threads, which numerical libraries read
 once, and the GPUs. The CPUs are set for each call.
 
@@ -29,6 +29,6 @@ Layout, from the call to the process:
 - ``errors`` are this package's own
 """
 
-from grain.subproc._scope import subprocess_pool_scope as subprocess_pool_scope
-from grain.subproc._subprocify import subprocify as subprocify
+from grain.subproc.decorator import subprocify as subprocify
 from grain.subproc.errors import BrokenSubprocessError as BrokenSubprocessError
+from grain.subproc.scope import subprocess_pool_scope as subprocess_pool_scope

@@ -17,7 +17,7 @@ Layout, from the task to the command:
 - ``errors`` are this package's own
 """
 
-from grain.worker._runner import Runner as Runner
 from grain.worker.errors import TaskletAborted as TaskletAborted
 from grain.worker.errors import TaskletError as TaskletError
 from grain.worker.job import Call as Call
+from grain.worker.runner.runner import Runner as Runner

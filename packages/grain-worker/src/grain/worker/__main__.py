@@ -2,7 +2,7 @@
 
 import sys
 
-from grain.worker._command import main
+from grain.worker.agent.command import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -19,11 +19,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.resource import Resource, WTime, from_data
-from grain.worker._cgroup import parse_ids
 from grain.worker.errors import UsageError
+from grain.worker.node.cgroup import parse_ids
 
 if TYPE_CHECKING:
-    from grain.worker._surroundings import Surroundings
+    from grain.worker.node.host_info import Surroundings
 
 _MIB = 1024**2
 

@@ -1,4 +1,4 @@
 """Context modules, for who runs tasks without the command."""
 
-from grain.worker._context import ContextError as ContextError
-from grain.worker._context import user_context as user_context
+from grain.worker.runner.context import ContextError as ContextError
+from grain.worker.runner.context import user_context as user_context

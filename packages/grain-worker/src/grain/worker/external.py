@@ -34,9 +34,6 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from grain import GVAR
-from grain.worker._environment import binding, environment
-from grain.worker._mpi import mpi_prefix as mpi_prefix
-from grain.worker._shepherd import Ended, LostError, Shepherd, StuckError
 from grain.worker.errors import (
     ExternalError as ExternalError,
 )
@@ -50,6 +47,9 @@ from grain.worker.errors import (
     ExternalTimeoutError as ExternalTimeoutError,
 )
 from grain.worker.errors import Failure, command_line, explain_start
+from grain.worker.processes.environment import binding, environment
+from grain.worker.processes.fork_server_client import Ended, LostError, Shepherd, StuckError
+from grain.worker.processes.mpi import mpi_prefix as mpi_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,7 +13,7 @@
 To everything between the two ends a payload is opaque, but for one thing: `failure_in` tells
 whether an outcome is a failure, and says in plain data which, without importing anything.
 
-What can be imported travels by its name, the rest by value (`grain.worker._byvalue`): whoever
+What can be imported travels by its name, the rest by value (`grain.worker.pickling.by_value`): whoever
 loads it must be able to import the same names.
 """
 
@@ -29,11 +29,11 @@ import outcome
 
 from grain.edge.messages import Pieces
 from grain.worker import job
-from grain.worker._byvalue import Classes
-from grain.worker._offender import find_offender
-from grain.worker._pickling import dump_pieces, dumps, gathered, loads
-from grain.worker._pickling import whole as whole
 from grain.worker.errors import PayloadError
+from grain.worker.pickling.blame import find_offender
+from grain.worker.pickling.by_value import Classes
+from grain.worker.pickling.pickler import dump_pieces, dumps, gathered, loads
+from grain.worker.pickling.pickler import whole as whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -1,0 +1,89 @@
+"""The group that all commands join."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from grain.cli import plugins
+from grain.cli.version import show_version
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+
+class _Own(NamedTuple):
+    """A command of this package: where it is, and its line in the list."""
+
+    module: str
+    help: str
+
+
+# Each command is imported when it is wanted: what one of them needs must not slow down the others.
+OWN = {
+    "doctor": _Own("grain.cli.doctor.command", "Check this installation, and say what to fix."),
+    "logs": _Own("grain.cli.workers.logs", "Show the output of workers."),
+    "ls": _Own("grain.cli.status.ls", "List workers, missions, and what waits and why."),
+    "quit": _Own("grain.cli.workers.quit", "Let workers go."),
+    "scale": _Own("grain.cli.workers.scale", "Keep N workers alive, until Ctrl-C."),
+    "start": _Own("grain.cli.workers.start", "Submit the mission itself as a job."),
+    "up": _Own("grain.cli.workers.up", "Submit workers, one per node."),
+    "why": _Own("grain.cli.status.why", "Tell why a task is where it is."),
+}
+
+
+class Lazy(click.Group):
+    """A group whose commands are imported when they are wanted, and not to be listed.
+
+    Its own are functions of the same name, each in a module of its own; others are those of
+    `grain.cli.plugins`.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All commands."""
+        return sorted(self._lines(ctx))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """One command, imported now."""
+        if cmd_name in OWN:
+            found = getattr(importlib.import_module(OWN[cmd_name].module), cmd_name)
+            assert isinstance(found, click.Command)
+            return found
+        return super().get_command(ctx, cmd_name) or plugins.load(cmd_name)
+
+    def _lines(self, ctx: click.Context) -> dict[str, str]:
+        """What `--help` says of each command."""
+        added = {
+            name: command.get_short_help_str()
+            for name in super().list_commands(ctx)
+            if (command := self.commands.get(name)) is not None
+        }
+        return {**plugins.lines(), **added, **{name: own.help for name, own in OWN.items()}}
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands; click would import each for that."""
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(self._lines(ctx).items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete commands, importing none, and options."""
+        from click.shell_completion import CompletionItem
+
+        lines = sorted(self._lines(ctx).items())
+        found = [CompletionItem(name, help=line) for name, line in lines]
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [item for item in found if item.value.startswith(incomplete)] + options
+
+
+@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=show_version,
+    help="Show the version and exit.",
+)  # fmt: skip
+@click.option("-c", "--config", "config_file", metavar="FILE", help="Configuration to use.")
+@click.pass_context
+def main(ctx: click.Context, config_file: str | None) -> None:
+    """Grain: a resource-aware scheduler for parallel external computing on clusters."""
+    ctx.obj = config_file

@@ -1,0 +1,153 @@
+"""Plain processes on this machine in place of jobs: for a laptop, or a node one is already on.
+
+Each runs the same script as a job would, in a session of its own, and outlives the command. A
+process is named ``host:pid:start``, with its start in clock ticks since boot, as pids are used
+again. CPUs are divided: two workers that both believe to own all of them would run twice as many
+tasks as there are CPUs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grain.cli.batch.base import Phase, State, Submitted
+from grain.cli.batch.errors import BatchError
+from grain.cli.batch.scripts.shell import body
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from grain.cli.batch.base import Job
+
+
+class Local:
+    """Processes of this machine.
+
+    Args:
+        folder: Where scripts are put; made if it is missing.
+        taken: Of each process that was started earlier, its id and the CPU ids it was given.
+    """
+
+    def __init__(self, folder: Path, taken: Iterable[tuple[str, tuple[int, ...]]] = ()) -> None:
+        self._folder = folder
+        self._taken = list(taken)
+
+    def script(self, job: Job, n: int) -> str:
+        """The script of the first."""
+        return _script(job.members(n)[0])
+
+    def submit(self, job: Job, n: int) -> Iterator[Submitted]:
+        """Start them.
+
+        Raises:
+            BatchError: There are not enough CPUs, or the script cannot be written or run.
+        """
+        if job.extra_args:
+            raise BatchError(
+                "processes on this machine take no further options",
+                " ".join(job.extra_args),
+                "Leave them away, or set `system` in the configuration.",
+            )
+        shares = divide(self._free(), n, job.script.cores)
+        for member, cpus in zip(job.members(n), shares, strict=True):
+            try:
+                started = self._start(member, cpus)
+            except OSError as error:
+                told = f"{error.filename or ''}: {error.strerror}"
+                raise BatchError(f"{member.name} cannot be started", told) from None
+            yield Submitted(started, member.name, member.log_file, cpus)
+
+    def start(self, job: Job) -> Submitted:
+        """Start one process that is confined to no CPUs, and takes none from workers.
+
+        Raises:
+            BatchError: The script cannot be written or run.
+        """
+        try:
+            return Submitted(self._start(job, ()), job.name, job.log_file)
+        except OSError as error:
+            told = f"{error.filename or ''}: {error.strerror}"
+            raise BatchError(f"{job.name} cannot be started", told) from None
+
+    def _free(self) -> list[int]:
+        states = self.states(one for one, _ in self._taken)
+        taken = {
+            cpu for one, cpus in self._taken if states[one].phase is Phase.RUNNING for cpu in cpus
+        }
+        return sorted(os.sched_getaffinity(0) - taken)
+
+    def _start(self, job: Job, cpus: tuple[int, ...]) -> str:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self._folder / f"{job.name}-{os.getpid()}.sh"
+        path.write_text(_script(job))
+        path.chmod(0o700)
+        with open(job.log_file or os.devnull, "ab") as log:  # noqa: PTH123 - a name, not a path
+            process = subprocess.Popen(  # noqa: S603 - the user's script
+                [path],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                # This command has one thread, so nothing is locked at the fork.
+                preexec_fn=(lambda: os.sched_setaffinity(0, cpus)) if cpus else None,
+            )
+        # It outlives this command, so nobody here waits for it.
+        process.returncode = 0
+        return f"{socket.gethostname()}:{process.pid}:{start_time(process.pid)}"
+
+    def states(self, ids: Iterable[str]) -> dict[str, State]:
+        """Look whether the processes are there; those of other hosts are unknown."""
+        return {one: self._state(one) for one in ids}
+
+    def _state(self, process: str) -> State:
+        host, pid, start = process.rsplit(":", 2)
+        if host != socket.gethostname():
+            return State(Phase.UNKNOWN, f"it was started on {host}", host)
+        alive = start_time(int(pid)) == start
+        return State(Phase.RUNNING, node=host) if alive else State(Phase.GONE)
+
+    def cancel(self, ids: Iterable[str]) -> None:
+        """Send SIGTERM, upon which a worker ends its tasks and leaves."""
+        for one in ids:
+            state = self._state(one)
+            if state.phase is Phase.UNKNOWN:
+                raise BatchError(f"{one} cannot be ended: {state.reason}", remedy="Go there.")
+            if state.phase is Phase.RUNNING:
+                os.kill(int(one.rsplit(":", 2)[1]), signal.SIGTERM)
+
+
+def divide(free: list[int], n: int, cores: int | None) -> list[tuple[int, ...]]:
+    """Give each of n workers its own CPUs: as many as asked for, or equal shares of all.
+
+    Raises:
+        BatchError: There are too few.
+    """
+    each = cores or len(free) // n
+    if not each or each * n > len(free):
+        asked = f"{n} of {cores}" if cores else f"{n}"
+        raise BatchError(
+            f"{len(free)} CPUs of this machine are free, too few for {asked} workers",
+            remedy="Start fewer, lower script.cores, or end the workers that have the others.",
+        )
+    return [tuple(free[i * each : (i + 1) * each]) for i in range(n)]
+
+
+def start_time(pid: int) -> str:
+    """When a process started, in clock ticks since boot; empty if it is dead or a zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    # The name in parentheses may hold anything, so fields are counted after it.
+    fields = stat.rpartition(")")[2].split()
+    return "" if fields[0] in "ZX" else fields[19]
+
+
+def _script(job: Job) -> str:
+    # The shell has its script open, so the file can go; its directory stays empty.
+    return f'{job.script.shebang}\nrm -f -- "$0"\n\n{body(job)}'

@@ -1,0 +1,50 @@
+"""The job that a mission is, out of the configuration. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grain.cli.batch.base import Job
+from grain.cli.batch.scripts.shell import interpreter
+from grain.config import ConfigError, Mistake, stamp
+
+if TYPE_CHECKING:
+    import datetime
+    from collections.abc import Sequence
+
+    from grain.config import Config
+
+
+def mission_job(
+    config: Config, *, now: datetime.datetime, folder: str, extra_args: Sequence[str] = ()
+) -> Job:
+    """Describe a mission's job.
+
+    It runs where it was submitted, and finds the configuration by the variable ``GRAIN_CONFIG``.
+    It is not warned of the end of its job: a mission has no use for SIGUSR1, which would kill it.
+
+    Args:
+        config: The configuration.
+        now: The time of submission.
+        folder: Absolute directory that a relative log file starts from.
+        extra_args: Further options for the batch system.
+
+    Raises:
+        ConfigError: ``head.cmd`` is empty.
+    """
+    head = config.head
+    if not head.cmd.strip():
+        text = 'found no command, expected what starts the mission, as in "python mission.py"'
+        raise ConfigError(config.source or "the defaults", (Mistake("head.cmd", text),))
+    log = stamp(head.main_log_file, now)
+    shell = interpreter(head.script.shebang)
+    setting = f"GRAIN_CONFIG={shlex.quote(config.source)} " if config.source else ""
+    return Job(
+        name=stamp(head.name, now),
+        log_file=str(Path(folder, log)) if log else "",
+        script=head.script,
+        main=f"{setting}{shell} -c {shlex.quote(head.cmd.strip())}",
+        extra_args=tuple(extra_args),
+    )

@@ -1,0 +1,137 @@
+r"""The part of a job script that the shell runs, the same for all batch systems. Pure.
+
+What it promises, in the order of its lines:
+
+1. The set-up counts against the walltime: ``$grain_left`` is what remains after it.
+2. Clean-up commands run however the script ends, short of SIGKILL: they are the EXIT trap. None
+   keeps the next from running.
+3. The main command runs in the background, as a shell runs its traps only between commands. USR1
+   and TERM are forwarded to it. If one comes before it was started, it is not started.
+4. The script ends when the main command has ended, and with its exit status: a `wait` that a
+   signal interrupts is taken up again.
+
+It is POSIX, not bash, and holds if the set-up says ``set -e`` or ``set -u``. Commands are
+substituted by backquotes: bash 5.2 loses a signal, with "unexpected EOF while looking for matching
+`)'", whose trap it runs in the midst of a ``$(...)``.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from grain.cli.batch.errors import BatchError
+
+if TYPE_CHECKING:
+    from grain.cli.batch.base import Job
+
+_SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
+
+_FORWARD = """\
+grain_main=
+grain_signal=
+grain_forward() {
+    grain_again=yes
+    if [ -z "$grain_main" ]; then
+        grain_signal=$1
+    else
+        kill -s "$1" "$grain_main" 2>/dev/null || :
+    fi
+}
+trap 'grain_forward USR1' USR1
+trap 'grain_forward TERM' TERM"""
+
+_EARLY_SIGNAL = """\
+if [ -n "$grain_signal" ]; then
+    echo "grain: SIG$grain_signal came during the set-up; $grain_name is not started" >&2
+    exit 1
+fi"""
+
+_LATE = """\
+if [ "$grain_left" -le 0 ]; then
+    echo "grain: the set-up took all of the walltime; $grain_name is not started" >&2
+    exit 1
+fi"""
+
+_WAIT = """\
+grain_main=$!
+[ -z "$grain_signal" ] || kill -s "$grain_signal" "$grain_main" 2>/dev/null || :
+
+# A signal interrupts `wait`, which is then repeated; 127 tells that all was collected already.
+grain_status=127
+grain_again=yes
+while [ "$grain_again" = yes ]; do
+    grain_again=no
+    wait "$grain_main" && grain_got=0 || grain_got=$?
+    [ "$grain_got" = 127 ] || grain_status=$grain_got
+done
+grain_main=
+exit "$grain_status\""""
+
+
+def interpreter(shebang: str) -> str:
+    """The path of the shell that a first line names.
+
+    Raises:
+        BatchError: It is no shell that understands the script.
+    """
+    words = shebang.removeprefix("#!").split()
+    if words and PurePath(words[0]).name == "env":
+        names = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
+        words = [f"/bin/{names[0]}"] if names else []
+    if not words or PurePath(words[0]).name not in _SHELLS:
+        raise BatchError(
+            f"script.shebang: {shebang!r} names no shell that can run the script",
+            remedy=f"Name one of {', '.join(_SHELLS)}, as in '#!/bin/bash'.",
+        )
+    return words[0]
+
+
+def body(job: Job, index: str = "", folder: str = "") -> str:
+    """What the shell runs, without the first line and without directives.
+
+    Args:
+        job: What to run.
+        index: The variable that tells the tasks of an array apart; empty if there is no array.
+        folder: Shell text of the directory to start in; empty for the batch system's choice.
+    """
+    interpreter(job.script.shebang)
+    name = shlex.quote(job.name) + (f'-"${index}"' if index else "")
+    timed = job.time_left is not None
+    parts = [
+        "\n".join(f"# {note}" for note in job.notes),
+        "grain_began=`date +%s`" if timed else "",
+        f"grain_name={name}",
+        f"PATH=$PATH:{shlex.quote(job.path)}" if job.path else "",
+        f"cd {folder} || exit" if folder else "",
+        "",
+        _clean_up(job),
+        _FORWARD,
+        "",
+        _block("Set-up, from script.setup_cleanup.", job.script.setup),
+        _EARLY_SIGNAL,
+        f"grain_left=$(({job.time_left} + grain_began - `date +%s`))\n{_LATE}" if timed else "",
+        "",
+        f"{job.main} &",
+        _WAIT,
+    ]
+    # Empty parts are left out, but for those that stand for an empty line.
+    kept = [part for place, part in enumerate(parts) if part or place in (5, 8, 12)]
+    return "\n".join(kept) + "\n"
+
+
+def _clean_up(job: Job) -> str:
+    if not job.script.cleanup:
+        return ""
+    # Users' lines are not indented: they may hold texts that go on over several lines.
+    lines = "\n".join(job.script.cleanup)
+    return (
+        "# Clean-up, from script.setup_cleanup: what was deferred last comes first.\n"
+        f"grain_clean_up() {{\nset +eu\n{lines}\n}}\n"
+        "trap grain_clean_up EXIT\n"
+    )
+
+
+def _block(title: str, commands: tuple[str, ...]) -> str:
+    return "\n".join((f"# {title}", *commands, "")) if commands else ""

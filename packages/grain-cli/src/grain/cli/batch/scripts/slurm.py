@@ -1,0 +1,105 @@
+"""Slurm's scripts and answers, as text. Pure; the texts are those of Slurm 22.05."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grain.cli.batch.base import Phase, State
+from grain.cli.batch.scripts.directives import amount, options, word
+from grain.cli.batch.scripts.shell import body
+from grain.config import format_walltime
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from grain.cli.batch.base import Job
+
+FORMAT = "%i|%T|%r|%N"
+NO_ARRAYS = "Invalid job array specification"
+NO_SUCH_JOB = "Invalid job id specified"
+SILENT = ("Unable to contact slurm controller", "Socket timed out", "Connection refused")
+
+REMEDIES = (
+    ("nvalid partition", "Set script.queue to a partition that there is; `sinfo -s` lists them."),
+    ("Memory specification", "Lower script.memory; `sinfo -o '%P %c %m'` tells cores and MB."),
+    (
+        "Requested node configuration",
+        "Lower script.cores or script.memory; `sinfo -o '%P %c %m'` tells what nodes have.",
+    ),
+    ("More processors requested", "Lower script.cores; `sinfo -o '%P %c'` tells what nodes have."),
+    ("nvalid account", "Name your account in script.extra_args, as in '--account=chem'."),
+    ("nvalid qos", "Change the --qos in script.extra_args."),
+    ("time limit", "Lower script.walltime; `sinfo -o '%P %l'` tells the partitions' limits."),
+    ("QOSMax", "Start fewer workers at a time, or ask for less; your site limits both."),
+    ("accounting/QOS policy", "Start fewer workers, or ask for less; your site limits both."),
+    ("generic resource", "Change the --gres or --gpus in script.extra_args."),
+    ("unrecognized option", "Correct script.extra_args, or what you wrote after `--`."),
+    ("nrecognized", "Correct script.extra_args, or what you wrote after `--`."),
+    (
+        "Could not establish a configuration source",
+        "Slurm is installed but not configured here; run this on a login node of the cluster.",
+    ),
+    *((text, "Slurm's controller does not answer; try again later.") for text in SILENT),
+)
+
+_PENDING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"}
+_RUNNING = {"RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT"}
+
+
+def script(job: Job, n: int = 1) -> str:
+    """The script of one job, or of an array of ``n`` tasks numbered from 0."""
+    array = n > 1
+    marked = job.member("%a") if array else job
+    lines = [job.script.shebang]
+    lines += [f"#SBATCH {line}" for line in (*_directives(job, marked.log_file, n), *options(job))]
+    return "\n".join(lines) + "\n\n" + body(job, "SLURM_ARRAY_TASK_ID" if array else "")
+
+
+def _directives(job: Job, log_file: str, n: int) -> Iterator[str]:
+    asked = job.script
+    yield f"--job-name={word(job.name)}"
+    if log_file:
+        yield f"--output={word(log_file)}"
+        # Without it, the output of before a requeue is lost.
+        yield "--open-mode=append"
+    if n > 1:
+        yield f"--array=0-{n - 1}"
+    yield "--nodes=1"
+    yield "--ntasks=1"
+    if asked.cores is not None:
+        yield f"--cpus-per-task={asked.cores}"
+    if asked.memory is not None:
+        yield f"--mem={amount(asked.memory, 'G', 'M')}"
+    if asked.walltime is not None:
+        yield f"--time={format_walltime(asked.walltime)}"
+    if asked.queue:
+        yield f"--partition={word(asked.queue)}"
+    if job.warning is not None:
+        # B: to the shell, which forwards it. Without it Slurm would tell srun's steps only.
+        yield f"--signal=B:USR1@{job.warning}"
+
+
+def submitted_id(output: str) -> str:
+    """The job's number out of what ``sbatch --parsable`` prints: ``6``, or ``6;cluster``."""
+    lines = output.strip().splitlines() or [""]
+    number = lines[-1].split(";")[0].strip()
+    return number if number.isdecimal() else ""
+
+
+def states(output: str, ids: Iterable[str]) -> dict[str, State]:
+    """Read the lines of ``squeue`` in `FORMAT`; a job that is not listed has ended."""
+    known: dict[str, State] = {}
+    for line in output.splitlines():
+        number, state, reason, node, *_ = [*line.strip().split("|"), "", "", ""]
+        known[number] = _state(state, "" if reason == "None" else reason, node)
+    return {one: known.get(one, State(Phase.GONE)) for one in ids}
+
+
+def _state(state: str, reason: str, node: str) -> State:
+    if state in _PENDING:
+        return State(Phase.PENDING, reason, node)
+    if state in _RUNNING:
+        return State(Phase.RUNNING, reason, node)
+    if state == "COMPLETING":
+        return State(Phase.ENDING, reason, node)
+    return State(Phase.GONE, f"{state} ({reason})" if reason else state, node)

@@ -1,0 +1,97 @@
+"""What ``grain doctor`` looks at: the batch system, and what its jobs need from here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from grain.cli.doctor.checks import Finding
+
+if TYPE_CHECKING:
+    from grain.config import Config
+
+_COMMANDS = {
+    "slurm": (("sbatch", "squeue", "scancel"), ["squeue", "--noheader", "--user", "{user}"]),
+    "pbs": (("qsub", "qstat", "qdel"), ["qstat"]),
+}
+
+
+def batch(config: Config) -> list[Finding]:
+    """Its commands are there, and it answers."""
+    import getpass
+
+    from grain.cli.batch.command import Words, refusal, run
+    from grain.cli.batch.errors import BatchError
+    from grain.cli.batch.scripts import pbs, slurm
+
+    system = config.system
+    if system == "local":
+        cpus = len(os.sched_getaffinity(0))
+        return [Finding("batch system", "ok", f"none: workers are processes here, on {cpus} CPUs")]
+    if system == "custom":
+        return [_custom(config)]
+    commands, question = _COMMANDS[system]
+    missing = [name for name in commands if shutil.which(name) is None]
+    if missing:
+        fix = "Run this where they are, usually on a login node, or change `system`."
+        return [Finding("batch system", "fail", f"{system}: no {', '.join(missing)} here", fix)]
+    words = [word.format(user=getpass.getuser()) for word in question]
+    remedies = slurm.REMEDIES if system == "slurm" else pbs.REMEDIES
+    known = Words(remedies, (), "")
+    try:
+        done = run(words, known)
+    except BatchError as error:
+        return [Finding("batch system", "fail", f"{system}: {error.what}", error.remedy)]
+    if done.code:
+        refused = refusal(words[0], done, known)
+        said = f"{refused.what}: {refused.told}"
+        return [Finding("batch system", "fail", said, refused.remedy or "Try it by hand.")]
+    return [Finding("batch system", "ok", f"{system}: {', '.join(commands)} answer")]
+
+
+def _custom(config: Config) -> Finding:
+    import shlex
+
+    custom = config.custom_system
+    try:
+        command = (shlex.split(custom.submit_cmd) or [""])[0]
+    except ValueError:
+        command = custom.submit_cmd
+    if not shutil.which(command):
+        fix = "Correct custom_system.submit_cmd, or run this where it is."
+        return Finding("batch system", "fail", f"custom: there is no command {command!r}", fix)
+    return Finding("batch system", "ok", f"custom: {command} is there")
+
+
+def worker_command(config: Config) -> list[Finding]:
+    """`grain-worker` is to be found, here at least."""
+    from grain.cli.workers.submission import worker_folder
+
+    folder = worker_folder()
+    if folder:
+        return [Finding("grain-worker", "ok", f"in {folder}")]
+    here = config.system == "local"
+    fix = "pip install grain-worker" + (
+        "" if here else ", or set PATH in script.setup_cleanup so that jobs find it"
+    )
+    state: Literal["warn", "fail"] = "fail" if here else "warn"
+    return [Finding("grain-worker", state, "it is not here", fix)]
+
+
+def outputs(config: Config) -> list[Finding]:
+    """The outputs of jobs can be written from here."""
+    from grain.config import stamp
+
+    log = config.worker.log_file
+    if not log:
+        return [Finding("outputs", "ok", "left to the batch system")]
+    import datetime
+
+    path = Path.cwd() / stamp(log, datetime.datetime.now())
+    folder = next(one for one in path.parents if one.exists())
+    if os.access(folder, os.W_OK | os.X_OK):
+        return [Finding("outputs", "ok", f"in {path.parent}")]
+    fix = "Set worker.log_file to a directory that you may write to."
+    return [Finding("outputs", "fail", f"{folder} cannot be written to", fix)]

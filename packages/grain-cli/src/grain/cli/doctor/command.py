@@ -1,0 +1,76 @@
+"""``grain doctor``: what is wrong here, and what to do about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from grain.cli.options import config_option, json_option, load_config
+from grain.cli.show import clean, print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from grain.cli.doctor.checks import Finding
+
+
+@click.command()
+@click.option("--slow", is_flag=True, help="Try every way to the scheduler, for a minute.")
+@json_option
+@config_option
+@click.pass_context
+def doctor(ctx: click.Context, slow: bool, as_json: bool, config_file: str | None) -> None:
+    """Check this installation, and say what to fix.
+
+    The configuration, the batch system, the address and its file system, the clock, versions,
+    and whether something else goes by the name of `grain`.
+    """
+    found = examine(ctx, config_file, slow=slow)
+    if as_json:
+        print_json([finding._asdict() for finding in found])
+    else:
+        width = max(len(finding.check) for finding in found)
+        for finding in found:
+            click.echo(f"{finding.state:4}  {finding.check:{width}}  {_line(finding.says)}")
+            if finding.fix:
+                click.echo(f"{'':4}  {'':{width}}  -> {_line(finding.fix)}")
+    if any(finding.state == "fail" for finding in found):
+        ctx.exit(1)
+
+
+def _line(text: str) -> str:
+    return clean(" | ".join(line.strip() for line in text.splitlines()))
+
+
+def examine(ctx: click.Context, config_file: str | None, *, slow: bool) -> list[Finding]:
+    """All that is found, in a fixed order; the checks run side by side."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from grain.cli.doctor import batch, installed, meeting
+    from grain.cli.doctor.checks import LIMIT, Finding, within
+    from grain.config import ConfigError
+
+    checks: list[tuple[str, float, Callable[[], list[Finding]]]] = [
+        ("versions", LIMIT, installed.versions),
+        ("import name", LIMIT, installed.import_name),
+    ]
+    try:
+        config = load_config(ctx, config_file)
+    except ConfigError as error:
+        first = Finding("configuration", "fail", str(error), "Correct it, and look again.")
+    else:
+        source = config.source or "none: the defaults hold"
+        first = Finding("configuration", "ok", f"{source}; system {config.system}")
+        dial = config.worker.cli_dial
+        meet = meeting.every_way if slow else meeting.scheduler
+        checks += [
+            ("batch system", LIMIT, lambda: batch.batch(config)),
+            ("grain-worker", LIMIT, lambda: batch.worker_command(config)),
+            ("outputs", LIMIT, lambda: batch.outputs(config)),
+            ("file system", LIMIT, lambda: meeting.files(dial)),
+            ("scheduler", 120.0 if slow else LIMIT, lambda: meet(dial)),
+        ]
+    with ThreadPoolExecutor(len(checks)) as pool:
+        answers = pool.map(lambda one: within(one[1], one[0], one[2]), checks)
+        return [first, *(finding for found in answers for finding in found)]

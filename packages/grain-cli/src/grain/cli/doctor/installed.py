@@ -1,0 +1,80 @@
+"""What ``grain doctor`` looks at: what is installed, and who else goes by the name of `grain`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from grain.cli.doctor.checks import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from importlib.metadata import Distribution
+
+_OURS = ("resource", "edge", "worker", "head", "delayed", "cli")
+
+
+def versions() -> list[Finding]:
+    """All packages of Grain are of one version."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {}
+    for name in _OURS:
+        try:
+            found[f"grain-{name}"] = version(f"grain-{name}")
+        except PackageNotFoundError:
+            continue
+    return [judge_versions(found)]
+
+
+def judge_versions(found: dict[str, str]) -> Finding:
+    """See `versions`."""
+    told = ", ".join(f"{name} {number}" for name, number in found.items())
+    if len(set(found.values())) > 1:
+        wanted = max(found.values())
+        fix = f"pip install {' '.join(f'{name}=={wanted}' for name in found)}"
+        return Finding("versions", "fail", f"they differ: {told}", fix)
+    python = ".".join(map(str, sys.version_info[:3]))
+    number = next(iter(found.values()), "unknown")
+    return Finding("versions", "ok", f"{number} ({', '.join(found)}), Python {python}")
+
+
+def import_name() -> list[Finding]:
+    """The import name `grain` is Grain's alone."""
+    from importlib.metadata import distributions
+
+    import grain
+
+    others = intruders(distributions())
+    where = getattr(grain, "__file__", None) or "a namespace without an owner"
+    if others:
+        return [
+            Finding(
+                "import name",
+                "fail",
+                f"`grain` is claimed by {', '.join(others)}, too: which one is imported is chance",
+                f"pip uninstall {' '.join(others)}, then pip install --force-reinstall "
+                "--no-deps grain-resource; or use another environment for it",
+            )
+        ]
+    if not hasattr(grain, "GVAR"):
+        fix = "Look at what is there; it is in the way of this package."
+        return [Finding("import name", "fail", f"`grain` is something else: {where}", fix)]
+    return [Finding("import name", "ok", f"`grain` is {where}")]
+
+
+def intruders(installed: Iterable[Distribution]) -> list[str]:
+    """Distributions, other than grain-resource, that install a ``grain/__init__.py``.
+
+    Google's data loader does (distributions ``grain`` and ``grain-nightly``), and so did
+    grain-scheduler up to 0.17.
+    """
+    found = set()
+    for one in installed:
+        name = str(one.metadata["Name"] or "").lower().replace("_", "-")
+        if name == "grain-resource":
+            continue
+        listed = one.read_text("RECORD") or one.read_text("SOURCES.txt") or ""
+        if any(line.startswith("grain/__init__.py") for line in listed.splitlines()):
+            found.add(name)
+    return sorted(found)

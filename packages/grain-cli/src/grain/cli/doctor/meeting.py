@@ -1,0 +1,252 @@
+"""What ``grain doctor`` looks at: the address, its file system, the clock, and who serves there."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from grain.cli.doctor.checks import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from grain.edge import Attempt
+
+SKEW = 5.0
+"""Seconds by which two clocks may differ."""
+
+
+def meeting_file(address: str) -> Path | None:
+    """The Edge file of an address, or none."""
+    from urllib.parse import parse_qs, unquote, urlsplit
+
+    from grain.edge import DEFAULT
+
+    def path(edge: str) -> Path:
+        return Path(edge.removeprefix("edge://").replace("$HOME", str(Path.home()), 1))
+
+    if address.startswith("edge://"):
+        return path(address)
+    if address.startswith("tcp://"):
+        named = parse_qs(urlsplit(address).query).get("edge")
+        return Path(unquote(named[0])) if named else path(DEFAULT)
+    return None
+
+
+def files(address: str) -> list[Finding]:
+    """The directory of the Edge file is private, can be written to, has room, answers."""
+    file = meeting_file(address)
+    if file is None:
+        return [Finding("file system", "ok", f"{address} needs none that is shared")]
+    folder = file.parent
+    if not folder.exists():
+        return [_to_be_made(folder)]
+    try:
+        seconds, skew = _probe(folder)
+    except OSError as error:
+        fix = "Choose another `address`, on a file system that all nodes share."
+        return [Finding("file system", "fail", f"{folder}: {error.strerror}", fix)]
+    return [*_folder_findings(folder, seconds), clock(skew)]
+
+
+def _to_be_made(folder: Path) -> Finding:
+    above = next(one for one in folder.parents if one.exists())
+    if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
+        return Finding("file system", "ok", f"{folder} is to be made by the first mission")
+    fix = "Choose another `address`, on a file system that all nodes share."
+    return Finding("file system", "fail", f"{folder} cannot be made in {above}", fix)
+
+
+def _probe(folder: Path) -> tuple[float, float]:
+    """Seconds for writing a small file so that it stays, and by how much the server is ahead."""
+    began = time.monotonic()
+    before = time.time()
+    handle, name = tempfile.mkstemp(prefix=".grain-doctor-", dir=folder)
+    path = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as out:
+            out.write(b"grain doctor")
+            out.flush()
+            os.fsync(out.fileno())
+        path = path.rename(f"{name}-2")
+        written = path.stat().st_mtime
+        after = time.time()
+    finally:
+        path.unlink(missing_ok=True)
+    ahead = max(written - after, min(written - before, 0.0))
+    return time.monotonic() - began, ahead
+
+
+def _folder_findings(folder: Path, seconds: float) -> Sequence[Finding]:
+    mode = folder.stat().st_mode
+    if mode & 0o022 and not mode & stat.S_ISVTX:  # as grain.edge judges
+        fix = f"chmod go-w {folder}"
+        return [Finding("file system", "fail", f"others may write to {folder}", fix)]
+    room = os.statvfs(folder)
+    free = room.f_bavail * room.f_frsize / 1e6
+    if free < 50:
+        fix = "Make room, or choose another `address`."
+        state: Literal["warn", "fail"] = "fail" if free < 1 else "warn"
+        return [Finding("file system", state, f"{folder} has {free:.0f} MB left", fix)]
+    if seconds > 1:
+        fix = "It works, but joining takes long; a faster file system for `address` helps."
+        return [Finding("file system", "warn", f"{folder} took {seconds:.1f} s to write", fix)]
+    return [Finding("file system", "ok", f"{folder} can be written to ({seconds * 1e3:.0f} ms)")]
+
+
+def clock(ahead: float) -> Finding:
+    """This host's clock agrees with that of the file server."""
+    if abs(ahead) > SKEW:
+        word = "behind" if ahead > 0 else "ahead of"
+        fix = "Nothing of Grain depends on it, but times in logs do; tell who runs the cluster."
+        said = f"this host is {abs(ahead):.0f} s {word} the file server"
+        return Finding("clock", "warn", said, fix)
+    return Finding("clock", "ok", "this host and the file server agree")
+
+
+def scheduler(address: str) -> list[Finding]:
+    """Somebody serves at the address, can be reached, and is of this version."""
+    import trio
+
+    return [trio.run(_reach, address)[0]]
+
+
+def every_way(address: str) -> list[Finding]:
+    """As `scheduler`; then each way there is tried to its end, whether another one works or not."""
+    import trio
+
+    return trio.run(_try_every_way, address)
+
+
+async def _reach(address: str) -> tuple[Finding, bool]:
+    """What the quick ways lead to, and whether somebody is said to serve there."""
+    from grain.edge.errors import AddressError, DialError
+
+    try:
+        return await _greeted(address, frozenset({"unix", "tcp"}), 5.0)
+    except DialError as error:
+        there = all(one.transport != "meeting" for one in error.tried)
+        return not_reached(address, error.tried, slow=False), there
+    except AddressError as error:
+        return Finding("scheduler", "fail", str(error), "Correct `address`."), False
+
+
+async def _try_every_way(address: str) -> list[Finding]:
+    from grain.edge import examine
+    from grain.edge.errors import DialError
+
+    first, there = await _reach(address)
+    if not there:
+        return [first]
+    tried = [one for one in await examine(address) if one.transport != "meeting"]
+    working = frozenset(one.transport for one in tried if one.ok)
+    if first.state != "ok":
+        first = not_reached(address, tried, slow=True)
+    if first.state != "ok" and working:
+        with suppress(DialError):  # or it has ended just now
+            first, _ = await _greeted(address, working, 20.0)
+    ways = sorted(tried, key=_order)
+    return [first, *(way(one, others=bool(working)) for one in ways)]
+
+
+async def _greeted(address: str, ways: frozenset[str], patience: float) -> tuple[Finding, bool]:
+    """Who answers at an address, and whether it makes sense to try other ways.
+
+    Raises:
+        AddressError: It is none.
+        DialError: Nobody was reached.
+    """
+    import trio
+
+    from grain.edge import dial
+    from grain.edge.errors import AddressError, DialError, EdgeError
+
+    try:
+        async with dial(address, role="cli", patience=patience, transports=ways) as peer:
+            spoken = str(getattr(peer.greeting, "package", "?"))
+            where = f"{getattr(peer.greeting, 'host', '?')} by {peer.transport}"
+    except (AddressError, DialError):
+        raise
+    except (EdgeError, trio.EndOfChannel) as error:
+        said = str(error) or "it has ended the connection"
+        return Finding("scheduler", "fail", said), False
+    return judge_scheduler(where, spoken), True
+
+
+def judge_scheduler(where: str, spoken: str) -> Finding:
+    """One was reached; is it of this version?"""
+    from importlib.metadata import version
+
+    own = version("grain-edge")
+    if spoken != own:
+        fix = "Install the same version on both sides, and start the scheduler anew."
+        return Finding("scheduler", "warn", f"{where} is Grain {spoken}, this is {own}", fix)
+    return Finding("scheduler", "ok", f"on {where}")
+
+
+_REMEDIES = {
+    "unix": "This host uses the other ways.",
+    "tcp": "Who can go no other way does not join; ask which TCP ports are open between nodes.",
+    "reverse": "It is for nodes from which TCP leads nowhere, if the scheduler's host can reach "
+    "them; they use files without it.",
+    "files": "It is for nodes that TCP does not reach; see that this directory is the same one on "
+    "the scheduler's host.",
+}
+_WAYS = list(_REMEDIES)
+
+
+def _order(attempt: Attempt) -> int:
+    # A way that is new is no reason to fail.
+    return _WAYS.index(attempt.transport) if attempt.transport in _WAYS else len(_WAYS)
+
+
+def way(attempt: Attempt, *, others: bool) -> Finding:
+    """What became of one way to the scheduler.
+
+    Args:
+        attempt: The way.
+        others: Whether another one works; what this one is for matters only then.
+    """
+    check = f"by {attempt.transport}"
+    if attempt.ok:
+        return Finding(check, "ok", f"{attempt.target} ({attempt.seconds:.1f} s)")
+    told = f"{attempt.target}: {attempt.outcome}"
+    return Finding(check, "warn", told, _REMEDIES.get(attempt.transport, "") if others else "")
+
+
+def not_reached(address: str, tried: Sequence[Attempt], *, slow: bool) -> Finding:
+    """Nobody was; is that a mistake?
+
+    Args:
+        address: Where.
+        tried: The ways.
+        slow: Whether all of them were tried; each is then told by itself.
+    """
+    if not tried or any(one.transport == "meeting" for one in tried) or _no_socket(address):
+        told = f"none at {address} now"
+        return Finding("scheduler", "warn", told, "None is needed: a mission starts one.")
+    ways = "" if slow else ": " + "; ".join(map(str, tried))
+    here = [one.outcome for one in tried if one.transport == "unix"]
+    # Its socket is on this very host, so there is nothing between.
+    if any(outcome.startswith("no answer") for outcome in here):
+        fix = "Wait, or end its process: a mission starts another."
+        return Finding("scheduler", "fail", f"one is here, but does not answer{ways}", fix)
+    if here:
+        told = f"one that served here has ended without a word{ways}"
+        return Finding("scheduler", "warn", told, "Nothing: a mission starts another.")
+    fix = (
+        "Start it anew, or ask which TCP ports are open between nodes."
+        if slow
+        else "If it runs, `grain doctor --slow` tries the shared file system, for a minute."
+    )
+    return Finding("scheduler", "fail", f"one is said to serve, but is not reached{ways}", fix)
+
+
+def _no_socket(address: str) -> bool:
+    """Whether an address is a Unix socket's, and there is none."""
+    return address.startswith("unix://") and not Path(address.removeprefix("unix://")).exists()

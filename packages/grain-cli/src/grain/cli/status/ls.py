@@ -1,0 +1,71 @@
+"""``grain ls``: workers, missions, what waits and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from grain.cli.options import config_option, json_option, load_config, patience_option
+from grain.cli.plugin import told
+from grain.cli.show import print_json
+
+if TYPE_CHECKING:
+    from grain.cli.workers.jobs import OwnJob
+
+
+@click.command()
+@json_option
+@patience_option
+@config_option
+@click.pass_context
+def ls(ctx: click.Context, as_json: bool, patience: float, config_file: str | None) -> None:
+    """List workers, missions, and what waits and why."""
+    with told():
+        from grain.cli.query import NoScheduler, ask
+        from grain.cli.status.ls_text import jobs_text, state_text
+        from grain.cli.workers.jobs import Looking, own_jobs, warning
+        from grain.edge.questions import Ask
+
+        config = load_config(ctx, config_file)
+        looking = Looking(lambda: own_jobs(config))
+        try:
+            [state] = ask(config, Ask("state"), patience=patience)
+        except NoScheduler:
+            jobs, _ = looking.wait(1.0)
+            if not as_json:
+                click.echo(jobs_text(alive(jobs), set()), nl=False)
+            raise
+        jobs, problem = looking.wait(5.0)
+        if as_json:
+            print_json({**state, "address": config.worker.cli_dial, "jobs": plain(alive(jobs))})
+            return
+        here = {worker["name"] for worker in state["workers"]}
+        click.echo(state_text(state) + jobs_text(alive(jobs), here), nl=False)
+    if problem:
+        click.echo(f"Note: jobs are not shown: {problem}", err=True)
+    elif told_so := warning(jobs):
+        click.echo(f"Note: {told_so}", err=True)
+
+
+def alive(jobs: list[OwnJob]) -> list[OwnJob]:
+    """Those of which something is left, as far as is known."""
+    from grain.cli.batch import Phase
+
+    return [job for job in jobs if job.alive and job.state.phase is not Phase.UNKNOWN]
+
+
+def plain(jobs: list[OwnJob]) -> list[dict[str, Any]]:
+    """Jobs as data."""
+    return [
+        {
+            "id": job.record.id,
+            "name": job.record.name,
+            "state": job.state.phase.value,
+            "reason": job.state.reason,
+            "node": job.state.node,
+            "submitted": job.record.submitted,
+            "log_file": job.record.log_file,
+        }
+        for job in jobs
+    ]

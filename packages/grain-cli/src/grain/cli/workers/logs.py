@@ -1,0 +1,115 @@
+"""``grain logs``: what a worker or a mission has written."""
+
+from __future__ import annotations
+
+import glob
+import re
+import time
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from grain.cli.plugin import told
+from grain.cli.show import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from grain.cli.batch import Record
+
+_PLACEHOLDER = re.compile(r"%\d*[A-Za-z]")
+_LOOK = 0.5  # seconds between two looks at a file that is followed
+
+
+@click.command()
+@click.option("-f", "--follow", is_flag=True, help="Go on as it is written, until Ctrl-C.")
+@click.option(
+    "-n", "--lines", default=0, metavar="N", type=click.IntRange(0), help="The last N lines only."
+)
+@click.argument("worker")
+def logs(follow: bool, lines: int, worker: str) -> None:
+    """Show the output of workers.
+
+    Of those called WORKER, which may be a pattern as of files: grain logs 'w09*'
+
+    Of several with one name, it is that of the last. `grain start` puts missions there, too.
+    """
+    with told():
+        from grain.cli.workers.jobs import records
+
+        known = records().read()
+        found = latest(known, worker)
+        if not found:
+            names = ", ".join(clean(one.name) for one in known[-5:]) or "none"
+            raise click.ClickException(
+                f"no job that `grain` has submitted from here is called {worker!r}; "
+                f"the last ones are: {names}"
+            )
+        files = [file for record in found for file in outputs(record)]
+        if not files and not follow:
+            where = ", ".join(record.log_file or "nowhere" for record in found)
+            raise click.ClickException(f"nothing was written yet; the output goes to {where}")
+        places = _show(files, lines)
+        if follow:
+            try:
+                _follow(found, places)
+            except KeyboardInterrupt:
+                return
+
+
+def latest(known: Iterable[Record], pattern: str) -> list[Record]:
+    """The last job of each name that matches, by name."""
+    found = (one for one in known if one.name == pattern or fnmatchcase(one.name, pattern))
+    last = {one.name: one for one in sorted(found, key=lambda one: one.submitted)}
+    return [last[name] for name in sorted(last)]
+
+
+def outputs(record: Record) -> list[Path]:
+    """The files of a job's output: several where the batch system filled in their names."""
+    if not record.log_file:
+        return []
+    parts = _PLACEHOLDER.split(record.log_file)
+    if len(parts) == 1:
+        path = Path(record.log_file)
+        return [path] if path.exists() else []
+    pattern = "*".join(map(glob.escape, parts))
+    found = map(Path, glob.glob(pattern))  # noqa: PTH207 - it is absolute, and Path() takes none
+    return sorted(found, key=lambda path: path.stat().st_mtime)
+
+
+def _show(files: list[Path], lines: int) -> dict[Path, int]:
+    """Print files; returns how much of each was there."""
+    places = {}
+    for number, file in enumerate(files):
+        if len(files) > 1:
+            click.echo(("\n" if number else "") + f"==> {clean(file)} <==")
+        with file.open("rb") as source:
+            rest = source.read()
+        places[file] = len(rest)
+        if lines:
+            rest = b"".join(rest.splitlines(keepends=True)[-lines:])
+        click.echo(readable(rest), nl=False)
+    return places
+
+
+def readable(raw: bytes) -> str:
+    """Text without what controls a terminal; lines that were written over stand one by one."""
+    return clean(re.sub(r"\r\n?", "\n", raw.decode(errors="replace")), keep="\n\t")
+
+
+def _follow(found: list[Record], places: dict[Path, int]) -> None:
+    """Print what is added, also to files that appear later; until interrupted."""
+    while True:
+        for file in (file for record in found for file in outputs(record)):
+            size, at = file.stat().st_size, places.get(file, 0)
+            if size < at:
+                at = 0  # written anew
+            if size > at:
+                with file.open("rb") as source:
+                    source.seek(at)
+                    added = source.read(size - at)
+                click.echo(readable(added), nl=False)
+            places[file] = size
+        time.sleep(_LOOK)

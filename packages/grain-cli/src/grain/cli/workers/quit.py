@@ -1,0 +1,120 @@
+"""``grain quit``: let workers go."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from grain.cli.options import config_option, load_config, patience_option
+from grain.cli.plugin import told
+from grain.cli.show import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from grain.cli.workers.jobs import OwnJob
+    from grain.config import Config
+
+
+@click.command()
+@click.option(
+    "-f", "--force", is_flag=True, help="Now: what runs there is ended, and runs again elsewhere."
+)
+@patience_option
+@config_option
+@click.argument("pattern")
+@click.pass_context
+def quit(  # noqa: A001 - its name
+    ctx: click.Context, force: bool, patience: float, config_file: str | None, pattern: str
+) -> None:
+    """Let workers go.
+
+    Those whose names match a PATTERN, as of files: grain quit 'w09*'
+
+    They take no more tasks, and leave when those they have are done. Jobs that wait in the batch
+    system are cancelled.
+    """
+    with told():
+        from grain.cli.batch import BatchError
+        from grain.cli.query import NoScheduler, ask
+        from grain.edge.questions import Ask
+
+        config = load_config(ctx, config_file)
+        absent: NoScheduler | None = None
+        workers: list[dict[str, Any]] = []
+        try:
+            question = Ask("retire", pattern=pattern, at_once=force)
+            [workers] = ask(config, question, patience=patience)
+        except NoScheduler as error:
+            absent = error
+        for worker in workers:
+            click.echo(
+                f"{clean(worker['name'])} on {clean(worker['host'])}: {_told(worker, force)}"
+            )
+        try:
+            jobs = unjoined(config, pattern, {worker["name"] for worker in workers})
+        except BatchError as error:
+            if not workers:
+                raise
+            raise click.ClickException(f"jobs that wait were not looked for: {error}") from None
+        done = list(_end(config, jobs, force))
+        for line in done:
+            click.echo(line)
+        if absent is not None and not done:
+            raise absent
+        if not workers and not jobs:
+            raise click.ClickException(f"no worker's name matches {pattern!r}; see `grain ls`")
+
+
+def _told(worker: dict[str, Any], force: bool) -> str:
+    count = worker["running"]
+    tasks = "1 task" if count == 1 else f"{count} tasks"
+    later = " once it is back" if worker["state"] == "away" else ""
+    if not count:
+        return f"leaves{later}"
+    if force:
+        return f"leaves now{later}; {tasks} will run again elsewhere"
+    return f"leaves{later}, when {tasks} {'has' if count == 1 else 'have'} ended"
+
+
+def unjoined(config: Config, pattern: str, joined: set[str]) -> list[OwnJob]:
+    """Jobs of matching workers that are not with the scheduler.
+
+    Raises:
+        BatchError: The batch system does not answer.
+    """
+    from grain.cli.batch import Phase
+    from grain.cli.workers.jobs import own_jobs, records
+
+    known = [one for one in records().read() if fnmatchcase(one.name, pattern)]
+    if all(one.name in joined for one in known):
+        return []
+    return [
+        job
+        for job in own_jobs(config)
+        if job.alive
+        and job.state.phase is not Phase.UNKNOWN
+        and job.record.name not in joined
+        and fnmatchcase(job.record.name, pattern)
+    ]
+
+
+def _end(config: Config, jobs: list[OwnJob], force: bool) -> Iterator[str]:
+    """Cancel what waits; what runs only by force, or where that is as gentle as asking."""
+    from grain.cli.batch import Phase, open_system
+    from grain.cli.workers.submission import job_words
+
+    for job in jobs:
+        what = f"{clean(job.record.name)}: {job_words(job.record)}"
+        pending = job.state.phase is Phase.PENDING
+        local = job.record.system == "local"
+        if not (pending or local or force):
+            yield (
+                f"{what} runs, but is not with the scheduler (yet); "
+                f"`grain quit -f {clean(job.record.name)}` cancels it"
+            )
+            continue
+        open_system(config).cancel([job.record.id])
+        yield f"{what} {'waited and is cancelled' if pending else 'is told to end'}"

@@ -1,0 +1,249 @@
+"""``grain scale``: keep workers alive."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from grain.cli.options import config_option, json_option, load_config
+from grain.cli.plugin import told
+from grain.cli.show import clean
+from grain.cli.workers.up import refuse_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from grain.config import Config
+
+BY, SWARM = "scale", "gnaw"
+"""By which the records of these jobs are known: who submitted them, a user's `grain scale` or that
+of a scheduler, which takes back what still waits when it leaves."""
+
+_LOOK = {"local": 2.0}
+_LOOK_ELSEWHERE = 15.0  # seconds between two questions to a batch system
+
+
+@click.command()
+@json_option
+@config_option
+@click.option("--parent", type=int, hidden=True, help="End with this process, which began it.")
+@click.option("--withdraw", is_flag=True, hidden=True, help="Cancel what such a one left waiting.")
+@click.argument("count", metavar="N", type=click.IntRange(1, 100_000))
+@click.argument("options", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def scale(
+    ctx: click.Context,
+    count: int,
+    as_json: bool,
+    config_file: str | None,
+    parent: int | None,
+    withdraw: bool,
+    options: tuple[str, ...],
+) -> None:
+    """Keep N workers alive, until Ctrl-C.
+
+    Submits as many jobs as are missing, those that wait included; only jobs of `grain scale` are
+    counted. After jobs that fail at once there is a pause. The workers stay when it ends. What
+    follows `--` is for the batch system.
+    """
+    refuse_words(options)
+    with told():
+        from grain.cli.batch import state_folder
+
+        config = load_config(ctx, config_file)
+        if config.system == "custom":
+            raise click.ClickException(
+                "a custom batch system cannot be asked what became of its jobs, so nobody knows "
+                "how many workers are alive; use `grain up`"
+            )
+        with _alone(state_folder(), config.worker.dial):
+            if withdraw:
+                _withdraw(config)
+                return
+            Keeping(config, count, options, _sayer(as_json), parent).run()
+
+
+def _withdraw(config: Config) -> None:
+    """Cancel the jobs of a scheduler that wait: their workers would find nobody.
+
+    Raises:
+        BatchError: The batch system does not answer, or refuses.
+    """
+    from grain.cli.batch import Phase, open_system
+    from grain.cli.workers.jobs import own_jobs
+    from grain.cli.workers.submission import job_words
+
+    waiting = [
+        job.record
+        for job in own_jobs(config)
+        if job.record.by == SWARM and job.state.phase is Phase.PENDING
+    ]
+    open_system(config).cancel([record.id for record in waiting])
+    for record in waiting:
+        click.echo(f"{clean(record.name)}: {job_words(record)} waited and is cancelled")
+
+
+def _sayer(as_json: bool) -> Callable[[str, int, int], None]:
+    def say(text: str, alive: int, count: int) -> None:
+        if as_json:
+            import json
+
+            line = {"time": time.time(), "what": text, "alive": alive, "of": count}
+            click.echo(json.dumps(line))
+        else:
+            click.echo(f"{time.strftime('%H:%M:%S')} {alive} of {count}: {text}")
+
+    return say
+
+
+@contextlib.contextmanager
+def _alone(folder: Path, address: str) -> Iterator[None]:
+    """See to it that nobody else keeps workers for this address."""
+    import fcntl
+    import hashlib
+    import socket
+
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / f"scale-{hashlib.sha256(address.encode()).hexdigest()[:16]}.lock"
+    with path.open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            who = file.read().strip() or "another process"
+            raise click.ClickException(
+                f"{who} keeps workers for {address} already; end it first"
+            ) from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        yield
+
+
+class Keeping:
+    """The shell around `Swarm`.
+
+    Args:
+        config: The configuration.
+        count: How many.
+        options: For the batch system.
+        say: Gets a sentence, and how many of how many are alive.
+        parent: The process with which it ends; None if it ends by signals only.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        count: int,
+        options: tuple[str, ...],
+        say: Callable[[str, int, int], None],
+        parent: int | None = None,
+    ) -> None:
+        from grain.cli.workers.swarm import Swarm
+
+        self._config = config
+        self._count = count
+        self._options = options
+        self._swarm = Swarm(count)
+        self._say_to = say
+        self._parent = parent
+        self._over = False
+        self._trouble = ""
+
+    def run(self) -> None:
+        """Until SIGINT, SIGTERM, SIGHUP or the parent's end; what is under way is submitted.
+
+        Under ``nohup``, which has SIGHUP ignored, it stays when its terminal is closed.
+        """
+        import select
+        import signal
+
+        # A pipe, as a handler that sets a `threading.Event` waits for ever where the signal comes
+        # while this thread holds the event's lock.
+        ending, end = os.pipe()
+        os.set_blocking(end, False)
+
+        def on_signal(*_: object) -> None:
+            self._over = True
+            with contextlib.suppress(BlockingIOError):
+                os.write(end, b"!")
+
+        signal.signal(signal.SIGINT, on_signal)
+        signal.signal(signal.SIGTERM, on_signal)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            signal.signal(signal.SIGHUP, on_signal)
+        self._adopt()
+        while not self._over and self._parent in {None, os.getppid()}:
+            if self._look():
+                self._submit()
+            select.select([ending], [], [], _LOOK.get(self._config.system, _LOOK_ELSEWHERE))
+        self._say("ending; workers and jobs stay, `grain quit` ends them")
+
+    def _say(self, text: str) -> None:
+        self._say_to(text, len(self._swarm.jobs), self._count)
+
+    def _adopt(self) -> None:
+        """Count what an earlier `grain scale` has left."""
+        from grain.cli.batch import Phase
+        from grain.cli.workers.jobs import own_jobs
+
+        mine = [
+            job.record.id
+            for job in own_jobs(self._config)
+            if job.record.by in {BY, SWARM} and job.state.phase not in {Phase.GONE, Phase.UNKNOWN}
+        ]
+        self._swarm.submitted(mine, time.monotonic())
+        self._say(f"{len(mine)} jobs are left from before" if mine else "beginning")
+
+    def _look(self) -> bool:
+        """Ask what became of the jobs; whether that could be found out."""
+        from grain.cli.batch import BatchError, open_system
+
+        asked = self._swarm.jobs
+        try:
+            states = open_system(self._config).states(asked)
+        except BatchError as error:
+            self._complain(str(error))
+            return False
+        self._trouble = ""
+        now = time.monotonic()
+        failed = self._swarm.look(states, now)
+        gone = len(asked) - len(self._swarm.jobs)
+        if failed:
+            pause = self._swarm.pause(now)
+            self._say(
+                f"{len(failed)} failed at once ({', '.join(failed)}), see `grain logs`; "
+                f"nothing is submitted for {pause:.0f} s"
+            )
+        if gone > len(failed):
+            self._say(f"{gone - len(failed)} ended")
+        return True
+
+    def _submit(self) -> None:
+        from grain.cli.batch import BatchError
+        from grain.cli.workers.submission import job_words, submit_workers
+
+        wanted = self._swarm.wanted(time.monotonic())
+        if not wanted:
+            return
+        by = BY if self._parent is None else SWARM
+        try:
+            for record in submit_workers(
+                self._config, wanted, self._options, by=by, sharing=self._count
+            ):
+                self._swarm.submitted([record.id], time.monotonic())
+                self._say(f"{record.name} is {job_words(record)}, output in {record.log_file}")
+        except (BatchError, OSError) as error:
+            self._swarm.refused(time.monotonic())
+            self._complain(str(error))
+
+    def _complain(self, text: str) -> None:
+        """Say it once, as long as it stays the same."""
+        if text != self._trouble:
+            self._say(text)
+        self._trouble = text

@@ -1,0 +1,103 @@
+"""``grain up``: submit workers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from grain.cli.options import config_option, json_option, load_config
+from grain.cli.plugin import told
+from grain.cli.show import print_json
+
+if TYPE_CHECKING:
+    from grain.cli.batch import Record
+    from grain.config import Config
+
+
+@click.command()
+@click.option(
+    "-n", "count", default=1, show_default=True, metavar="N",
+    type=click.IntRange(1, 100_000), help="How many workers.",
+)  # fmt: skip
+@click.option("--dry", is_flag=True, help="Print the script and submit nothing.")
+@json_option
+@config_option
+@click.argument("options", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def up(
+    ctx: click.Context,
+    count: int,
+    dry: bool,
+    as_json: bool,
+    config_file: str | None,
+    options: tuple[str, ...],
+) -> None:
+    """Submit workers, one per node.
+
+    What follows `--` is for the batch system, as in: grain up -n 2 -- --exclusive
+    """
+    refuse_words(options, f"did you mean -n {options[0]}?" if options else "")
+    with told():
+        config = load_config(ctx, config_file)
+        if dry:
+            show_script(config, count, options)
+            return
+        submit(config, count, options, as_json=as_json)
+
+
+def refuse_words(options: tuple[str, ...], guess: str = "") -> None:
+    """What is for the batch system begins with a dash.
+
+    Raises:
+        click.UsageError: The first does not.
+    """
+    if options and not options[0].startswith("-"):
+        number = options[0].isdecimal() and guess
+        raise click.UsageError(
+            f"{options[0]!r} is no option for the batch system" + (f"; {guess}" if number else "")
+        )
+
+
+def show_script(config: Config, count: int, options: tuple[str, ...]) -> None:
+    """Print what would be submitted."""
+    from grain.cli.workers.submission import prepare_workers
+
+    system, job = prepare_workers(config, count, options)
+    click.echo(system.script(job, count), nl=False)
+
+
+def submit(config: Config, count: int, options: tuple[str, ...], *, as_json: bool) -> None:
+    """Submit, and print the jobs; those before a refusal, too."""
+    from grain.cli.workers.submission import job_words, submit_workers
+
+    look_back(config)
+    jobs: list[Record] = []
+    try:
+        for record in submit_workers(config, count, options):
+            jobs.append(record)
+            if not as_json:
+                where = f", output in {record.log_file}" if record.log_file else ""
+                click.echo(f"{record.name} is {job_words(record)}{where}")
+    finally:
+        if as_json:
+            fields = ("id", "system", "name", "log_file", "address", "submitted")
+            print_json([{name: getattr(one, name) for name in fields} for one in jobs])
+
+
+def look_back(config: Config) -> None:
+    """Warn if the last jobs have failed at once, and forget those that are long gone."""
+    import time
+
+    from grain.cli.batch import BatchError
+    from grain.cli.workers.jobs import own_jobs, prune, records, warning
+
+    if not records().read():
+        return
+    try:
+        jobs = own_jobs(config)
+        prune(records(), jobs, time.time())
+    except (BatchError, OSError):
+        return  # what is in the way of submitting is about to be told
+    if told_so := warning(jobs):
+        click.echo(f"Note: {told_so}", err=True)

@@ -1,0 +1,99 @@
+"""`open_waitgroup`: the block in which a group takes jobs; `exec1`: a single one."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+import trio
+
+from grain.combine.waitgroup import WaitGroup
+from grain.delayed import NotInMission
+from grain.delayed.missions.mission import current_mission
+from grain.head import collapsing
+
+if sys.version_info < (3, 11):
+    from exceptiongroup import BaseExceptionGroup
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+
+    from grain.resource import Resource
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def open_waitgroup() -> AsyncGenerator[WaitGroup]:
+    """A block whose end waits for the jobs and branches that were started in it.
+
+    In order of submission, it has their results::
+
+        async with open_waitgroup() as wg:
+            wg.submit(Cores(2), tasklet, 1)
+            wg.start_subtask(branch, 2)
+        first, second = wg.results
+
+    Groups can be open inside of one another, and several at once. They work where delayed
+    functions can be called: in a mission, outside of its leaves.
+
+    The first job or branch that fails cancels the others and the block, and its exception is what
+    the block raises, by itself; if more failed before they could be cancelled, a note on it names
+    them. A block that is left by an exception or cancelled from outside cancels all of them, and
+    ends when nothing of them is left. Calls of delayed functions are not part of a group.
+
+    Raises:
+        Exception: what the block, or the first job that failed, raised.
+        grain.delayed.NotInMission: no mission runs here; or this is asyncio code around one.
+    """
+    mission = current_mission(open_waitgroup)
+    if not trio.lowlevel.in_trio_task():
+        raise NotInMission(
+            "a waitgroup was opened in asyncio code. Open it in a branch, a delayed function "
+            "without resources, and await that here; or use delayed objects"
+        )
+    with collapsing():
+        try:
+            async with trio.open_nursery() as nursery:
+                group = WaitGroup(mission, nursery)
+                try:
+                    yield group
+                    await group._join()
+                except BaseException as error:
+                    await group._leave()
+                    if not group._stands_for(error):
+                        raise
+                group._finish()
+            group._finish()  # if the nursery was cancelled, and kept that to itself
+        except BaseExceptionGroup as errors:
+            # Cancelled from outside meanwhile: what failed matters more than that.
+            failed = errors.split(trio.Cancelled)[1]
+            if failed is None:
+                raise
+            raise failed from None
+
+
+async def exec1(
+    res: Resource, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Run a single job and wait for its result: a waitgroup for one.
+
+    Args:
+        res: the resources it needs.
+        fn: an async function, called with the other arguments on a worker.
+
+    Returns:
+        What it returned.
+
+    Raises:
+        Exception: what it raised. If the wait is cancelled, the job is cancelled, and nothing of
+            it is left afterwards.
+        grain.delayed.NotInMission, grain.resource.Infeasible, TypeError: as of `open_waitgroup`
+            and `WaitGroup.submit`.
+    """
+    async with open_waitgroup() as group:
+        group.submit(res, fn, *args, **kwargs)
+    result: T = group.results[0]
+    return result

@@ -1,0 +1,201 @@
+"""Under which key the result of a call is kept: what `cache_hfn` and `cache_version` say of it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import reprlib
+import sys
+import types
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from grain.delayed.cache.digest import code_digest, digest
+from grain.worker.job import name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from grain.worker import Call
+
+    CacheKey = Callable[..., str | bytes] | Literal["args"]
+
+
+class Key(NamedTuple):
+    """What a result depends on, part by part; two results with equal parts are the same.
+
+    Attributes:
+        function: module (or script) and name of the function.
+        code: digest of what it does, with its defaults.
+        bound: digest of what it closes over, of the instance of a method, of a partial's arguments.
+        version: the user's `cache_version`.
+        call: digest of what `cache_hfn` said.
+        shown: the same for people, shortened; no part of the key.
+        by_arguments: whether that is a digest of the arguments; no part of the key, either.
+    """
+
+    function: str
+    code: str
+    bound: str
+    version: str
+    call: str
+    shown: str
+    by_arguments: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the result: 64 hexadecimal digits."""
+        return hashlib.sha256("\0".join(self[:5]).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Caching:
+    """How the results of one delayed function are kept.
+
+    Args:
+        hfn: `cache_hfn`.
+        version: `cache_version`.
+    """
+
+    def __init__(self, hfn: CacheKey, version: str) -> None:
+        self._hfn = hfn
+        self.by_arguments = hfn == "args"
+        self.version = version
+        # Of a function that does not change: computed at the first call.
+        self._known: tuple[object, str, str] | None = None
+        self._signatures: dict[type, inspect.Signature] = {}
+
+    def shared(self, call: Call) -> str | bytes:
+        """What `cache_hfn` says of a call: calls of one function with the same share a task.
+
+        Raises:
+            TypeError: it returned neither str nor bytes, or an argument has no digest.
+        """
+        if self._hfn == "args":
+            return self._digest_arguments(call)
+        key = self._hfn(*call.args, **call.kwargs)
+        if not isinstance(key, str | bytes):
+            raise TypeError(
+                f"cache_hfn of {name_of(call.fn)} returned {key!r}; it returns str or bytes"
+            )
+        return key
+
+    def bound(self, fn: Any) -> str:
+        """The digest of what a function is bound to now; empty if that is nothing.
+
+        Raises:
+            Undigestible: it has none.
+        """
+        fn, bound = _unbound(fn)
+        if getattr(fn, "__closure__", None):
+            bound += ((name_of(fn), fn),)
+        return "".join(digest(what, name).hex() for name, what in bound)
+
+    def owner(self, fn: Any, bound: str | None) -> Hashable:
+        """Whose calls share a task, if `cache_hfn` says the same of them.
+
+        With "args" those of one function that is bound to equal things, else those of one
+        function or instance.
+
+        Args:
+            fn: what is called.
+            bound: the digest of what it is bound to; None if it has none.
+        """
+        if self.by_arguments and bound is not None:
+            return _unbound(fn)[0], bound
+        try:
+            hash(fn)
+        except TypeError:  # as of most dataclasses: it goes by its identity
+            return types.MethodType(type(fn).__call__, fn)
+        owner: Hashable = fn
+        return owner
+
+    def key(self, call: Call, shared: str | bytes, bound: str) -> Key:
+        """The key under which the result is kept on disk.
+
+        Args:
+            call: the call.
+            shared: what `shared` says of it.
+            bound: what `bound` says of its function.
+
+        Raises:
+            Undigestible: a default of the function has no digest.
+        """
+        fn, _ = _unbound(call.fn)
+        if self._known is None or self._known[0] is not fn:
+            name = function_name(fn)
+            self._known = (fn, name, code_digest(fn, name_of(fn)).hex())
+        _, function, code = self._known
+        if self.by_arguments:
+            shown = show_call(call)
+        else:
+            shown = shared if isinstance(shared, str) else shared.hex()
+            if not shown.isprintable():  # it is a line of its own in a list
+                shown = ascii(shown)[1:-1]
+        said = shared.encode("utf-8", "surrogatepass") if isinstance(shared, str) else shared
+        kind = "args" if self.by_arguments else type(shared).__name__
+        call_digest = hashlib.sha256(f"{kind}:".encode() + said).hexdigest()
+        return Key(function, code, bound, self.version, call_digest, shown[:100], self.by_arguments)
+
+    def _digest_arguments(self, call: Call) -> bytes:
+        """Equal however the arguments were passed, by position or by name."""
+        given: dict[Any, Any] = {**dict(enumerate(call.args)), **call.kwargs}
+        try:
+            # A method has one more looked up on its class than on an instance.
+            signature = self._signatures.get(type(call.fn))
+            if signature is None:
+                signature = self._signatures[type(call.fn)] = inspect.signature(call.fn)
+            given = dict(signature.bind(*call.args, **call.kwargs).arguments)
+        except (TypeError, ValueError):
+            pass  # the call itself will say so
+        whole = hashlib.sha256()
+        for name in sorted(given, key=str):
+            whole.update(digest(name, "a name"))
+            whole.update(digest(given[name], f"argument {name} of {name_of(call.fn)}"))
+        return whole.digest()
+
+
+def function_name(fn: Any) -> str:
+    """Module and name of a function; for one of the program itself the file's name."""
+    # Of what wraps it, the code stands where the decorator does.
+    code = getattr(inspect.unwrap(fn), "__code__", None)
+    module = getattr(fn, "__module__", None) or "?"
+    if module == "__main__" and code is not None:
+        if not hasattr(sys.modules["__main__"], "__file__"):
+            # A notebook, or what is typed: each cell has a file name of its own, which changes
+            # with anything in the cell.
+            return f"__main__:{name_of(fn)}"
+        # Two programs in one directory have one `__main__` each.
+        return f"{PurePath(code.co_filename).name}:{name_of(fn)}"
+    return f"{module}.{name_of(fn)}"
+
+
+def _unbound(fn: Any) -> tuple[Any, tuple[tuple[str, object], ...]]:
+    """The function itself, and what else it was made of: an instance, a partial's arguments."""
+    bound: tuple[tuple[str, object], ...] = ()
+    while True:
+        if isinstance(fn, functools.partial):
+            bound += (("an argument of the partial", (fn.args, fn.keywords)),)
+            fn = fn.func
+        elif isinstance(fn, types.MethodType):
+            bound += (("self", fn.__self__),)
+            fn = fn.__func__
+        elif not hasattr(fn, "__code__") and hasattr(type(fn).__call__, "__code__"):
+            bound += (("self", fn),)
+            fn = type(fn).__call__
+        else:
+            return fn, bound
+
+
+def show_call(call: Call) -> str:
+    """The arguments of a call, shortened."""
+    parts = [_show(arg) for arg in call.args]
+    return ", ".join([*parts, *(f"{name}={_show(arg)}" for name, arg in call.kwargs.items())])
+
+
+def _show(arg: object) -> str:
+    # The repr of an object of the user's may be long, slow, or an error.
+    if type(arg) in (int, float, complex, bool, str, bytes, type(None)):
+        return reprlib.repr(arg)
+    size = f" of {len(arg)}" if isinstance(arg, list | tuple | dict | set) else ""
+    return f"<{type(arg).__qualname__}{size}>"

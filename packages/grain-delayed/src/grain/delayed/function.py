@@ -1,0 +1,258 @@
+"""`delayed` and `DelayedFn`: async functions whose calls become tasks."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Awaitable, Callable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    overload,
+)
+
+from grain.delayed.missions.mission import current_mission
+from grain.delayed.value import Delayed
+from grain.resource import ZERO, Resource
+from grain.worker.job import Call, name_of, not_async
+from grain.worker.undelayed import Undelayed
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from grain.delayed.leaves.options import Care
+    from grain.delayed.leaves.retry import RetryOn, RetryWith
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+T = TypeVar("T")
+
+CacheKey = Callable[..., str | bytes] | Literal["args"]
+
+
+class DelayedFn(Generic[P, T]):
+    """An async function whose call submits it and returns a `Delayed` at once.
+
+    Bind resources to it with ``@``: ``(fn @ Cores(4))(x)`` runs on a worker with four cores for
+    it (a leaf); ``fn(x)``, without resources, runs in the mission's own process (a branch), where
+    it may call delayed functions itself. Binding makes another `DelayedFn` and leaves this one as
+    it is.
+
+    Do not construct this directly, use the `delayed` decorator.
+    """
+
+    __slots__ = ("__weakref__", "care", "copy_on_setitem", "fn", "nout", "res")
+
+    def __init__(
+        self,
+        fn: Callable[P, Awaitable[T]],
+        nout: int | None,
+        copy_on_setitem: bool,
+        care: Care | None,
+        res: Resource = ZERO,
+    ) -> None:
+        self.fn = fn
+        self.nout = nout
+        self.copy_on_setitem = copy_on_setitem
+        self.care = care  # its options on caching and retries; usually none
+        self.res = res
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Delayed[T]:
+        """Submit a call.
+
+        Raises:
+            NotInMission: no mission runs here.
+            TypeError: an argument is a delayed object, or holds one; or the call has no key.
+            grain.resource.Infeasible: no worker can ever meet the request, and none can join.
+        """
+        mission = current_mission(self.fn)
+        for arg in args:
+            if type(arg) not in _PLAIN:
+                check_argument(arg, self.fn)
+        for arg in kwargs.values():
+            check_argument(arg, self.fn)
+        call = Call(self.fn, args, kwargs)
+        if self.res is ZERO:
+            source = mission.branch(call, self.care)
+        else:
+            source = mission.leaf(self.res, call, self.care)
+        return Delayed(source, self.nout, self.copy_on_setitem)
+
+    def __matmul__(self, res: Resource) -> DelayedFn[P, T]:
+        """This function with resources bound to it, beside those it has already.
+
+        Raises:
+            TypeError: not a resource.
+            ValueError: a resource of this kind is bound already.
+        """
+        if not isinstance(res, Resource):
+            raise TypeError(
+                f"cannot bind {res!r} to {name_of(self.fn)}: after @ comes a resource, as in "
+                "fn @ Cores(4) or fn @ (Cores(4) & Memory(8))"
+            )
+        if self.res is not ZERO:
+            res = self.res & res
+        return DelayedFn(self.fn, self.nout, self.copy_on_setitem, self.care, res)
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(
+        self: DelayedFn[Concatenate[Any, Q], T], instance: object, owner: type | None = None
+    ) -> DelayedFn[Q, T]: ...
+
+    def __get__(self, instance: object, owner: type | None = None) -> object:
+        """As a method: bound to the instance."""
+        if instance is None:
+            return self
+        # Not a partial: two of those differ, and would never share a task by cache_hfn.
+        method = types.MethodType(self.fn, instance)
+        return DelayedFn(method, self.nout, self.copy_on_setitem, self.care, self.res)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # To a worker it travels as the plain function: no frontend is needed there.
+        return (Undelayed, (self.fn,))
+
+    def __repr__(self) -> str:
+        bound = "" if self.res is ZERO else f" @ ({self.res.ask()})"
+        return f"<DelayedFn {name_of(self.fn)}{bound}>"
+
+    @property
+    def __wrapped__(self) -> Callable[P, Awaitable[T]]:
+        return self.fn
+
+    @property
+    def __name__(self) -> str:
+        return getattr(self.fn, "__name__", name_of(self.fn))
+
+
+@overload
+def delayed(
+    fn: Callable[P, Awaitable[T]],
+    nout: int | None = None,
+    copy_on_setitem: bool = True,
+    cache_hfn: CacheKey | None = None,
+    *,
+    cache_version: str | int = "",
+    retries: int = 0,
+    retry_on: RetryOn | None = None,
+    retry_with: RetryWith | None = None,
+    retry_wait: float = 1.0,
+) -> DelayedFn[P, T]: ...
+
+
+@overload
+def delayed(
+    fn: None = None,
+    nout: int | None = None,
+    copy_on_setitem: bool = True,
+    cache_hfn: CacheKey | None = None,
+    *,
+    cache_version: str | int = "",
+    retries: int = 0,
+    retry_on: RetryOn | None = None,
+    retry_with: RetryWith | None = None,
+    retry_wait: float = 1.0,
+) -> Callable[[Callable[P, Awaitable[T]]], DelayedFn[P, T]]: ...
+
+
+def delayed(
+    fn: Callable[P, Awaitable[T]] | None = None,
+    nout: int | None = None,
+    copy_on_setitem: bool = True,
+    cache_hfn: CacheKey | None = None,
+    *,
+    cache_version: str | int = "",
+    retries: int = 0,
+    retry_on: RetryOn | None = None,
+    retry_with: RetryWith | None = None,
+    retry_wait: float = 1.0,
+) -> DelayedFn[P, T] | Callable[[Callable[P, Awaitable[T]]], DelayedFn[P, T]]:
+    """Wrap an async function into a delayed function: a decorator, with arguments or without.
+
+    Args:
+        fn: the async function.
+        nout: how many items its result has; needed for iterating and unpacking the result.
+        copy_on_setitem: whether assigning an item of the result (``r[0] = 1``) works on a copy.
+            The default is safe: values taken out before, as by ``a, b = r``, are not affected.
+            Turn it off for speed with large results.
+        cache_hfn: under which key the result of a leaf is kept: a function of the call's arguments
+            that returns a str or bytes; or "args", for a digest of the arguments. Leaves with the
+            same key share one task within a mission, and a result that is kept on disk, see
+            `mission`, is not computed again. What the function does is part of the key, too.
+            Failures are not kept, and branches are not looked up.
+        cache_version: part of the key; change it to have everything computed again.
+        retries: how many times a task is tried again if it fails.
+        retry_on: after which exceptions: a type, a tuple of types, or a function of the exception
+            that tells. By default all but those that tell of a mistake in the program (TypeError,
+            NameError, AttributeError, NotImplementedError, SyntaxError) and
+            `grain.head.errors.TaskCrashed`.
+        retry_with: a function of the request and the exception that returns the request of the
+            next attempt, or None to give up. Only leaves have a request.
+        retry_wait: seconds before the first retry, twice that before the second, and so on; but
+            not more than 300 s, unless this is, and each shortened by up to a half at random.
+
+    Raises:
+        TypeError: not an async function, or an option of the wrong type.
+        ValueError: retry_wait is negative, or no finite number.
+    """
+    if nout is not None and (not isinstance(nout, int) or isinstance(nout, bool) or nout < 0):
+        raise TypeError(f"nout={nout!r}: the number of items is an int, not negative")
+    options = (cache_hfn, cache_version, retries, retry_on, retry_with, retry_wait)
+    if options != _USUAL:
+        from grain.delayed.leaves.options import make_care
+
+        make_care(*options)  # what is wrong with them is told here, not when they are applied
+
+    def wrap(fn: Callable[P, Awaitable[T]]) -> DelayedFn[P, T]:
+        if isinstance(fn, DelayedFn):
+            raise TypeError(f"{name_of(fn.fn)} is a delayed function already")
+        if not _is_async(fn):
+            raise not_async(fn)
+        care = None if options == _USUAL else make_care(*options)
+        return DelayedFn(fn, nout, copy_on_setitem, care)
+
+    return wrap if fn is None else wrap(fn)
+
+
+# The options on caching and retries that most functions have.
+_USUAL = (None, "", 0, None, None, 1.0)
+
+
+def _is_async(fn: Any) -> bool:
+    """Whether a call of it can be awaited, as far as can be told before."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    if not callable(fn):
+        return False
+    if not inspect.isroutine(fn):
+        fn = type(fn).__call__
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(inspect.unwrap(fn))
+
+
+_PLAIN = frozenset({int, float, str, bytes, bool, type(None)})
+_CONTAINERS = (list, tuple, set, frozenset)
+
+
+def check_argument(arg: object, fn: object, depth: int = 2) -> None:
+    """Refuse delayed objects among the arguments, also in a container or two."""
+    if isinstance(arg, Delayed):
+        raise TypeError(
+            f"a delayed object was passed to {name_of(fn)}: await it first and pass the value, as "
+            "in `r1 = await f(); r2 = await g(r1)`"
+        )
+    if not depth:
+        return
+    if isinstance(arg, dict):
+        arg = [*arg, *arg.values()]
+    if isinstance(arg, _CONTAINERS):
+        for item in arg:
+            if type(item) not in _PLAIN:
+                check_argument(item, fn, depth - 1)

@@ -1,0 +1,156 @@
+"""`run`: a mission as a whole program."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+import trio
+
+from grain.delayed.missions.mission import Mission, mission
+from grain.delayed.missions.overload import WARN_QUEUED
+from grain.delayed.missions.traceback_filter import Plainly
+from grain.delayed.value import Delayed
+from grain.worker.job import not_async
+
+if TYPE_CHECKING:
+    import os
+
+    from grain.resource import Resource
+
+T = TypeVar("T")
+Subtask = Callable[[], Awaitable[T]]
+
+
+@overload
+def run(
+    subtasks: Subtask[T],
+    local: Resource | None = None,
+    *,
+    config_file: str | Literal[False] | None = None,
+    name: str | None = None,
+    prioritized: bool = False,
+    progress: bool | None = None,
+    warn_queued: int | None = WARN_QUEUED,
+    cache: str | os.PathLike[str] | Literal[False] | None = None,
+) -> T: ...
+
+
+@overload
+def run(
+    subtasks: Iterable[Subtask[T]],
+    local: Resource | None = None,
+    *,
+    config_file: str | Literal[False] | None = None,
+    name: str | None = None,
+    prioritized: bool = False,
+    progress: bool | None = None,
+    warn_queued: int | None = WARN_QUEUED,
+    cache: str | os.PathLike[str] | Literal[False] | None = None,
+) -> list[T]: ...
+
+
+def run(
+    subtasks: Subtask[Any] | Iterable[Subtask[Any]],
+    local: Resource | None = None,
+    *,
+    config_file: str | Literal[False] | None = None,
+    name: str | None = None,
+    prioritized: bool = False,
+    progress: bool | None = None,
+    warn_queued: int | None = WARN_QUEUED,
+    cache: str | os.PathLike[str] | Literal[False] | None = None,
+) -> Any:
+    """The main entry point: run your root async function(s), which start everything else.
+
+    Returns when they and all tasks that they started have ended. If one raises, and on Ctrl-C,
+    everything is cancelled first, and no process of a task is left behind. Inside of a trio
+    program, use `mission` instead.
+
+    Args:
+        subtasks: an async function without arguments (bind them with `functools.partial`), or an
+            iterable of such functions, which run concurrently.
+        local: the resources of the local worker, as ``Cores(2)``; without it tasks run on workers
+            of the cluster, which ``grain up`` starts.
+        config_file: as for `mission`; so are name, prioritized, progress, warn_queued and cache.
+
+    Returns:
+        What the function returned, or a list of what the functions returned.
+
+    Raises:
+        Exception: as `mission`: what a function raised, or what a task raised that nobody awaited.
+        TypeError: subtasks is no async function, and no iterable of them.
+        RuntimeError: called inside of a trio program.
+    """
+    functions, single = _functions(subtasks)
+    if trio.lowlevel.in_trio_run():
+        raise RuntimeError(
+            "run() begins a trio program, and this is one already: use "
+            "`async with grain.delayed.mission(...)` in it"
+        )
+    options: dict[str, Any] = {
+        "config_file": config_file,
+        "name": name,
+        "prioritized": prioritized,
+        "progress": progress,
+        "warn_queued": warn_queued,
+        "cache": cache,
+    }
+
+    raised: list[BaseException] = []
+    missions: list[Mission] = []
+
+    def theirs() -> list[BaseException]:
+        return [*raised, *(error for made in missions for error in made.unseen_failures())]
+
+    async def main() -> list[Any]:
+        results: list[Any] = [None] * len(functions)
+
+        async def root(i: int, function: Subtask[Any]) -> None:
+            try:
+                results[i] = await _called(function)
+            except BaseException as error:
+                raised.append(error)
+                raise
+
+        async with mission(local, **options) as made:
+            missions.append(made)
+            if single:
+                await root(0, functions[0])
+            else:
+                async with trio.open_nursery() as nursery:
+                    for i, function in enumerate(functions):
+                        nursery.start_soon(root, i, function, name=function)
+        return results
+
+    with Plainly(theirs):
+        results = trio.run(main)
+    return results[0] if single else results
+
+
+def _called(function: Subtask[Any]) -> Awaitable[Any]:
+    awaitable = function()
+    if not hasattr(awaitable, "__await__"):
+        raise not_async(function)
+    return awaitable
+
+
+def _functions(subtasks: Any) -> tuple[list[Subtask[Any]], bool]:
+    """The functions to run, and whether it is one that was not in a list."""
+    if callable(subtasks) and not isinstance(subtasks, Delayed):
+        return [subtasks], True
+    # Made a list of once: it may be a generator.
+    awaitable = hasattr(subtasks, "__await__")
+    functions = [subtasks] if awaitable or not isinstance(subtasks, Iterable) else list(subtasks)
+    wrong = [f for f in functions if not callable(f) or isinstance(f, Delayed)]
+    if not wrong:
+        return functions, False
+    text = (
+        f"{wrong[0]!r} cannot be run: give run() an async function, not its call: run(main), or "
+        "with arguments run(functools.partial(main, 1)); or a list of async functions"
+    )
+    for coroutine in wrong:
+        if inspect.iscoroutine(coroutine):
+            coroutine.close()  # or Python warns that it was never awaited
+    raise TypeError(text)

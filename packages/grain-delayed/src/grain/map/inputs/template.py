@@ -1,0 +1,263 @@
+r"""The command template: what stands in braces is replaced by the input.
+
+The replacements have GNU parallel's names and meanings (its manual, section OPTIONS):
+
+==========  =============================================
+``{}``      the input; of several columns, all of them
+``{.}``     without its extension
+``{/}``     without its directories
+``{//}``    its directory
+``{/.}``    without both
+``{#}``     the sequence number of the job, from 1
+``{2}``     the second column, also as ``{2.}``, ``{2/}``, ``{2//}``, ``{2/.}``
+``{name}``  the column of this name, where there is a header; with the same endings
+==========  =============================================
+
+Without any of them, ``{}`` is appended. A template is either the words of an argument vector,
+which no shell ever sees, or one line for ``sh``, in which every value is quoted for it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from grain.map.errors import InputError, TemplateError
+from grain.map.inputs.shell import check_places
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_ENDINGS = r"(?P<ending>//|/\.|/|\.)?"
+_PLAIN = re.compile(r"\{(?:(?P<seq>#)|(?P<number>[0-9]+)?" + _ENDINGS + r")\}")
+# What GNU parallel has and this has not: to leave it as it stands would be a silent mistake.
+_FOREIGN = re.compile(r"\{(?:%|=.*?=|\+\+?[/.]+|-[0-9]+[/.]*|[0-9]*(?:\.\.|/\.\.)\.?)\}", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Hole:
+    """A place to be filled in.
+
+    Attributes:
+        column: from 0; None for all columns, -1 for the sequence number.
+        ending: what to make of the value: "", ".", "/", "//" or "/.".
+        written: how it stands in the template.
+    """
+
+    column: int | None
+    ending: str
+    written: str
+
+
+class Template:
+    """A command with holes.
+
+    Args:
+        words: the program and its arguments; with ``shell`` one word, a line for ``sh``. None at
+            all with ``shell``: each input is such a line.
+        shell: whether it is for the shell.
+        names: the names of the columns, if they have any.
+        width: how many columns each input has, if that is known.
+        path: whether it is one word, the name of a file, and no command.
+
+    Attributes:
+        shell: whether it is for the shell.
+        plain: whether it was written without holes.
+
+    Raises:
+        TemplateError: no program, a hole that no input can fill, or one that cannot be quoted.
+    """
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        *,
+        shell: bool = False,
+        names: Sequence[str] = (),
+        width: int | None = None,
+        path: bool = False,
+    ) -> None:
+        self.shell = shell
+        self._as_line = shell and not words
+        if not path:
+            self._check(words)
+        self._names = {name: i for i, name in enumerate(names)}
+        self._width = width
+        self._words = [self._parse(word) for word in words]
+        everything = Hole(None, "", "{}")
+        self.plain = not any(isinstance(part, Hole) for word in self._words for part in word)
+        if not self._as_line and self.plain:
+            self._words = (
+                [[*self._words[0], " ", everything]] if shell else [*self._words, [everything]]
+            )
+        if shell and words:
+            check_places([p if isinstance(p, str) else None for p in self._words[0]])
+
+    def argv(self, seq: int, record: Sequence[str]) -> list[str]:
+        """The argument vector of one job.
+
+        Raises:
+            InputError: the input lacks a column.
+        """
+        if self.shell:
+            return ["sh", "-c", self.command(seq, record)]
+        return [text for word in self._words for text in self._arguments(word, seq, record)]
+
+    def command(self, seq: int, record: Sequence[str]) -> str:
+        """The command of one job as one would type it, which is what the result log has.
+
+        Raises:
+            InputError: the input lacks a column.
+        """
+        if self._as_line:
+            return " ".join(record)
+        if self.shell:
+            return self._joined(self._words[0], seq, record, _single_quoted)
+        return shlex.join(self.argv(seq, record))
+
+    def fill(self, seq: int, record: Sequence[str]) -> str:
+        """All words joined and nothing quoted: for names of files."""
+        return " ".join(self._joined(word, seq, record, str) for word in self._words)
+
+    def _arguments(self, word: list[str | Hole], seq: int, record: Sequence[str]) -> list[str]:
+        first = word[0] if word else ""
+        if len(word) == 1 and isinstance(first, Hole) and first.column is None:
+            # A word for each column, as a shell would make them.
+            return [_ended(value, first.ending) for value in record]
+        return [self._joined(word, seq, record, str)]
+
+    def _joined(
+        self,
+        word: list[str | Hole],
+        seq: int,
+        record: Sequence[str],
+        quote: Callable[[str], str],
+    ) -> str:
+        return "".join(
+            part
+            if isinstance(part, str)
+            else " ".join(quote(value) for value in self._values(part, seq, record))
+            for part in word
+        )
+
+    def _values(self, hole: Hole, seq: int, record: Sequence[str]) -> list[str]:
+        if hole.column is None:
+            return [_ended(value, hole.ending) for value in record]
+        if hole.column < 0:
+            return [str(seq)]
+        if hole.column >= len(record):
+            raise InputError(
+                f"{hole.written}: input {seq} has only {_columns(len(record))}: "
+                f"{' '.join(record)[:200]!r}"
+            )
+        return [_ended(record[hole.column], hole.ending)]
+
+    def _check(self, words: Sequence[str]) -> None:
+        if self.shell:
+            if len(words) > 1:
+                raise TemplateError(
+                    "--shell takes the command as one word, in quotes, as in "
+                    "--shell 'sort {} | uniq > {.}.txt'"
+                )
+            return
+        if not words:
+            raise TemplateError(
+                "no command. Write one, as in: grain map wc -l {} ::: a.txt b.txt; or, to run "
+                "every line of the input as a command of its own, add --shell"
+            )
+        if len(words) == 1 and re.search(r"\s", words[0]):
+            raise TemplateError(
+                f"{words[0]!r} is one word, so it would be the name of a program. Write it "
+                f"without the quotes around it; or, for pipes and redirections, with --shell"
+            )
+        if not words[0]:
+            raise TemplateError("the name of the program is empty")
+        if re.match(r"\w+=", words[0], re.ASCII):
+            raise TemplateError(
+                f"{words[0]!r} would be the name of a program. If it is a variable, write it after "
+                "`env`, as in: env X=1 prog {}. If it is a resource, it is part of -r, as in "
+                "-r Cores=4,Memory=8"
+            )
+
+    def _parse(self, word: str) -> list[str | Hole]:
+        """Split a word at its holes."""
+        if foreign := _FOREIGN.search(word):
+            raise TemplateError(
+                f"{foreign[0]} is not known here; there are {{}}, {{.}}, {{/}}, {{//}}, {{/.}}, "
+                "{#}, and with the number or name of a column {2}, {2.}, {name/}"
+            )
+        parts: list[str | Hole] = []
+        position = 0
+        for match in self._pattern().finditer(word):
+            if match.start() > position:
+                parts.append(word[position : match.start()])
+            parts.append(self._hole(match))
+            position = match.end()
+        if position < len(word) or not parts:
+            parts.append(word[position:])
+        self._suspect([part for part in parts if isinstance(part, str)])
+        return parts
+
+    def _pattern(self) -> re.Pattern[str]:
+        if not self._names:
+            return _PLAIN
+        longest = sorted(map(re.escape, self._names), key=len, reverse=True)
+        return re.compile(
+            r"\{(?:(?P<seq>#)|(?:(?P<name>" + "|".join(longest) + ")|(?P<number>[0-9]+))?"
+            + _ENDINGS + r")\}"
+        )  # fmt: skip
+
+    def _hole(self, match: re.Match[str]) -> Hole:
+        found = match.groupdict()
+        column: int | None = None
+        if found["seq"]:
+            column = -1
+        elif found.get("name") is not None:
+            column = self._names[found["name"]]
+        elif found["number"]:
+            column = int(found["number"]) - 1
+            if column < 0 or (self._width is not None and column >= self._width):
+                has = "at least one column" if self._width is None else _columns(self._width)
+                raise TemplateError(f"{match[0]}: an input has {has}, counted from 1")
+        return Hole(column, found["ending"] or "", match[0])
+
+    def _suspect(self, literals: Sequence[str]) -> None:
+        """Refuse what looks like a slip in the name of a column."""
+        if not self._names:
+            return
+        from difflib import get_close_matches  # only with a header
+
+        for literal in literals:
+            for braced in re.finditer(r"\{([^\W\d]\w*)(?:[/.]*)\}", literal):
+                if near := get_close_matches(braced[1], self._names, n=1, cutoff=0.7):
+                    raise TemplateError(
+                        f"{braced[0]}: no column has this name; did you mean {{{near[0]}}}? "
+                        f"(If the braces are meant, write a space into them.)"
+                    )
+
+
+def _single_quoted(value: str) -> str:
+    """A value as one word of sh(1), whatever stands beside it.
+
+    Always in quotes, unlike `shlex.quote`: beside a ``>``, a plain ``2`` is a file descriptor.
+    """
+    return "'" + value.replace("'", "'\"'\"'") + "'"
+
+
+def _columns(count: int) -> str:
+    return "1 column" if count == 1 else f"{count} columns"
+
+
+def _ended(value: str, ending: str) -> str:
+    """A value without extension, directories or both; or its directory."""
+    if ending == "//":
+        head, slash, _ = value.rstrip("/").rpartition("/")
+        root = slash or (value[:1] if not value.strip("/") else "")
+        return head.rstrip("/") or root or "."
+    if "/" in ending:
+        value = value.rpartition("/")[2]
+    if "." in ending:
+        value = re.sub(r"\.[^/.]*\Z", "", value)
+    return value

@@ -1,0 +1,103 @@
+"""The result log as a file: read once, then appended to, one write for each line."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import TYPE_CHECKING
+
+from grain.map.errors import LogError
+from grain.map.job_log.entries import HEADER, Entry, History, read_line
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class JobLog:
+    """An open result log; use it in a ``with`` block, which closes it.
+
+    It is locked against a second run. Each entry is one write(2) to a file opened with O_APPEND,
+    so it is there, whole, for whoever looks at the file, and stays there when this process is
+    killed.
+
+    Args:
+        path: the file; it is made if it is not there.
+        history: takes what the file says; None if no file with entries may be there.
+
+    Raises:
+        LogError: it is another run's, in use, or no result log.
+        OSError: it cannot be read or written.
+    """
+
+    def __init__(self, path: str, history: History | None = None) -> None:
+        self._path = path
+        self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            self._lock()
+            length = self._read(history)
+            os.ftruncate(self._fd, length)  # a torn line ends here
+            if not length:
+                self._write(HEADER)
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def append(self, entry: Entry) -> None:
+        """Add one line.
+
+        Raises:
+            OSError: it could not be written as a whole, as when the disk is full.
+        """
+        self._write(entry.line())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LogError(
+                f"{self._path} is in use by another grain map; wait for its end, or use another "
+                "--joblog"
+            ) from None
+        except OSError:
+            pass  # a file system without locks
+
+    def _read(self, history: History | None) -> int:
+        """Count the entries; the length of what is complete, in bytes."""
+        length, torn = 0, b""
+        with open(self._fd, "rb", closefd=False) as file:
+            for line in file:
+                if not line.endswith(b"\n"):
+                    torn = line
+                    break
+                length += len(line)
+                self._count(line, history)
+        # A file without a single newline may be anything but a torn header.
+        if not length and not HEADER.startswith(torn):
+            raise LogError(f"{self._path} is no result log; use another --joblog")
+        return length
+
+    def _count(self, line: bytes, history: History | None) -> None:
+        try:
+            entry = read_line(line)
+        except LogError as error:
+            raise LogError(f"{self._path}: {error}; use another --joblog") from None
+        if entry is None:
+            return
+        if history is None:
+            raise LogError(
+                f"{self._path} has the results of an earlier run. --resume goes on with it, "
+                "--resume-failed also runs once more what failed; for a new run, remove the file "
+                "or use another --joblog"
+            )
+        history.add(entry)
+
+    def _write(self, line: bytes) -> None:
+        written = os.write(self._fd, line)
+        while written < len(line):  # the rest tells why, or follows
+            written += os.write(self._fd, line[written:])

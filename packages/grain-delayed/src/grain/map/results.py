@@ -1,0 +1,84 @@
+"""Where a job runs, and where its output is kept: names of files, made of templates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from grain.map.inputs.template import Template
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Files(NamedTuple):
+    """The files of one job, absolute."""
+
+    stdout: Path
+    stderr: Path
+
+
+class Results:
+    """The files of each job.
+
+    Args:
+        name: a directory, in which each job has one named by its number; or, if there are
+            replacements in it, the file for standard output, to which ``.err`` is added for
+            standard error; or, if that ends in a slash, a directory for the two.
+        names: the names of the columns.
+        width: how many columns there are, if that is known.
+
+    Raises:
+        TemplateError: a replacement that no input can fill.
+    """
+
+    def __init__(self, name: str, names: Sequence[str] = (), width: int | None = None) -> None:
+        # Whatever has no replacement gets one appended; then it is no more what was given.
+        bare = Template([name or "."], names=names, width=width, path=True)
+        if not bare.plain:
+            self._template, self._folder = bare, name.endswith("/")
+        else:
+            inside = f"{name.rstrip('/') or name}/{{#}}"
+            self._template = Template([inside], names=names, width=width, path=True)
+            self._folder = True
+
+    def files(self, seq: int, record: Sequence[str]) -> Files:
+        """The files of one job.
+
+        Raises:
+            InputError: the input lacks a column.
+        """
+        path = Path(self._template.fill(seq, record)).absolute()
+        if self._folder:
+            return Files(path / "stdout", path / "stderr")
+        return Files(path, path.with_name(f"{path.name}.err"))
+
+
+class WorkingDirectory:
+    """The directory that each job runs in.
+
+    Args:
+        name: its name, with replacements or without; None for the current directory.
+        names: the names of the columns.
+        width: how many columns there are, if that is known.
+
+    Raises:
+        TemplateError: a replacement that no input can fill.
+    """
+
+    def __init__(
+        self, name: str | None, names: Sequence[str] = (), width: int | None = None
+    ) -> None:
+        self._fixed: Path | None = Path(name or ".").absolute()
+        if name is not None:
+            self._template = Template([name], names=names, width=width, path=True)
+            if not self._template.plain:
+                self._fixed = None
+
+    def of(self, seq: int, record: Sequence[str]) -> Path:
+        """The directory of one job, absolute.
+
+        Raises:
+            InputError: the input lacks a column.
+        """
+        return self._fixed or Path(self._template.fill(seq, record)).absolute()

@@ -1,0 +1,117 @@
+"""`as_completed`: delayed objects in the order in which they can be awaited without waiting."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Generic, TypeVar, overload
+
+from grain.delayed.graph import check_here, checkpoint, event_here
+from grain.delayed.value import flat
+from grain.delayed.watch import Watch
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterable
+
+    import trio
+
+    from grain.delayed import Delayed
+
+T = TypeVar("T")
+
+
+class AsCompleted(Generic[T]):
+    """What `as_completed` returns: an async iterator, once through."""
+
+    def __init__(self, dos: list[Delayed[T]]) -> None:
+        self._left = len(dos)
+        self._ready = _Ready[T]()
+        self._watches = [Watch(do._node, self._ready.of(do), first_failure=True) for do in dos]
+        self._checked = False
+
+    def __aiter__(self) -> AsCompleted[T]:
+        return self
+
+    async def __anext__(self) -> Delayed[T]:
+        """The next that is ready.
+
+        Raises:
+            grain.delayed.NotInMission: one belongs to a mission that cannot be waited for here.
+        """
+        if not self._left:
+            raise StopAsyncIteration
+        if self._ready.items:
+            await checkpoint()
+        elif not self._checked:
+            for watch in self._watches:
+                for source in watch.pending:
+                    check_here(source)
+            self._checked = True
+        while not self._ready.items:
+            self._ready.event = event_here()
+            await self._ready.event.wait()
+        self._left -= 1
+        return self._ready.items.popleft()
+
+    def __del__(self) -> None:
+        # Or a program that always looks for the first of many would leave a trace of each time in
+        # all of the others. It is no async generator, which could only be left behind with care.
+        for watch in getattr(self, "_watches", ()):
+            watch.stop()
+
+
+class _Ready(Generic[T]):
+    """What became ready and was not taken yet; tasks refer to this, and not to the iterator."""
+
+    def __init__(self) -> None:
+        self.items: deque[Delayed[T]] = deque()
+        self.event: trio.Event | asyncio.Event | None = None
+
+    def of(self, do: Delayed[T]) -> _Arrival[T]:
+        return _Arrival(self, do)
+
+
+class _Arrival(Generic[T]):
+    __slots__ = ("do", "ready")
+
+    def __init__(self, ready: _Ready[T], do: Delayed[T]) -> None:
+        self.ready = ready
+        self.do = do
+
+    def __call__(self) -> None:
+        self.ready.items.append(self.do)
+        if self.ready.event is not None:
+            self.ready.event.set()
+
+
+@overload
+def as_completed(*dos: Delayed[T]) -> AsCompleted[T]: ...
+
+
+@overload
+def as_completed(*dos: Delayed[T] | Iterable[Delayed[T]]) -> AsCompleted[T]: ...
+
+
+def as_completed(*dos: Delayed[T] | Iterable[Delayed[T]]) -> AsCompleted[T]:
+    """Iterate over delayed objects as they finish.
+
+    For example::
+
+        async for r_ in as_completed(*rs_):
+            r = await r_  # does not wait
+
+    It yields the delayed objects that were given, each once, also those that failed: awaiting one
+    gives its value or raises its exception. One made by operations, as ``a_ + b_``, is ready when
+    everything is there that it is computed from, or something of that has failed. Those that are
+    ready at the same time come in the order in which they were given. The loop may be left early;
+    the other tasks go on.
+
+    Args:
+        *dos: delayed objects, one by one or as iterables of them.
+
+    Raises:
+        TypeError: something given is no delayed object.
+        grain.delayed.NotInMission: at the first step that has to wait, one is still pending that
+            belongs to a mission of another thread, trio program or asyncio loop.
+    """
+    return AsCompleted(flat(dos, "as_completed"))

@@ -1,0 +1,227 @@
+"""What a value may be: one `Kind` per sort of key, with the words in which to ask for it.
+
+A kind stands beside the type in the schema's annotations (``Annotated[int | None, CORES]``).
+msgspec checks types as well, but stops at its first complaint and speaks of ``$.script.cores`` and
+JSON's types; people who write TOML by hand deserve all complaints at once, in their words.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from grain.config.expansion import Unfit, check_defer, entries, expand_place, placeholders
+from grain.config.walltime import parse_walltime
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+
+class Around(NamedTuple):
+    """What the meaning of a value may depend on, besides itself.
+
+    Attributes:
+        env: The environment variables.
+        folder: Where the file lies, absolute.
+    """
+
+    env: Mapping[str, str]
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A sort of value.
+
+    Attributes:
+        expected: What fits, as a noun phrase.
+        read: Turns what TOML gave into the value, or raises `Unfit`.
+        place: Whether it is a path or an address, so that defaults are expanded too.
+    """
+
+    expected: str
+    read: Callable[[object, Around], object]
+    place: bool = False
+
+
+def found(value: object) -> str:
+    """Say what was found, in TOML's words; strings with their control characters made visible."""
+    if isinstance(value, bool):
+        return f"the boolean {str(value).lower()}"
+    if isinstance(value, str):
+        return f"the string {_short(value)}"
+    if isinstance(value, int):
+        # Python refuses to print whole numbers of more than 4300 digits.
+        return f"the number {value}" if abs(value) < 10**40 else "a number of more than 40 digits"
+    if isinstance(value, float):
+        return f"the number {value}"
+    if isinstance(value, dict):
+        return "a table" if value else "an empty table"
+    if isinstance(value, list):
+        return "an array" if value else "an empty array"
+    return f"the date or time {value}"
+
+
+def _short(text: str, most: int = 60) -> str:
+    return repr(text) if len(text) <= most else f"{text[:most]!r} and {len(text) - most} more"
+
+
+def _string(value: object) -> str:
+    if not isinstance(value, str) or "\0" in value:
+        raise Unfit
+    return value
+
+
+def _line(value: object) -> str:
+    # These values are written into lines of a job script: a second line would be a command.
+    text = _string(value)
+    if not text.isprintable():
+        raise Unfit("it must be one line without control characters")
+    return text.strip()
+
+
+def _name(value: object) -> str:
+    text = _stamped(_line(value))
+    if not text or len(text.split()) > 1 or "/" in text:
+        raise Unfit
+    return text
+
+
+def _stamped(text: str) -> str:
+    for name in placeholders(text):
+        if name != "HHMMSS":
+            raise Unfit(f"{{{{{name}}}}} is no placeholder; there is only {{{{HHMMSS}}}}")
+    return text
+
+
+def _place(value: object, around: Around) -> str:
+    return _line(expand_place(_line(value), around.env))
+
+
+def _address(value: object, around: Around) -> str:
+    if not (text := _place(value, around)):
+        raise Unfit
+    return text
+
+
+def _beside(value: object, around: Around) -> str:
+    """A file that belongs to the configuration is looked for beside it, wherever one stands.
+
+    The batch system starts workers in directories of its choice, so the path becomes absolute.
+    """
+    text = _place(value, around)
+    return str(around.folder / text) if text else ""
+
+
+def _shebang(value: object) -> str:
+    text = _line(value)
+    if not text.startswith("#!"):
+        raise Unfit
+    return text
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise Unfit
+    return value
+
+
+def _whole(value: object, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise Unfit
+    return value
+
+
+def _gigabytes(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise Unfit("without quotes and without a unit" if isinstance(value, str) else "")
+    if not 0 <= value <= _MOST_GB:
+        raise Unfit
+    return float(value)
+
+
+def _lines(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise Unfit("in brackets" if isinstance(value, str) else "")
+    return tuple(_line(item) for item in value)
+
+
+def _commands(value: object) -> tuple[str, ...]:
+    if isinstance(value, list):
+        commands = tuple(_string(item).rstrip() for item in value)
+        commands = tuple(command for command in commands if command)
+    else:
+        commands = entries(_string(value))
+    for command in commands:
+        check_defer(command)
+    return commands
+
+
+def _plain(value: object) -> object:
+    """What can be written as JSON, as workers get it on their command line."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (datetime.date, datetime.time)):
+        raise Unfit("dates and times are not understood here; write a string")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Unfit(f"{value} is no amount")
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise Unfit("a number is too large")
+    return value
+
+
+def _resources(value: object) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise Unfit
+    for name in value:
+        if not name.isidentifier():
+            raise Unfit(f"{name!r} cannot be the name of a resource")
+    return {name: _plain(data) for name, data in value.items()}
+
+
+def _system(value: object) -> str:
+    text = _string(value)
+    if text not in ("", *SYSTEMS):
+        raise Unfit(f"did you mean {text.lower()!r}?" if text.lower() in SYSTEMS else "")
+    return text or "local"
+
+
+SYSTEMS = ("local", "slurm", "pbs", "custom")
+_MOST_GB = 1e9
+_MOST = 1_000_000
+_SPAN = "a span of time: '[d-]hh:mm:ss', a number with units as '30m', or seconds as a whole number"
+
+SYSTEM = Kind("one of " + ", ".join(map(repr, SYSTEMS)) + " or '' (local)", lambda v, _: _system(v))
+ADDRESS = Kind("an address such as 'edge:///shared/me/edge'", _address, place=True)
+OTHER_ADDRESS = Kind("an address, or '' for the usual one", _place, place=True)
+FILE = Kind("the path of a file", _place, place=True)
+STAMPED_FILE = Kind("the path of a file", lambda v, around: _stamped(_place(v, around)), place=True)
+FILE_BESIDE = Kind("the path of a Python file", _beside)
+DIRECTORY = Kind("the path of a directory", _place, place=True)
+NAME = Kind("a name without spaces and slashes", lambda v, _: _name(v))
+LINE = Kind("a string", lambda v, _: _line(v))
+TEXT = Kind("a string", lambda v, _: _string(v))
+SHEBANG = Kind("a line that begins with '#!'", lambda v, _: _shebang(v))
+FLAG = Kind("true or false", lambda v, _: _flag(v))
+COUNT = Kind(f"a whole number from 0 to {_MOST}", lambda v, _: _whole(v, 0, _MOST))
+POSITIVE = Kind(f"a whole number from 1 to {_MOST}", lambda v, _: _whole(v, 1, _MOST))
+CORES = Kind(
+    f"a whole number from 1 to {_MOST}, or 0 for unset", lambda v, _: _whole(v, 0, _MOST) or None
+)
+GIGABYTES = Kind("a number of GB, 0 or more", lambda v, _: _gigabytes(v))
+MEMORY = Kind("a number of GB, or 0 for unset", lambda v, _: _gigabytes(v) or None)
+SPAN = Kind(_SPAN, lambda v, _: parse_walltime(v))
+WALLTIME = Kind(
+    f"{_SPAN}; or '' for unset", lambda v, _: None if v == "" else parse_walltime(v) or None
+)
+STRINGS = Kind("an array of strings of one line each", lambda v, _: _lines(v))
+COMMANDS = Kind("shell commands, as lines of one string or as an array", lambda v, _: _commands(v))
+RESOURCES = Kind(
+    "a table of kinds of resource, each with its data, such as Token = { token = 'gpu' }",
+    lambda v, _: _resources(v),
+)

@@ -1,0 +1,161 @@
+"""Which file it is, and reading it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
+
+import msgspec
+
+from grain.config.check import check
+from grain.config.errors import ConfigError, Mistake
+from grain.config.kinds import Around
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from grain.config.schema import Config
+
+DEFAULT_NAME = "grain.toml"
+VARIABLE = "GRAIN_CONFIG"
+# A configuration has a few kB. What is larger is another file, or a device without an end.
+MOST_BYTES = 1 << 20
+_POSITION = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
+
+
+def load(
+    config_file: str | os.PathLike[str] | Literal[False] | None = None,
+    *,
+    env: Mapping[str, str] = os.environ,
+    cwd: str | os.PathLike[str] | None = None,
+) -> Config:
+    """Find, read and check the configuration.
+
+    Args:
+        config_file: A file's path; or None for the file that the variable ``GRAIN_CONFIG`` names,
+            else ``grain.toml`` in the current directory if there is one, else the defaults; or
+            False for the defaults, in which case no file is looked for.
+        env: The environment: ``GRAIN_CONFIG`` and what ``$NAME`` and ``~`` expand to.
+        cwd: What relative names of config files start from; the current directory by default.
+
+    Returns:
+        The configuration; its ``source`` tells where it came from.
+
+    Raises:
+        ConfigError: The file that was named does not exist or cannot be read, is not TOML, or says
+            something that is not understood. Its text names file, key and remedy.
+        TypeError: ``config_file`` is none of the above.
+    """
+    chosen = choose(config_file, env)
+    path = Path(cwd or ".") / (chosen.name if chosen else "")
+    raw = _read(path, chosen) if chosen else None
+    if chosen is None or raw is None:
+        return _config({}, Around(env, Path()), "the defaults")
+    path = path.absolute()
+    config = _config(_parse(raw, chosen.name), Around(env, path.parent), chosen.name)
+    return msgspec.structs.replace(config, source=str(path))
+
+
+class Choice(NamedTuple):
+    """The file to read.
+
+    Attributes:
+        name: As the user wrote it.
+        named_by: What to add where its name alone would puzzle.
+        may_miss: Whether it need not exist.
+    """
+
+    name: str
+    named_by: str = ""
+    may_miss: bool = False
+
+
+def choose(
+    config_file: str | os.PathLike[str] | Literal[False] | None, env: Mapping[str, str]
+) -> Choice | None:
+    """Choose the file; None if none is to be read. An empty variable counts as unset."""
+    if config_file is False:
+        return None
+    if config_file is None:
+        if name := env.get(VARIABLE):
+            return Choice(name, f" (named by {VARIABLE})")
+        return Choice(DEFAULT_NAME, may_miss=True)
+    if isinstance(config_file, (str, os.PathLike)):
+        return Choice(os.fspath(config_file))
+    raise TypeError(f"config_file is a path, None or False, not {config_file!r}")
+
+
+def _config(data: Mapping[str, object], around: Around, name: str) -> Config:
+    config, mistakes = check(data, around)
+    if config is None:
+        raise ConfigError(name, tuple(mistakes))
+    return config
+
+
+def _read(path: Path, chosen: Choice) -> bytes | None:
+    """Read a file, not more of it than is sane; None if it may be missing and is."""
+    if not chosen.name:
+        _fail("config_file", "found an empty name, expected the path of a file")
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+    except FileNotFoundError:
+        # A link to nowhere is there, so somebody means it to be used.
+        if chosen.may_miss and not path.is_symlink():
+            return None
+        _fail(chosen.name, f"no such file{chosen.named_by}")
+    except IsADirectoryError:
+        _fail(chosen.name, f"found a directory, expected a file{chosen.named_by}")
+    except (OSError, ValueError) as error:
+        # A ValueError is a name with a null character in it.
+        reason = error.strerror if isinstance(error, OSError) else error
+        _fail(chosen.name, f"cannot be read: {reason}{chosen.named_by}")
+    if len(raw) > MOST_BYTES:
+        _fail(chosen.name, f"larger than {MOST_BYTES} bytes, so it is no config file")
+    return raw
+
+
+def _parse(raw: bytes, name: str) -> dict[str, Any]:
+    """Parse TOML, whatever the bytes are.
+
+    Raises:
+        ConfigError: They are not UTF-8, or not TOML.
+    """
+    try:
+        # Some editors put a byte order mark in front, which TOML does not know.
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        _fail(f"{name}:{line}", f"found the byte 0x{raw[error.start]:02x}, expected text in UTF-8")
+    # A TOML reader takes some milliseconds to import, which runs without a file need not pay.
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        _fail(name, "not valid TOML: nested too deeply")
+    except ValueError as error:
+        # Mostly TOMLDecodeError, a ValueError itself; a bare one for numbers beyond any sense.
+        _refuse_toml(str(error), text, name)
+
+
+def _refuse_toml(message: str, text: str, name: str) -> NoReturn:
+    position = _POSITION.fullmatch(message)
+    if position is None:
+        _fail(name, f"not valid TOML: {message}")
+    # tomllib counts characters as the file has them, except that it takes CRLF for one.
+    lines = text.replace("\r\n", "\n").split("\n")
+    row = int(position[2] or len(lines))
+    column = int(position[3] or len(lines[-1]) + 1)
+    shown = lines[row - 1].strip()[:80] if row <= len(lines) else ""
+    where = f", in {shown!r}" if shown else ""
+    _fail(f"{name}:{row}:{column}", f"not valid TOML: {position[1]}{where}")
+
+
+def _fail(file: str, text: str) -> NoReturn:
+    raise ConfigError(file, (Mistake("", text),)) from None

@@ -1,0 +1,174 @@
+"""Every key of the configuration: its type, its kind, its default, its meaning.
+
+The tables of the file are classes here, so the schema can be read beside the reference. Values are
+as the program wants them: seconds, GB, absolute paths, None for what the user left to others.
+`load` makes them; a `Config()` made by hand lacks what `load` fills in from other keys.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from grain.config import kinds as kind
+from grain.config.expansion import split_defer
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of the file."""
+
+
+class Script(Table, frozen=True, kw_only=True):
+    """``[script]``: what a job asks of the batch system, and what its shell does around it.
+
+    Attributes:
+        shebang: First line of the script.
+        queue: Queue or partition; empty leaves it to the batch system.
+        walltime: How long the job may run, in seconds; None leaves it to the batch system.
+        cores: CPU cores of the one node; None leaves it to the batch system.
+        memory: Memory of the one node, in GB; None leaves it to the batch system.
+        extra_args: Further options for the batch system, one directive each.
+        setup_cleanup: Shell commands as written, those for the end marked with ``defer``.
+    """
+
+    shebang: Annotated[str, kind.SHEBANG] = "#!/bin/bash"
+    queue: Annotated[str, kind.LINE] = ""
+    walltime: Annotated[int | None, kind.WALLTIME] = None
+    cores: Annotated[int | None, kind.CORES] = None
+    memory: Annotated[float | None, kind.MEMORY] = None
+    extra_args: Annotated[tuple[str, ...], kind.STRINGS] = ()
+    setup_cleanup: Annotated[tuple[str, ...], kind.COMMANDS] = ()
+
+    @property
+    def setup(self) -> tuple[str, ...]:
+        """The shell commands to run before the job's main command."""
+        return split_defer(self.setup_cleanup)[0]
+
+    @property
+    def cleanup(self) -> tuple[str, ...]:
+        """The shell commands to run after it, last deferred first."""
+        return split_defer(self.setup_cleanup)[1]
+
+
+class Gnaw(Table, frozen=True, kw_only=True):
+    """``[head.gnaw]``: the scheduler in the background that missions share.
+
+    Attributes:
+        enabled: Whether missions use it; otherwise each hosts its own scheduler.
+        log_file: Its log; empty for the standard output of whoever starts it.
+        max_conn: How many missions may be connected at a time.
+        idle_quit: Seconds without a mission after which it leaves.
+        swarm: How many workers it keeps alive; 0 leaves that to the user.
+        extra_args: Further arguments for its command line.
+    """
+
+    enabled: Annotated[bool, kind.FLAG] = True
+    log_file: Annotated[str, kind.FILE] = "$HOME/.local/share/grain-gnaw.log"
+    max_conn: Annotated[int, kind.POSITIVE] = 8
+    idle_quit: Annotated[int, kind.SPAN] = 1800
+    swarm: Annotated[int, kind.COUNT] = 0
+    extra_args: Annotated[tuple[str, ...], kind.STRINGS] = ()
+
+
+class Head(Table, frozen=True, kw_only=True):
+    """``[head]``: the mission's side.
+
+    Attributes:
+        name: Name of the mission's job, where it is submitted as one.
+        main_log_file: Output of that job.
+        log_file: Log of the mission's local worker; empty for standard output.
+        cache: Where missions keep results; empty for .grain-cache where they are started.
+        listen: Where the scheduler listens; `Config.address` unless set.
+        contextmod: Context module of the local worker; `Config.contextmod` unless set.
+        cmd: Shell command that starts the mission in its job; empty if it never runs as one.
+        script: ``[script]`` with ``[head.script]`` over it, key by key.
+        gnaw: The shared scheduler.
+    """
+
+    name: Annotated[str, kind.NAME] = "grain_head"
+    main_log_file: Annotated[str, kind.STAMPED_FILE] = "./grain_head{{HHMMSS}}.log"
+    log_file: Annotated[str, kind.STAMPED_FILE] = ""
+    cache: Annotated[str, kind.DIRECTORY] = ""
+    listen: Annotated[str, kind.OTHER_ADDRESS] = ""
+    contextmod: Annotated[str, kind.FILE_BESIDE] = ""
+    cmd: Annotated[str, kind.TEXT] = ""
+    script: Script = Script()
+    gnaw: Gnaw = Gnaw()
+
+
+class HeldBack(Table, frozen=True, kw_only=True):
+    """``[worker.held_back]``: the part of a job that the worker keeps from the tasks.
+
+    Attributes:
+        memory: GB for the worker's own processes.
+        walltime: Seconds before the job's end at which the worker has to be done with its tasks,
+            for reporting the last results and for the clean-up commands.
+    """
+
+    memory: Annotated[float, kind.GIGABYTES] = 0.5
+    walltime: Annotated[int, kind.SPAN] = 60
+
+
+class Worker(Table, frozen=True, kw_only=True):
+    """``[worker]``: the worker on each node.
+
+    Attributes:
+        name: Name of a worker and of its job.
+        log_file: Output of a worker's job.
+        dial: Where workers look for the scheduler; `Config.address` unless set.
+        cli_dial: Where the ``grain`` command looks for it; ``dial`` unless set.
+        contextmod: Context module of the workers; `Config.contextmod` unless set.
+        res: What a worker owns besides cores, memory and walltime: kind -> plain data, not decoded.
+        held_back: What it keeps for itself.
+        script: ``[script]`` with ``[worker.script]`` over it, key by key.
+    """
+
+    name: Annotated[str, kind.NAME] = "w{{HHMMSS}}"
+    log_file: Annotated[str, kind.STAMPED_FILE] = "./w{{HHMMSS}}.log"
+    dial: Annotated[str, kind.OTHER_ADDRESS] = ""
+    cli_dial: Annotated[str, kind.OTHER_ADDRESS] = ""
+    contextmod: Annotated[str, kind.FILE_BESIDE] = ""
+    res: Annotated[dict[str, Any], kind.RESOURCES] = {}
+    held_back: HeldBack = HeldBack()
+    script: Script = Script()
+
+
+class CustomSystem(Table, frozen=True, kw_only=True):
+    """``[custom_system]``: a batch system that Grain does not know, for ``system = "custom"``.
+
+    Attributes:
+        submit_cmd: Shell command that submits a script; the script's path is its last argument.
+        directory: Where scripts are put and submitted.
+        template: The text of a script, with its placeholders.
+    """
+
+    submit_cmd: Annotated[str, kind.LINE] = ""
+    directory: Annotated[str, kind.DIRECTORY] = ""
+    template: Annotated[str, kind.TEXT] = ""
+
+
+class Config(Table, frozen=True, kw_only=True):
+    """Everything that can be configured, complete and checked.
+
+    Attributes:
+        source: Absolute path of the file that was read; None for the defaults.
+        system: Batch system: ``local`` (plain processes on this machine), ``slurm``, ``pbs`` or
+            ``custom``.
+        address: Where missions, workers and commands meet, expanded; its syntax is checked by
+            those who go there.
+        contextmod: Absolute path of the context module, or empty.
+        head: The mission's side.
+        worker: The worker on each node.
+        script: ``[script]`` alone. No job is made from it: see ``worker.script``, ``head.script``.
+        custom_system: For ``system = "custom"``.
+    """
+
+    source: str | None = None
+    system: Annotated[str, kind.SYSTEM] = "local"
+    address: Annotated[str, kind.ADDRESS] = "edge://$HOME/.local/share/edge-file-default"
+    contextmod: Annotated[str, kind.FILE_BESIDE] = ""
+    head: Head = Head()
+    worker: Worker = Worker()
+    script: Script = Script()
+    custom_system: CustomSystem = CustomSystem()

@@ -1,0 +1,150 @@
+"""The greeting: the first frames of a connection, after authentication.
+
+The dialler sends Hello; the head answers Welcome or Refusal; the dialler sends Join on the one
+connection that it chooses among those it tried. Only then does the head hand the channel to the
+program: so a dialler that tries several ways appears once. The dialler says Hello whichever side
+opened the connection.
+
+That the dialler waits for Welcome is more than politeness: in TLS 1.3 a client's handshake ends
+before the server has judged its certificate.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from grain.edge.errors import (
+    ChannelBroken,
+    EdgeError,
+    NotAdmitted,
+    Refused,
+    RemoteProtocolError,
+    VersionMismatch,
+)
+from grain.edge.framing.frames import greeting_frame
+from grain.edge.framing.frames_in import Inbox
+from grain.edge.messages import (
+    PROTOCOL,
+    Codec,
+    Hello,
+    Join,
+    Message,
+    Refusal,
+    Welcome,
+    decode_greeting,
+    encode_greeting,
+)
+from grain.edge.version import package_version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from grain.edge.meeting.host import Place
+
+
+async def _send(stream: trio.abc.Stream, message: Message) -> None:
+    await stream.send_all(greeting_frame(encode_greeting(message)))
+
+
+async def _receive(stream: trio.abc.Stream, inbox: Inbox) -> Message:
+    while inbox.greeting is None:
+        data = await stream.receive_some(4096)
+        if not data:
+            raise ChannelBroken("the peer closed the connection during the greeting")
+        inbox.early += inbox.feed(data)
+    body, inbox.greeting = inbox.greeting, None
+    return decode_greeting(body)
+
+
+async def introduce(stream: trio.abc.Stream, hello: Hello, codec: Codec) -> tuple[Welcome, Inbox]:
+    """The dialler's side, up to the welcome; `join` completes it.
+
+    Raises:
+        VersionMismatch: the head speaks another protocol.
+        Refused: with the head's reason; `NotAdmitted` if it wants no more of our kind.
+        RemoteProtocolError, trio.BrokenResourceError: no greeting.
+    """
+    inbox = Inbox(codec, greetings=1)
+    await _send(stream, hello)
+    answer = await _receive(stream, inbox)
+    if isinstance(answer, Refusal):
+        if answer.protocol != hello.protocol:
+            raise VersionMismatch(f"refused by the head: {answer.reason}")
+        kind = NotAdmitted if answer.final else Refused
+        raise kind(f"refused by the head: {answer.reason}")
+    if not isinstance(answer, Welcome):
+        raise RemoteProtocolError(f"the peer answered the greeting with {type(answer).__name__}")
+    if (answer.lineage, answer.epoch) != (hello.lineage, hello.epoch):
+        raise Refused("another head answered at this address; the Edge file is out of date")
+    return answer, inbox
+
+
+async def join(stream: trio.abc.Stream) -> None:
+    """The dialler chooses this connection.
+
+    Raises:
+        trio.BrokenResourceError: it is lost already.
+    """
+    await _send(stream, Join(PROTOCOL, package_version()))
+
+
+async def welcome(
+    stream: trio.abc.Stream,
+    place: Place,
+    lineage: str,
+    epoch: int,
+    codec: Codec,
+    admit: Callable[[Hello], str] | None = None,
+) -> tuple[Hello, Inbox]:
+    """The head's side; returns when the dialler has joined.
+
+    Args:
+        stream: authenticated.
+        place: who answers.
+        lineage: the meeting.
+        epoch: the leadership.
+        codec: for the frames that follow.
+        admit: says why a dialler may not join, or "".
+
+    Raises:
+        EdgeError, trio.BrokenResourceError: it did not join.
+    """
+    inbox = Inbox(codec, greetings=2)
+    try:
+        hello = _checked(await _receive(stream, inbox), lineage, epoch, admit)
+    except (RemoteProtocolError, Refused) as e:
+        await _refuse(stream, e)
+        raise
+    answer = Welcome(PROTOCOL, package_version(), place.host, place.pid, lineage, epoch)
+    await _send(stream, answer)
+    joined = await _receive(stream, inbox)
+    if not isinstance(joined, Join):
+        raise RemoteProtocolError(f"the peer did not join but sent {type(joined).__name__}")
+    return hello, inbox
+
+
+def _checked(
+    hello: Message, lineage: str, epoch: int, admit: Callable[[Hello], str] | None
+) -> Hello:
+    if not isinstance(hello, Hello):
+        raise RemoteProtocolError(f"the peer began with {type(hello).__name__}")
+    if (hello.lineage, hello.epoch) != (lineage, epoch):
+        raise Refused(
+            f"this is epoch {epoch} of its meeting, not the one that the Edge file named when "
+            "the peer read it"
+        )
+    if admit is not None and (reason := admit(hello)):
+        raise NotAdmitted(reason)
+    return hello
+
+
+async def _refuse(stream: trio.abc.Stream, error: EdgeError) -> None:
+    """Tell the reason, if the peer still listens."""
+    with trio.move_on_after(1):
+        try:
+            final = isinstance(error, NotAdmitted)
+            await _send(stream, Refusal(PROTOCOL, package_version(), str(error)[:1000], final))
+        except trio.BrokenResourceError:
+            return

@@ -1,0 +1,261 @@
+"""The meeting's directory as a mailbox: how diallers without a route call the head.
+
+    P.d/<epoch>/<shard>/bell/<id>.<n>   empty: "peer <id> has something for you"; each name is new
+    P.d/<epoch>/<shard>/<id>/           0700, made by the dialler:
+        note                            where it listens, for TCP in reverse
+        up.*, down.*                    the logs of the file transport
+
+The head looks at the bells of each shard and at nothing else: so an idle fleet costs it one look
+per shard and second, however many peers there are. Four shards keep a directory below 64 entries
+for 200 peers. A new head makes a new epoch's directory and removes all others, so what a killed
+process left is gone, and a peer of an earlier head sees that it has to look for the new one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import secrets
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+import trio
+
+from grain.edge.address import join_host
+from grain.edge.connecting.race import Way, race
+from grain.edge.errors import EdgeError, MeetingError
+from grain.edge.meeting import files
+from grain.edge.transports import tcp
+from grain.edge.transports.file_folder import Folder, remove_tree
+from grain.edge.transports.file_stream import FILES_PACE, LOST, FileStream
+from grain.edge.transports.identity import MEMBER, dialling_context
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from grain.edge.attempt import Attempt
+    from grain.edge.connecting.accept import Reception
+    from grain.edge.meeting.meeting import Meeting
+    from grain.edge.transports.identity import Credential
+    from grain.edge.transports.tls import TlsStream
+
+SHARDS = 4
+LOOK_FIRST, LOOK_LAST = 0.005, 1.0
+"""Seconds between two looks at the bells: a tenth of the quiet before, within these."""
+
+_BELL = re.compile(r"([0-9a-f]{16})\.\d+")
+_log = logging.getLogger("grain.edge")
+
+
+class Slot:
+    """A dialler's place in the mailbox.
+
+    Args:
+        meeting: where.
+        epoch: the head's.
+    """
+
+    def __init__(self, meeting: Meeting, epoch: int) -> None:
+        self._id = secrets.token_hex(8)
+        shard = f"{meeting.directory}/{epoch}/{int(self._id, 16) % SHARDS}"
+        self._meeting = meeting
+        self._bell = f"{shard}/bell/{self._id}"
+        self._rings = 0
+        self._last = float("-inf")
+        self.folder = Folder(f"{shard}/{self._id}")
+
+    def make(self, contents: dict[str, bytes]) -> None:
+        """Make the directory with some files; in a thread.
+
+        Raises:
+            OSError: no such epoch any more, no space, ...
+        """
+        files.make_private(self.folder.path)
+        for name, data in contents.items():
+            files.write_block(f"{self.folder.path}/{name}", data)
+
+    async def ring(self) -> None:
+        """Tell the head to look, unless it was told within the last second.
+
+        A head goes on looking for 2 s after it found something, so once a second suffices.
+        """
+        now = trio.current_time()
+        if now - self._last < 1.0:
+            return
+        self._last = now
+        self._rings += 1
+        self.folder.operations += 2
+        try:
+            await self._meeting.disk.patiently(
+                self._bell, files.make_name, f"{self._bell}.{self._rings}"
+            )
+        except OSError as e:
+            # The head looks by itself from time to time.
+            _log.info("%s: %s", self._bell, e)
+
+
+@asynccontextmanager
+async def leave_note(
+    meeting: Meeting, epoch: int, addresses: list[tuple[str, int]]
+) -> AsyncIterator[None]:
+    """Ask the head to connect to one of some addresses; the note is removed at the end.
+
+    Raises:
+        MeetingError: could not be written.
+    """
+    slot = Slot(meeting, epoch)
+    try:
+        note = json.dumps(addresses).encode()
+        await meeting.disk.run(slot.folder.path, slot.make, {"note": note})
+        await slot.ring()
+        yield
+    finally:
+        with trio.CancelScope(shield=True), trio.move_on_after(2):
+            await _quietly(meeting, slot.folder)
+
+
+async def _quietly(meeting: Meeting, folder: Folder) -> None:
+    try:
+        await meeting.disk.run(folder.path, folder.remove_all)
+    except MeetingError as e:
+        _log.info("%s", e)
+
+
+class Mailbox:
+    """The head's side.
+
+    Args:
+        meeting: where.
+        epoch: the leadership.
+        reception: gets those who call.
+        credential: the head's own.
+    """
+
+    def __init__(
+        self, meeting: Meeting, epoch: int, reception: Reception, credential: Credential
+    ) -> None:
+        self._meeting = meeting
+        self._epoch = epoch
+        self._reception = reception
+        self._credential = credential
+        self._root = f"{meeting.directory}/{epoch}"
+        self._streams: dict[str, FileStream] = {}
+        self.operations = 0
+
+    async def prepare(self) -> None:
+        """Make our directories, and remove those of heads before us.
+
+        Raises:
+            MeetingError: the filesystem is not fit.
+        """
+        await self._meeting.disk.run(self._root, self._prepare)
+
+    async def clear(self) -> None:
+        """Remove our directories.
+
+        Raises:
+            MeetingError: the filesystem is not fit.
+        """
+        await self._meeting.disk.run(self._root, remove_tree, self._root)
+
+    async def run(self) -> None:
+        """Answer bells, for ever."""
+        async with trio.open_nursery() as nursery:
+            last = trio.current_time()
+            while True:
+                try:
+                    bells = await self._meeting.disk.patiently(self._root, self._collect)
+                except OSError as e:
+                    _log.warning("%s: %s", self._root, e)
+                    bells = []
+                now = trio.current_time()
+                if bells:
+                    last = now
+                for shard, peer in bells:
+                    if peer in self._streams:
+                        self._streams[peer].bell()
+                    else:
+                        nursery.start_soon(self._arrive, peer, f"{self._root}/{shard}/{peer}")
+                await trio.sleep(min(max((now - last) / 10, LOOK_FIRST), LOOK_LAST))
+
+    async def _arrive(self, peer: str, path: str) -> None:
+        """A peer that is not known yet rang."""
+        folder = Folder(path)
+        try:
+            found = await self._meeting.disk.run(path, self._look_at, path)
+        except MeetingError as e:
+            _log.info("%s", e)
+            return
+        if "note" in found:
+            await self._call_back(folder)
+        elif "up.0" in found and peer not in self._streams:
+            stream = FileStream(folder, "down", "up", self._meeting.disk, rung=True)
+            self._streams[peer] = stream
+            try:
+                await self._reception.greet(
+                    stream, "files", peer, FILES_PACE, lambda: stream.heard_at, patience=LOST
+                )
+            finally:
+                self._streams.pop(peer, None)
+
+    async def _call_back(self, folder: Folder) -> None:
+        """Connect to a dialler that listens."""
+        try:
+            raw = await self._meeting.disk.run(folder.path, folder.read, "note", 0, 4096)
+            addresses = [(str(host), int(port)) for host, port in json.loads(raw)][:16]
+        except (MeetingError, ValueError, TypeError, RecursionError) as e:
+            _log.info("%s: %s", folder.path, e)
+            return
+        tried: list[Attempt] = []
+        ways = [
+            Way("reverse", join_host(host, port), partial(self._connect, host, port), deadline=5)
+            for host, port in addresses
+        ]
+        try:
+            stream = await race(ways, tried)
+        except EdgeError as e:
+            _log.info("%s", e)
+            return
+        for attempt in tried:
+            _log.debug("%s", attempt)
+        if stream is not None:
+            host = tcp.peer_host(stream.transport)
+            await self._reception.greet(stream, "reverse", host)
+
+    async def _connect(self, host: str, port: int) -> TlsStream:
+        stream = await tcp.connect(host, port)
+        return await tcp.secure_dialled(stream, dialling_context(self._credential), MEMBER)
+
+    # In threads
+
+    def _prepare(self) -> None:
+        with files.open_directory(self._meeting.directory):
+            for name in files.names(self._meeting.directory):
+                if name.isdigit() and int(name) != self._epoch:
+                    remove_tree(f"{self._meeting.directory}/{name}")
+        files.make_private(self._root)
+        for shard in range(SHARDS):
+            files.make_private(f"{self._root}/{shard}")
+            files.make_private(f"{self._root}/{shard}/bell")
+
+    def _collect(self) -> list[tuple[int, str]]:
+        """Who rang. A bell is removed before its log is read, so no ring is lost."""
+        out: dict[tuple[int, str], None] = {}
+        for shard in range(SHARDS):
+            self.operations += 1
+            directory = f"{self._root}/{shard}/bell"
+            for name in os.listdir(directory):
+                match = _BELL.fullmatch(name)
+                self.operations += 1
+                files.remove(f"{directory}/{name}")
+                if match:
+                    out[shard, match[1]] = None
+        return list(out)
+
+    def _look_at(self, path: str) -> list[str]:
+        self.operations += 1
+        with files.open_directory(path) as fd:
+            return os.listdir(fd)

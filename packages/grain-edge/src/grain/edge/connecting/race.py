@@ -1,0 +1,113 @@
+"""Several ways at once, the better ones with a head start; the first that works wins.
+
+As RFC 8305 ("happy eyeballs") does for two: a way starts when its predecessor has failed, or has
+not succeeded within the stagger.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import trio
+
+from grain.edge.attempt import Attempt
+from grain.edge.errors import EdgeError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+
+T = TypeVar("T", bound=trio.abc.AsyncResource)
+
+
+@dataclass(frozen=True)
+class Way(Generic[T]):
+    """One way to try.
+
+    Attributes:
+        transport: as in `Attempt`.
+        target: as in `Attempt`.
+        start: opens it; when cancelled it must leave nothing behind.
+        stagger: seconds after which the next way starts although this one has not failed.
+        deadline: seconds after which it has failed.
+    """
+
+    transport: str
+    target: str
+    start: Callable[[], Awaitable[T]]
+    stagger: float = 0.25
+    deadline: float = 10.0
+
+
+async def race(
+    ways: Sequence[Way[T]], tried: list[Attempt], *, all_of_them: bool = False
+) -> T | None:
+    """Try the ways; returns what the winner opened, or None.
+
+    Args:
+        ways: best first.
+        tried: gets an entry for each way that was started.
+        all_of_them: try each to its end although one succeeded, and close what they opened.
+
+    Raises:
+        EdgeError: of a way whose error has a true `final` attribute: no other will do better.
+    """
+    won: list[T] = []
+    final: list[BaseException] = []
+
+    async with _closing(won), trio.open_nursery() as nursery:
+
+        async def attempt(way: Way[T], over: trio.Event) -> None:
+            begun = trio.current_time()
+            outcome = ""
+            try:
+                with trio.move_on_after(way.deadline) as scope:
+                    opened = await way.start()
+                    outcome = "ok"
+                    if won or all_of_them:
+                        await trio.aclose_forcefully(opened)
+                    else:
+                        won.append(opened)
+                        nursery.cancel_scope.cancel()
+                if scope.cancelled_caught:
+                    outcome = f"no answer within {way.deadline:g} s"
+            except (EdgeError, OSError, trio.BrokenResourceError) as e:
+                outcome = str(e) or type(e).__name__
+                if getattr(e, "final", False):
+                    final.append(e)
+                    nursery.cancel_scope.cancel()
+            finally:
+                over.set()
+                seconds = trio.current_time() - begun
+                if not outcome:
+                    outcome = _given_up(won=bool(won), final=bool(final))
+                tried.append(Attempt(way.transport, way.target, outcome, seconds))
+
+        for way in ways:
+            over = trio.Event()
+            nursery.start_soon(attempt, way, over)
+            with trio.move_on_after(way.stagger):
+                await over.wait()
+    if won:
+        return won[0]
+    if final:
+        raise final[0]
+    return None
+
+
+def _given_up(*, won: bool, final: bool) -> str:
+    if won:
+        return "given up, as another way was faster"
+    return "given up, as no way would do better" if final else "no answer so far"
+
+
+@asynccontextmanager
+async def _closing(won: list[T]) -> AsyncGenerator[None]:
+    """Close the winner if nobody wants it any more."""
+    try:
+        yield
+    except BaseException:
+        for opened in won:
+            await trio.aclose_forcefully(opened)
+        raise

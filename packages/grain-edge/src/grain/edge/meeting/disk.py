@@ -1,0 +1,93 @@
+"""Everything that touches the shared filesystem runs in threads, with deadlines.
+
+A call on a hard mount whose server is away blocks, in the kernel, for as long as it is away. Then
+its thread is abandoned: it does whatever it was about to do when the server is back, which every
+caller here must be able to bear. The threads are limited in number and of their own, so that a
+hung mount takes none from the rest of the program.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, TypeVar
+
+import trio
+
+from grain.edge.errors import FilesystemHung
+from grain.edge.meeting.files import translate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from typing_extensions import TypeVarTuple, Unpack
+
+    Ts = TypeVarTuple("Ts")
+
+T = TypeVar("T")
+_log = logging.getLogger("grain.edge")
+
+
+class Disk:
+    """Threads for one meeting.
+
+    Args:
+        threads: how many calls may be under way.
+        deadline: seconds that one call may take, the wait for a thread included.
+    """
+
+    def __init__(self, threads: int = 4, deadline: float = 10.0) -> None:
+        self._limiter = trio.CapacityLimiter(threads)
+        self.deadline = deadline
+
+    async def run(self, path: str, function: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]) -> T:
+        """Call a function in a thread.
+
+        Cancellation abandons the thread.
+
+        Args:
+            path: what it is about, for the error's text.
+            function: synchronous.
+            args: for the function.
+
+        Raises:
+            FilesystemHung: no answer in time.
+            MeetingError: an `OSError` of the function, translated.
+        """
+        try:
+            with trio.move_on_after(self.deadline):
+                return await trio.to_thread.run_sync(
+                    function, *args, limiter=self._limiter, abandon_on_cancel=True
+                )
+        except OSError as e:
+            raise translate(e, path) from e
+        raise FilesystemHung(
+            f"{path}: the filesystem has not answered for {self.deadline:.0f} s. Its server may "
+            "be down; Grain goes on trying"
+        )
+
+    async def patiently(
+        self, path: str, function: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]
+    ) -> T:
+        """As `run`, but waits as long as it takes, and tells the log after the deadline.
+
+        Raises:
+            Exception: of the function, as it is.
+        """
+        failed: Exception | None = None
+        async with trio.open_nursery() as nursery:
+
+            async def report() -> None:
+                await trio.sleep(self.deadline)
+                _log.warning("%s: no answer from the filesystem for %g s", path, self.deadline)
+
+            nursery.start_soon(report)
+            try:
+                value = await trio.to_thread.run_sync(
+                    function, *args, limiter=self._limiter, abandon_on_cancel=True
+                )
+            except Exception as e:  # raised below, outside the nursery's group
+                failed = e
+            nursery.cancel_scope.cancel()
+        if failed is not None:
+            raise failed
+        return value

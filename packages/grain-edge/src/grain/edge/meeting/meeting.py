@@ -1,0 +1,200 @@
+"""Who leads: claiming, publishing and watching a meeting.
+
+Beside the Edge file `P` lies the directory `P.d`, mode 0700. Rules:
+
+1. A leadership is claimed by exclusive creation of `P.d/claim.<epoch>`, with an epoch above all
+   that exist. Nothing is ever locked.
+2. Only who holds the highest claim writes the Edge file. It looks at the claims before it writes,
+   and every 15 s after; a higher one makes it step down.
+3. Should a slower writer have overwritten the file in between, the holder writes it again at its
+   next look. Readers compare epochs, so they go back at most for that long.
+4. A claim whose holder died before it published is passed over after 10 s.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trio
+
+from grain.edge.errors import MeetingTaken, NoEdgeFile, Superseded, TornEdgeFile
+from grain.edge.meeting import files
+from grain.edge.meeting.block import SIZE, Record, decode_block, encode_block
+from grain.edge.meeting.host import Place, start_time
+from grain.edge.version import package_version
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from grain.edge.meeting.disk import Disk
+
+WATCH = 15.0
+"""Seconds between two looks of a head at its meeting."""
+
+_CLAIM = re.compile(r"claim\.(\d{1,18})")
+
+
+class Meeting:
+    """One Edge file and its directory.
+
+    Args:
+        path: absolute path of the Edge file.
+        disk: threads to use.
+        unpublished: seconds after which a claim without a record is passed over.
+    """
+
+    def __init__(self, path: str, disk: Disk, unpublished: float = 10.0) -> None:
+        self._unpublished = unpublished
+        self.path = path
+        self.directory = path + ".d"
+        self.disk = disk
+
+    async def read(self) -> Record:
+        """The present record; a torn one is read again for a second.
+
+        Raises:
+            MeetingError: of many kinds; `NoEdgeFile` where nobody ever led.
+        """
+        for patience in (*[0.1] * 10, None):
+            data = await self.disk.run(self.path, files.read_block, self.path, SIZE)
+            try:
+                return decode_block(data, self.path)
+            except TornEdgeFile:  # once per look at a disk
+                if patience is None:
+                    raise
+                await trio.sleep(patience)
+        raise AssertionError
+
+    async def claim(self, me: Place, living: Callable[[Record], Awaitable[str]]) -> tuple[str, int]:
+        """Become the leader.
+
+        Args:
+            me: the claimant.
+            living: finds out whether another host's head lives: says how that was seen, or "".
+
+        Returns:
+            the meeting's lineage and the epoch claimed.
+
+        Raises:
+            MeetingTaken: a living head leads.
+            MeetingError: the file or filesystem is not fit.
+        """
+        await self.disk.run(self.path, self._prepare)
+        passed = 0
+        while True:
+            record = await self._incumbent()
+            if record is not None and record.open:
+                how = alive_here(record, me)
+                if how is None:
+                    how = await living(record)
+                if how:
+                    raise MeetingTaken(self.path, record.host, record.pid, record.epoch, how)
+            known = 0 if record is None else record.epoch
+            claims = await self.disk.run(self.directory, self._claims)
+            if claims and claims[-1] > max(known, passed):
+                # Somebody claims at this moment, or died right after.
+                await self._await_publication(claims[-1])
+                passed = claims[-1]
+                continue
+            epoch = max(known, passed, *claims, 0) + 1
+            if await self.disk.run(self.directory, self._make_claim, epoch):
+                lineage = secrets.token_hex(16) if record is None else record.lineage
+                return lineage, epoch
+
+    async def publish(self, record: Record) -> None:
+        """Write the record, unless a higher claim exists; then remove lower claims.
+
+        Raises:
+            Superseded: a higher claim exists; nothing is written.
+            MeetingError: the file or filesystem is not fit.
+        """
+        block = encode_block(record, package_version())
+        await self.disk.run(self.path, self._publish, record.epoch, block)
+
+    async def watch(self, record: Record) -> None:
+        """Look once whether this is still the leader, and repair the file if need be.
+
+        Raises:
+            Superseded: it is not.
+            MeetingError: could not look.
+        """
+        claims = await self.disk.run(self.directory, self._claims)
+        if claims and claims[-1] > record.epoch:
+            raise Superseded(self.path, record.epoch, claims[-1])
+        try:
+            present = await self.read()
+        except (NoEdgeFile, TornEdgeFile):
+            present = None
+        if present is not None and present.epoch > record.epoch:
+            raise Superseded(self.path, record.epoch, present.epoch)
+        if present != record:
+            await self.publish(record)
+
+    async def _incumbent(self) -> Record | None:
+        try:
+            return await self.read()
+        except (NoEdgeFile, TornEdgeFile):
+            return None
+
+    async def _await_publication(self, epoch: int) -> None:
+        with trio.move_on_after(self._unpublished):
+            while True:
+                record = await self._incumbent()
+                if record is not None and record.epoch >= epoch:
+                    return
+                await trio.sleep(0.2)
+
+    # In threads
+
+    async def prepare(self) -> None:
+        """Make what a head needs here, and see that it could write; claims nothing.
+
+        Raises:
+            MeetingError: it could not.
+        """
+        await self.disk.run(self.path, self._prepare_to_write)
+
+    def _prepare_to_write(self) -> None:
+        self._prepare()
+        if not os.access(self.directory, os.W_OK | os.X_OK):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), self.directory)
+
+    def _prepare(self) -> None:
+        Path(self.path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        files.check_parent(self.path)
+        files.make_private(self.directory)
+
+    def _claims(self) -> list[int]:
+        found = (_CLAIM.fullmatch(name) for name in files.names(self.directory))
+        return sorted(int(match[1]) for match in found if match)
+
+    def _make_claim(self, epoch: int) -> bool:
+        with files.open_directory(self.directory):
+            return files.make_name(f"{self.directory}/claim.{epoch}")
+
+    def _publish(self, epoch: int, block: bytes) -> None:
+        claims = self._claims()
+        if claims and claims[-1] > epoch:
+            raise Superseded(self.path, epoch, claims[-1])
+        files.write_block(self.path, block)
+        for lower in claims:
+            if lower < epoch:
+                files.remove(f"{self.directory}/claim.{lower}")
+
+
+def alive_here(record: Record, me: Place) -> str | None:
+    """Whether a head of this very process namespace lives.
+
+    Returns:
+        how that was seen, "" if it is dead, or None if it runs elsewhere.
+    """
+    if (record.boot, record.space) != (me.boot, me.space):
+        return None
+    if start_time(record.pid) == record.start:
+        return "its process exists"
+    return ""

@@ -1,0 +1,130 @@
+"""TCP with mutual TLS 1.3, in either direction."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+import trio
+
+from grain.edge.errors import NotAuthenticated
+from grain.edge.transports.tls import TlsStream
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Iterable
+
+HANDSHAKE = 10.0
+"""Seconds until a peer must be authenticated."""
+
+_BACKLOG = 1024
+_KEEPALIVE = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 9))
+
+
+async def listen(host: str, port: int) -> list[trio.SocketListener]:
+    """Listen on an address, or with an empty host on all, IPv4 and IPv6.
+
+    Raises:
+        OSError: the port is taken, or the host is not this one.
+    """
+    if host:
+        return await trio.open_tcp_listeners(port, host=host, backlog=_BACKLOG)
+    found: list[trio.SocketListener] = []
+    for family, everywhere in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):  # noqa: S104
+        try:
+            made = trio.socket.socket(family, socket.SOCK_STREAM)
+        except OSError:
+            continue  # a kernel without IPv6
+        try:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            await made.bind((everywhere, port))
+            made.listen(_BACKLOG)
+        except OSError:
+            made.close()
+            if family == socket.AF_INET:
+                raise
+            continue
+        found.append(trio.SocketListener(made))
+        port = port or made.getsockname()[1]  # the same one on both
+    return found
+
+
+def ports(listeners: Iterable[trio.SocketListener]) -> list[tuple[bool, int]]:
+    """Whether IPv6, and the port, of each listener."""
+    return [(s.socket.family == socket.AF_INET6, s.socket.getsockname()[1]) for s in listeners]
+
+
+async def secure_accepted(
+    stream: trio.SocketStream, context: ssl.SSLContext, name: str | None
+) -> TlsStream:
+    """Authenticate whoever connected to us.
+
+    Args:
+        stream: owned from now on; closed on failure.
+        context: from `listening_context`.
+        name: the role that the peer must have, or None for any member of the meeting.
+
+    Raises:
+        NotAuthenticated: no TLS, no certificate, one of another meeting or role, or gone.
+    """
+    return await _secure(stream, TlsStream(stream, context, None), name)
+
+
+async def secure_dialled(
+    stream: trio.SocketStream, context: ssl.SSLContext, name: str
+) -> TlsStream:
+    """Authenticate whom we connected to; arguments and errors as `secure_accepted`."""
+    return await _secure(stream, TlsStream(stream, context, name), name)
+
+
+async def _secure(stream: trio.SocketStream, secure: TlsStream, name: str | None) -> TlsStream:
+    try:
+        tune(stream)
+        await secure.do_handshake()
+        _check_name(secure, name)
+    except (trio.BrokenResourceError, trio.ClosedResourceError) as e:
+        await trio.aclose_forcefully(secure)
+        raise NotAuthenticated(f"the peer is not of this meeting: {e}") from e
+    except BaseException:
+        await trio.aclose_forcefully(secure)
+        raise
+    return secure
+
+
+def _check_name(secure: TlsStream, name: str | None) -> None:
+    if name is not None and name not in secure.names():
+        raise NotAuthenticated(f"the peer's certificate is not that of a {name}")
+
+
+def peer_host(stream: trio.SocketStream) -> str:
+    """Where the peer is, for people and limits; empty if it has reset the connection already."""
+    try:
+        return str(stream.socket.getpeername()[0])
+    except OSError:
+        return ""
+
+
+def tune(stream: trio.SocketStream) -> None:
+    """Have the kernel notice a peer that vanished, as soon as the heartbeats would."""
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE:
+        stream.setsockopt(socket.IPPROTO_TCP, option, value)
+    # Milliseconds; without it, unacknowledged data is retried for a quarter of an hour.
+    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000)
+
+
+async def connect(host: str, port: int) -> trio.SocketStream:
+    """A bare connection; `secure_dialled` must follow.
+
+    Raises:
+        OSError: refused, no route, no such host.
+    """
+    try:
+        return await trio.open_tcp_stream(host, port)
+    except OSError as e:
+        # Of a single address the cause tells more than "all attempts failed".
+        if isinstance(e.__cause__, OSError):
+            raise e.__cause__ from None
+        raise

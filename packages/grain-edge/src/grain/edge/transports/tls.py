@@ -1,0 +1,185 @@
+"""TLS over a trio socket, with the standard library's `ssl` doing all of TLS.
+
+Why not `trio.SSLStream`: it serves any transport and any use, and takes two locks and several
+passes through the scheduler for each message, half of a round trip. Here the transport is a
+socket, and what is encrypted can be written without waiting (`write_now`).
+
+Ciphertext must leave in the order in which it was made. One rule ensures that: whoever encrypts
+appends to `_waiting` without a checkpoint in between, and only the holder of `_pen` sends from it.
+What the kernel took leaves `_waiting` in the same moment, so a cancellation tears no record: the
+rest goes with the next flush, whoever does it.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from contextlib import suppress
+
+import trio
+
+from grain.edge.transports.sockets import read, write_some
+
+_RECORD = 16 * 1024
+_PIECE = 256 * 1024
+_READ = 256 * 1024
+
+
+class TlsStream(trio.abc.Stream):
+    """One end; `do_handshake` first.
+
+    Args:
+        transport: owned from now on, and closed with this stream.
+        context: for this side; decides what the peer must show.
+        name: whom the peer's certificate must name, to dial; None to accept.
+    """
+
+    def __init__(
+        self, transport: trio.SocketStream, context: ssl.SSLContext, name: str | None
+    ) -> None:
+        self.transport = transport
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(
+            self._incoming, self._outgoing, server_side=name is None, server_hostname=name
+        )
+        self._waiting = bytearray()
+        self._pen = trio.Lock()
+        self._ready = False
+
+    async def do_handshake(self) -> None:
+        """Authenticate both sides.
+
+        Raises:
+            trio.BrokenResourceError: the peer did not pass, or is gone; the cause tells.
+        """
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                await self._flush()
+                await self._fetch()
+            except ssl.SSLError as e:
+                # OpenSSL has written an alert that tells the peer why.
+                await self._flush()
+                raise trio.BrokenResourceError(str(e)) from e
+            else:
+                await self._flush()
+                self._ready = True
+                return
+
+    def names(self) -> list[str]:
+        """The DNS names in the peer's certificate."""
+        found = (self._tls.getpeercert() or {}).get("subjectAltName", ())
+        return [str(pair[1]) for pair in found if pair[0] == "DNS"]
+
+    def version(self) -> str | None:
+        """The protocol, as in "TLSv1.3"."""
+        return self._tls.version()
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """See `trio.abc.SendStream`; encrypts and sends in pieces of 256 KiB."""
+        view = memoryview(data)
+        await trio.lowlevel.checkpoint_if_cancelled()
+        for start in range(0, len(view), _PIECE):
+            self._encrypt(view[start : start + _PIECE])
+            await self._flush()
+
+    def write_now(self, data: bytes) -> bool:
+        """Encrypt, and give to the kernel what it takes at once, without waiting.
+
+        Returns:
+            whether that was all; the rest goes with the next `send_all`, if only of nothing.
+
+        Raises:
+            trio.BrokenResourceError: the connection is lost.
+        """
+        self._encrypt(memoryview(data))
+        self._waiting += self._outgoing.read()
+        if self._pen.locked():
+            return False
+        try:
+            done = os.write(self.transport.socket.fileno(), self._waiting)
+        except BlockingIOError:
+            done = 0
+        except OSError as e:
+            raise trio.BrokenResourceError(str(e)) from e
+        del self._waiting[:done]
+        return not self._waiting
+
+    async def finish(self) -> None:
+        """Send what `write_now` left."""
+        await self._flush()
+
+    def _encrypt(self, view: memoryview) -> None:
+        if self.transport.socket.fileno() < 0:
+            raise trio.ClosedResourceError
+        try:
+            while len(view):
+                view = view[self._tls.write(view) :]
+        except ssl.SSLError as e:
+            raise trio.BrokenResourceError(str(e)) from e
+
+    async def _flush(self) -> None:
+        self._waiting += self._outgoing.read()
+        if not self._waiting:
+            return
+        async with self._pen:
+            while self._waiting:
+                # Not by the transport's `send_all`, of which a cancellation would not tell how
+                # much is gone: then a record would be torn, and nothing after it understood.
+                await write_some(self.transport.socket, self._waiting)
+
+    async def _fetch(self) -> None:
+        data = await read(self.transport.socket, _READ)
+        if data:
+            self._incoming.write(data)
+        else:
+            self._incoming.write_eof()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """See `trio.abc.ReceiveStream`; empty also where the peer ended without TLS's goodbye.
+
+        Channels say goodbye themselves, so a connection that was cut is not mistaken.
+        """
+        most = max_bytes or _READ
+        while True:
+            try:
+                first = self._tls.read(most)
+            except ssl.SSLWantReadError:
+                if self._outgoing.pending:
+                    await self._flush()  # the answer to a change of keys
+                await self._fetch()
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                return b""
+            except ssl.SSLError as e:
+                raise trio.BrokenResourceError(str(e)) from e
+            else:
+                return self._more(first, most)
+
+    def _more(self, first: bytes, most: int) -> bytes:
+        """OpenSSL reads one record at a time; take all that are here."""
+        if len(first) < _RECORD or not self._incoming.pending:
+            return first
+        pieces, size = [first], len(first)
+        try:
+            while size < most and (piece := self._tls.read(min(_RECORD, most - size))):
+                pieces.append(piece)
+                size += len(piece)
+        except ssl.SSLError:
+            pass  # no whole record is left, or an end that the next read will tell
+        return b"".join(pieces)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """See `trio.abc.SendStream`."""
+        await self.transport.wait_send_all_might_not_block()
+
+    async def aclose(self) -> None:
+        """Close the socket; what the kernel has still goes out."""
+        if self._ready and not self._pen.locked() and self.transport.socket.fileno() >= 0:
+            self._ready = False
+            with suppress(ssl.SSLError):  # it wants the peer's goodbye, which is not waited for
+                self._tls.unwrap()
+            with suppress(trio.BrokenResourceError):
+                self.write_now(b"")
+        await self.transport.aclose()

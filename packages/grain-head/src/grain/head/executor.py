@@ -1,0 +1,260 @@
+"""`GrainExecutor`: a scheduler with its local worker, for one mission."""
+
+from __future__ import annotations
+
+import math
+import socket
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import outcome
+import trio
+
+from grain.edge.channel import memory_channels
+from grain.head.base import ExecutorBase
+from grain.head.collapse import collapsing
+from grain.head.errors import Cancelled
+from grain.head.events import (
+    Event,
+    NeverStarts,
+    Statistics,
+    WorkerCleaning,
+    WorkerJoined,
+    WorkerLeft,
+)
+from grain.head.scheduler.explain import Explanation, explain
+from grain.head.scheduler.scheduler import Scheduler
+from grain.resource import ZERO, Infeasible, Resource
+from grain.worker import Call, Runner
+from grain.worker.job import name_of
+from grain.worker.messages import Cancel, Ended, Run
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from grain.edge.channel import Batch, Channel
+    from grain.head.base import Deliver
+    from grain.head.scheduler.state import TaskQueue
+    from grain.worker.job import Outcome
+
+_LOCAL = 0  # the local worker's id
+
+
+class Job:
+    """What the executor keeps of a task until it is resolved."""
+
+    __slots__ = ("call", "cancelled", "deliver")
+
+    def __init__(self, call: Call, deliver: Deliver | None) -> None:
+        self.call = call
+        self.deliver = deliver
+        self.cancelled = False
+
+
+class GrainExecutor(ExecutorBase[Job]):
+    """Schedules and dispatches jobs to workers; here to the local one.
+
+    Jobs go into one queue with `submit`, and come out of one queue, `results`::
+
+        async with GrainExecutor(Cores(2)) as executor:
+            ids = [executor.submit(Cores(1), tasklet, i) for i in range(4)]
+            executor.close()
+            async for id, outcome in executor.results:
+                print(id, outcome.unwrap())
+
+    Leaving the ``async with`` block waits until every job has ended. Leaving it by an exception,
+    cancellation or Ctrl-C cancels the jobs, and returns when nothing of them is left.
+
+    Args:
+        local: the resources of the local worker.
+        name: the local worker's name; by default the host's.
+        expect_workers: whether other workers may join. If not, a request that the local worker
+            can never meet is an error at once; if so, it is reported once and waits.
+        on_event: called, in order, with each `grain.head.events.Event`.
+        max_overtakes: see `grain.head.Scheduler`.
+    """
+
+    def __init__(
+        self,
+        local: Resource = ZERO,
+        *,
+        name: str | None = None,
+        expect_workers: bool = False,
+        on_event: Callable[[Event], object] | None = None,
+        max_overtakes: int = 128,
+    ) -> None:
+        if not isinstance(local, Resource):
+            raise TypeError(f"local={local!r}: give the resources of the local worker, as Cores(2)")
+        super().__init__()
+        self.local = local
+        self.name = f"{name or socket.gethostname()}(local)"
+        self._expect_workers = expect_workers
+        self._on_event = on_event or (lambda _: None)
+        self._scheduler = Scheduler(max_overtakes=max_overtakes)
+        self._last_id = 0
+        self._outbox: list[tuple[Run | Cancel, object]] = []
+        self._reported: set[Resource] = set()
+        self._wake = trio.Event()
+
+    # ---- the queue of jobs
+
+    def submit_call(
+        self, res: Resource, call: Call, deliver: Deliver | None = None, *, priority: int = 0
+    ) -> int:
+        """Queue a job whose outcome is handed to a function instead of the result queue.
+
+        Args:
+            res: the resources it needs.
+            call: what to run.
+            deliver: called with the job's outcome, once, in the executor's own trio task or in
+                `cancel`: it must return soon and raise nothing. Of a job that was cancelled the
+                outcome is `grain.head.errors.Cancelled`. If None, `results` has it.
+            priority: larger goes first.
+
+        Returns:
+            The job's id.
+
+        Raises:
+            ExecutorClosed: the executor is not running, or was closed.
+            grain.resource.Infeasible: no worker can ever meet the request, and none can join. It is
+                the job's outcome if time runs out for it while it waits.
+        """
+        self._check_open()
+        queue = self._scheduler.queue(res, priority)
+        if not queue.served or queue.need:
+            self._check_served(queue)
+        self._last_id = job = self._last_id + 1
+        self._scheduler.on_submitted(job, queue)
+        self._jobs[job] = Job(call, deliver)
+        self._wake.set()
+        return job
+
+    def cancel(self, job: int) -> None:
+        """Cancel a job; one that has ended or is unknown is left alone.
+
+        Its outcome is `grain.head.errors.Cancelled`: at once if it waited, and if it runs, when
+        it has ended with all its processes.
+        """
+        known = self._jobs.get(job)
+        if known is None or known.cancelled:
+            return
+        known.cancelled = True
+        running = self._scheduler.on_cancelled(job)
+        if running is None:
+            self._resolve(job, None)
+        else:
+            self._outbox.append((Cancel(job, running.attempt), None))
+        self._wake.set()
+
+    # ---- questions
+
+    def statistics(self) -> Statistics:
+        """How things stand."""
+        return self._counted(self._scheduler.waiting, self._scheduler.running)
+
+    def why(self, job: int) -> Explanation:
+        """Why a job is not running."""
+        return explain(self._scheduler, job, trio.current_time())
+
+    # ---- life
+
+    @asynccontextmanager
+    async def _living(self) -> AsyncGenerator[None]:
+        ours, theirs = memory_channels()
+        try:
+            with collapsing():  # from here on, what the block raised is the user's exception
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(Runner(self.name, theirs).serve)
+                    nursery.start_soon(self._receive, ours)
+                    nursery.start_soon(self._serve_submissions, ours)
+                    self._scheduler.on_worker_joined(
+                        _LOCAL, self.name, self.local, trio.current_time()
+                    )
+                    self._on_event(WorkerJoined(self.name, self.local))
+                    self._open = True
+                    try:
+                        yield
+                        await self.join()
+                    finally:
+                        self._open = False
+                        self._on_event(WorkerCleaning(self.name))
+                        nursery.cancel_scope.cancel()
+        finally:
+            for job in list(self._jobs):
+                self._resolve(job, None)
+            self._put_result.close()
+            self._on_event(WorkerLeft(self.name))
+
+    async def _serve_submissions(self, channel: Channel) -> None:
+        """Whenever jobs were submitted or cancelled: decide what starts."""
+        while True:
+            await self._wake.wait()
+            self._wake = trio.Event()
+            self._dispatch(channel)
+
+    async def _receive(self, channel: Channel) -> None:
+        while True:
+            self._take(await channel.receive())
+            self._dispatch(channel)
+
+    def _dispatch(self, channel: Channel) -> None:
+        """Tell the worker what starts; what it runs bounds how much it is told."""
+        now = trio.current_time()
+        for start in self._scheduler.dispatch(now):
+            # When the worker runs out of its time, it quits.
+            limit: float | None = min(start.limit, self._scheduler.workers[_LOCAL].end - now)
+            if limit == math.inf:
+                limit = None
+            run = Run(start.task, start.attempt, start.allocation, limit)
+            self._outbox.append((run, self._jobs[start.task].call))
+        if self._outbox:
+            batch, self._outbox = self._outbox, []
+            channel.post(batch)
+        if self._scheduler.waiting and not (self._scheduler.running or self._expect_workers):
+            self._give_up(now)
+
+    def _give_up(self, now: float) -> None:
+        """Nothing runs and yet nothing starts: time has run out for what waits."""
+        for job in list(self._jobs):
+            task = self._scheduler.tasks.get(job)
+            if task is None:
+                continue  # cancelled by whom the outcome of another was delivered to
+            request = task.queue.request
+            why = self._scheduler.why_never(request, now)
+            self._scheduler.on_cancelled(job)
+            error = Infeasible(
+                f"a task that asks for {request.ask()} can never run here any more ({why}), and no "
+                "other worker can join: give the local worker more time, or run fewer tasks"
+            )
+            self._resolve(job, outcome.Error(error))
+
+    def _take(self, batch: Batch) -> None:
+        now = trio.current_time()
+        for message, payload in batch:
+            assert isinstance(message, Ended)
+            self._scheduler.on_finished(message.task, now, measured=message.status == "done")
+            self._resolve(message.task, payload)
+
+    def _resolve(self, id: int, ended: Outcome | None) -> None:  # noqa: A002 - its name
+        """A job's outcome is known; None if it was cancelled."""
+        job = self._jobs.pop(id)
+        cancelled = ended is None or job.cancelled
+        if ended is None or cancelled:
+            ended = outcome.Error(Cancelled(f"{name_of(job.call.fn)} was cancelled (job {id})"))
+        self._hand_over(id, job, ended, cancelled=cancelled)
+
+    def _check_served(self, queue: TaskQueue) -> None:
+        """Report a request that no worker could ever meet."""
+        if queue.request in self._reported:
+            return
+        why = self._scheduler.why_never(queue.request, trio.current_time())
+        if why is None:
+            return
+        if not self._expect_workers:
+            raise Infeasible(
+                f"a task that asks for {queue.request.ask()} can never run here ({why}), and no "
+                "other worker can join: ask for less, or give the local worker more, as in "
+                "run(..., local=Cores(4))"
+            )
+        self._reported.add(queue.request)
+        self._on_event(NeverStarts(queue.request, why))

@@ -1,0 +1,172 @@
+"""Gnaw: a hub in a process of its own, which missions start and which outlives them.
+
+It serves until no mission has been there for a while; then it lets its workers go, and leaves. If
+somebody else serves at its address it leaves at once: of two missions that start one at the same
+time, both end up with the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import math
+import os
+import signal
+import sys
+from functools import partial
+from typing import TYPE_CHECKING
+
+import trio
+
+from grain.edge import DEFAULT, Serving, serve
+from grain.edge.errors import EdgeError, MeetingTaken, Superseded
+from grain.head.collapse import collapsing
+from grain.head.gnaw.swarm import keep_swarm, withdraw_swarm
+from grain.head.hub.hub import GRACE
+from grain.head.service import CODEC, Service
+from grain.worker.logs import STANDARD_ERROR, log_to
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FAREWELL = 30.0
+"""Seconds that workers have for leaving when Gnaw leaves."""
+
+_log = logging.getLogger("grain.head")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of ``python -m grain.head``."""
+    made = argparse.ArgumentParser(prog="python -m grain.head", description=__doc__)
+    made.add_argument("--address", default=DEFAULT, help="where it is met (%(default)s)")
+    made.add_argument("--log-file", default="", help="where it logs; by default standard error")
+    made.add_argument(
+        "--idle-quit", type=float, default=1800.0, metavar="SECONDS", help="without a mission"
+    )
+    made.add_argument("--max-conn", type=float, default=math.inf, help="missions at a time")
+    made.add_argument(
+        "--swarm", type=int, default=0, metavar="N", help="workers to keep alive, by grain scale"
+    )
+    made.add_argument("--config", default="", metavar="FILE", help="configuration for --swarm")
+    made.add_argument(
+        "--grace", type=float, default=GRACE, metavar="SECONDS", help="for who is away"
+    )
+    return made
+
+
+async def run_gnaw(
+    address: str = DEFAULT,
+    *,
+    idle_quit: float = 1800.0,
+    max_conn: float = math.inf,
+    grace: float = GRACE,
+    swarm: int = 0,
+    config: str = "",
+    task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve until there has been nothing to do for a while, or a signal says so.
+
+    Args:
+        address: where it is met.
+        idle_quit: seconds without a mission after which it leaves.
+        max_conn: how many missions may be connected at a time.
+        grace: seconds for which workers and missions that are away are waited for.
+        swarm: how many workers are kept alive meanwhile; 0 leaves that to others.
+        config: the configuration file by which they are submitted.
+        task_status: gets what it serves, once peers may come.
+
+    Raises:
+        grain.edge.errors.MeetingTaken: another one serves there.
+        grain.edge.errors.Superseded: another one took over.
+        grain.edge.errors.EdgeError: it cannot serve there.
+    """
+    service = Service(grace=grace, max_missions=max_conn)
+    with collapsing():
+        async with trio.open_nursery() as nursery:
+            head = partial(serve, service.handle, address, codec=CODEC, admit=service.admit)
+            serving = await nursery.start(head)
+            _log.info("serving at %s: %s", serving.address, ", ".join(serving.targets))
+            task_status.started(serving)
+            nursery.start_soon(service.run)
+            nursery.start_soon(_until_signal, nursery.cancel_scope)
+            await _until_idle(service, idle_quit, swarm, config)
+            await _farewell(service)
+            nursery.cancel_scope.cancel()
+
+
+async def _until_idle(service: Service, idle_quit: float, swarm: int, config: str) -> None:
+    """Until there is nothing to do; meanwhile a swarm is kept, and its jobs are withdrawn then.
+
+    What waits is cancelled before the workers are let go, or it would start in their place.
+    """
+    while True:
+        async with trio.open_nursery() as keeping:
+            if swarm:
+                keeping.start_soon(keep_swarm, swarm, config)
+            await _without_a_mission(service, idle_quit)
+            keeping.cancel_scope.cancel()
+        if swarm:
+            await withdraw_swarm(swarm, config)
+        if service.hub.idle:
+            _log.info("no mission for %g s: leaving", idle_quit)
+            return
+
+
+async def _without_a_mission(service: Service, seconds: float) -> None:
+    idle_since = trio.current_time()
+    while trio.current_time() - idle_since < seconds:
+        await trio.sleep(min(1.0, seconds / 4))
+        if not service.hub.idle:
+            idle_since = trio.current_time()
+
+
+async def _farewell(service: Service) -> None:
+    """Let the workers go."""
+    service.hub.retire()
+    service.settle()
+    with trio.move_on_after(FAREWELL):
+        while service.hub.ledger.workers:  # noqa: ASYNC110 - a matter of seconds, once
+            await trio.sleep(0.1)
+
+
+async def _until_signal(scope: trio.CancelScope) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for number in signals:
+            _log.info("%s: leaving; workers will find a successor", signal.Signals(number).name)
+            scope.cancel()
+
+
+def _open_log(path: str) -> int:
+    """Open the log; one that cannot be opened does not keep missions from their scheduler."""
+    if path:
+        try:
+            return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        except OSError as error:
+            print(f"{path}: {error.strerror}; logging to standard error", file=sys.stderr)
+    return STANDARD_ERROR
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run Gnaw; 0 if it left as it should, or if another one serves there already."""
+    options = parser().parse_args(words)
+    fd = _open_log(options.log_file)
+    log_to(fd, "%(asctime)s %(process)d %(name)s %(levelname)s %(message)s")
+    try:
+        trio.run(
+            partial(
+                run_gnaw,
+                options.address,
+                idle_quit=options.idle_quit,
+                max_conn=options.max_conn,
+                grace=options.grace,
+                swarm=options.swarm,
+                config=options.config,
+            )
+        )
+    except (MeetingTaken, Superseded) as error:
+        _log.info("%s", error)
+        return 0
+    except EdgeError as error:
+        _log.error("%s", error)
+        return 1
+    return 0

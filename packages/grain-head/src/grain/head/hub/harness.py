@@ -1,0 +1,80 @@
+"""Scenarios of a hub, for tests: what peers say, and what is sent to each of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from grain.head.hub.hub import Hub
+from grain.head.messages import Enrol, Request, Submit
+from grain.head.testing import check_scheduler
+from grain.worker.messages import Function, Held, Holding, Lease, Register, Reported, Settled
+
+if TYPE_CHECKING:
+    from grain.edge.messages import Message
+
+M = TypeVar("M")
+F = b"function"
+
+
+class Scene:
+    """A hub, named peers, and what was sent to each."""
+
+    def __init__(self, epoch: int = 1, grace: float = 60.0) -> None:
+        self.hub = Hub(epoch, 0.0, grace=grace)
+        self.now = 0.0
+        self.mail: dict[str, list[tuple[Message, Any]]] = {}
+        self.connections = 0
+
+    def say(self, link: str, *messages: Message, payload: Any = None) -> None:
+        """Messages arrive together."""
+        for message in messages:
+            self.hub.on_message(link, message, payload, self.now)
+        self.settle()
+
+    def settle(self) -> None:
+        self.hub.dispatch(self.now)
+        check_scheduler(self.hub.scheduler, dispatched=self.now)
+        for link, mail in self.hub.take().items():
+            self.mail.setdefault(str(link), []).extend(mail)
+
+    def lose(self, link: str) -> None:
+        self.hub.on_link_lost(link, self.now)
+        self.settle()
+
+    def wait(self, seconds: float) -> None:
+        while seconds > 0:
+            self.now += min(seconds, 5.0)
+            seconds -= 5.0
+            self.hub.on_tick(self.now)
+            self.settle()
+
+    def sent(self, link: str, kind: type[M]) -> list[M]:
+        """What was sent to a peer, of one kind, since the last look."""
+        mail = self.mail.get(link, [])
+        found: list[M] = [m for m, _ in mail if isinstance(m, kind)]
+        self.mail[link] = [pair for pair in mail if not isinstance(pair[0], kind)]
+        return found
+
+    def worker(self, name: str, cores: int = 2, held: tuple[Held, ...] = (), link: str = "") -> str:
+        """A worker registers; returns its link."""
+        link = link or name
+        self.connections += 1
+        register = Register(name, name, "host", {"Cores": cores}, connection=self.connections)
+        self.say(link, register, *([Holding(held)] if held else []), Reported())
+        return link
+
+    def mission(self, name: str = "m", cores: int = 1, link: str = "") -> str:
+        """A mission enrols, with one request; returns its link."""
+        link = link or name
+        self.say(link, Enrol(name, name), Request(0, {"Cores": cores}), Function(F))
+        return link
+
+    def submit(self, link: str, *tasks: int, **more: Any) -> None:
+        self.say(link, *[Submit(task, 0, F, **more) for task in tasks], payload=b"args")
+
+    def settled(self, lease: Lease, status: Any = "value", **more: Any) -> Settled:
+        return Settled(lease.mission, lease.task, lease.attempt, status, **more)
+
+
+def held(lease: Lease, elapsed: float = 1.0, **more: Any) -> Held:
+    return Held(lease.mission, lease.task, lease.attempt, lease.res, elapsed, **more)

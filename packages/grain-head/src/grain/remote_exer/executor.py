@@ -1,0 +1,258 @@
+"""`RemoteExecutor`: a mission's tasks on workers that a scheduler elsewhere gives out."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import outcome
+import trio
+
+from grain.edge import DEFAULT
+from grain.head import Explanation, Statistics
+from grain.head.base import ExecutorBase
+from grain.head.collapse import collapsing
+from grain.head.errors import Cancelled, TaskCrashed
+from grain.head.events import Event, NeverStarts, NoWorkers
+from grain.head.messages import Ask, Submit
+from grain.remote_exer.connection import Gnaw
+from grain.remote_exer.functions import Functions
+from grain.remote_exer.link import AT_ONCE, Link
+from grain.remote_exer.session import MissionSession, Resolution
+from grain.resource import from_data, to_data
+from grain.worker.errors import PayloadError
+from grain.worker.messages import Function as FunctionMessage
+from grain.worker.payload import Function, Payloads
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from grain.edge.channel import Batch
+    from grain.head.base import Deliver
+    from grain.remote_exer.link import Connect
+    from grain.resource import Resource
+    from grain.worker import Call
+    from grain.worker.job import Outcome
+
+_MANY = 256  # outcomes that are confirmed by themselves
+_ANSWER = 5.0  # seconds after which a question is put again
+_FAREWELL = 10.0  # seconds that leaving waits for a scheduler which is away
+
+
+class Job(NamedTuple):
+    """What the executor keeps of a task until it is resolved."""
+
+    name: str
+    deliver: Deliver | None
+
+
+def check_size(what: str, size: int, most: int) -> None:
+    """Refuse what is too large to travel.
+
+    Raises:
+        PayloadError: it is.
+    """
+    if size > most:
+        raise PayloadError(
+            f"{what}: {size} bytes are too many to travel, {most} at most; write large data to a "
+            "file, and pass the path"
+        )
+
+
+class RemoteExecutor(ExecutorBase[Job]):
+    """Submits jobs to a scheduler that missions share; the same face as `grain.GrainExecutor`.
+
+    The scheduler may be killed and replaced at any time: jobs go on, and none is lost. It is
+    looked for, and started, when the first job is submitted.
+
+    Leaving the ``async with`` block waits until every job has ended. Leaving it by an exception,
+    cancellation or Ctrl-C cancels the jobs, and returns when nothing of them is left, or at the
+    latest ten seconds later if the scheduler is away: it then ends them by itself.
+
+    Args:
+        address: where the scheduler is met; one is started there if there is none.
+        name: what to call this mission.
+        on_event: called, in order, with each `grain.head.events.Event`.
+        connect: opens a channel to the scheduler for the mission of an id, instead of the address.
+    """
+
+    def __init__(
+        self,
+        address: str = DEFAULT,
+        *,
+        name: str | None = None,
+        on_event: Callable[[Event], object] | None = None,
+        connect: Connect | None = None,
+    ) -> None:
+        super().__init__()
+        self.name = name or socket.gethostname()
+        self._on_event = on_event or (lambda _: None)
+        self._session = MissionSession(
+            secrets.token_hex(8), self.name, socket.gethostname(), os.getpid()
+        )
+        connect = connect or Gnaw(address, name=self.name).connect
+        self._link = Link(self._session, connect, self._take, self._on_event)
+        self._payloads = Payloads(f"mission {self.name}")
+        self._functions = Functions(self._state)
+        self._requests: dict[tuple[Resource, int], int] = {}
+        self._by_identity: dict[tuple[int, int], int] = {}  # of those in _requests; saves a hash
+        self._answered = trio.Event()
+
+    # ---- the queue of jobs
+
+    def submit_call(
+        self, res: Resource, call: Call, deliver: Deliver | None = None, *, priority: int = 0
+    ) -> int:
+        """Queue a job whose outcome is handed to a function; as `GrainExecutor.submit_call`.
+
+        Raises:
+            ExecutorClosed: the executor is not running, or was closed.
+            grain.worker.errors.PayloadError: the function or an argument cannot be serialised, or
+                is too large to travel.
+        """
+        self._check_open()
+        function = self._functions.find(call.fn)
+        arguments = self._payloads.dump_arguments(call.args, call.kwargs)
+        check_size(f"the arguments of {function.name}", len(arguments), Submit.max_payload)
+        request = self._by_identity.get((id(res), priority))
+        if request is None:
+            request = self._requests.get((res, priority))
+        if request is None:
+            request = self._session.request(to_data(res), priority)
+            self._requests[res, priority] = self._by_identity[id(res), priority] = request
+        job = self._session.submit(request, function.digest, arguments)
+        self._jobs[job] = Job(function.name, deliver)
+        self._link.wanted.set()
+        self._link.wake()
+        unsent = len(self._session.to_head)
+        if unsent and not unsent % AT_ONCE:
+            self._link.flush()
+        return job
+
+    def _state(self, fn: Callable[..., Any]) -> Function:
+        function = self._payloads.dump_function(fn)
+        check_size(
+            f"the function {function.name}, with the data in it",
+            len(function.payload),
+            FunctionMessage.max_payload,
+        )
+        # Before it is known: whatever Ctrl-C cuts off, no task names a function that never came.
+        self._session.function(function.digest, function.payload)
+        return function
+
+    def cancel(self, job: int) -> None:
+        """Cancel a job; as `GrainExecutor.cancel`, but that it is always resolved later."""
+        self._session.cancel(job)
+        self._link.wake()
+
+    # ---- questions
+
+    def statistics(self) -> Statistics:
+        """How things stand, as far as the scheduler has told."""
+        running = self._session.running
+        return self._counted(len(self._jobs) - running, running)
+
+    def why(self, job: int) -> Explanation:
+        """Why a job is not running, as far as is known here; `ask_why` knows more."""
+        known = self._session.pending.get(job)
+        if known is None:
+            return Explanation(job, "unknown", ("it has ended, or was never submitted",))
+        if known.worker:
+            return Explanation(job, "running", (f"on worker {known.worker}",))
+        if not self._session.connected:
+            return Explanation(job, "waiting", ("the scheduler is away",))
+        return Explanation(job, "waiting", ("the scheduler has found no room for it",))
+
+    async def ask_why(self, job: int) -> Explanation:
+        """Why a job is not running; asks the scheduler, and waits until it can be asked."""
+        self._link.wanted.set()
+        while True:
+            await self._link.joined.wait()
+            self._session.answers.clear()
+            self._session.to_head.append((Ask("why", task=job), None))
+            self._link.wake()
+            with trio.move_on_after(_ANSWER):
+                await self._answered.wait()
+            for about, told in self._session.answers:
+                if about == "why" and told["task"] == job:
+                    return Explanation(job, told["state"], tuple(told["reasons"]))
+
+    # ---- life
+
+    @asynccontextmanager
+    async def _living(self) -> AsyncGenerator[None]:
+        try:
+            with collapsing():  # from here on, what the block raised is the user's exception
+                async with trio.open_nursery() as nursery:
+                    scope = await nursery.start(self._link.run)
+                    self._open = True
+                    try:
+                        yield
+                        await self.join()
+                    except BaseException:
+                        for job in list(self._jobs):
+                            self._session.cancel(job)
+                        self._link.wake()
+                        raise
+                    finally:
+                        self._open = False
+                        await self._leave(scope)
+        finally:
+            for job in list(self._jobs):
+                self._resolve(Resolution(job, "cancelled", None, ()))
+            self._put_result.close()
+
+    async def _leave(self, scope: trio.CancelScope) -> None:
+        """Wait until nothing of a cancelled job is left, and say goodbye."""
+        with trio.CancelScope(shield=True):
+            away = 0.0
+            while self._jobs and self._link.met and away < _FAREWELL:
+                with trio.move_on_after(1.0) as waited:
+                    await self.join()
+                if waited.cancelled_caught:
+                    away = 0.0 if self._session.connected else away + 1.0
+            await self._link.end(scope)
+
+    # ---- what arrives
+
+    def _take(self, batch: Batch) -> None:
+        session = self._session
+        for message, payload in batch:
+            session.on_message(message, payload)
+        if session.unconfirmed >= _MANY:
+            self._link.wake()
+        resolved, session.resolved = session.resolved, []
+        for resolution in resolved:
+            self._resolve(resolution)
+        if session.notices:
+            self._report()
+        if session.answers:
+            self._answered.set()
+            self._answered = trio.Event()
+
+    def _report(self) -> None:
+        notices, self._session.notices = self._session.notices, []
+        for notice in notices:
+            request = from_data(self._session.request_of(notice.request).resources)
+            never = NeverStarts if notice.workers else NoWorkers
+            self._on_event(never(request, notice.why))
+
+    def _resolve(self, resolution: Resolution) -> None:
+        job = self._jobs.pop(resolution.task, None)
+        if job is None:
+            return
+        ended = self._outcome(job, resolution)
+        cancelled = resolution.ending == "cancelled"
+        self._hand_over(resolution.task, job, ended, cancelled=cancelled)
+
+    def _outcome(self, job: Job, resolution: Resolution) -> Outcome:
+        if resolution.ending == "cancelled":
+            return outcome.Error(Cancelled(f"{job.name} was cancelled (job {resolution.task})"))
+        if resolution.ending == "crashed":
+            times = len(resolution.crashes)
+            text = f"{job.name} was given up: what it ran in died {times} times"
+            return outcome.Error(TaskCrashed(text, resolution.crashes))
+        return self._payloads.load_outcome(resolution.payload)

@@ -1,0 +1,201 @@
+"""The mission's link to its scheduler: opened when it is wanted, and again whenever it is lost."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import trio
+
+from grain.edge.errors import ChannelBroken, ChannelError, EdgeError, NotAdmitted, VersionMismatch
+from grain.head.errors import Unreachable
+from grain.head.events import Event, SchedulerAway, SchedulerBack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from grain.edge.channel import Batch, Channel
+    from grain.remote_exer.session import MissionSession
+
+    Connect = Callable[[str], AbstractAsyncContextManager[Channel]]
+
+AT_ONCE = 256
+"""Messages that are handed to the channel together, between which it may say "wait"."""
+
+_SOON = 0.1  # seconds after which outcomes are confirmed by themselves
+_AGAIN = 0.5  # seconds until the next attempt after a connection that was lost
+_GOODBYE = 1.0  # seconds for closing a connection that works
+
+_log = logging.getLogger("grain.remote_exer")
+
+
+class Link:
+    """Carries what a session says, and hands over what it hears.
+
+    Args:
+        session: the mission's.
+        connect: opens a channel to the scheduler for the mission of an id.
+        take: gets each batch that arrives.
+        on_event: called with the events of the scheduler's absence.
+
+    Attributes:
+        joined: set while there is a connection.
+        met: whether there is a scheduler that knows of the mission's jobs.
+        wanted: to be set when there is something to say to a scheduler.
+    """
+
+    def __init__(
+        self,
+        session: MissionSession,
+        connect: Connect,
+        take: Callable[[Batch], object],
+        on_event: Callable[[Event], object],
+    ) -> None:
+        self._session = session
+        self._connect = connect
+        self._take = take
+        self._on_event = on_event
+        self.joined = trio.Event()
+        self.met = False
+        self.wanted = trio.Event()
+        self._wake = trio.Event()
+        self._flushed = trio.Event()
+        self._away = False
+        self._departing = False
+        self._channel: Channel | None = None
+        self._sending = False
+
+    def wake(self) -> None:
+        """The session has something to say."""
+        self._wake.set()
+
+    # Ctrl-C waits for the next checkpoint: here it would tear a frame, or send one twice.
+    @trio.lowlevel.enable_ki_protection
+    def flush(self) -> None:
+        """Send what the session has to say, as far as that needs no waiting.
+
+        Who submits a hundred thousand jobs in a loop lets nobody else run meanwhile. But other
+        processes may: so the first of them are done before the last is submitted.
+        """
+        if self._channel is None or self._sending:
+            return  # or later messages would overtake those that the sender has in hand
+        try:
+            self._channel.send_nowait(self._session.to_head)
+        except (trio.WouldBlock, ChannelBroken, trio.ClosedResourceError):
+            return  # the sender will wait, or see what is wrong
+        self._session.to_head = []
+
+    async def run(
+        self, task_status: trio.TaskStatus[trio.CancelScope] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Keep connected, until the scope that is reported is cancelled.
+
+        Raises:
+            EdgeError: no scheduler can be had, and waiting would not help.
+        """
+        # Shielded: the connection is needed to cancel what runs.
+        with trio.CancelScope(shield=True) as scope:
+            task_status.started(scope)
+            await self.wanted.wait()
+            while True:
+                try:
+                    async with self._connect(self._session.id) as channel:
+                        self._tell(None)
+                        await self._serve(channel)
+                except NotAdmitted as error:
+                    if not self._session.epoch:  # it never was let in
+                        self.met = False
+                        raise
+                    self._tell(str(error))  # after a loss: it has jobs, and comes again
+                except VersionMismatch:
+                    self.met = False
+                    raise
+                except (ChannelError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                    _log.info("the connection to the scheduler is lost: %s", error)
+                except Unreachable as error:
+                    self._tell(str(error))
+                except EdgeError as error:
+                    if error.final:
+                        self.met = False
+                        raise
+                    self._tell(str(error))
+                if self._flushed.is_set():
+                    return
+                await trio.sleep(_AGAIN)
+
+    async def end(self, scope: trio.CancelScope) -> None:
+        """Tell the scheduler that the mission is over, and close the connection.
+
+        Args:
+            scope: that of `run`.
+        """
+        self._session.depart()
+        self._departing = True
+        self._wake.set()
+        if self._session.connected:
+            with trio.move_on_after(_GOODBYE):
+                await self._flushed.wait()
+        if self._flushed.is_set():  # then it says goodbye, which may take a moment
+            scope.deadline = trio.current_time() + _GOODBYE
+        else:
+            scope.cancel()
+
+    def _tell(self, why: str | None) -> None:
+        """Tell of the scheduler's absence, and of its return; once each."""
+        away, self._away = self._away, why is not None
+        if why is not None:
+            _log.info("%s", why)
+            if not away:
+                self._on_event(SchedulerAway(why))
+        elif away:
+            self._on_event(SchedulerBack())
+
+    async def _serve(self, channel: Channel) -> None:
+        self._session.on_connected()
+        self._channel = channel
+        self.met = True
+        self.joined.set()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._send, channel, nursery.cancel_scope)
+                nursery.start_soon(self._confirm)
+                # Caught in here, where no group can be made of it and a cancellation.
+                try:
+                    await channel.receive_into(self._take)
+                except (ChannelError, trio.ClosedResourceError) as error:
+                    _log.info("the connection to the scheduler is lost: %s", error)
+                nursery.cancel_scope.cancel()
+        finally:
+            self._channel = None
+            self.joined = trio.Event()
+            self._session.on_disconnected()
+
+    async def _confirm(self) -> None:
+        """Confirm what nothing else was sent with."""
+        while True:
+            await trio.sleep(_SOON)
+            if self._session.unconfirmed:
+                self._wake.set()
+
+    async def _send(self, channel: Channel, scope: trio.CancelScope) -> None:
+        while True:
+            self._session.confirm()
+            mail, self._session.to_head = self._session.to_head, []
+            self._sending = True
+            try:
+                for at in range(0, len(mail), AT_ONCE):
+                    await channel.send(mail[at : at + AT_ONCE])
+            except (ChannelBroken, trio.ClosedResourceError) as error:
+                _log.info("the connection to the scheduler is lost: %s", error)
+                scope.cancel()
+                return
+            finally:
+                self._sending = False
+            if not self._session.to_head:
+                if self._departing:
+                    self._flushed.set()
+                    scope.cancel()
+                    return
+                await self._wake.wait()
+                self._wake = trio.Event()

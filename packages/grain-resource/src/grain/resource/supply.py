@@ -1,0 +1,145 @@
+"""The account of one worker's resources: what it has in all, and what of it is free."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+from grain.resource.base import gives, take
+from grain.resource.errors import Infeasible, Insufficient
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from grain.resource.base import Resource
+
+
+class Fit(enum.Enum):
+    """How a supply answers a request."""
+
+    NOW = "now"
+    NOT_NOW = "not now"  # enough is there, but part of it is in use
+    NEVER = "never"  # not enough is there even when nothing is in use
+
+
+class Supply:
+    """What one worker has, and what of it is free.
+
+    Args:
+        total: what the worker has. It is copied; time limits in it begin to count down.
+
+    Attributes:
+        total: what the worker has; not to be changed.
+        free: what of it is not handed out.
+    """
+
+    __slots__ = ("_implied", "_kinds", "_own", "free", "total")
+
+    def __init__(self, total: Resource) -> None:
+        self.total = total._supplied()
+        # Copied from the copy, so that both count down to the same end.
+        self.free = self.total._supplied()
+        # The parts of `free`, which change but are never replaced.
+        self._own = dict(self.free.parts())
+        self._kinds = tuple(self._own)
+        self._implied = any(part._implied is not None for part in self._own.values())
+
+    def fit(self, request: Resource) -> Fit:
+        """Whether the request can be met now, later, or never."""
+        if self.free.request(request):
+            return Fit.NOW
+        return Fit.NOT_NOW if self.total.request(request) else Fit.NEVER
+
+    def alloc(self, request: Resource) -> Resource:
+        """Take the request out of what is free.
+
+        Returns:
+            The allocation, to be given back whole.
+
+        Raises:
+            Insufficient: not now.
+            Infeasible: never.
+        """
+        # A scheduler's hot path: it asks for what fits, and most often for one kind.
+        if not self._implied:
+            own = self._own.get(request._kind)
+            if own is not None and own._request(request):
+                return own._alloc(request)
+            wanted = request.parts()
+            if gives(self._own, wanted):
+                return take(self._own, wanted)
+        try:
+            return self.free.alloc(request)
+        except (Insufficient, Infeasible):
+            if self.total.request(request):
+                raise
+            raise Infeasible(self.why_never(request)) from None
+
+    def dealloc(self, allocation: Resource) -> None:
+        """Give back an allocation.
+
+        Raises:
+            ValueError: it is none of this supply's, or was given back before.
+        """
+        own = self._own.get(allocation._kind)
+        if own is not None:
+            own._dealloc(allocation)
+        else:
+            self.free.dealloc(allocation)
+
+    def reclaim(self, allocation: Resource) -> None:
+        """Take out exactly what a supply of the same worker has handed out.
+
+        For the account of a worker whose runs go on while whoever kept its account is replaced.
+
+        Raises:
+            ValueError: it is not a part of what is free; nothing was changed.
+        """
+        parts = allocation.parts()
+        for kind, part in parts.items():
+            if kind not in self._own and not part._unlimited_if_absent:
+                raise ValueError(f"{part!r} is not part of {self.total!r}")
+        taken = []
+        try:
+            for kind, own in self._own.items():
+                if kind in parts:
+                    own._reclaim(parts[kind])
+                    taken.append((own, parts[kind]))
+        except ValueError:
+            for own, part in taken:
+                own._dealloc(part)
+            raise
+
+    def level(self) -> Hashable:
+        """Supplies of equal level answer every request alike, but for time limits."""
+        return (self._kinds, *[part._level() for part in self._own.values()])
+
+    def slack(self, request: Resource) -> float:
+        """How loosely the request fits what is free; the least is the tightest fit.
+
+        What the request does not ask for counts as wholly left over, so that a task without GPUs
+        prefers a worker without them.
+        """
+        want = request.parts()
+        return sum(
+            part._slack(want[kind]) if kind in want else min(part._stat()[0], 1)
+            for kind, part in self.free.parts().items()
+        )
+
+    def idle(self) -> bool:
+        """Whether nothing is handed out."""
+        return self.free == self.total
+
+    def why_never(self, request: Resource) -> str:
+        """A sentence for a request that gets the answer *never*."""
+        have = self.total.parts()
+        for kind, part in request.parts().items():
+            own = have.get(kind)
+            if own is None and not part._unlimited_if_absent:
+                return f"it has no {kind} at all"
+            if own is not None and not own._request(part):
+                return f"it has {own!r}, asked for {part.ask()}"
+        return "its parts together cannot meet it"
+
+    def __repr__(self) -> str:
+        return f"<Supply of {self.total!r}, free {self.free!r}>"

@@ -1,0 +1,232 @@
+"""WTime: the time limits of tasks, and the time that workers have left."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from grain.resource.base import Resource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from typing_extensions import Self
+
+
+class Limits(NamedTuple):
+    """Time limits in seconds; ``math.inf`` where there is none."""
+
+    soft: float
+    hard: float
+
+
+UNLIMITED = Limits(math.inf, math.inf)
+
+
+class WTime(Resource):
+    """Walltime limit for a task or a worker.
+
+    A task runs only on a worker that has at least the soft limit left. When a run exceeds the
+    hard limit it fails with `trio.TooSlowError`. A worker without a WTime meets every limit.
+
+    Args:
+        T: the hard limit, in seconds or as ``[d]-hh:mm:ss``.
+        softT: the soft limit, likewise; by default the same as the hard one.
+        group: estimate both limits from the first runs of all tasks of this group, see
+            `RunTimes`. Until there is an estimate, T and softT hold if they are given.
+        countdown: for a worker: T is the time left from now on, and it shrinks. A worker's supply
+            is made to count down when it joins; stating it is not necessary.
+        clock: what tells the time, in seconds, for a countdown.
+
+    Attributes:
+        T: the hard limit in seconds, or the time left of a countdown; None if there is none (yet).
+        softT: the soft limit in seconds, or None.
+        group: the group, or None.
+
+    Raises:
+        ValueError: a limit is malformed, not positive, or soft above hard; or neither T nor
+            group is given.
+    """
+
+    __slots__ = ("_clock", "_end", "_hard", "_soft", "countdown", "group")
+    _kind = "WTime"
+    _exports = ("T", "group", "softT")
+    _unlimited_if_absent = True
+
+    def __init__(
+        self,
+        *,
+        T: float | str | None = None,  # noqa: N803 - the user's name for it
+        softT: float | str | None = None,  # noqa: N803 - the user's name for it
+        group: str | None = None,
+        countdown: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if T is None and (group is None or softT is not None or countdown):
+            raise ValueError('WTime needs a limit T, as in WTime(T="2:00:00"), or a group')
+        if group is not None and (not isinstance(group, str) or not group):
+            raise ValueError(f"WTime(group={group!r}): a group is a name, a non-empty str")
+        # A worker whose time is over still tells so: only its countdown may stand at zero.
+        over = countdown and T == 0
+        self._hard = None if T is None else 0 if over else parse_seconds("T", T)
+        self._soft = self._hard if softT is None else parse_seconds("softT", softT)
+        if self._hard is not None and self._soft is not None and self._soft > self._hard:
+            raise ValueError(
+                f"WTime: the soft limit softT={softT!r} is above the hard limit T={T!r}"
+            )
+        self.group = group
+        self.countdown = countdown
+        self._clock = clock
+        self._end = clock() + self._hard if countdown and self._hard is not None else None
+
+    @property
+    def T(self) -> float | None:  # noqa: N802 - the user's name for it
+        """The hard limit, or the time left of a countdown, in seconds; None if there is none."""
+        if self._end is not None:
+            return max(self._end - self._clock(), 0.0)
+        return self._hard
+
+    @property
+    def softT(self) -> float | None:  # noqa: N802 - the user's name for it
+        """The soft limit in seconds; None if there is none."""
+        return self.T if self._end is not None else self._soft
+
+    def limits(self, run_times: RunTimes | None = None) -> Limits:
+        """The limits of this request, estimated from ``run_times`` if it names a group there."""
+        if self.group is not None and run_times is not None:
+            estimate = run_times.limits(self.group)
+            if estimate is not None:
+                return estimate
+        if self._hard is None or self._soft is None:
+            return UNLIMITED
+        return Limits(self._soft, self._hard)
+
+    def resolved(self, run_times: RunTimes) -> WTime:
+        """This request with the limits that its group has now, as an allocation tells them."""
+        soft, hard = self.limits(run_times)
+        if self.group is None or hard == math.inf:
+            return self
+        return WTime(T=hard, softT=soft, group=self.group)
+
+    def _request(self, res: Self) -> bool:
+        left, soft = self.T, res.softT
+        return left is None or soft is None or soft <= left
+
+    def _alloc(self, res: Self) -> Self:
+        return res
+
+    def _dealloc(self, res: Self) -> None:
+        pass
+
+    def _repr(self) -> str:
+        told = []
+        if self.T is not None:
+            told.append(f"T={format_seconds(self.T)}")
+        if self._end is None and self._soft != self._hard and self._soft is not None:
+            told.append(f"softT={format_seconds(self._soft)}")
+        if self.group is not None:
+            told.append(f"group={self.group!r}")
+        if self._end is not None:
+            told.append("countdown=True")
+        return f"WTime({', '.join(told)})"
+
+    def _stat(self) -> tuple[int, int]:
+        if self._end is None or not self._hard:
+            return (1, 1)
+        return (round(self.T or 0), math.ceil(self._hard))
+
+    def _data(self) -> dict[str, Any]:
+        """The limits; of a countdown the seconds left, as clocks differ between machines."""
+        data: dict[str, Any] = {}
+        if self.T is not None:
+            data["T"] = self.T
+        if self._end is None and self._soft != self._hard:
+            data["softT"] = self._soft
+        if self.group is not None:
+            data["group"] = self.group
+        if self.countdown:
+            data["countdown"] = True
+        return data
+
+    @classmethod
+    def _from_data(cls, data: Any) -> Self:
+        """From the arguments but for the clock, or from the hard limit alone."""
+        given = data if isinstance(data, dict) else {"T": data}
+        if "clock" in given:
+            raise ValueError("a clock is no data")
+        return cls(**given)
+
+    def _level(self) -> Hashable:
+        # The answer of a countdown changes without an event: the scheduler looks at the time
+        # left apart from all other kinds.
+        return ()
+
+    def _supplied(self) -> Self:
+        """Counting down from now on, if it does not already."""
+        if self.countdown or self._hard is None:
+            return self
+        return type(self)(T=self._hard, group=self.group, countdown=True, clock=self._clock)
+
+
+class RunTimes:
+    """Run times by group, from which the limits of ``WTime(group=...)`` are estimated.
+
+    From the first 8 runs of a group the hard limit is their mean plus 5 standard deviations, the
+    soft limit the mean plus 2. Runs of 10 s or less are not counted: such tasks need no limit,
+    and a failed start would spoil the estimate.
+    """
+
+    RUNS = 8
+    SHORTEST = 10.0
+
+    def __init__(self) -> None:
+        self._runs: dict[str, list[float]] = {}
+        self._limits: dict[str, Limits] = {}
+
+    def record(self, group: str, seconds: float) -> bool:
+        """Count a finished run; True if this completes the estimate of its group."""
+        if seconds <= self.SHORTEST or group in self._limits:
+            return False
+        runs = self._runs.setdefault(group, [])
+        runs.append(seconds)
+        if len(runs) < self.RUNS:
+            return False
+        mean = sum(runs) / len(runs)
+        stdev = math.sqrt(sum((t - mean) ** 2 for t in runs) / (len(runs) - 1))
+        self._limits[group] = Limits(mean + 2 * stdev, mean + 5 * stdev)
+        del self._runs[group]
+        return True
+
+    def limits(self, group: str) -> Limits | None:
+        """The estimated limits of a group, or None as long as too few runs were counted."""
+        return self._limits.get(group)
+
+
+_FORM = re.compile(r"(?:(?P<d>\d*)-)?(?P<h>\d+):(?P<m>[0-5]\d):(?P<s>[0-5]\d)", re.ASCII)
+
+
+def parse_seconds(name: str, given: float | str) -> float:
+    """Seconds from a number of them or from ``[d]-hh:mm:ss``."""
+    seconds: float = math.nan
+    if isinstance(given, str):
+        if match := _FORM.fullmatch(given.strip()):
+            d, h, m, s = (int(match[part] or 0) for part in "dhms")
+            seconds = ((d * 24 + h) * 60 + m) * 60 + s
+    elif isinstance(given, int | float) and not isinstance(given, bool):
+        seconds = given
+    if not 0 < seconds < math.inf:
+        raise ValueError(
+            f"WTime({name}={given!r}): a time limit is a positive number of seconds or a str of "
+            'the form [d]-hh:mm:ss, as in "1-12:00:00" or "02:30:00"'
+        )
+    return seconds
+
+
+def format_seconds(seconds: float) -> str:
+    """Seconds as ``[d-]hh:mm:ss``."""
+    minutes, s = divmod(round(seconds), 60)
+    hours, m = divmod(minutes, 60)
+    d, h = divmod(hours, 24)
+    return f"{d}-{h:02}:{m:02}:{s:02}" if d else f"{h:02}:{m:02}:{s:02}"

@@ -1,0 +1,73 @@
+"""Where the pool is: opened by a scope, found by the calls of the same trio run."""
+
+from __future__ import annotations
+
+import math
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from grain.subproc.pool import Pool
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+
+    from grain.subproc.target import Target
+
+# By trio run and not by context: runs on a mission's local worker are not started from the task
+# that opens the scope, so they would not inherit a context variable of it.
+_POOLS: trio.lowlevel.RunVar[tuple[Pool, ...]] = trio.lowlevel.RunVar("grain.subproc.pools", ())
+
+
+@asynccontextmanager
+async def subprocess_pool_scope(
+    *, idle_timeout: float = 60.0, grace: float = 1.0, limit: int | None = None
+) -> AsyncGenerator[None]:
+    """Have a pool of processes, which serves the calls of `subprocify`'s functions.
+
+    It serves all tasks of this trio run, not only those within the block: in a mission's main
+    function it serves the local worker, in a worker's context module (``grain_context``) the runs
+    of that worker. Of several scopes that are open, the last one opened serves.
+
+    Processes are started when calls want them, and each serves one call at a time. Leaving the
+    scope ends all of them, and returns when nothing of them is left; calls that still run from
+    elsewhere raise `BrokenSubprocessError`. Cancelling it does the same.
+
+    Args:
+        idle_timeout: seconds after which a process without a call leaves; inf for never.
+        grace: seconds between SIGTERM and SIGKILL where a process and what it has started has to
+            be ended; also what an idle one has for its exit handlers.
+        limit: how many calls may run at a time, others wait; None leaves that to the allocations.
+
+    Raises:
+        ValueError: an argument makes no sense.
+    """
+    if not idle_timeout > 0:
+        raise ValueError(f"idle_timeout must be a positive number of seconds, not {idle_timeout}")
+    if not 0 <= grace < math.inf:
+        raise ValueError(f"grace must be a number of seconds, not {grace}")
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit must be at least 1, or None, not {limit}")
+    async with Pool(idle_timeout, grace, limit) as pool:
+        _POOLS.set((*_POOLS.get(), pool))
+        try:
+            yield
+        finally:
+            _POOLS.set(tuple(other for other in _POOLS.get() if other is not pool))
+
+
+async def call_in_process(target: Target, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Call a function in a process of the pool that is open.
+
+    Raises:
+        RuntimeError: there is none.
+    """
+    pools = _POOLS.get()
+    if not pools:
+        raise RuntimeError(
+            f"{target!r} runs in a process of a pool, and there is none. Open one around it by "
+            "`async with subprocess_pool_scope():`, in the mission for its local worker; "
+            "in the context module (grain_context) for workers of their own"
+        )
+    return await pools[-1].call(target, args, kwargs)

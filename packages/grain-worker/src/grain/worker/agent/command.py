@@ -1,0 +1,152 @@
+"""The command line of a worker: from words to what an `Agent` is made of."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import secrets
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from grain.edge import DEFAULT, dial
+from grain.worker.agent.agent import FAILED, USAGE, Agent
+from grain.worker.agent.lifecycle import TERM_GRACE, Life, Times
+from grain.worker.agent.session import WorkerSession
+from grain.worker.auto import Found, batch_system, find_resources
+from grain.worker.errors import RunnerUnusable, UsageError
+from grain.worker.logs import STANDARD_ERROR, log_to
+from grain.worker.messages import CODEC
+from grain.worker.node.host_info import read_surroundings
+from grain.worker.node.limits import raise_open_files
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from grain.worker.node.host_info import Surroundings
+
+_log = logging.getLogger("grain.worker")
+
+EPILOG = """\
+exit codes: 0 it left as it was asked to (a signal, the end of its job, grain quit); 1 it could not
+work; 2 a mistake on the command line; 3 there was no scheduler for --give-up seconds
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    made = argparse.ArgumentParser(
+        prog="grain-worker",
+        description="Run tasks of Grain on this node, until told to leave.",
+        epilog=EPILOG,
+    )
+    add = made.add_argument
+    add(
+        "--url", default=DEFAULT, metavar="ADDRESS", help="where the scheduler is met (%(default)s)"
+    )
+    add(
+        "--res",
+        default="auto",
+        metavar="JSON",
+        help="the resources to offer: auto, or an object of kinds, as "
+        '{"Cores": 4, "Memory": "auto"} or {"auto": true, "Memory": 60} (%(default)s)',
+    )
+    add("--name", default="", help="what people call this worker (the host's name)")
+    add("--context", default="", metavar="MODULE", help="context module, a file or a module's name")
+    add(
+        "--term-grace",
+        type=seconds,
+        metavar="S",
+        help="seconds between SIGTERM and SIGKILL (1.8 under PBS, 4.5 under Slurm, else 10)",
+    )
+    add(
+        "--drain",
+        type=seconds,
+        default=60.0,
+        metavar="S",
+        help="seconds without new runs before the tasks have to be over (%(default)g)",
+    )
+    add(
+        "--give-up",
+        type=seconds,
+        default=600.0,
+        metavar="S",
+        help="seconds without a scheduler after which to leave (%(default)g)",
+    )
+    add("--dry", action="store_true", help="say what would be offered, and leave")
+    return made
+
+
+def seconds(text: str) -> float:
+    """A number that is not negative."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 0 or more")
+    return number
+
+
+def stated_resources(text: str) -> Any:
+    """What ``--res`` says, as data.
+
+    Raises:
+        UsageError: it is no JSON.
+    """
+    if text == "auto":
+        return text
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise UsageError(
+            f"--res {text}: not JSON ({error}). Mind the shell's quotes: "
+            '--res \'{"Cores": 4, "Memory": 16}\''
+        ) from None
+
+
+def make_life(options: argparse.Namespace, found: Found, around: Surroundings, now: float) -> Life:
+    """The life of a worker with these options."""
+    term = options.term_grace
+    if term is None:
+        term = TERM_GRACE[batch_system(around.environ)]
+    done_by = float("inf") if found.time is None else now + found.time
+    return Life(Times(term, options.drain, options.give_up), done_by, now)
+
+
+async def serve(options: argparse.Namespace, found: Found, around: Surroundings) -> int:
+    """Be a worker; the exit code."""
+    now = trio.current_time()
+    name = options.name or around.host
+    session = WorkerSession(secrets.token_hex(8), name, around.host, found.resources, now)
+    life = make_life(options, found, around, now)
+    connect = partial(dial, options.url, role="worker", name=name, codec=CODEC)
+    return await Agent(session, life, connect, options.context).run()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; the exit code."""
+    options = parser().parse_args(argv)
+    log_to(STANDARD_ERROR, "%(asctime)s %(levelname)s %(message)s")
+    around = read_surroundings()
+    try:
+        found = find_resources(stated_resources(options.res), around)
+    except UsageError as error:
+        print(f"grain-worker: {error}", file=sys.stderr)
+        return USAGE
+    for remark in found.remarks:
+        _log.warning("%s", remark)
+    _log.info("this worker, %s, offers %r", options.name or around.host, found.resources)
+    if options.dry:
+        return 0
+    raise_open_files()
+    try:
+        code = trio.run(serve, options, found, around)
+    except RunnerUnusable as error:
+        print(f"grain-worker: {error}", file=sys.stderr)
+        return FAILED
+    _log.info("this worker has ended")
+    return code

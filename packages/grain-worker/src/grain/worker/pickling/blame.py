@@ -1,0 +1,97 @@
+"""Which part of an object is to blame that it cannot be pickled."""
+
+from __future__ import annotations
+
+import functools
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from grain.worker.pickling.in_process import is_in_process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_DEPTH, _LOOKS = 12, 2000
+
+
+def find_offender(
+    obj: Any, name: str, dump: Callable[[Any], object]
+) -> tuple[str, Any, BaseException] | None:
+    """The innermost part of an object that cannot be dumped.
+
+    Args:
+        obj: what could not be dumped.
+        name: what to call it.
+        dump: raises for what cannot be dumped.
+
+    Returns:
+        Its path, as ``result['grid'].lock``, itself, and why; None if the object can be dumped
+        after all.
+    """
+    looks = _LOOKS
+
+    def why(part: Any) -> BaseException | None:
+        nonlocal looks
+        looks -= 1
+        try:
+            dump(part)
+        except Exception as error:
+            return error
+        return None
+
+    reason = why(obj)
+    if reason is None:
+        return None
+    seen = {id(obj)}
+    for _ in range(_DEPTH):
+        for path, part in _parts(obj, name):
+            if looks > 0 and id(part) not in seen and (found := why(part)) is not None:
+                seen.add(id(part))
+                name, obj, reason = path, part, found
+                break
+        else:
+            break
+    return name, obj, reason
+
+
+def _parts(obj: Any, name: str) -> Iterator[tuple[str, Any]]:
+    if is_in_process(type(obj)):
+        return  # it is to blame itself
+    if isinstance(obj, dict):
+        yield from ((f"{name}[{key!r:.60}]", value) for key, value in obj.items())
+        yield from ((f"a key of {name}", key) for key in obj)
+    elif isinstance(obj, tuple | list):
+        yield from ((f"{name}[{i}]", value) for i, value in enumerate(obj))
+    elif isinstance(obj, set | frozenset):
+        yield from ((f"a member of {name}", value) for value in obj)
+    if isinstance(obj, FunctionType):
+        yield from _variables(obj, name)
+        return
+    if isinstance(obj, functools.partial):
+        yield from ((f"{name}.func", obj.func), (f"{name}.args", obj.args))
+        yield f"{name}.keywords", obj.keywords
+    if isinstance(obj, BaseException):
+        yield f"{name}.args", obj.args
+    if not isinstance(obj, type):
+        yield from ((f"{name}.{key}", value) for key, value in _attributes(obj))
+
+
+def _variables(fn: FunctionType, name: str) -> Iterator[tuple[str, Any]]:
+    """What a function refers to."""
+    for variable, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=False):
+        try:
+            yield f"{variable} (a variable of {name})", cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+    for variable in fn.__code__.co_names:
+        if variable in fn.__globals__:
+            yield f"{variable} (a global of {name})", fn.__globals__[variable]
+
+
+def _attributes(obj: Any) -> Iterator[tuple[str, Any]]:
+    yield from getattr(obj, "__dict__", {}).items()
+    for base in type(obj).__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        for slot in (slots,) if isinstance(slots, str) else slots:
+            if hasattr(obj, slot):
+                yield slot, getattr(obj, slot)

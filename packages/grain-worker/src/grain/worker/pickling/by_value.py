@@ -1,0 +1,217 @@
+"""What cannot be imported elsewhere travels by value: what is in `__main__`, closures.
+
+dill does it, and is imported when the first such object is met. Left alone, dill makes a new class
+of every copy it loads, so that a script's ``except MyError`` would not catch its own exception
+when that comes back from a worker. Hence *bundles*:
+
+1. A bundle is a tuple of classes, dilled together once, with a key that no other bundle has.
+   Everywhere else such a class is written as ``restore(key, blob, number)``.
+2. When a class is met that is in no bundle, it is first dilled where it stands, to find out which
+   other such classes it reaches; all of them become one bundle. So classes that mention each other
+   are in one bundle, and a bundle mentions only older ones: there are no cycles between them.
+3. `Classes` knows the classes of all bundles that it made or loaded. The key of a class that comes
+   back is known, so it is the very class that was sent.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import secrets
+import sys
+import warnings
+import weakref
+from enum import EnumMeta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from grain.worker.pickling.enums import reduce_enum
+from grain.worker.pickling.exceptions import reduce_exception
+from grain.worker.pickling.in_process import is_in_process, refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FunctionType
+
+
+class Place(NamedTuple):
+    """Where a class is found: the key and the bytes of its bundle, and its number there."""
+
+    key: str
+    blob: bytes
+    number: int
+
+
+class Classes:
+    """The classes that travel by value, of one end: of a mission or of a runner."""
+
+    def __init__(self) -> None:
+        self._places: weakref.WeakKeyDictionary[type, Place] = weakref.WeakKeyDictionary()
+        self._known: weakref.WeakValueDictionary[tuple[str, int], type]
+        self._known = weakref.WeakValueDictionary()
+
+    # ---- writing
+
+    def reduce(self, obj: Any, copy_all: bool = False) -> Any:
+        """What a C pickler's ``reducer_override`` says about a function or a class.
+
+        Args:
+            obj: the function or class.
+            copy_all: whether also what connects threads or tasks of this process is copied.
+        """
+        if importable(obj):
+            return NotImplemented
+        if isinstance(obj, type):
+            if obj not in self._places:
+                self._bundle(obj, copy_all=copy_all)
+            return restore, self._places[obj]
+        data = self.dill(obj, copy_all=copy_all)
+        if getattr(obj.__code__, "co_qualname", obj.__qualname__) == obj.__qualname__:
+            return undill, (data,)
+        # As `functools.wraps` does it; dill goes by the code, where that has a name (Python 3.11).
+        return undill, (data,), obj.__qualname__, None, None, rename
+
+    def dill(
+        self,
+        obj: Any,
+        buffer_callback: Callable[[Any], Any] | None = None,
+        *,
+        copy_all: bool = False,
+    ) -> bytes:
+        """An object by value, wholly by dill; its classes in bundles."""
+        data, unknown = self._dilled(obj, frozenset(), buffer_callback, copy_all)
+        if not unknown:
+            return data
+        self._bundle(*unknown, copy_all=copy_all)
+        return self._dilled(obj, frozenset(), buffer_callback, copy_all)[0]
+
+    def _bundle(self, *classes: type, copy_all: bool) -> None:
+        """Make one bundle of these classes and of all that they reach and that are in none."""
+        reached = classes
+        while True:
+            blob, unknown = self._dilled(reached, frozenset(reached), None, copy_all)
+            if not unknown:
+                break
+            reached += unknown
+        key = secrets.token_hex(12)
+        for number, cls in enumerate(reached):
+            self._places[cls] = Place(key, blob, number)
+            self._known[key, number] = cls
+
+    def _dilled(
+        self,
+        obj: Any,
+        inline: frozenset[type],
+        buffer_callback: Callable[[Any], Any] | None,
+        copy_all: bool,
+    ) -> tuple[bytes, tuple[type, ...]]:
+        """Dill an object with these classes in place: the bytes, and which others stood there."""
+        unknown: dict[type, None] = {}
+
+        def override(found: Any) -> Any:
+            if isinstance(found, BaseException):
+                return reduce_exception(found)
+            if not copy_all and is_in_process(type(found)):
+                refuse(found)
+            if not isinstance(found, type) or importable(found):
+                return NotImplemented
+            if found in inline:
+                return in_place(found)
+            if found in self._places:
+                return restore, self._places[found]
+            unknown[found] = None
+            return in_place(found)
+
+        file = io.BytesIO()
+        pickler = self._dill_pickler(file, 5, recurse=True, buffer_callback=buffer_callback)
+        pickler.reducer_override = override
+        with warnings.catch_warnings():
+            # It warns where it writes a reference that nobody else can follow.
+            warnings.simplefilter("error", self._dill.PicklingWarning)
+            pickler.dump(obj)
+        return file.getvalue(), tuple(unknown)
+
+    # ---- reading
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Names that mean something of this end rather than of a module; else None."""
+        if module == __name__:
+            return {"restore": self._restore, "undill": self.undill}.get(name)
+        return None
+
+    def undill(self, data: Any, buffers: Any = None) -> Any:
+        """The reverse of `dill`."""
+        # ignore: do not look for classes of the same name in this process's __main__.
+        unpickler = self._dill_unpickler(io.BytesIO(data), ignore=True, buffers=buffers)
+        unpickler.classes = self
+        return unpickler.load()
+
+    def _restore(self, key: str, blob: bytes, number: int) -> type:
+        cls = self._known.get((key, number))
+        if cls is not None:
+            return cls
+        loaded = self.undill(blob)
+        for i, new in enumerate(loaded):
+            if self._known.setdefault((key, i), new) is new:
+                self._places[new] = Place(key, blob, i)
+        return self._known[key, number]
+
+    @functools.cached_property
+    def _dill(self) -> Any:
+        import dill
+
+        return dill
+
+    @functools.cached_property
+    def _dill_pickler(self) -> Any:
+        class Pickler(self._dill.Pickler):  # type: ignore[misc,name-defined]
+            """A place for ``reducer_override``."""
+
+        return Pickler
+
+    @functools.cached_property
+    def _dill_unpickler(self) -> Any:
+        class Unpickler(self._dill.Unpickler):  # type: ignore[misc,name-defined]
+            """Finds what this end knows first."""
+
+            classes: Classes
+
+            def find_class(self, module: str, name: str) -> Any:
+                return self.classes.find_class(module, name) or super().find_class(module, name)
+
+        return Unpickler
+
+
+def in_place(cls: type) -> Any:
+    """How to write a class where it stands; dill's way but for enumerations."""
+    return reduce_enum(cls) if isinstance(cls, EnumMeta) else NotImplemented
+
+
+def importable(obj: Any) -> bool:
+    """Whether a function or class is found by its name, elsewhere too.
+
+    What is in `__main__` is not: elsewhere another program is `__main__`.
+    """
+    module, name = getattr(obj, "__module__", None), getattr(obj, "__qualname__", None)
+    if module == "builtins":
+        return True  # or so says pickle
+    if module == "__main__" or not isinstance(module, str) or not isinstance(name, str):
+        return False
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found is obj
+
+
+def rename(fn: FunctionType, name: str) -> None:
+    """Give a function that was loaded its name."""
+    fn.__qualname__ = name
+
+
+def restore(key: str, blob: bytes, number: int) -> type:
+    """Stands in a pickle for a class of a bundle; `Classes.find_class` gives it its meaning."""
+    raise NotImplementedError(f"read by something else than Grain: {key} {len(blob)} {number}")
+
+
+def undill(data: bytes) -> Any:
+    """Stands in a pickle for what was dilled; `Classes.find_class` gives it its meaning."""
+    raise NotImplementedError(f"read by something else than Grain: {len(data)} bytes")

@@ -1,0 +1,245 @@
+"""Objects to bytes and back: the C pickler, and dill for the parts that need it.
+
+A payload is one piece of bytes. Its first byte has three bits:
+
+- `PARTS`: not one pickle, but one and the large buffers (arrays) that it mentions, as pickle
+  protocol 5 keeps them apart: 3 bytes of zeros, u32 number n of buffers, n + 1 times u64 size;
+  then the pickle and the buffers, each beginning at a multiple of 64 bytes of the payload.
+- `VALUE`: it has functions or classes by value.
+- `DILL`: dill made the pickle.
+
+The buffers are copied once, into the payload: that is also what shields them from being changed
+while they wait to be sent. Large bytes cannot be changed, so they are not: the payload is `Pieces`
+then. On arrival nothing is copied but bytes and strings, arrays lie in the payload itself.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import struct
+from types import FunctionType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from grain.edge.buffers import LARGE, room
+from grain.edge.messages import Pieces
+from grain.worker.pickling.exceptions import reduce_exception
+from grain.worker.pickling.in_process import is_in_process, refuse
+from grain.worker.pickling.reading import Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from grain.worker.pickling.by_value import Classes
+
+    Buffer = bytes | bytearray | memoryview
+
+PARTS, VALUE, DILL = 1, 2, 4
+_SMALL = {type(None), bool, int, float, complex}
+_ATOMS = _SMALL | {str, bytes}
+_ALIGN = 64
+# Smaller buffers stay within the pickle. Above what a channel sends inline, so that a large array
+# arrives in a buffer of its own, which can be written to.
+_APART = 64 * 1024
+_COUNT = struct.Struct("<B3xI")
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(
+        self,
+        write: Callable[[Any], Any],
+        callback: Callable[[Any], Any],
+        classes: Classes,
+        copy_all: bool,
+    ) -> None:
+        super().__init__(SimpleNamespace(write=write), 5, buffer_callback=callback)
+        self._classes = classes
+        self._copy_all = copy_all
+        self.form = 0
+
+    def reducer_override(self, obj: Any) -> Any:
+        kind = type(obj)
+        if kind is FunctionType or issubclass(kind, type):
+            reduction = self._classes.reduce(obj, self._copy_all)
+            if reduction is not NotImplemented:
+                self.form = VALUE
+            return reduction
+        if issubclass(kind, BaseException):
+            return reduce_exception(obj)
+        if not self._copy_all and is_in_process(kind):
+            refuse(obj)
+        return NotImplemented
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: Any, buffers: Any, classes: Classes) -> None:
+        super().__init__(file, buffers=buffers)
+        self._classes = classes
+
+    def find_class(self, module: str, name: str) -> Any:
+        return self._classes.find_class(module, name) or super().find_class(module, name)
+
+
+def dumps(
+    obj: Any, classes: Classes, head: bytes = b"", *, copy_all: bool = False
+) -> bytes | memoryview:
+    """An object as bytes, after the bytes of ``head``.
+
+    Args:
+        obj: the object.
+        classes: the classes that travel by value, of this end.
+        head: what comes first.
+        copy_all: whether also what connects threads or tasks of this process is copied, see
+            `grain.worker.pickling.in_process`.
+
+    Raises:
+        Exception: whatever its classes raise.
+    """
+    return together(dump_pieces(obj, classes, head, copy_all=copy_all))
+
+
+def dump_pieces(
+    obj: Any, classes: Classes, head: bytes = b"", *, copy_all: bool = False
+) -> list[Buffer]:
+    """The same as what is to be joined: large buffers are still those of the object itself.
+
+    Raises:
+        Exception: whatever its classes raise.
+    """
+    parts: list[Any] = []
+    if is_simple(obj):
+        if not _is_large(obj):
+            return [head + b"\0" + pickle.dumps(obj, 5)]
+        # In parts: large strings are copied once, where all is put together.
+        pickle.Pickler(SimpleNamespace(write=parts.append), 5).dump(obj)
+        return [head, b"\0", *parts]
+    buffers: list[pickle.PickleBuffer] = []
+
+    def keep_inside(buffer: pickle.PickleBuffer) -> bool:
+        try:
+            inside = buffer.raw().nbytes < _APART
+        except BufferError:  # not contiguous
+            return True
+        if not inside:
+            buffers.append(buffer)
+        return inside
+
+    pickler = _Pickler(parts.append, keep_inside, classes, copy_all)
+    try:
+        pickler.dump(obj)
+        form = pickler.form
+    except Exception:
+        # Not only PicklingError: the C pickler says TypeError or AttributeError of most things
+        # that it knows no way for.
+        buffers.clear()
+        form = DILL
+        parts = [classes.dill(obj, keep_inside, copy_all=copy_all)]
+    if not buffers:
+        return [head, bytes([form]), *parts]
+    return _aligned(head, form, b"".join(parts), [buffer.raw() for buffer in buffers])
+
+
+def is_simple(obj: Any) -> bool:
+    """Whether an object, or each member of a tuple, is a number, a string, None: most of them."""
+    return type(obj) in _ATOMS or (type(obj) is tuple and _ATOMS.issuperset(map(type, obj)))
+
+
+def _is_large(obj: Any) -> bool:
+    for one in obj if type(obj) is tuple else (obj,):
+        if type(one) not in _SMALL and len(one) > _APART:
+            return True
+    return False
+
+
+def _aligned(head: bytes, form: int, main: bytes, buffers: list[memoryview]) -> list[Buffer]:
+    sizes = [len(main), *map(len, buffers)]
+    table = struct.pack(f"<{len(sizes)}Q", *sizes)
+    pieces: list[Buffer] = [head, _COUNT.pack(form | PARTS, len(buffers)), table]
+    at = sum(map(len, pieces))
+    following: list[Buffer] = [main, *buffers]
+    for piece in following:
+        pieces += (bytes(-at % _ALIGN), piece)
+        at += -at % _ALIGN + len(piece)
+    return pieces
+
+
+def together(pieces: list[Any]) -> bytes | memoryview:
+    """What `dump_pieces` made, joined: the one copy of large buffers."""
+    if len(pieces) == 1:
+        only: bytes = pieces[0]
+        return only
+    views = [memoryview(piece) for piece in pieces]
+    size = sum(view.nbytes for view in views)
+    if size < LARGE:
+        return b"".join(pieces)
+    whole, at = room(size), 0
+    for view in views:
+        whole[at : at + view.nbytes] = view.cast("B")
+        at += view.nbytes
+    # Read-only: whoever loads it in this process must not find what another run has changed.
+    return whole.toreadonly()
+
+
+def gathered(pieces: list[Any]) -> bytes | memoryview | Pieces:
+    """The same as `together` for who sends it on: with as little copying as a snapshot needs."""
+    if len(pieces) == 1:
+        only: bytes = pieces[0]
+        return only
+    if all(type(piece) is bytes for piece in pieces):
+        found = Pieces(pieces)
+        if len(found) >= LARGE:
+            return found
+    return together(pieces)
+
+
+def whole(payload: Buffer | Pieces) -> Buffer:
+    """A payload in one piece, as it is after a journey."""
+    return together(list(payload.parts)) if isinstance(payload, Pieces) else payload
+
+
+def loads(data: Buffer, classes: Classes, start: int = 0) -> Any:
+    """The object that `dumps` was given; ``start`` is the length of its head.
+
+    Arrays in it may share the memory of ``data``.
+
+    Raises:
+        ValueError: these are no bytes that `dumps` made.
+        Exception: whatever its classes raise, and what is raised where they cannot be imported.
+    """
+    view = memoryview(data)
+    if len(view) <= start or view[start] > PARTS | VALUE | DILL:
+        raise ValueError("not a payload, or damaged")
+    form = view[start]
+    buffers: list[memoryview] = []
+    main = view[start + 1 :]
+    if form & PARTS:
+        if view.readonly:
+            view = memoryview(bytearray(view))  # an array can be written to, however it came
+        main, *buffers = _split(view, start)
+    if form & DILL:
+        return classes.undill(main, buffers)
+    if form & VALUE:
+        file: Any = Reader(main) if len(main) >= LARGE else io.BytesIO(main)
+        return _Unpickler(file, buffers, classes).load()
+    if len(main) >= LARGE:
+        file = Reader(main)
+        return pickle.Unpickler(file, buffers=buffers).load()  # noqa: S301 - as below
+    return pickle.loads(main, buffers=buffers)  # noqa: S301 - from an authenticated peer
+
+
+def _split(view: memoryview, start: int) -> list[memoryview]:
+    try:
+        _, count = _COUNT.unpack_from(view, start)
+        at = start + _COUNT.size
+        sizes = struct.unpack_from(f"<{count + 1}Q", view, at)
+    except (struct.error, MemoryError, OverflowError) as error:
+        raise ValueError("not a payload, or damaged") from error
+    at += 8 * len(sizes)
+    found = []
+    for size in sizes:
+        at += -at % _ALIGN
+        found.append(view[at : at + size])
+        at += size
+    if at != len(view):
+        raise ValueError("not a payload, or damaged")
+    return found

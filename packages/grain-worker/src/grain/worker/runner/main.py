@@ -1,0 +1,107 @@
+"""The runner's process: ``python -m grain.worker.runner.main NAME [CONTEXT]``, its channel on fd 3.
+
+It serves a `Runner` until its agent closes the channel, or is gone. It is started by a warden
+(`grain.worker.guards`), which ends whatever it leaves behind.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import socket
+import sys
+import traceback
+from functools import partial
+
+import trio
+
+from grain.edge.channel import FramedChannel
+from grain.edge.errors import ChannelError
+from grain.worker.guards.proc import prctl
+from grain.worker.messages import Ready
+from grain.worker.node.limits import prefer_to_be_killed
+from grain.worker.runner.context import ContextError, user_context
+from grain.worker.runner.runner import Runner
+from grain.worker.runner.translation import WireTranslation
+from grain.worker.runner.watchdog import Watchdog
+from grain.worker.runner.wire import BLOCKED, CODEC, PACE
+
+if sys.version_info < (3, 11):
+    from exceptiongroup import BaseExceptionGroup
+
+CHANNEL = 3
+CONTEXT_FAILED, AGENT_GONE = 3, 4
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
+
+
+def main() -> None:
+    """Be the runner."""
+    os.set_inheritable(CHANNEL, False)
+    prctl(_PR_SET_NAME, b"grain-runner")
+    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    prefer_to_be_killed()
+    faulthandler.enable()
+    # A batch system signals every process of a job, but to drain is the agent's decision. Caught
+    # instead of ignored, as what is ignored stays so in programs that tasklets start.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+    name, context = sys.argv[1], (*sys.argv[2:], "")[0]
+    # What user code sees of the command line is not ours.
+    sys.argv[1:] = []
+    code = trio.run(partial(serve, socket.socket(fileno=CHANNEL), name, context))
+    sys.stdout.flush()
+    sys.exit(code)
+
+
+async def serve(sock: socket.socket, name: str, context: str) -> int:
+    """Serve runs over a socket until its other end is closed; the exit code."""
+    stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
+    async with FramedChannel(stream, CODEC, PACE) as channel, trio.open_nursery() as nursery:
+        nursery.start_soon(watch)
+        code = await serve_in_context(channel, name, context)
+        nursery.cancel_scope.cancel()
+    return code
+
+
+async def serve_in_context(channel: FramedChannel, name: str, context: str) -> int:
+    """Enter the user's context, serve, leave it; the exit code."""
+    entered, code = False, None
+    try:
+        async with user_context(context):
+            entered = True
+            await channel.send([(Ready(), None)])
+            code = await serve_runs(channel, name)
+    except Exception as error:
+        if entered and code is None:
+            raise  # not the context's fault
+        traceback.print_exc()
+        if not entered:
+            why = str(error) if isinstance(error, ContextError) else repr(error)
+            await channel.send([(Ready(why[:4000]), None)])
+        return CONTEXT_FAILED
+    return code
+
+
+async def serve_runs(channel: FramedChannel, name: str) -> int:
+    """Serve runs; the exit code."""
+    translation = WireTranslation(f"{name} (host {socket.gethostname()}, pid {os.getpid()})")
+    try:
+        await Runner(name, channel, translation).serve()
+    except BaseExceptionGroup as group:
+        if group.split(ChannelError)[1] is not None:
+            raise
+        return AGENT_GONE
+    return 0
+
+
+async def watch() -> None:
+    """Have the stacks of all threads printed when the event loop has been blocked for long."""
+    with Watchdog(BLOCKED) as watchdog:
+        while True:
+            watchdog.feed()
+            await trio.sleep(PACE.heartbeat)
+
+
+if __name__ == "__main__":
+    main()
