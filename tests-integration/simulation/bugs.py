@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from grain.head.hub.state import Client, Entry, LeaseRecord, Staffer
-    from grain.worker.messages import Held, Settled
+    from grain.worker.messages import HeldRun, RunEnded
 
 
 class Cast(NamedTuple):
@@ -73,7 +73,7 @@ def send_and_forget(self: WorkerSession, lease: Any, *args: Any, **kwargs: Any) 
 
 
 def release_at_once(
-    self: Ledger, held_by: Staffer, settled: Settled, payload: object, now: float
+    self: Ledger, held_by: Staffer, settled: RunEnded, payload: object, now: float
 ) -> None:
     Ledger.settle(self, held_by, settled, payload, now)
     self.release(held_by, settled.attempt)
@@ -99,7 +99,7 @@ def report_again(self: Staff, who: Staffer, now: float) -> None:
 
 
 def take_stale_failures(
-    self: Ledger, held_by: Staffer, settled: Settled, payload: object, now: float
+    self: Ledger, held_by: Staffer, settled: RunEnded, payload: object, now: float
 ) -> None:
     lease = held_by.leases.get(settled.attempt)
     entry = self._entry(settled)
@@ -154,7 +154,7 @@ def begin_while_draining(self: WorkerSession, lease: Any, arguments: object, now
 
 
 def hold_nothing(
-    self: Ledger, lease: LeaseRecord, held: Held, client: Client, entry: Entry | None, now: float
+    self: Ledger, lease: LeaseRecord, held: HeldRun, client: Client, entry: Entry | None, now: float
 ) -> None:
     pass
 
@@ -189,7 +189,7 @@ def keep_unclaimed(self: Clients, client: Client) -> None:
     Clients._synced(self, client)
 
 
-def adopt_nothing(self: Ledger, who: Staffer, held: Held, client: Client, now: float) -> None:
+def adopt_nothing(self: Ledger, who: Staffer, held: HeldRun, client: Client, now: float) -> None:
     if not client.synced:
         return
     Ledger.adopt(self, who, held, client, now)
@@ -210,7 +210,7 @@ def begin_before_its_turn(self: WorkerSession, lease: Any, arguments: object, no
     WorkerSession._begin(self, structs.replace(lease, line=0), arguments, now)
 
 
-def lengthen_adopted_lines(self: Ledger, held_lease: LeaseRecord, held: Held) -> bool:
+def lengthen_adopted_lines(self: Ledger, held_lease: LeaseRecord, held: HeldRun) -> bool:
     waits = Ledger.adopt_behind(self, held_lease, held)
     if held_lease.line is not None:
         held_lease.line.number = held.line
@@ -222,7 +222,7 @@ def free_under_a_line(self: Ledger, *args: Any, **kwargs: Any) -> None:
     Runs.free(self, *args, **kwargs)
 
 
-def forget_lines(self: Ledger, held_lease: LeaseRecord, held: Held) -> bool:
+def forget_lines(self: Ledger, held_lease: LeaseRecord, held: HeldRun) -> bool:
     return False
 
 

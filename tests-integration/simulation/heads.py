@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.head.messages import Enrol, Retract, Submit
-from grain.worker.messages import Draining, Holding, Leaving, Register, Reported
+from grain.head.messages import RegisterMission, Retract, Submit
+from grain.worker.messages import Draining, Inventory, InventoryEnd, Leaving, RegisterWorker
 from simulation.wire import Wire
 
 if TYPE_CHECKING:
@@ -40,18 +40,18 @@ class HeadProcess:
         for message, payload in mail:
             if isinstance(message, Submit):
                 self.wanted.setdefault(wire, set()).add(message.task)
-            elif isinstance(message, Enrol | Register):
+            elif isinstance(message, RegisterMission | RegisterWorker):
                 self.newest[wire.peer] = max(wire.number, self.newest.get(wire.peer, 0))
             elif isinstance(message, Retract):
                 self.wanted.setdefault(wire, set()).update(message.tasks)
-            elif isinstance(message, Reported):
+            elif isinstance(message, InventoryEnd):
                 self.ready.add(wire)
             elif isinstance(message, Leaving):
                 self.ready.discard(wire)
             elif isinstance(message, Draining):
                 self.world.laws.drained.add((self, wire.peer))
             self.hub.on_message(wire, message, payload, self.now)
-            if isinstance(message, Holding):
+            if isinstance(message, Inventory):
                 self.world.laws.on_told(self, wire, message)
         self.flush()
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.head.messages import Crashed, Enrolled, Gone
+from grain.head.messages import Crashed, MissionRegistered, Retracted
 from grain.head.testing import check_scheduler
-from grain.worker.messages import Holding, Lease, Release
+from grain.worker.messages import AckRuns, Inventory, Lease
 from simulation.people import Client, Process, fits
 
 if TYPE_CHECKING:
@@ -64,16 +64,16 @@ class Laws:
             self.demand("a suspect runs alone", message.alone == suspect, message)
             self.check_needed(head, message)
             self.told[head, message.attempt] = (head.hub.staff.links[wire], entry.client)
-        elif isinstance(message, Enrolled):
+        elif isinstance(message, MissionRegistered):
             client = head.hub.clients.links[wire]
             unwanted = client.entries.keys() - head.wanted.get(wire, set())
             self.demand("nothing is kept that its mission does not want", not unwanted, unwanted)
-        elif isinstance(message, Release):
+        elif isinstance(message, AckRuns):
             for attempt in message.attempts:
                 self.on_released(head, attempt)
         elif isinstance(message, Crashed):
             self.check_blame(head, message)
-        elif isinstance(message, Gone) and isinstance(wire.peer, Client):
+        elif isinstance(message, Retracted) and isinstance(wire.peer, Client):
             self.gone.add((head, wire.peer.session.id, message.task))
 
     def check_blame(self, head: HeadProcess, message: Crashed) -> None:
@@ -84,7 +84,7 @@ class Laws:
             worker = self.begun[attempt].worker
             self.demand("a drain is no crash", (head, worker) not in self.drained, message)
 
-    def on_told(self, head: HeadProcess, wire: Wire, message: Holding) -> None:
+    def on_told(self, head: HeadProcess, wire: Wire, message: Inventory) -> None:
         """A head learns what a worker has."""
         staffer = head.hub.staff.links.get(wire)
         if staffer is not None:

@@ -150,9 +150,9 @@ def many_workers(count: int, tasks: int) -> float:
     hub = Hub(1, 0.0)
     for number in range(count):
         name = f"w{number}"
-        hub.on_message(name, worker.Register(name, name, "", {"Cores": 2}), None, 0.0)
-        hub.on_message(name, worker.Reported(), None, 0.0)
-    hub.on_message("m", mission.Enrol("m", "m"), None, 0.0)
+        hub.on_message(name, worker.RegisterWorker(name, name, "", {"Cores": 2}), None, 0.0)
+        hub.on_message(name, worker.InventoryEnd(), None, 0.0)
+    hub.on_message("m", mission.RegisterMission("m", "m"), None, 0.0)
     hub.on_message("m", mission.Request(0, {"Cores": 1}), None, 0.0)
     hub.on_message("m", worker.Function(b"f"), b"", 0.0)
     hub.on_message("m", mission.Synced(), None, 0.0)
@@ -165,12 +165,12 @@ def many_workers(count: int, tasks: int) -> float:
         for link, mail in hub.take().items():
             done = [m for m, _ in mail if isinstance(m, worker.Lease)]
             for lease in done:
-                settled = worker.Settled(lease.mission, lease.task, lease.attempt, "value")
+                settled = worker.RunEnded(lease.mission, lease.task, lease.attempt, "value")
                 hub.on_message(link, settled, b"", 0.0)
             hub.dispatch(0.0)
             received = tuple(m.task for m, _ in mail if isinstance(m, mission.Resolved))
             if received:
-                hub.on_message("m", mission.Received(received), None, 0.0)
+                hub.on_message("m", mission.AckTasks(received), None, 0.0)
                 left -= len(received)
     return (time.perf_counter() - began) / tasks * 1e6
 
@@ -178,7 +178,7 @@ def many_workers(count: int, tasks: int) -> float:
 def queued() -> float:
     """Bytes of a task that waits in Gnaw."""
     hub = Hub(1, 0.0)
-    hub.on_message("m", mission.Enrol("m", "m"), None, 0.0)
+    hub.on_message("m", mission.RegisterMission("m", "m"), None, 0.0)
     hub.on_message("m", mission.Request(0, {"Cores": 1}), None, 0.0)
     hub.on_message("m", worker.Function(b"f"), b"", 0.0)
     gc.collect()

@@ -8,7 +8,15 @@ import pytest
 
 from grain.head.hub.harness import F, Scene, held
 from grain.head.messages import Crashed, Request, Resolved, Retract, Started, Submit, Synced
-from grain.worker.messages import Draining, Holding, Lease, Register, Reported, Revoke, Settled
+from grain.worker.messages import (
+    Draining,
+    Inventory,
+    InventoryEnd,
+    Lease,
+    RegisterWorker,
+    Revoke,
+    RunEnded,
+)
 
 
 class Brief(Scene):
@@ -204,9 +212,9 @@ def test_a_worker_that_is_back_tells_of_its_lines(scene: Brief) -> None:
     kept = [lease for lease in (one, two, first, *ahead) if lease is not lost]
     scene.lose(scene.w)
     scene.mail.clear()
-    scene.say("again", Register("w", "w", "host", {"Cores": 2}, connection=2))
-    scene.say("again", Holding(tuple(held(lease, line=lease.line) for lease in kept)))
-    scene.say("again", Reported())
+    scene.say("again", RegisterWorker("w", "w", "host", {"Cores": 2}, connection=2))
+    scene.say("again", Inventory(tuple(held(lease, line=lease.line) for lease in kept)))
+    scene.say("again", InventoryEnd())
     for lease in kept:
         scene.say("again", scene.settled(lease), payload=b"")
 
@@ -230,7 +238,7 @@ def test_another_head_adopts_lines() -> None:
     assert len(leases) - 2 == scene.hub.ledger.in_line
 
     for lease in leases:
-        scene.say(worker, Settled("m", lease.task, lease.attempt, "value"), payload=b"")
+        scene.say(worker, RunEnded("m", lease.task, lease.attempt, "value"), payload=b"")
     assert len(leases) == len(scene.sent(mission, Resolved))
     assert {lease.line for lease in scene.sent(worker, Lease)} == {0}
 

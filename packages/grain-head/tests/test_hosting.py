@@ -18,14 +18,14 @@ from grain.head import Cancelled
 from grain.head.errors import ExecutorClosed
 from grain.head.events import NeverStarts
 from grain.head.gnaw.main import run_gnaw
-from grain.head.messages import Ask, Enrol, Request, Submit, Synced
+from grain.head.messages import Ask, RegisterMission, Request, Submit, Synced
 from grain.head.service import CODEC
 from grain.remote_exer import Gnaw, HostingExecutor, RemoteExecutor, Resolution
 from grain.remote_exer.local import LocalWorker
 from grain.resource import Cores
 from grain.worker import Call
 from grain.worker.errors import PayloadError
-from grain.worker.messages import Function, Leaving, Register, Reported
+from grain.worker.messages import Function, InventoryEnd, Leaving, RegisterWorker
 from grain.worker.payload import Payloads
 
 if TYPE_CHECKING:
@@ -330,11 +330,14 @@ async def test_peers_that_are_stuck_hold_back_nobody(address: str) -> None:
         with trio.fail_after(60):
             async with connect(role="worker") as worker, connect(role="mission") as mission:
                 await worker.channel.send(
-                    [(Register("stuck", "stuck", "", {"Cores": 2}), None), (Reported(), None)]
+                    [
+                        (RegisterWorker("stuck", "stuck", "", {"Cores": 2}), None),
+                        (InventoryEnd(), None),
+                    ]
                 )
                 mission.channel.post(
                     [
-                        (Enrol("stuck", "stuck"), None),
+                        (RegisterMission("stuck", "stuck"), None),
                         (Function(function.digest), function.payload),
                         (Request(0, {"Cores": 1}), None),
                         *((Submit(i, 0, function.digest), arguments) for i in range(40)),

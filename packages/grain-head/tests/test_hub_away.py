@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from grain.head.hub.harness import F, Scene, held
-from grain.head.messages import Crashed, Enrol, Request, Synced
-from grain.worker.messages import Draining, Function, Lease, Leaving, Retire, Revoke, Took
+from grain.head.messages import Crashed, RegisterMission, Request, Synced
+from grain.worker.messages import BegunCount, Draining, Function, Lease, Leaving, Retire, Revoke
 
 
 def test_a_worker_that_returns_in_time_keeps_its_runs(scene: Scene) -> None:
@@ -45,7 +45,7 @@ def test_a_lost_worker_blames_what_it_had_begun(scene: Scene, begun: bool) -> No
     scene.say(mission, Synced())
     scene.submit(mission, 1)
     if begun:
-        scene.say(worker, Took(1))
+        scene.say(worker, BegunCount(1))
     scene.lose(worker)
     scene.wait(65.0)
 
@@ -57,8 +57,8 @@ def test_a_worker_that_leaves_blames_nobody(scene: Scene) -> None:
     one, two, mission = scene.worker("one", 1), scene.worker("two", 1), scene.mission()
     scene.say(mission, Synced())
     scene.submit(mission, 1, 2)
-    scene.say(one, Took(1), Draining(), Leaving())
-    scene.say(two, Took(1), Draining())
+    scene.say(one, BegunCount(1), Draining(), Leaving())
+    scene.say(two, BegunCount(1), Draining())
     scene.lose(two)
     scene.wait(65.0)
     third = scene.worker("third")
@@ -99,8 +99,14 @@ def test_time_in_which_the_head_did_not_run_does_not_count(scene: Scene) -> None
 
 def test_a_connection_that_is_heard_of_late_is_not_taken_for_the_newer(scene: Scene) -> None:
     """The greeting of the lost one arrives after that of the one that took its place."""
-    scene.say("new", Enrol("m", "m", connection=2), Request(0, {"Cores": 1}), Function(F), Synced())
-    scene.say("old", Enrol("m", "m", connection=1))
+    scene.say(
+        "new",
+        RegisterMission("m", "m", connection=2),
+        Request(0, {"Cores": 1}),
+        Function(F),
+        Synced(),
+    )
+    scene.say("old", RegisterMission("m", "m", connection=1))
     scene.lose("old")
     scene.wait(100.0)
     worker = scene.worker("w")

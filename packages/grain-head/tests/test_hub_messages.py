@@ -8,7 +8,7 @@ from grain.edge.messages import MAX_MESSAGE
 from grain.head.hub.harness import F, Scene
 from grain.head.messages import Depart, Started, Submit, Synced
 from grain.head.service import CODEC
-from grain.worker.messages import Drop, Function, Lease
+from grain.worker.messages import ForgetFunctions, Function, Lease
 
 if TYPE_CHECKING:
     import pytest
@@ -26,7 +26,7 @@ def test_a_function_travels_to_each_worker_once(scene: Scene) -> None:
     scene.say(mission, Depart())
     scene.wait(120.0)
     for worker in (one, two):
-        assert [Drop((F,))] == scene.sent(worker, Drop)
+        assert [ForgetFunctions((F,))] == scene.sent(worker, ForgetFunctions)
 
 
 def test_many_functions_are_dropped_in_messages_that_can_travel(scene: Scene) -> None:
@@ -36,7 +36,7 @@ def test_many_functions_are_dropped_in_messages_that_can_travel(scene: Scene) ->
     scene.say(mission, Synced())
     scene.say(mission, Depart())
     scene.wait(120.0)
-    drops = scene.sent(worker, Drop)
+    drops = scene.sent(worker, ForgetFunctions)
     assert digests <= {digest for drop in drops for digest in drop.digests}
     assert all(len(CODEC.encode(drop, None)) <= MAX_MESSAGE for drop in drops)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from grain.head.hub.harness import Scene, held
-from grain.head.messages import Received, Resolved, Started, Synced
-from grain.worker.messages import Lease, Release, Revoke
+from grain.head.messages import AckTasks, Resolved, Started, Synced
+from grain.worker.messages import AckRuns, Lease, Revoke
 
 
 def given_up(scene: Scene) -> tuple[str, str, Lease]:
@@ -29,10 +29,10 @@ def test_an_outcome_goes_to_its_mission_and_is_released_when_that_has_it(scene: 
 
     scene.say(worker, scene.settled(lease), payload=b"42")
     assert [Resolved(1, "value")] == scene.sent(mission, Resolved)
-    assert [] == scene.sent(worker, Release)
+    assert [] == scene.sent(worker, AckRuns)
 
-    scene.say(mission, Received((1,)))
-    assert [Release((lease.attempt,))] == scene.sent(worker, Release)
+    scene.say(mission, AckTasks((1,)))
+    assert [AckRuns((lease.attempt,))] == scene.sent(worker, AckRuns)
     assert {} == scene.hub.ledger.clients["m"].entries
 
 
@@ -46,7 +46,7 @@ def test_the_first_success_wins_and_later_ones_are_dropped(scene: Scene) -> None
     assert [Revoke(new.attempt)] == scene.sent(other, Revoke)
 
     scene.say(other, scene.settled(new), payload=b"new")
-    assert [Release((new.attempt,))] == scene.sent(other, Release)
+    assert [AckRuns((new.attempt,))] == scene.sent(other, AckRuns)
     assert [] == scene.sent(mission, Resolved)
 
 
@@ -58,7 +58,7 @@ def test_a_stale_failure_is_ignored(scene: Scene) -> None:
 
     assert [] == scene.sent(mission, Resolved)
     assert [] == scene.sent(other, Revoke)
-    assert [Release((old.attempt,))] == scene.sent("back", Release)
+    assert [AckRuns((old.attempt,))] == scene.sent("back", AckRuns)
 
 
 def test_of_two_runs_the_older_goes_on(scene: Scene) -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from grain.edge.questions import Answer, Ask, unpack
 from grain.head.hub.harness import F, Scene
-from grain.head.messages import Crash, Enrol, Request, Retract, Submit, Synced
+from grain.head.messages import Crash, RegisterMission, Request, Retract, Submit, Synced
 from grain.head.scheduler import explain
-from grain.worker.messages import Function, Register, Reported, Retire
+from grain.worker.messages import Function, InventoryEnd, RegisterWorker, Retire
 
 if TYPE_CHECKING:
     import pytest
@@ -131,8 +131,8 @@ def test_a_task_that_is_to_run_alone_waits(scene: Scene) -> None:
 
 def test_a_snapshot_has_kinds_without_a_class(scene: Scene) -> None:
     """They are passed on as they came; what of them is used, nobody knows."""
-    register = Register("w", "w", "host", {"Cores": 2, "Licences": {"orca": 3}}, connection=1)
-    scene.say("w", register, Reported())
+    register = RegisterWorker("w", "w", "host", {"Cores": 2, "Licences": {"orca": 3}}, connection=1)
+    scene.say("w", register, InventoryEnd())
     (worker,) = scene.hub.snapshot(0.0)["workers"]
 
     assert {"orca": 3} == worker["total"]["Licences"] == worker["free"]["Licences"]
@@ -143,7 +143,7 @@ def test_missions_go_by_their_names_where_that_is_clear(scene: Scene) -> None:
     """By id, by a name that only one has, by the beginning of an id; never by chance."""
     scene.worker("w", 4)
     for id_, name in (("aaaa1111bb", "one"), ("cccc2222dd", "same"), ("eeee3333ff", "same")):
-        scene.say(id_, Enrol(id_, name), Request(0, {"Cores": 1}), Function(F), Synced())
+        scene.say(id_, RegisterMission(id_, name), Request(0, {"Cores": 1}), Function(F), Synced())
         scene.submit(id_, 1)
     missions = scene.hub.snapshot(0.0)["missions"]
 

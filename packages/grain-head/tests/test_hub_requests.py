@@ -6,8 +6,8 @@ import pytest
 
 from grain.head.errors import BadMessage
 from grain.head.hub.harness import F, Scene
-from grain.head.messages import Gone, Notice, Retract, Submit, Synced
-from grain.worker.messages import Lease, Release, Revoke
+from grain.head.messages import Notice, Retract, Retracted, Submit, Synced
+from grain.worker.messages import AckRuns, Lease, Revoke
 
 
 def test_a_retracted_task_is_gone_when_its_run_is(scene: Scene) -> None:
@@ -17,12 +17,12 @@ def test_a_retracted_task_is_gone_when_its_run_is(scene: Scene) -> None:
     scene.submit(mission, 1, 2)
     (lease,) = scene.sent(worker, Lease)
     scene.say(mission, Retract((1, 2)))
-    assert [Gone(2)] == scene.sent(mission, Gone)
+    assert [Retracted(2)] == scene.sent(mission, Retracted)
     assert [Revoke(lease.attempt)] == scene.sent(worker, Revoke)
 
     scene.say(worker, scene.settled(lease, "cancelled"))
-    assert [Gone(1)] == scene.sent(mission, Gone)
-    assert [Release((lease.attempt,))] == scene.sent(worker, Release)
+    assert [Retracted(1)] == scene.sent(mission, Retracted)
+    assert [AckRuns((lease.attempt,))] == scene.sent(worker, AckRuns)
 
 
 def test_a_mission_that_comes_late_takes_turns(scene: Scene) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from grain.head.hub.harness import Scene
 from grain.head.messages import Resolved, Synced
-from grain.worker.messages import Held, Lease, Revoke, Settled
+from grain.worker.messages import HeldRun, Lease, Revoke, RunEnded
 
 
 def test_a_successor_adopts_what_runs() -> None:
     """Neither is it started again, nor does anybody else get what it uses."""
     scene = Scene(epoch=2)
-    running = Held("m", 1, (1, 7), {"Cores": [1]}, 100.0)
+    running = HeldRun("m", 1, (1, 7), {"Cores": [1]}, 100.0)
     mission = scene.mission()
     scene.submit(mission, 1, worker="w")
     scene.submit(mission, 2)
@@ -20,7 +20,7 @@ def test_a_successor_adopts_what_runs() -> None:
     (lease,) = scene.sent(worker, Lease)
     assert 2 == lease.task
     assert {"Cores": 1} == lease.res  # the core with id 0
-    scene.say(worker, Settled("m", 1, (1, 7), "value"), payload=b"old")
+    scene.say(worker, RunEnded("m", 1, (1, 7), "value"), payload=b"old")
     assert [Resolved(1, "value")] == scene.sent(mission, Resolved)
 
 
@@ -38,9 +38,9 @@ def test_what_ran_elsewhere_waits_for_that_worker_only(scene: Scene) -> None:
 
 def test_a_report_comes_before_the_mission(scene: Scene) -> None:
     """An outcome that a worker hands in early is kept for the mission that is yet to come."""
-    ended = Held("m", 1, (9, 1), {"Cores": 1}, 0.0, ended=True)
+    ended = HeldRun("m", 1, (9, 1), {"Cores": 1}, 0.0, ended=True)
     worker = scene.worker("w", 2, (ended,))
-    scene.say(worker, Settled("m", 1, (9, 1), "value"), payload=b"early")
+    scene.say(worker, RunEnded("m", 1, (9, 1), "value"), payload=b"early")
     mission = scene.mission()
     scene.submit(mission, 1)
     scene.say(mission, Synced())
@@ -51,7 +51,7 @@ def test_a_report_comes_before_the_mission(scene: Scene) -> None:
 
 def test_what_a_mission_does_not_mention_is_revoked(scene: Scene) -> None:
     """It was cancelled, or resolved through another head."""
-    worker = scene.worker("w", 2, (Held("m", 1, (9, 1), {"Cores": 1}, 5.0),))
+    worker = scene.worker("w", 2, (HeldRun("m", 1, (9, 1), {"Cores": 1}, 5.0),))
     mission = scene.mission()
     scene.say(mission, Synced())
 

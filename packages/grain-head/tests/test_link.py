@@ -13,7 +13,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from grain.edge.channel import FramedChannel, MemoryChannel
 from grain.edge.messages import MAX_MESSAGE
-from grain.head.messages import Gone, Received, Resolved, Retract, Submit, Synced
+from grain.head.messages import AckTasks, Resolved, Retract, Retracted, Submit, Synced
 from grain.head.service import CODEC
 from grain.remote_exer import MissionSession, RemoteExecutor
 from grain.resource import Cores
@@ -60,7 +60,7 @@ async def take(head: FramedChannel, last: int) -> list[int]:
     came: list[int] = []
     while last not in came:
         came += [m.task for m, _ in await head.receive() if isinstance(m, Submit)]
-    head.post([(Gone(task), None) for task in range(1, last + 1)])
+    head.post([(Retracted(task), None) for task in range(1, last + 1)])
     return came
 
 
@@ -110,7 +110,7 @@ class Slow(MemoryChannel):
         """See `Channel.send_nowait`."""
         tasks = [message.task for message, _ in batch if isinstance(message, Submit)]
         self.tasks += tasks
-        self.post([(Gone(task), None) for task in tasks])  # it is its own peer
+        self.post([(Retracted(task), None) for task in tasks])  # it is its own peer
 
 
 async def test_jobs_do_not_overtake(autojump_clock: object) -> None:
@@ -181,5 +181,5 @@ def test_a_mission_tells_of_very_many_tasks_in_messages_that_can_travel() -> Non
     session.confirm()
 
     assert tasks == [t for m, _ in session.to_head if isinstance(m, Retract) for t in m.tasks]
-    assert tasks == [t for m, _ in session.to_head if isinstance(m, Received) for t in m.tasks]
+    assert tasks == [t for m, _ in session.to_head if isinstance(m, AckTasks) for t in m.tasks]
     assert all(len(CODEC.encode(*pair)) <= MAX_MESSAGE for pair in session.to_head)

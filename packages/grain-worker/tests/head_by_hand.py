@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import trio
 
 from grain.edge import serve
-from grain.worker.messages import CODEC, Enlisted, Function, Lease, Release, Settled
+from grain.worker.messages import CODEC, AckRuns, Function, Lease, RunEnded, WorkerRegistered
 from grain.worker.payload import Payloads
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Head:
 
     async def handle(self, peer: Peer) -> None:
         self.peer = peer
-        await peer.channel.send([(Enlisted(1), None)])
+        await peer.channel.send([(WorkerRegistered(1), None)])
         while True:
             try:
                 self.mail += await peer.channel.receive()
@@ -75,8 +75,8 @@ class Head:
 
     async def settled(self, number: int) -> tuple[str, Any]:
         """How a run ended: status and result; released at once."""
-        message, payload = await self.get(Settled, number)
-        await self.send((Release((message.attempt,)), None))
+        message, payload = await self.get(RunEnded, number)
+        await self.send((AckRuns((message.attempt,)), None))
         ended = None if payload is None else self.payloads.load_outcome(payload)
         return message.status, ended
 

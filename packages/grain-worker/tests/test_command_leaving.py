@@ -17,7 +17,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from grain.worker.agent.command import parser, stated_resources
 from grain.worker.agent.command import serve as work
 from grain.worker.auto import find_resources
-from grain.worker.messages import Draining, Reported, Settled
+from grain.worker.messages import Draining, InventoryEnd, RunEnded
 from grain.worker.node.host_info import read_surroundings
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ async def test_a_signal_lets_runs_end_then_hands_them_back(
         words = ("--url", h.address, "--res", '{"Cores": 2}', "--term-grace", "6")
         go = str(tmp_path / "go")
         async with worker_of_this_process(*words) as codes:
-            await h.get(Reported)
+            await h.get(InventoryEnd)
             first, second = await h.lease(soon, go), await h.lease(late, str(tmp_path / "pid"))
             pid = await written(tmp_path / "pid")
             signal.raise_signal(signal.SIGTERM)
@@ -106,14 +106,14 @@ async def test_what_ignores_its_cancellation_is_killed_in_time(
     async with head(tmp_path) as h:
         words = ("--url", h.address, "--res", '{"Cores": 1}', "--term-grace", "6")
         async with worker_of_this_process(*words) as codes:
-            await h.get(Reported)
+            await h.get(InventoryEnd)
             number = await h.lease(stubborn, str(tmp_path / "begun"))
             await written(tmp_path / "begun")
             signal.raise_signal(signal.SIGTERM)
             await h.get(Draining)
             mock_clock.jump(5.7)
             await wait_all_tasks_blocked()
-            assert not [message for message, _ in h.mail if isinstance(message, Settled)]
+            assert not [message for message, _ in h.mail if isinstance(message, RunEnded)]
             mock_clock.jump(0.2)
             assert ("returned", None) == await h.settled(number)
         assert [0] == codes
@@ -128,7 +128,7 @@ async def test_what_fails_while_the_job_is_ended_is_handed_back(tmp_path: Path) 
         await run_external(["sh", "-c", f"echo $$ > {path}; exec sleep 1000"])
 
     async with head(tmp_path) as h, worker("--url", h.address, "--res", '{"Cores": 1}') as process:
-        await h.get(Reported)
+        await h.get(InventoryEnd)
         number = await h.lease(program, str(tmp_path / "pid"))
         pid = await written(tmp_path / "pid")
         process.send_signal(signal.SIGTERM)
@@ -147,7 +147,7 @@ async def test_the_end_of_the_job_is_known(tmp_path: Path, mock_clock: MockClock
     async with head(tmp_path) as h:
         words = ("--url", h.address, "--res", '{"Cores": 1, "WTime": 11}', "--drain", "1")
         async with worker_of_this_process(*words) as codes:
-            await h.get(Reported)
+            await h.get(InventoryEnd)
             number = await h.lease(sleeps)
             await wait_all_tasks_blocked()
             assert not [message for message, _ in h.mail if isinstance(message, Draining)]
@@ -167,7 +167,7 @@ async def test_nothing_is_left_when_the_worker_is_killed(tmp_path: Path) -> None
         await run_external(["sh", "-c", f"echo $$ > {path}; exec sleep 1000"])
 
     async with head(tmp_path) as h, worker("--url", h.address, "--res", '{"Cores": 1}') as process:
-        await h.get(Reported)
+        await h.get(InventoryEnd)
         await h.lease(program, str(tmp_path / "pid"))
         pid = await written(tmp_path / "pid")
         process.kill()

@@ -12,15 +12,15 @@ from head_by_hand import code, head, worker
 from local_processes import descendants_of
 
 from grain.worker.messages import (
+    AckRuns,
     Draining,
-    Holding,
+    Inventory,
+    InventoryEnd,
     Leaving,
-    Register,
-    Release,
-    Reported,
+    RegisterWorker,
     Retire,
     Revoke,
-    Settled,
+    RunEnded,
 )
 
 
@@ -32,8 +32,8 @@ async def test_it_registers_runs_and_leaves_on_sigterm(tmp_path: Path) -> None:
 
     res = '{"Cores": [0], "Memory": 3}'
     async with head(tmp_path) as h, worker("--url", h.address, "--res", res) as process:
-        registered, _ = await h.get(Register)
-        await h.get(Reported)
+        registered, _ = await h.get(RegisterWorker)
+        await h.get(InventoryEnd)
         status, ended = await h.settled(await h.lease(double, 21))
         process.send_signal(signal.SIGTERM)
         await h.get(Draining)
@@ -58,10 +58,10 @@ async def test_a_crash_is_told_and_the_worker_serves_on(tmp_path: Path) -> None:
         return 1
 
     async with head(tmp_path) as h, worker("--url", h.address, "--res", '{"Cores": 1}') as process:
-        await h.get(Reported)
+        await h.get(InventoryEnd)
         number = await h.lease(dies)
-        crashed, _ = await h.get(Settled, number)
-        await h.send((Release((crashed.attempt,)), None))
+        crashed, _ = await h.get(RunEnded, number)
+        await h.send((AckRuns((crashed.attempt,)), None))
         status, ended = await h.settled(await h.lease(fine))
         await h.send((Retire(), None))
         assert 0 == await code(process)
@@ -85,18 +85,18 @@ async def test_runs_go_on_while_there_is_no_head(tmp_path: Path) -> None:
         return 3
 
     async with head(tmp_path) as h, worker("--url", h.address, "--res", '{"Cores": 2}') as process:
-        await h.get(Reported)
+        await h.get(InventoryEnd)
         first = await h.lease(slow, str(tmp_path / "go"))
         second = await h.lease(quick)
-        await h.get(Settled, second)  # and never release it
+        await h.get(RunEnded, second)  # and never release it
         assert h.peer is not None
         await h.peer.channel.aclose()
-        held, _ = await h.get(Holding)
-        await h.get(Reported)
+        held, _ = await h.get(Inventory)
+        await h.get(InventoryEnd)
         (tmp_path / "go").touch()
         status, ended = await h.settled(first)
-        again, _ = await h.get(Settled, second)
-        await h.send((Release((again.attempt,)), None), (Retire(), None))
+        again, _ = await h.get(RunEnded, second)
+        await h.send((AckRuns((again.attempt,)), None), (Retire(), None))
         assert 0 == await code(process)
 
     assert {first: False, second: True} == {run.attempt[1]: run.ended for run in held.runs}
@@ -110,7 +110,7 @@ async def test_a_run_is_revoked(tmp_path: Path) -> None:
         await trio.sleep_forever()
 
     async with head(tmp_path) as h, worker("--url", h.address, "--res", '{"Cores": 1}') as process:
-        await h.get(Reported)
+        await h.get(InventoryEnd)
         number = await h.lease(sleeps)
         await h.send((Revoke((1, number)), None))
         assert ("cancelled", None) == await h.settled(number)
@@ -124,7 +124,7 @@ async def test_an_idle_worker_sleeps(tmp_path: Path) -> None:
     async def fine() -> None: ...
 
     async with head(tmp_path) as h, worker("--url", h.address, "--res", '{"Cores": 1}') as process:
-        await h.get(Reported)
+        await h.get(InventoryEnd)
         await h.settled(await h.lease(fine))
         cpu = seconds = 1.0
         with trio.fail_after(120):

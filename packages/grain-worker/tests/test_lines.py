@@ -13,15 +13,15 @@ from grain.edge.channel import memory_channels
 from grain.resource import ZERO, Cores
 from grain.worker import Call, Runner
 from grain.worker.messages import (
+    BegunCount,
     Cancel,
     Ended,
     Function,
-    Holding,
+    Inventory,
     Lease,
     Revoke,
     Run,
-    Settled,
-    Took,
+    RunEnded,
 )
 from grain.worker.runner.chains import Lines, Waiting
 from grain.worker.session import WorkerSession
@@ -55,7 +55,7 @@ def ordered(session: WorkerSession, kind: type[M]) -> list[M]:
 
 
 def statuses(session: WorkerSession) -> dict[int, str]:
-    return {settled.task: settled.status for settled in sent(session, Settled)}
+    return {settled.task: settled.status for settled in sent(session, RunEnded)}
 
 
 def three() -> WorkerSession:
@@ -84,11 +84,11 @@ def test_what_waits_was_not_begun() -> None:
     """So it is not counted, and reported as what it is."""
     session = three()
     session.on_tick(session.next_tick())
-    assert [Took(1)] == sent(session, Took)
+    assert [BegunCount(1)] == sent(session, BegunCount)
 
     session.on_disconnected(1.0)
     session.on_connected(2.0)
-    assert [(1, 0), (2, 1), (3, 1)] == [(r.task, r.line) for r in sent(session, Holding)[0].runs]
+    assert [(1, 0), (2, 1), (3, 1)] == [(r.task, r.line) for r in sent(session, Inventory)[0].runs]
 
 
 def test_nobody_waits_for_long() -> None:

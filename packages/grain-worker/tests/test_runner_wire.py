@@ -16,7 +16,7 @@ import trio
 from grain.resource import Cores, to_data
 from grain.worker.agent.signals import on_signals
 from grain.worker.errors import PayloadError
-from grain.worker.messages import Drop, Function, Run
+from grain.worker.messages import ForgetFunctions, Function, Run
 from grain.worker.node.limits import raise_open_files
 from grain.worker.payload import Payloads
 from grain.worker.runner.translation import WireTranslation
@@ -43,7 +43,7 @@ def test_a_call_is_put_together_from_its_parts() -> None:
 
     assert Cores([2]) == message.res
     assert (add, (1,), {"b": 2}) == tuple(call)
-    wire.learn(Drop((function.digest,)), None)
+    wire.learn(ForgetFunctions((function.digest,)), None)
     with pytest.raises(PayloadError, match="never came"):
         wire.decode(run(function.digest), b"")
 

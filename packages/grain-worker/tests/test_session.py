@@ -11,21 +11,21 @@ from grain.edge.messages import MAX_MESSAGE, Codec
 from grain.resource import Cores, WTime
 from grain.worker.messages import (
     AGENT,
+    AckRuns,
+    BegunCount,
     Cancel,
     Draining,
     Ended,
     Function,
-    Holding,
+    Inventory,
+    InventoryEnd,
     Lease,
     Leaving,
-    Register,
-    Release,
-    Reported,
+    RegisterWorker,
     Retire,
     Revoke,
     Run,
-    Settled,
-    Took,
+    RunEnded,
 )
 from grain.worker.session import WorkerSession
 
@@ -63,7 +63,7 @@ def test_a_lease_begins_one_run_with_its_function() -> None:
 
     assert [Run(1, 1, {"Cores": 1}, None, b"f")] == ordered(session, Run)
     assert (b"code", b"args") == session.to_runner[0][1]
-    assert [Took(1)] == sent(session, Took)
+    assert [BegunCount(1)] == sent(session, BegunCount)
 
 
 @pytest.mark.parametrize(("failed", "status"), [(False, "value"), (True, "error")])
@@ -72,14 +72,14 @@ def test_an_outcome_is_kept_until_it_is_released(failed: bool, status: Any) -> N
     session = made()
     session.on_message(lease(1), b"", 0.0)
     session.on_ended(Ended(1, 1, "done", failed), b"outcome", 1.0)
-    settled = Settled("m", 1, (1, 1), status)
-    assert [(settled, b"outcome")] == [p for p in session.to_head if isinstance(p[0], Settled)]
+    settled = RunEnded("m", 1, (1, 1), status)
+    assert [(settled, b"outcome")] == [p for p in session.to_head if isinstance(p[0], RunEnded)]
 
     session.on_disconnected(1.0)
     session.on_connected(2.0)
-    assert [(settled, b"outcome")] == [p for p in session.to_head if isinstance(p[0], Settled)]
+    assert [(settled, b"outcome")] == [p for p in session.to_head if isinstance(p[0], RunEnded)]
 
-    session.on_message(Release(((1, 1),)), None, 3.0)
+    session.on_message(AckRuns(((1, 1),)), None, 3.0)
     assert {} == session.kept
 
 
@@ -93,8 +93,8 @@ def test_a_connection_begins_with_all_there_is() -> None:
     session.on_connected(30.0)
 
     kinds = [type(message) for message, _ in session.to_head]
-    assert [Register, Holding, Reported, Settled] == kinds
-    running, ended = sent(session, Holding)[0].runs
+    assert [RegisterWorker, Inventory, InventoryEnd, RunEnded] == kinds
+    running, ended = sent(session, Inventory)[0].runs
     assert (1, 30.0, 70.0, False) == (running.task, running.elapsed, running.left, running.ended)
     assert (2, True) == (ended.task, ended.ended)
 
@@ -104,7 +104,7 @@ def test_the_time_left_counts_from_the_connection() -> None:
     session = WorkerSession("id", "w", "host", Cores(4) & WTime(T=1000), 5.0)
     session.on_connected(105.0)
 
-    assert {"Cores": 4, "WTime": {"T": 900.0}} == sent(session, Register)[0].total
+    assert {"Cores": 4, "WTime": {"T": 900.0}} == sent(session, RegisterWorker)[0].total
 
 
 def test_runs_go_on_without_a_connection() -> None:
@@ -130,7 +130,7 @@ def test_a_revoked_run_is_cancelled_once_and_told_as_such() -> None:
     session.on_ended(Ended(2, 2, "done"), b"quick", 1.0)
 
     assert [Cancel(1, 1), Cancel(2, 2)] == ordered(session, Cancel)
-    assert ["cancelled", "value"] == [settled.status for settled in sent(session, Settled)]
+    assert ["cancelled", "value"] == [settled.status for settled in sent(session, RunEnded)]
 
 
 def test_a_crash_is_that_of_all_runs() -> None:
@@ -141,7 +141,7 @@ def test_a_crash_is_that_of_all_runs() -> None:
     session.on_message(Revoke((1, 2)), None, 0.0)
     session.on_runner_crashed("SIGSEGV", 1.0)
 
-    found = [(settled.status, settled.detail) for settled in sent(session, Settled)]
+    found = [(settled.status, settled.detail) for settled in sent(session, RunEnded)]
     assert ("crashed", "SIGSEGV") == found[0]
     assert "cancelled" == found[1][0]
 
@@ -153,12 +153,12 @@ def test_a_draining_worker_hands_back_what_comes_late() -> None:
     session.on_message(Retire(), None, 1.0)
     session.on_message(lease(2), b"", 1.0)
     assert 1 == len(sent(session, Draining))
-    assert [(2, "returned")] == [(s.task, s.status) for s in sent(session, Settled)]
+    assert [(2, "returned")] == [(s.task, s.status) for s in sent(session, RunEnded)]
 
     session.on_ended(Ended(1, 1), b"", 1.0)
     session.on_tick(2.0)
     assert not session.finished
-    session.on_message(Release(((1, 1), (1, 2))), None, 3.0)
+    session.on_message(AckRuns(((1, 1), (1, 2))), None, 3.0)
     session.on_tick(3.0)
     assert session.finished
     assert 1 == len(sent(session, Leaving))
@@ -174,7 +174,7 @@ def test_at_the_deadline_what_runs_is_handed_back() -> None:
     assert [Cancel(1, 1)] == ordered(session, Cancel)
     session.on_ended(Ended(1, 1, "cancelled"), None, 1.0)
 
-    assert ["returned"] == [settled.status for settled in sent(session, Settled)]
+    assert ["returned"] == [settled.status for settled in sent(session, RunEnded)]
 
 
 def test_a_worker_without_a_head_gives_up() -> None:
@@ -212,7 +212,7 @@ def test_it_forgets_the_oldest_functions_where_no_message_has_room_for_all() -> 
     session.on_disconnected(1.0)
     session.on_connected(2.0)
 
-    (register,) = sent(session, Register)
+    (register,) = sent(session, RegisterWorker)
     assert len(Codec(*AGENT).encode(register, None)) <= MAX_MESSAGE
     assert digests[-30_000:] == list(register.functions)[-30_000:]
     assert tuple(session.functions) == register.functions

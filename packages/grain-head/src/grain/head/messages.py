@@ -40,7 +40,7 @@ class Crash(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 # ---- mission to head
 
 
-class Enrol(Message, frozen=True):
+class RegisterMission(Message, frozen=True):
     """First on every connection. Then come the unresolved tasks, ascending, and `Synced`.
 
     Attributes:
@@ -98,12 +98,12 @@ class Synced(Message, frozen=True):
 
 
 class Retract(Message, frozen=True):
-    """Tasks are not wanted any more; `Gone` tells when nothing of them is left."""
+    """Tasks are not wanted any more; `Retracted` tells when nothing of them is left."""
 
     tasks: tuple[int, ...]
 
 
-class Received(Message, frozen=True):
+class AckTasks(Message, frozen=True):
     """The outcomes of these tasks have arrived: forget them."""
 
     tasks: tuple[int, ...]
@@ -116,7 +116,7 @@ class Depart(Message, frozen=True):
 # ---- head to mission
 
 
-class Enrolled(Message, frozen=True):
+class MissionRegistered(Message, frozen=True):
     """The head knows all that the mission told.
 
     Attributes:
@@ -141,7 +141,7 @@ class Crashed(Message, frozen=True):
 
 
 class Resolved(Message, frozen=True):
-    """What became of a task; repeated on every connection until `Received`.
+    """What became of a task; repeated on every connection until `AckTasks`.
 
     Attributes:
         task: which task.
@@ -157,7 +157,7 @@ class Resolved(Message, frozen=True):
     crashes: tuple[Crash, ...] = ()
 
 
-class Gone(Message, frozen=True):
+class Retracted(Message, frozen=True):
     """Nothing is left of a task that was retracted."""
 
     task: int
@@ -177,10 +177,10 @@ class Notice(Message, frozen=True):
     workers: bool = True
 
 
-MISSION = (Enrol, Function, Request, Submit, Synced, Retract, Received, Depart, Ask)
+MISSION = (RegisterMission, Function, Request, Submit, Synced, Retract, AckTasks, Depart, Ask)
 """What a mission says; `Function` is of grain.worker.messages, `Ask` of grain.edge.questions."""
 
-HEAD = (Enrolled, Started, Crashed, Resolved, Gone, Notice, Answer)
+HEAD = (MissionRegistered, Started, Crashed, Resolved, Retracted, Notice, Answer)
 """What a head says to a mission."""
 
 CODEC = Codec(*MISSION, *HEAD)

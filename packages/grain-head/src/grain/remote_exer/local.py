@@ -11,7 +11,7 @@ import trio
 
 from grain.edge.channel import memory_channels
 from grain.worker import Runner
-from grain.worker.messages import Drop, Ended, Function, Leaving, Run
+from grain.worker.messages import Ended, ForgetFunctions, Function, Leaving, Run
 from grain.worker.payload import whole
 from grain.worker.session import WireTranslation, WorkerSession
 
@@ -70,7 +70,7 @@ class LocalWorker:
     def _take(self, batch: Batch) -> None:
         now = trio.current_time()
         for message, payload in batch:
-            if isinstance(message, Drop):
+            if isinstance(message, ForgetFunctions):
                 self._taught.difference_update(message.digests)
                 self._runner.post([(message, None)])
             self._session.on_message(message, payload, now)

@@ -16,18 +16,18 @@ import msgspec
 
 from grain.edge.questions import unpack
 from grain.head.messages import (
+    AckTasks,
     Answer,
     Crash,
     Crashed,
     Depart,
-    Enrol,
-    Enrolled,
-    Gone,
+    MissionRegistered,
     Notice,
-    Received,
+    RegisterMission,
     Request,
     Resolved,
     Retract,
+    Retracted,
     Started,
     Submit,
     Synced,
@@ -37,7 +37,7 @@ from grain.worker.messages import Function
 if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
 
-_AT_ONCE = 65536  # tasks in one `Retract` or `Received`; at nine bytes each they fit a message
+_AT_ONCE = 65536  # tasks in one `Retract` or `AckTasks`; at nine bytes each they fit a message
 
 
 class Resolution(NamedTuple):
@@ -92,7 +92,7 @@ class MissionSession:
     def __init__(self, id: str, name: str, host: str = "", pid: int = 0) -> None:  # noqa: A002
         self.id = id
         self.name = name
-        self._hello = Enrol(id, name, host, pid)
+        self._hello = RegisterMission(id, name, host, pid)
         self.to_head: list[tuple[Message, Payload]] = []
         self.resolved: list[Resolution] = []
         self.notices: list[Notice] = []
@@ -182,7 +182,7 @@ class MissionSession:
             case Resolved():
                 self._confirm.append(message.task)
                 self._resolve(message.task, message.ending, payload, message.crashes)
-            case Gone():
+            case Retracted():
                 self._resolve(message.task, "cancelled", None, ())
             case Started():
                 self._started(message)
@@ -194,7 +194,7 @@ class MissionSession:
                 self.notices.append(message)
             case Answer():
                 self.answers.append((message.about, unpack(payload)))
-            case Enrolled():
+            case MissionRegistered():
                 self.epoch = message.epoch
             case _:
                 pass
@@ -203,7 +203,7 @@ class MissionSession:
         """Confirm what has arrived: soon, and best together with what is sent anyway."""
         if self._confirm:
             confirm, self._confirm = self._confirm, []
-            self._send_of(Received, confirm)
+            self._send_of(AckTasks, confirm)
 
     def _started(self, message: Started) -> None:
         for task in message.tasks:
@@ -227,7 +227,7 @@ class MissionSession:
             ending, payload = "cancelled", None
         self.resolved.append(Resolution(task, ending, payload, crashes))
 
-    def _send_of(self, kind: type[Retract | Received], tasks: list[int]) -> None:
+    def _send_of(self, kind: type[Retract | AckTasks], tasks: list[int]) -> None:
         for at in range(0, len(tasks), _AT_ONCE):
             self._send(kind(tuple(tasks[at : at + _AT_ONCE])))
 

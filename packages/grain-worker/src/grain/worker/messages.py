@@ -1,7 +1,7 @@
 """What a head, a worker's agent and its runner say to each other.
 
 Agent and runner (also the head and its local worker): `Run`, `Cancel`, `Ended`, and where they are
-two processes `Ready`, `Function` and `Drop`. Head and agent: everything below, told field by field
+two processes `Ready`, `Function` and `ForgetFunctions`. Head and agent: everything below, told field by field
 and with the rules of delivery in docs/protocol.md. A run is known by its *attempt*: (epoch of the
 head that started it, a number of that head's), which no other run ever has.
 """
@@ -23,7 +23,7 @@ Attempt = tuple[int, int]
 """Epoch of the head that began a run, and that head's count."""
 
 Status = Literal["value", "error", "cancelled", "crashed", "returned"]
-"""How a run ended: see `Settled`."""
+"""How a run ended: see `RunEnded`."""
 
 
 # ---- agent and runner
@@ -102,8 +102,8 @@ class Ready(Message, frozen=True):
 # ---- agent to head
 
 
-class Register(Message, frozen=True):
-    """First on every connection: a worker is here. Then come `Holding`s and `Reported`.
+class RegisterWorker(Message, frozen=True):
+    """First on every connection: a worker is here. Then come `Inventory`s and `InventoryEnd`.
 
     Attributes:
         worker: random name of this agent process.
@@ -125,7 +125,7 @@ class Register(Message, frozen=True):
     connection: int = 1
 
 
-class Held(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class HeldRun(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A run that a worker has, or had and keeps the outcome of.
 
     Attributes:
@@ -136,7 +136,7 @@ class Held(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
         elapsed: seconds since it was started.
         left: seconds until its hard limit, None without one.
         alone: whether the whole worker was given to it.
-        ended: whether it has ended; its `Settled` follows.
+        ended: whether it has ended; its `RunEnded` follows.
         line: as in its `Lease`. Of those in a line that have not ended, the first is under way.
     """
 
@@ -151,24 +151,24 @@ class Held(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     line: int = 0
 
 
-class Holding(Message, frozen=True):
+class Inventory(Message, frozen=True):
     """Part of what a worker that registers has already."""
 
-    runs: tuple[Held, ...]
+    runs: tuple[HeldRun, ...]
 
 
-class Reported(Message, frozen=True):
+class InventoryEnd(Message, frozen=True):
     """The worker has told all that it has: what was sent to it and is not among it was lost."""
 
 
-class Took(Message, frozen=True):
+class BegunCount(Message, frozen=True):
     """How many `Lease`s of this connection were begun so far, without those that wait in line."""
 
     count: int
 
 
-class Settled(Message, frozen=True):
-    """A run is over and nothing of it is left; repeated on every connection until `Release`.
+class RunEnded(Message, frozen=True):
+    """A run is over and nothing of it is left; repeated on every connection until `AckRuns`.
 
     Attributes:
         mission: whose task.
@@ -200,7 +200,7 @@ class Leaving(Message, frozen=True):
 # ---- head to agent
 
 
-class Enlisted(Message, frozen=True):
+class WorkerRegistered(Message, frozen=True):
     """The head has taken in what the worker reported.
 
     Attributes:
@@ -222,7 +222,7 @@ class Function(Message, frozen=True):
     digest: bytes
 
 
-class Drop(Message, frozen=True):
+class ForgetFunctions(Message, frozen=True):
     """Functions that nobody will call again, `FUNCTIONS` at most."""
 
     digests: tuple[bytes, ...]
@@ -257,12 +257,12 @@ class Lease(Message, frozen=True):
 
 
 class Revoke(Message, frozen=True):
-    """End a run; its `Settled` tells when that has happened."""
+    """End a run; its `RunEnded` tells when that has happened."""
 
     attempt: Attempt
 
 
-class Release(Message, frozen=True):
+class AckRuns(Message, frozen=True):
     """The outcomes of these runs arrived where they belong, or are not wanted: forget them."""
 
     attempts: tuple[Attempt, ...]
@@ -278,10 +278,10 @@ class Retire(Message, frozen=True):
     at_once: bool = False
 
 
-AGENT = (Register, Holding, Reported, Took, Settled, Draining, Leaving)
+AGENT = (RegisterWorker, Inventory, InventoryEnd, BegunCount, RunEnded, Draining, Leaving)
 """What an agent says."""
 
-HEAD = (Enlisted, Function, Drop, Lease, Revoke, Release, Retire)
+HEAD = (WorkerRegistered, Function, ForgetFunctions, Lease, Revoke, AckRuns, Retire)
 """What a head says to an agent."""
 
 CODEC = Codec(*AGENT, *HEAD)

@@ -5,9 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from grain.head.hub.hub import Hub
-from grain.head.messages import Enrol, Request, Submit
+from grain.head.messages import RegisterMission, Request, Submit
 from grain.head.testing import check_scheduler
-from grain.worker.messages import Function, Held, Holding, Lease, Register, Reported, Settled
+from grain.worker.messages import (
+    Function,
+    HeldRun,
+    Inventory,
+    InventoryEnd,
+    Lease,
+    RegisterWorker,
+    RunEnded,
+)
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message
@@ -55,26 +63,28 @@ class Scene:
         self.mail[link] = [pair for pair in mail if not isinstance(pair[0], kind)]
         return found
 
-    def worker(self, name: str, cores: int = 2, held: tuple[Held, ...] = (), link: str = "") -> str:
+    def worker(
+        self, name: str, cores: int = 2, held: tuple[HeldRun, ...] = (), link: str = ""
+    ) -> str:
         """A worker registers; returns its link."""
         link = link or name
         self.connections += 1
-        register = Register(name, name, "host", {"Cores": cores}, connection=self.connections)
-        self.say(link, register, *([Holding(held)] if held else []), Reported())
+        register = RegisterWorker(name, name, "host", {"Cores": cores}, connection=self.connections)
+        self.say(link, register, *([Inventory(held)] if held else []), InventoryEnd())
         return link
 
     def mission(self, name: str = "m", cores: int = 1, link: str = "") -> str:
         """A mission enrols, with one request; returns its link."""
         link = link or name
-        self.say(link, Enrol(name, name), Request(0, {"Cores": cores}), Function(F))
+        self.say(link, RegisterMission(name, name), Request(0, {"Cores": cores}), Function(F))
         return link
 
     def submit(self, link: str, *tasks: int, **more: Any) -> None:
         self.say(link, *[Submit(task, 0, F, **more) for task in tasks], payload=b"args")
 
-    def settled(self, lease: Lease, status: Any = "value", **more: Any) -> Settled:
-        return Settled(lease.mission, lease.task, lease.attempt, status, **more)
+    def settled(self, lease: Lease, status: Any = "value", **more: Any) -> RunEnded:
+        return RunEnded(lease.mission, lease.task, lease.attempt, status, **more)
 
 
-def held(lease: Lease, elapsed: float = 1.0, **more: Any) -> Held:
-    return Held(lease.mission, lease.task, lease.attempt, lease.res, elapsed, **more)
+def held(lease: Lease, elapsed: float = 1.0, **more: Any) -> HeldRun:
+    return HeldRun(lease.mission, lease.task, lease.attempt, lease.res, elapsed, **more)

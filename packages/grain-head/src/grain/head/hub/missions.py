@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from grain.head.errors import BadMessage
 from grain.head.hub.state import Client, Entry
 from grain.head.messages import (
+    AckTasks,
     Depart,
-    Enrol,
-    Enrolled,
-    Received,
+    MissionRegistered,
+    RegisterMission,
     Request,
     Retract,
     Submit,
@@ -66,7 +66,7 @@ class Clients:
 
     def on_message(self, link: Link, message: Message, payload: Payload, now: float) -> None:
         """A mission says something."""
-        if isinstance(message, Enrol):
+        if isinstance(message, RegisterMission):
             self._enrol(link, message, now)
             return
         client = self.links.get(link)
@@ -75,7 +75,7 @@ class Clients:
         match message:
             case Submit():
                 self._submit(client, message, payload, now)
-            case Received():
+            case AckTasks():
                 for task in message.tasks:
                     self._ledger.received(client, task)
             case Request():
@@ -94,7 +94,7 @@ class Clients:
             case _:
                 pass
 
-    def _enrol(self, link: Link, message: Enrol, now: float) -> None:
+    def _enrol(self, link: Link, message: RegisterMission, now: float) -> None:
         if link in self.links:
             return
         client = self.client(message.mission, now)
@@ -145,7 +145,7 @@ class Clients:
         client.synced = True
         for entry in [e for e in client.entries.values() if not e.claimed]:
             self._ledger.discard(entry)
-        self._outbox.post(client.link, Enrolled(self._ledger.epoch))
+        self._outbox.post(client.link, MissionRegistered(self._ledger.epoch))
 
     # ---- going
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from grain.head.hub.state import Outbox, Staffer
     from grain.head.scheduler.scheduler import Scheduler
     from grain.head.scheduler.state import Start, TaskQueue
-    from grain.worker.messages import Held
+    from grain.worker.messages import HeldRun
 
 AHEAD = 0.02
 """Seconds of work that are sent ahead for each run. Much longer than the round trip that they are
@@ -111,7 +111,7 @@ class Ahead(Runs):
                 sent.append((entry, lease))
         return sent
 
-    def adopt_behind(self, lease: LeaseRecord, held: Held) -> bool:
+    def adopt_behind(self, lease: LeaseRecord, held: HeldRun) -> bool:
         """Whether a run that a worker reports waits there for the end of another one."""
         worker = lease.worker
         key = (held.attempt[0], held.line or held.attempt[1])

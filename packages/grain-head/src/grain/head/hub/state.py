@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from grain.head.hub.fair_share import Share
-from grain.worker.messages import Release
+from grain.worker.messages import AckRuns
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Link = Hashable
 
 
-_AT_ONCE = 1024  # attempts in one `Release`
+_AT_ONCE = 1024  # attempts in one `AckRuns`
 
 
 class Outbox:
@@ -49,7 +49,7 @@ class Outbox:
         """What is to be sent since the last time."""
         for link, attempts in self._released.items():
             for at in range(0, len(attempts), _AT_ONCE):
-                self.post(link, Release(tuple(attempts[at : at + _AT_ONCE])))
+                self.post(link, AckRuns(tuple(attempts[at : at + _AT_ONCE])))
         if self._released:
             self._released = {}
         mail, self.mail = self.mail, {}

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 from grain.head.hub.prefetch import Ahead
 from grain.head.hub.state import Client, Entry, LeaseRecord, Staffer
-from grain.head.messages import Crash, Crashed, Gone, Resolved, Started
+from grain.head.messages import Crash, Crashed, Resolved, Retracted, Started
 from grain.head.scheduler.state import split_time
 from grain.resource import from_data
 
 if TYPE_CHECKING:
     from grain.edge.messages import Payload
     from grain.head.messages import Ending
-    from grain.worker.messages import Attempt, Held, Settled
+    from grain.worker.messages import Attempt, HeldRun, RunEnded
 
 CRASHES = 5
 """Crashes after which a task fails."""
@@ -46,7 +46,7 @@ class Ledger(Ahead):
 
     # ---- the end of a run
 
-    def settle(self, worker: Staffer, settled: Settled, payload: Payload, now: float) -> None:
+    def settle(self, worker: Staffer, settled: RunEnded, payload: Payload, now: float) -> None:
         """A worker says what became of a run."""
         lease = worker.leases.get(settled.attempt)
         if lease is None:
@@ -65,12 +65,12 @@ class Ledger(Ahead):
                 how = settled.detail if settled.status == "crashed" else None
                 self._again(lease, entry, how, now)
 
-    def _entry(self, settled: Settled) -> Entry | None:
+    def _entry(self, settled: RunEnded) -> Entry | None:
         """The task of a run; looked up, as it may have come again since the run was given up."""
         client = self.clients.get(settled.mission)
         return None if client is None else client.entries.get(settled.task)
 
-    def _settled_before(self, worker: Staffer, settled: Settled) -> None:
+    def _settled_before(self, worker: Staffer, settled: RunEnded) -> None:
         """Told twice; but an outcome that the mission has yet to confirm is to be kept."""
         entry = self._entry(settled)
         if entry is None or entry.source != (worker.id, settled.attempt):
@@ -154,7 +154,7 @@ class Ledger(Ahead):
         """The mission does not want a task any more."""
         entry = client.entries.get(task)
         if entry is None:
-            self._outbox.post(client.link, Gone(task))
+            self._outbox.post(client.link, Retracted(task))
             return
         entry.claimed = True
         if entry.ending is not None:
@@ -169,7 +169,7 @@ class Ledger(Ahead):
 
     def _gone(self, entry: Entry) -> None:
         del entry.client.entries[entry.number]
-        self._outbox.post(entry.client.link, Gone(entry.number))
+        self._outbox.post(entry.client.link, Retracted(entry.number))
 
     def discard(self, entry: Entry) -> None:
         """A task is forgotten, whatever state it is in."""
@@ -190,7 +190,7 @@ class Ledger(Ahead):
 
     # ---- adoption
 
-    def confirm(self, worker: Staffer, held: Held, now: float) -> None:
+    def confirm(self, worker: Staffer, held: HeldRun, now: float) -> None:
         """A worker that connects again reports a run that is known."""
         lease = worker.leases[held.attempt]
         lease.session = worker.session
@@ -200,7 +200,7 @@ class Ledger(Ahead):
         elif lease.revoked:
             self.revoke(lease)
 
-    def adopt(self, worker: Staffer, held: Held, client: Client, now: float) -> None:
+    def adopt(self, worker: Staffer, held: HeldRun, client: Client, now: float) -> None:
         """A worker reports a run that another head has begun, or that was given up."""
         entry = client.entries.get(held.task)
         if entry is None and not client.synced:
@@ -229,7 +229,7 @@ class Ledger(Ahead):
             self.revoke(lease)
 
     def _hold(
-        self, lease: LeaseRecord, held: Held, client: Client, entry: Entry | None, now: float
+        self, lease: LeaseRecord, held: HeldRun, client: Client, entry: Entry | None, now: float
     ) -> None:
         """Take what a reported run uses out of what its worker has free."""
         space = split_time(from_data(held.res, unknown="keep"))[1]

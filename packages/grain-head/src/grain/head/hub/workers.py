@@ -17,16 +17,16 @@ from grain.head.hub.state import Client, Staffer
 from grain.resource import from_data
 from grain.worker.messages import (
     FUNCTIONS,
+    BegunCount,
     Draining,
-    Drop,
-    Enlisted,
-    Holding,
+    ForgetFunctions,
+    Inventory,
+    InventoryEnd,
     Leaving,
-    Register,
-    Reported,
+    RegisterWorker,
     Retire,
-    Settled,
-    Took,
+    RunEnded,
+    WorkerRegistered,
 )
 
 if TYPE_CHECKING:
@@ -63,20 +63,20 @@ class Staff:
 
     def on_message(self, link: Link, message: Message, payload: Payload, now: float) -> None:
         """A worker says something."""
-        if isinstance(message, Register):
+        if isinstance(message, RegisterWorker):
             self._register(link, message, now)
             return
         worker = self.links.get(link)
         if worker is None or worker.link != link:
             return
         match message:
-            case Settled():
+            case RunEnded():
                 self._ledger.settle(worker, message, payload, now)
-            case Took():
+            case BegunCount():
                 worker.took = max(worker.took, message.count)
-            case Holding():
+            case Inventory():
                 self._take_stock(worker, message, now)
-            case Reported():
+            case InventoryEnd():
                 self._reported(worker, now)
             case Draining():
                 worker.draining = True
@@ -88,7 +88,7 @@ class Staff:
 
     # ---- coming
 
-    def _register(self, link: Link, message: Register, now: float) -> None:
+    def _register(self, link: Link, message: RegisterWorker, now: float) -> None:
         if link in self.links:
             return
         worker = self._ledger.workers.get(message.worker)
@@ -113,7 +113,7 @@ class Staff:
         worker.fronts.clear()
         worker.deadline = worker.gone_at = math.inf
 
-    def _new(self, message: Register, now: float) -> Staffer:
+    def _new(self, message: RegisterWorker, now: float) -> Staffer:
         self._last_number += 1
         worker = Staffer(message.worker, self._last_number)
         worker.name = message.name
@@ -123,7 +123,7 @@ class Staff:
         self._ledger.scheduler.on_worker_joined(worker.number, worker.name, total, now)
         return worker
 
-    def _take_stock(self, worker: Staffer, message: Holding, now: float) -> None:
+    def _take_stock(self, worker: Staffer, message: Inventory, now: float) -> None:
         if worker.serving:
             return
         for held in message.runs:
@@ -142,7 +142,7 @@ class Staff:
                 self._ledger.lose(lease, None, now)
         if not worker.draining and not worker.reserved:
             self._ledger.scheduler.on_worker_back(worker.number)
-        self._outbox.post(worker.link, Enlisted(self._ledger.epoch))
+        self._outbox.post(worker.link, WorkerRegistered(self._ledger.epoch))
         if worker.retired is not None:
             self._outbox.post(worker.link, Retire(worker.retired))
         self.swept = False
@@ -199,4 +199,4 @@ class Staff:
                 worker.functions -= left
                 digests = tuple(left)
                 for at in range(0, len(digests), FUNCTIONS):
-                    self._outbox.post(worker.link, Drop(digests[at : at + FUNCTIONS]))
+                    self._outbox.post(worker.link, ForgetFunctions(digests[at : at + FUNCTIONS]))

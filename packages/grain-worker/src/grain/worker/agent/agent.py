@@ -17,7 +17,7 @@ import trio
 from grain.edge.errors import AddressError, ChannelError, EdgeError
 from grain.worker.agent.runner_process import RunnerProcess
 from grain.worker.agent.signals import on_signals
-from grain.worker.messages import Cancel, Drop, Ended, Enlisted, Retire, Run
+from grain.worker.messages import Cancel, Ended, ForgetFunctions, Retire, Run, WorkerRegistered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -161,9 +161,9 @@ class Agent:
     def _take(self, batch: Batch) -> None:
         now = trio.current_time()
         for message, payload in batch:
-            if isinstance(message, Enlisted):
+            if isinstance(message, WorkerRegistered):
                 self._life.on_linked()
-            elif isinstance(message, Drop):
+            elif isinstance(message, ForgetFunctions):
                 self._runner.drop(message.digests)
             elif isinstance(message, Retire):
                 self._life.on_quit(now, force=message.at_once)

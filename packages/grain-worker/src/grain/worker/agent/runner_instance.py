@@ -12,7 +12,7 @@ import trio
 from grain.edge.channel import FramedChannel
 from grain.edge.errors import ChannelError
 from grain.worker.agent.listener import Crash
-from grain.worker.messages import Drop, Ended, Function, Ready, Run
+from grain.worker.messages import Ended, ForgetFunctions, Function, Ready, Run
 from grain.worker.node.cgroup import read_cgroups
 from grain.worker.processes.subreaper_client import End, Warded
 from grain.worker.runner.wire import BLOCKED, CODEC, PACE
@@ -74,7 +74,7 @@ class Incarnation:
     def drop(self, digests: tuple[bytes, ...]) -> None:
         """No more runs of these functions will come."""
         self._taught.difference_update(digests)
-        self.post([(Drop(digests), None)])
+        self.post([(ForgetFunctions(digests), None)])
 
     def post(self, batch: Batch) -> bool:
         """Send something; False if it is dead, which `live` is about to notice."""

@@ -6,7 +6,7 @@ go back. What is to be sent collects in `to_head` and `to_runner`, which the she
 1.  A run is begun once, however often its `Lease` arrives. The attempts of a head ascend, so one
     that does not was told before, or comes late from a connection that the head has given up.
 2.  Whatever became of a run is kept, and told again on every connection, until the head says
-    `Release`, which it does when the *mission* has it.
+    `AckRuns`, which it does when the *mission* has it.
 3.  A connection begins with all that the worker has, so that a head which knows nothing can take
     over. Runs go on while there is no connection.
 4.  A worker that drains begins nothing. At its deadline it hands back what still runs; it has
@@ -23,24 +23,24 @@ from typing import TYPE_CHECKING, Any
 from grain.resource import WTime, to_data
 from grain.worker.messages import (
     FUNCTIONS,
+    AckRuns,
     Attempt,
+    BegunCount,
     Cancel,
-    Drop,
     Ended,
+    ForgetFunctions,
     Function,
-    Held,
-    Holding,
+    HeldRun,
+    Inventory,
+    InventoryEnd,
     Lease,
     Leaving,
-    Register,
-    Release,
-    Reported,
+    RegisterWorker,
     Retire,
     Revoke,
     Run,
-    Settled,
+    RunEnded,
     Status,
-    Took,
 )
 from grain.worker.messages import Draining as DrainingMessage
 from grain.worker.runner.chains import PATIENCE, Lines, Running
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 FLUSH = 20.0
 """Seconds that a worker which leaves waits until its results have arrived."""
 
-_TOOK = 0.1  # seconds by which `Took` may wait for company: short runs end before
-_AT_ONCE = 256  # runs in one `Holding`
+_TOOK = 0.1  # seconds by which `BegunCount` may wait for company: short runs end before
+_AT_ONCE = 256  # runs in one `Inventory`
 
 
 class WorkerSession:
@@ -94,7 +94,7 @@ class WorkerSession:
         self.to_head: list[tuple[Message, Payload]] = []
         self.to_runner: list[tuple[Message, Payload]] = []
         self.runs: dict[Attempt, Running] = {}
-        self.kept: dict[Attempt, tuple[Settled, Payload, Lease]] = {}
+        self.kept: dict[Attempt, tuple[RunEnded, Payload, Lease]] = {}
         self.functions: dict[bytes, Payload] = {}
         self.draining = False
         self.finished = False
@@ -126,7 +126,7 @@ class WorkerSession:
         while len(self.functions) > FUNCTIONS:  # the oldest are sent again when they are called
             del self.functions[next(iter(self.functions))]
         self._send(
-            Register(
+            RegisterWorker(
                 self.id,
                 self.name,
                 self.host,
@@ -139,8 +139,8 @@ class WorkerSession:
         held = [self._held(r.lease, now - r.began) for r in self.runs.values()]
         held += [self._held(lease, 0.0, ended=True) for *_, lease in self.kept.values()]
         for at in range(0, len(held), _AT_ONCE):
-            self._send(Holding(tuple(held[at : at + _AT_ONCE])))
-        self._send(Reported())
+            self._send(Inventory(tuple(held[at : at + _AT_ONCE])))
+        self._send(InventoryEnd())
         for settled, payload, _ in self.kept.values():
             self._send(settled, payload)
 
@@ -159,21 +159,21 @@ class WorkerSession:
                 self.functions[message.digest] = payload
             case Revoke():
                 self._revoke(message.attempt)
-            case Release():
+            case AckRuns():
                 for attempt in message.attempts:
                     self.kept.pop(attempt, None)
-            case Drop():
+            case ForgetFunctions():
                 for digest in message.digests:
                     self.functions.pop(digest, None)
             case Retire():
                 self.drain(now, now if message.at_once else math.inf)
-            case _:  # Enlisted
+            case _:  # WorkerRegistered
                 self.epoch = getattr(message, "epoch", 0)
 
     def _tell_took(self) -> None:
         """Say how many leases were begun: it matters only if this worker should die."""
         if self._took_due != math.inf and self.connected:
-            self._send(Took(self._took))
+            self._send(BegunCount(self._took))
         self._took_due = math.inf
 
     # ---- runs
@@ -245,7 +245,7 @@ class WorkerSession:
         self._settle(run.lease, status, payload, detail)
 
     def _settle(self, lease: Lease, status: Status, payload: Payload, detail: str = "") -> None:
-        settled = Settled(lease.mission, lease.task, lease.attempt, status, detail)
+        settled = RunEnded(lease.mission, lease.task, lease.attempt, status, detail)
         self.kept[lease.attempt] = (settled, payload, lease)
         if self.connected:
             self._tell_took()
@@ -309,9 +309,9 @@ class WorkerSession:
     def _send(self, message: Message, payload: Payload = None) -> None:
         self.to_head.append((message, payload))
 
-    def _held(self, lease: Lease, elapsed: float, *, ended: bool = False) -> Held:
+    def _held(self, lease: Lease, elapsed: float, *, ended: bool = False) -> HeldRun:
         left = None if lease.limit is None else max(0.0, lease.limit - elapsed)
-        return Held(
+        return HeldRun(
             lease.mission,
             lease.task,
             lease.attempt,

@@ -10,7 +10,7 @@ import outcome
 from grain.resource import ResourceError, from_data
 from grain.worker.errors import PayloadError
 from grain.worker.job import Call, name_of
-from grain.worker.messages import Drop, Ended, Function, Run
+from grain.worker.messages import Ended, ForgetFunctions, Function, Run
 from grain.worker.payload import Payloads, failed
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class WireTranslation:
         """Take in a function, or forget one."""
         if isinstance(message, Function):
             self._functions[message.digest] = payload
-        elif isinstance(message, Drop):
+        elif isinstance(message, ForgetFunctions):
             for digest in message.digests:
                 self._functions.pop(digest, None)
 
