@@ -22,20 +22,20 @@ SKEW = 5.0
 
 
 def meeting_file(address: str) -> Path | None:
-    """The Edge file of an address, or none."""
-    from urllib.parse import parse_qs, unquote, urlsplit
+    """Return the Edge file of an address; None if it needs no shared file or is malformed.
 
-    from grain.edge import DEFAULT
+    The check of the scheduler reports a malformed address.
+    """
+    from grain.edge.address import EdgeAddress, UnixAddress, parse_address
+    from grain.edge.errors import AddressError
 
-    def path(edge: str) -> Path:
-        return Path(edge.removeprefix("edge://").replace("$HOME", str(Path.home()), 1))
-
-    if address.startswith("edge://"):
-        return path(address)
-    if address.startswith("tcp://"):
-        named = parse_qs(urlsplit(address).query).get("edge")
-        return Path(unquote(named[0])) if named else path(DEFAULT)
-    return None
+    try:
+        parsed = parse_address(address, str(Path.home()))
+    except AddressError:
+        return None
+    if isinstance(parsed, UnixAddress):
+        return None
+    return Path(parsed.path if isinstance(parsed, EdgeAddress) else parsed.edge)
 
 
 def files(address: str) -> list[Finding]:

@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING
 from grain.cli.batch.errors import BatchError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from grain.cli.batch.base import Job
 
 _SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
@@ -99,39 +101,40 @@ def body(job: Job, index: str = "", folder: str = "") -> str:
     interpreter(job.script.shebang)
     name = shlex.quote(job.name) + (f'-"${index}"' if index else "")
     timed = job.time_left is not None
-    parts = [
-        "\n".join(f"# {note}" for note in job.notes),
-        "grain_began=`date +%s`" if timed else "",
-        f"grain_name={name}",
-        f"PATH=$PATH:{shlex.quote(job.path)}" if job.path else "",
-        f"cd {folder} || exit" if folder else "",
-        "",
-        _clean_up(job),
-        _FORWARD,
-        "",
-        _block("Set-up, from script.setup_cleanup.", job.script.setup),
-        _EARLY_SIGNAL,
-        f"grain_left=$(({job.time_left} + grain_began - `date +%s`))\n{_LATE}" if timed else "",
-        "",
-        f"{job.main} &",
-        _WAIT,
+    paragraphs = [
+        [
+            *(f"# {note}" for note in job.notes),
+            *(["grain_began=`date +%s`"] if timed else []),
+            f"grain_name={name}",
+            *([f"PATH=$PATH:{shlex.quote(job.path)}"] if job.path else []),
+            *([f"cd {folder} || exit"] if folder else []),
+        ],
+        _clean_up(job.script.cleanup),
+        [_FORWARD],
+        _set_up(job.script.setup),
+        [_EARLY_SIGNAL, *(_remaining_time(job.time_left) if job.time_left is not None else [])],
+        [f"{job.main} &", _WAIT],
     ]
-    # Empty parts are left out, but for those that stand for an empty line.
-    kept = [part for place, part in enumerate(parts) if part or place in (5, 8, 12)]
-    return "\n".join(kept) + "\n"
+    return "\n\n".join("\n".join(lines) for lines in paragraphs if lines) + "\n"
 
 
-def _clean_up(job: Job) -> str:
-    if not job.script.cleanup:
-        return ""
-    # Users' lines are not indented: they may hold texts that go on over several lines.
-    lines = "\n".join(job.script.cleanup)
-    return (
-        "# Clean-up, from script.setup_cleanup: what was deferred last comes first.\n"
-        f"grain_clean_up() {{\nset +eu\n{lines}\n}}\n"
-        "trap grain_clean_up EXIT\n"
-    )
+def _clean_up(commands: Sequence[str]) -> list[str]:
+    if not commands:
+        return []
+    return [
+        "# Clean-up, from script.setup_cleanup: what was deferred last comes first.",
+        "grain_clean_up() {",
+        "set +eu",
+        # The user's lines are not indented: they may hold texts that go on over several lines.
+        *commands,
+        "}",
+        "trap grain_clean_up EXIT",
+    ]
 
 
-def _block(title: str, commands: tuple[str, ...]) -> str:
-    return "\n".join((f"# {title}", *commands, "")) if commands else ""
+def _set_up(commands: Sequence[str]) -> list[str]:
+    return ["# Set-up, from script.setup_cleanup.", *commands] if commands else []
+
+
+def _remaining_time(seconds: int) -> list[str]:
+    return [f"grain_left=$(({seconds} + grain_began - `date +%s`))", _LATE]
