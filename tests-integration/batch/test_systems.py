@@ -12,10 +12,10 @@ from fake_batch.start import Batch, Missing, fake, real, until
 
 from grain.cli.batch import (
     BatchError,
+    BatchJob,
     BatchSystem,
-    Job,
+    BatchUnreachable,
     Phase,
-    Unreachable,
     open_system,
     worker_job,
 )
@@ -42,7 +42,7 @@ def found(batch: Batch, here: pytest.MonkeyPatch) -> None:
         here.setenv("PATH", f"{first}{os.pathsep}{os.environ['PATH']}")
 
 
-def opened(tmp_path: Path, text: str, *extra_args: str) -> tuple[BatchSystem, Job]:
+def opened(tmp_path: Path, text: str, *extra_args: str) -> tuple[BatchSystem, BatchJob]:
     """The batch system and the worker's job of a configuration."""
     file = tmp_path / "grain.toml"
     file.write_text(text)
@@ -190,7 +190,7 @@ def test_slurm_is_down(here: pytest.MonkeyPatch, tmp_path: Path) -> None:
             lambda: system.states(["1"]),
             lambda: system.cancel(["1"]),
         ):
-            with pytest.raises(Unreachable) as info:
+            with pytest.raises(BatchUnreachable) as info:
                 request()
             assert "Unable to contact slurm controller (connect failure)" in info.value.told
             assert "Slurm's controller does not answer; try again later." == info.value.remedy

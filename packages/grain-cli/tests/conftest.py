@@ -14,7 +14,7 @@ import pytest
 import trio
 from hypothesis import HealthCheck, settings
 
-from grain.cli.batch import Job, worker_job
+from grain.cli.batch import BatchJob, worker_job
 from grain.config import Config, load
 from grain.edge import serve
 from grain.edge.questions import CODEC, Answer, Ask, pack
@@ -48,10 +48,10 @@ def configure(tmp_path: Path) -> Configure:
 
 
 @pytest.fixture
-def job_of(configure: Configure) -> Callable[..., Job]:
+def job_of(configure: Configure) -> Callable[..., BatchJob]:
     """The worker's job of a configuration's text, submitted at 09:30:15 in /home/me/run."""
 
-    def made(text: str, *extra_args: str, path: str = "") -> Job:
+    def made(text: str, *extra_args: str, path: str = "") -> BatchJob:
         return worker_job(
             configure(text), now=NOW, folder="/home/me/run", extra_args=extra_args, path=path
         )

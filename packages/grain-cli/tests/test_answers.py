@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from grain.cli.batch import Job, Phase, State
+from grain.cli.batch import BatchJob, JobState, Phase
 from grain.cli.batch.scripts import pbs, slurm
 
 if TYPE_CHECKING:
@@ -50,15 +50,15 @@ Job Id: 3.pbs
 def test_squeue() -> None:
     """Each line is a job; what is not listed has ended; what is not known counts as ended."""
     expected = {
-        "6_0": State(Phase.RUNNING, "", "n1"),
-        "6_1": State(Phase.PENDING, "Resources"),
-        "7": State(Phase.PENDING, "PartitionTimeLimit"),
-        "8": State(Phase.ENDING, "", "n2"),
-        "9": State(Phase.GONE, "FAILED (JobLaunchFailure)", "n3"),
-        "10": State(Phase.GONE, "COMPLETED", "n3"),
-        "11": State(Phase.PENDING, "", "n4"),
-        "12": State(Phase.GONE, "A_NEW_STATE"),
-        "99": State(Phase.GONE),
+        "6_0": JobState(Phase.RUNNING, "", "n1"),
+        "6_1": JobState(Phase.PENDING, "Resources"),
+        "7": JobState(Phase.PENDING, "PartitionTimeLimit"),
+        "8": JobState(Phase.ENDING, "", "n2"),
+        "9": JobState(Phase.GONE, "FAILED (JobLaunchFailure)", "n3"),
+        "10": JobState(Phase.GONE, "COMPLETED", "n3"),
+        "11": JobState(Phase.PENDING, "", "n4"),
+        "12": JobState(Phase.GONE, "A_NEW_STATE"),
+        "99": JobState(Phase.GONE),
     }
 
     assert expected == slurm.states(SQUEUE, expected)
@@ -68,11 +68,11 @@ def test_qstat() -> None:
     """Folded lines are joined; a finished job's node and comment are told."""
     never = "Can Never Run: Insufficient amount of resource: ncpus (R: 99 A: 4 T: 4)"
     expected = {
-        "0.pbs": State(Phase.RUNNING, "", "pbs"),
-        "1.pbs": State(Phase.PENDING, never),
-        "2.pbs": State(Phase.GONE, "Job run at Sat and finished", "pbs"),
-        "3.pbs": State(Phase.ENDING, "", "n3"),
-        "99.pbs": State(Phase.GONE),
+        "0.pbs": JobState(Phase.RUNNING, "", "pbs"),
+        "1.pbs": JobState(Phase.PENDING, never),
+        "2.pbs": JobState(Phase.GONE, "Job run at Sat and finished", "pbs"),
+        "3.pbs": JobState(Phase.ENDING, "", "n3"),
+        "99.pbs": JobState(Phase.GONE),
     }
 
     assert expected == pbs.states(QSTAT, expected)
@@ -124,7 +124,7 @@ def test_only_ended(told: str, harmless: bool) -> None:
     assert harmless == pbs.only_ended(told)
 
 
-def test_own_shape(job_of: Callable[..., Job]) -> None:
+def test_own_shape(job_of: Callable[..., BatchJob]) -> None:
     """Where the user asks for a shape with GPUs, ours is left out: PBS takes one only."""
     job = job_of('[script]\ncores = 4\nextra_args = ["-l select=1:ncpus=4:ngpus=1"]')
 

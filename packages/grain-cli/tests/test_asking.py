@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from grain.cli import main
-from grain.cli.batch import Record, Records
+from grain.cli.batch import JobRecord, JobRecords
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,11 +104,11 @@ def listed() -> Result:
 def submitted(folder: Path, address: str, **ids: str) -> float:
     """Write records, by name; of a minute ago, which is returned."""
     at = time.time() - 60
-    records = Records(folder / "state/grain/jobs")
+    records = JobRecords(folder / "state/grain/jobs")
     file = records.new_file()
     for name, one in ids.items():
         log = str(folder / f"{name}.log")
-        records.add(file, Record(one, "slurm", name, log, address, "", at))
+        records.add(file, JobRecord(one, "slurm", name, log, address, "", at))
     return at
 
 

@@ -13,7 +13,7 @@ from grain.config import Config, ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from grain.cli.batch import Job
+    from grain.cli.batch import BatchJob
 
 NOW = datetime.datetime(2026, 3, 4, 9, 30, 15)
 SYSTEM = """
@@ -43,7 +43,7 @@ template = '%s'
     ],
 )
 def test_mistakes(
-    configure: Callable[[str], Config], job_of: Callable[..., Job], template: str, told: str
+    configure: Callable[[str], Config], job_of: Callable[..., BatchJob], template: str, told: str
 ) -> None:
     """A mistake in the template is one of the configuration, and names the key."""
     text = SYSTEM % template
@@ -56,7 +56,7 @@ def test_mistakes(
 
 
 def test_values_are_not_filled_in_again(
-    configure: Callable[[str], Config], job_of: Callable[..., Job]
+    configure: Callable[[str], Config], job_of: Callable[..., BatchJob]
 ) -> None:
     """Braces in a shell command of the user stay as they are."""
     text = SYSTEM % "{{name}} {{body}}" + "[script]\nsetup_cleanup = ['echo {{name}}']"

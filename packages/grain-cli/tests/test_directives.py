@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from grain.cli.batch import BatchError, Job
+from grain.cli.batch import BatchError, BatchJob
 from grain.cli.batch.scripts.directives import amount, word
 from grain.cli.batch.scripts.slurm import script
 
@@ -50,7 +50,7 @@ def test_amount(memory: float, text: str) -> None:
     assert text == amount(memory, "G", "M")
 
 
-def test_options_come_last(job_of: Callable[..., Job]) -> None:
+def test_options_come_last(job_of: Callable[..., BatchJob]) -> None:
     """The user's options follow Grain's, those of the command line last, so that they win."""
     job = job_of('[script]\nextra_args = ["-A chem", ""]', "--mem=0", "--comment=a b")
 
@@ -58,7 +58,7 @@ def test_options_come_last(job_of: Callable[..., Job]) -> None:
     assert ["#SBATCH -A chem", '#SBATCH --mem=0 "--comment=a b"'] == lines[-2:]
 
 
-def test_option_that_is_none(job_of: Callable[..., Job]) -> None:
+def test_option_that_is_none(job_of: Callable[..., BatchJob]) -> None:
     """An entry that is no option would be lost or taken for a script."""
     with pytest.raises(BatchError) as info:
         script(job_of('[script]\nextra_args = ["chem"]'))

@@ -115,7 +115,7 @@ class Installed:
 
 def test_who_owns_the_import_name() -> None:
     """Google's data loader and grain-scheduler up to 0.17 have the same."""
-    installed: Any = [
+    distributions: Any = [
         Installed("grain-resource", "grain/__init__.py"),
         Installed("grain-edge", "grain/edge/__init__.py"),
         Installed("grain", "grain/__init__.py", "grain/python.py"),
@@ -123,7 +123,7 @@ def test_who_owns_the_import_name() -> None:
         Installed("whole-grain", "whole/grain/__init__.py"),
     ]
 
-    assert ["grain", "grain-nightly"] == installed.intruders(installed)
+    assert ["grain", "grain-nightly"] == installed.intruders(distributions)
 
 
 def test_an_intruder_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,16 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grain.cli.batch import BatchError, Phase, Record, Records, State
-from grain.cli.workers.jobs import FORGOTTEN, KEPT, Looking, OwnJob, failed_at_once, prune, warning
+from grain.cli.batch import BatchError, JobRecord, JobRecords, JobState, Phase
+from grain.cli.workers.jobs import (
+    FORGOTTEN,
+    KEPT,
+    BackgroundQuery,
+    OwnJob,
+    failed_at_once,
+    prune,
+    warning,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,8 +32,8 @@ def job(
     if wrote is not None:
         log.write_text("x")
         os.utime(log, (NOW - 1000 + wrote,) * 2)
-    record = Record(name, "slurm", name, str(log), "edge:///x", "", NOW - 1000)
-    return OwnJob(record, State(phase))
+    record = JobRecord(name, "slurm", name, str(log), "edge:///x", "", NOW - 1000)
+    return OwnJob(record, JobState(phase))
 
 
 def test_what_failed_at_once(tmp_path: Path) -> None:
@@ -34,7 +42,7 @@ def test_what_failed_at_once(tmp_path: Path) -> None:
     assert not failed_at_once(job(tmp_path, "b", wrote=300))
     assert not failed_at_once(job(tmp_path, "c", Phase.RUNNING, wrote=3))
     assert not failed_at_once(job(tmp_path, "d"))
-    refused = job(tmp_path, "e")._replace(state=State(Phase.GONE, "FAILED (JobLaunchFailure)"))
+    refused = job(tmp_path, "e")._replace(state=JobState(Phase.GONE, "FAILED (JobLaunchFailure)"))
     assert failed_at_once(refused)
 
 
@@ -59,7 +67,7 @@ def test_warning(tmp_path: Path) -> None:
 
 def test_pruning(tmp_path: Path) -> None:
     """Submissions all of whose jobs are gone are forgotten in time, others much later."""
-    kept = Records(tmp_path / "jobs")
+    kept = JobRecords(tmp_path / "jobs")
 
     def submission(age: float, *phases: Phase) -> list[OwnJob]:
         file = kept.new_file()
@@ -68,7 +76,7 @@ def test_pruning(tmp_path: Path) -> None:
             record = job(tmp_path, f"{file.name}{number}").record
             record = replace(record, submitted=NOW - age, file=file.name)
             kept.add(file, record)
-            jobs.append(OwnJob(record, State(phase)))
+            jobs.append(OwnJob(record, JobState(phase)))
         return jobs
 
     stay = [
@@ -95,13 +103,13 @@ def test_looking_does_not_wait_for_ever() -> None:
     def unreadable() -> list[OwnJob]:
         raise OSError("disk")
 
-    assert ([], "squeue failed") == Looking(refused).wait(60)
-    assert ([], "disk") == Looking(unreadable).wait(60)
+    assert ([], "squeue failed") == BackgroundQuery(refused).wait(60)
+    assert ([], "disk") == BackgroundQuery(unreadable).wait(60)
     stuck = threading.Event()
 
     def slow() -> list[OwnJob]:
         stuck.wait()
         return []
 
-    assert "has not answered" in Looking(slow).wait(0.05)[1]
+    assert "has not answered" in BackgroundQuery(slow).wait(0.05)[1]
     stuck.set()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from grain.cli.batch import BatchError, Job, Phase, State, Submitted
+from grain.cli.batch import BatchError, BatchJob, JobState, Phase, SubmittedJob
 from grain.cli.batch.local import Local, divide, start_time
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ MAIN = "sh -c 'trap \"echo term; exit 0\" TERM; taskset -pc $$; while :; do slee
 
 
 @pytest.fixture
-def started() -> Iterator[list[Submitted]]:
+def started() -> Iterator[list[SubmittedJob]]:
     """What a test starts, ended and collected afterwards."""
     libc = ctypes.CDLL(None)
     libc.prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
-    found: list[Submitted] = []
+    found: list[SubmittedJob] = []
     yield found
     for one in found:
         pid = int(one.id.split(":")[1])
@@ -50,12 +50,14 @@ def until(done: Callable[[], object]) -> None:
 
 
 @pytest.fixture
-def job(job_of: Callable[..., Job], tmp_path: Path) -> Job:
+def job(job_of: Callable[..., BatchJob], tmp_path: Path) -> BatchJob:
     job = job_of("[script]\ncores = 1\nsetup_cleanup = ['defer echo clean']")
     return replace(job, log_file=str(tmp_path / "w.log"), main=MAIN)
 
 
-def test_process_lives_and_is_ended(job: Job, tmp_path: Path, started: list[Submitted]) -> None:
+def test_process_lives_and_is_ended(
+    job: BatchJob, tmp_path: Path, started: list[SubmittedJob]
+) -> None:
     """A process has a session and CPUs of its own, is known, and ends upon TERM, cleaning up."""
     system = Local(tmp_path / "scripts")
     started += system.submit(job, 1)
@@ -64,7 +66,7 @@ def test_process_lives_and_is_ended(job: Job, tmp_path: Path, started: list[Subm
     log = tmp_path / "w.log"
     until(lambda: log.exists() and "affinity" in log.read_text())
 
-    assert {one.id: State(Phase.RUNNING, "", HERE)} == system.states([one.id])
+    assert {one.id: JobState(Phase.RUNNING, "", HERE)} == system.states([one.id])
     assert pid == os.getsid(pid)
     assert [] == list((tmp_path / "scripts").iterdir())
     assert 1 == len(one.cpus)
@@ -78,7 +80,7 @@ def test_process_lives_and_is_ended(job: Job, tmp_path: Path, started: list[Subm
 
 
 def test_cpus_of_living_workers_are_taken(
-    job: Job, tmp_path: Path, started: list[Submitted]
+    job: BatchJob, tmp_path: Path, started: list[SubmittedJob]
 ) -> None:
     """A second worker gets other CPUs, or none; those of one that ended are free again."""
     everything = len(os.sched_getaffinity(0))
@@ -140,20 +142,20 @@ def test_other_hosts(tmp_path: Path) -> None:
     """Of another login node's processes nothing is known, and none is ended here."""
     system = Local(tmp_path)
 
-    assert {"there:1:2": State(Phase.UNKNOWN, "it was started on there", "there")} == system.states(
-        ["there:1:2"]
-    )
+    assert {
+        "there:1:2": JobState(Phase.UNKNOWN, "it was started on there", "there")
+    } == system.states(["there:1:2"])
     with pytest.raises(BatchError, match="it was started on there"):
         system.cancel(["there:1:2"])
 
 
-def test_options_are_refused(job: Job, tmp_path: Path) -> None:
+def test_options_are_refused(job: BatchJob, tmp_path: Path) -> None:
     """There is no batch system that could take them."""
     with pytest.raises(BatchError, match="take no further options"):
         list(Local(tmp_path).submit(replace(job, extra_args=("-A",)), 1))
 
 
-def test_unwritable_log(job: Job, tmp_path: Path) -> None:
+def test_unwritable_log(job: BatchJob, tmp_path: Path) -> None:
     """A log that cannot be written is told, with its name."""
     with pytest.raises(BatchError) as info:
         list(Local(tmp_path).submit(replace(job, log_file="/nonexistent/w.log"), 1))

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from grain.cli import main
-from grain.cli.batch import Record, Records
+from grain.cli.batch import JobRecord, JobRecords
 from grain.cli.workers.logs import outputs, readable
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ def grain(*words: str) -> Result:
     return CliRunner().invoke(main, [*words], catch_exceptions=False)
 
 
-def submitted(folder: Path, name: str, log: str, at: float = 1.0) -> Record:
-    records = Records(folder / "state/grain/jobs")
-    record = Record(name, "slurm", name, log, "edge:///x", "", at)
+def submitted(folder: Path, name: str, log: str, at: float = 1.0) -> JobRecord:
+    records = JobRecords(folder / "state/grain/jobs")
+    record = JobRecord(name, "slurm", name, log, "edge:///x", "", at)
     records.add(records.new_file(), record)
     return record
 

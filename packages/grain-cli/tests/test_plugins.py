@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from grain.cli import main, plugins
-from grain.cli.plugin import chosen_config, told
+from grain.cli.plugin import chosen_config, report_errors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,12 +31,12 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     (tmp_path / "greetings.py").write_text(
         "import click\n"
-        "from grain.cli.plugin import chosen_config, told\n"
+        "from grain.cli.plugin import chosen_config, report_errors\n"
         "NUMBER = 3\n"
         "@click.command()\n"
         "@click.pass_context\n"
         "def hello(ctx):\n"
-        "    with told():\n"
+        "    with report_errors():\n"
         "        click.echo(f'hello {chosen_config(ctx)}')\n"
         "        open('/nowhere/at/all')\n"
     )
@@ -143,4 +143,4 @@ def test_completion_imports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_public_names() -> None:
     """What other packages build on."""
     assert callable(chosen_config)
-    assert callable(told)
+    assert callable(report_errors)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from grain.cli.batch import Record, Records, state_folder
+from grain.cli.batch import JobRecord, JobRecords, state_folder
 
-RECORD = Record(
+RECORD = JobRecord(
     id="6_0",
     system="slurm",
     name="w093015-0",
@@ -24,7 +24,7 @@ RECORD = Record(
 
 def test_what_is_added_is_read(tmp_path: Path) -> None:
     """Records come back as they were, with their file."""
-    records = Records(tmp_path / "jobs")
+    records = JobRecords(tmp_path / "jobs")
     file = records.new_file()
     other = replace(RECORD, id="6_1", cpus=())
     records.add(file, RECORD)
@@ -36,7 +36,7 @@ def test_what_is_added_is_read(tmp_path: Path) -> None:
 
 def test_nobody_else_may_look(tmp_path: Path) -> None:
     """The directory and the files are their owner's alone."""
-    file = Records(tmp_path / "jobs").new_file()
+    file = JobRecords(tmp_path / "jobs").new_file()
 
     assert 0o700 == stat.S_IMODE(file.parent.stat().st_mode)
     assert 0o600 == stat.S_IMODE(file.stat().st_mode)
@@ -44,7 +44,7 @@ def test_nobody_else_may_look(tmp_path: Path) -> None:
 
 def test_submissions_do_not_share_files(tmp_path: Path) -> None:
     """Two commands in the same second write to different files."""
-    records = Records(tmp_path / "jobs")
+    records = JobRecords(tmp_path / "jobs")
 
     assert 20 == len({records.new_file() for _ in range(20)})
 
@@ -54,7 +54,7 @@ def test_submissions_do_not_share_files(tmp_path: Path) -> None:
 )
 def test_damaged_lines_are_passed_over(tmp_path: Path, line: str) -> None:
     """A line that was cut off, or written by another version, hides no other."""
-    records = Records(tmp_path / "jobs")
+    records = JobRecords(tmp_path / "jobs")
     file = records.new_file()
     records.add(file, RECORD)
     with file.open("a", encoding="latin-1") as out:
@@ -66,7 +66,7 @@ def test_damaged_lines_are_passed_over(tmp_path: Path, line: str) -> None:
 
 def test_unknown_fields_are_ignored(tmp_path: Path) -> None:
     """A later version may tell more."""
-    records = Records(tmp_path / "jobs")
+    records = JobRecords(tmp_path / "jobs")
     file = records.new_file()
     records.add(file, RECORD)
     file.write_text(file.read_text().replace('{"id"', '{"later": 1, "id"'))
@@ -76,7 +76,7 @@ def test_unknown_fields_are_ignored(tmp_path: Path) -> None:
 
 def test_forgotten_files_are_gone(tmp_path: Path) -> None:
     """Forgetting twice is no error, as two commands may do so."""
-    records = Records(tmp_path / "jobs")
+    records = JobRecords(tmp_path / "jobs")
     file = records.new_file()
     records.add(file, RECORD)
 
@@ -88,7 +88,7 @@ def test_forgotten_files_are_gone(tmp_path: Path) -> None:
 
 def test_no_folder(tmp_path: Path) -> None:
     """Before the first submission there is nothing."""
-    assert [] == Records(tmp_path / "nowhere").read()
+    assert [] == JobRecords(tmp_path / "nowhere").read()
 
 
 @pytest.mark.parametrize(

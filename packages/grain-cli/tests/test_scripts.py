@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from grain.cli.batch import Job
+from grain.cli.batch import BatchJob
 from grain.cli.batch.local import Local
 from grain.cli.batch.scripts import custom, pbs, slurm
 
@@ -78,7 +78,7 @@ template = '''
 '''
 """
 
-Made = Callable[..., Job]
+Made = Callable[..., BatchJob]
 
 
 def made(job_of: Made, configure: Callable[[str], Config]) -> dict[str, str]:

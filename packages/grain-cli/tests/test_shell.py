@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from grain.cli.batch import BatchError, Job
+from grain.cli.batch import BatchError, BatchJob
 from grain.cli.batch.scripts.shell import body, interpreter
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-Made = Callable[..., Job]
+Made = Callable[..., BatchJob]
 
 # Tells its signals; ends on TERM only, after a while and with a status of its own. There is no
 # `$(...)` in it, in which bash 5.2 loses a signal.
@@ -42,7 +42,7 @@ def shell(request: pytest.FixtureRequest) -> str:
 
 
 @contextmanager
-def running(shell: str, job: Job, out: Path) -> Iterator[subprocess.Popen[bytes]]:
+def running(shell: str, job: BatchJob, out: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A script that runs, and whatever it started, ended at the end."""
     path = out.with_suffix(".sh")
     path.write_text("#!\n" + body(job))
@@ -74,7 +74,7 @@ def wait_for(path: Path) -> str:
     return f"until [ -e {path} ]; do sleep 0.05; done"
 
 
-def commands(job: Job, setup_cleanup: tuple[str, ...], main: str = MAIN) -> Job:
+def commands(job: BatchJob, setup_cleanup: tuple[str, ...], main: str = MAIN) -> BatchJob:
     return replace(
         job,
         main=main,
@@ -83,12 +83,14 @@ def commands(job: Job, setup_cleanup: tuple[str, ...], main: str = MAIN) -> Job:
 
 
 @pytest.fixture
-def job(job_of: Made) -> Job:
+def job(job_of: Made) -> BatchJob:
     return commands(job_of("[script]\nwalltime = 3600"), ("defer echo clean",))
 
 
 @pytest.mark.parametrize("status", [0, 5])
-def test_status_is_that_of_the_worker(shell: str, job: Job, tmp_path: Path, status: int) -> None:
+def test_status_is_that_of_the_worker(
+    shell: str, job: BatchJob, tmp_path: Path, status: int
+) -> None:
     """The script ends as the worker does, and cleans up."""
     with running(shell, replace(job, main=f"sh -c 'exit {status}'"), tmp_path / "out") as process:
         assert status == process.wait(60)
@@ -96,7 +98,7 @@ def test_status_is_that_of_the_worker(shell: str, job: Job, tmp_path: Path, stat
     assert "clean\n" == (tmp_path / "out").read_text()
 
 
-def test_worker_that_is_not_there(shell: str, job: Job, tmp_path: Path) -> None:
+def test_worker_that_is_not_there(shell: str, job: BatchJob, tmp_path: Path) -> None:
     """A missing worker is status 127, not success."""
     with running(shell, replace(job, main="grain-no-such-command"), tmp_path / "out") as process:
         assert 127 == process.wait(60)
@@ -105,7 +107,7 @@ def test_worker_that_is_not_there(shell: str, job: Job, tmp_path: Path) -> None:
 
 
 def test_signals_reach_the_worker_and_it_ends_in_peace(
-    shell: str, job: Job, tmp_path: Path
+    shell: str, job: BatchJob, tmp_path: Path
 ) -> None:
     """USR1 and TERM are forwarded; the script waits for the real end, then cleans up."""
     out = tmp_path / "out"
@@ -123,7 +125,7 @@ def test_signals_reach_the_worker_and_it_ends_in_peace(
     )[:-1]
 
 
-def test_signal_during_the_setup(shell: str, job: Job, tmp_path: Path) -> None:
+def test_signal_during_the_setup(shell: str, job: BatchJob, tmp_path: Path) -> None:
     """The worker is not started at all, and the clean-up runs."""
     out, go = tmp_path / "out", tmp_path / "go"
     setup = (f"echo begin; {wait_for(go)}", "defer echo clean")
@@ -141,7 +143,7 @@ def test_signal_during_the_setup(shell: str, job: Job, tmp_path: Path) -> None:
     ] == out.read_text().splitlines()
 
 
-def test_signal_during_the_cleanup(shell: str, job: Job, tmp_path: Path) -> None:
+def test_signal_during_the_cleanup(shell: str, job: BatchJob, tmp_path: Path) -> None:
     """A signal that comes when the worker has left does not keep the clean-up from its work."""
     out, go = tmp_path / "out", tmp_path / "go"
     cleanup = ("defer echo last", f"defer echo first; {wait_for(go)}")
@@ -155,7 +157,7 @@ def test_signal_during_the_cleanup(shell: str, job: Job, tmp_path: Path) -> None
     assert "first\nlast\n" == out.read_text()
 
 
-def test_failed_setup_with_set_e(shell: str, job: Job, tmp_path: Path) -> None:
+def test_failed_setup_with_set_e(shell: str, job: BatchJob, tmp_path: Path) -> None:
     """Under `set -e` the script ends with the command that fails, and cleans up nevertheless."""
     setup = ("set -eu", "defer echo last", "defer false", "defer echo first", "false")
     with running(shell, commands(job, setup), tmp_path / "out") as process:
@@ -164,7 +166,7 @@ def test_failed_setup_with_set_e(shell: str, job: Job, tmp_path: Path) -> None:
     assert "first\nlast\n" == (tmp_path / "out").read_text()
 
 
-def test_set_e_does_not_abandon_the_worker(shell: str, job: Job, tmp_path: Path) -> None:
+def test_set_e_does_not_abandon_the_worker(shell: str, job: BatchJob, tmp_path: Path) -> None:
     """Under `set -eu` as without, a signal does not end the script before the worker."""
     out = tmp_path / "out"
     with running(shell, commands(job, ("set -eu", "defer echo clean")), out) as process:
@@ -176,12 +178,12 @@ def test_set_e_does_not_abandon_the_worker(shell: str, job: Job, tmp_path: Path)
     assert "main w093015\nmain TERM\nclean\n" == out.read_text()
 
 
-def test_no_line_of_ours_makes_bash_lose_a_signal(job: Job) -> None:
+def test_no_line_of_ours_makes_bash_lose_a_signal(job: BatchJob) -> None:
     """Bash 5.2 does, if it comes in the midst of a command substitution with parentheses."""
     assert [] == re.findall(r".*\$\((?!\().*", body(job))
 
 
-def test_setup_counts_against_the_walltime(shell: str, job: Job, tmp_path: Path) -> None:
+def test_setup_counts_against_the_walltime(shell: str, job: BatchJob, tmp_path: Path) -> None:
     """What the worker is told to have left is less by the time of the set-up."""
     slow = replace(commands(job, ("sleep 1.1",), 'echo "$grain_left"'), time_left=1000)
     began = time.time()
@@ -192,7 +194,7 @@ def test_setup_counts_against_the_walltime(shell: str, job: Job, tmp_path: Path)
     assert 1000 - seconds <= int((tmp_path / "out").read_text()) <= 999
 
 
-def test_setup_that_takes_all_of_the_walltime(shell: str, job: Job, tmp_path: Path) -> None:
+def test_setup_that_takes_all_of_the_walltime(shell: str, job: BatchJob, tmp_path: Path) -> None:
     """No worker is started that would have no time for a task."""
     slow = replace(commands(job, ("sleep 1.1", "defer echo clean")), time_left=1)
     with running(shell, slow, tmp_path / "out") as process:

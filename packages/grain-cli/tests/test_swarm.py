@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grain.cli.batch import Phase, State
+from grain.cli.batch import JobState, Phase
 from grain.cli.workers.swarm import PAUSES, PROVEN, UNLISTED, Swarm
 
-PENDING, RUNNING, ENDING = State(Phase.PENDING), State(Phase.RUNNING), State(Phase.ENDING)
-GONE, UNKNOWN = State(Phase.GONE), State(Phase.UNKNOWN)
+PENDING, RUNNING, ENDING = JobState(Phase.PENDING), JobState(Phase.RUNNING), JobState(Phase.ENDING)
+GONE, UNKNOWN = JobState(Phase.GONE), JobState(Phase.UNKNOWN)
 
 
 class World:
@@ -18,7 +18,7 @@ class World:
     def __init__(self, size: int) -> None:
         self.swarm = Swarm(size)
         self.now = 1000.0
-        self.states: dict[str, State] = {}
+        self.states: dict[str, JobState] = {}
         self.count = 0
 
     def look(self, seconds: float = 10.0) -> list[str]:
@@ -26,7 +26,7 @@ class World:
         asked = {one: self.states[one] for one in self.swarm.jobs}
         return self.swarm.look(asked, self.now)
 
-    def submit(self, state: State = PENDING) -> list[str]:
+    def submit(self, state: JobState = PENDING) -> list[str]:
         """Submit what is wanted."""
         ids = [str(self.count + one) for one in range(self.swarm.wanted(self.now))]
         self.count += len(ids)
@@ -34,7 +34,7 @@ class World:
         self.swarm.submitted(ids, self.now)
         return ids
 
-    def change(self, which: int, state: State) -> None:
+    def change(self, which: int, state: JobState) -> None:
         """Of a job that is not gone."""
         left = [one for one, at in self.states.items() if at.phase is not Phase.GONE]
         if left:
@@ -45,7 +45,7 @@ class World:
         return sum(state.phase is not Phase.GONE for state in self.states.values())
 
 
-Fates = list[tuple[float, list[tuple[int, State]], bool]]
+Fates = list[tuple[float, list[tuple[int, JobState]], bool]]
 FATES = st.lists(
     st.tuples(
         st.floats(0.1, 100.0),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from grain.cli.batch import Job
+from grain.cli.batch import BatchJob
 from grain.cli.batch.scripts.worker import resources, warning_lead
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def test_warning(walltime: int | None, held_back: int, lead: int) -> None:
     assert lead == warning_lead(walltime, held_back)
 
 
-def test_walltime_of_the_user(job_of: Callable[..., Job]) -> None:
+def test_walltime_of_the_user(job_of: Callable[..., BatchJob]) -> None:
     """A walltime in worker.res is left as it is; there are not two."""
     job = job_of("[script]\nwalltime = 600\n[worker.res]\nWTime = 10")
 
@@ -80,16 +80,16 @@ def test_members() -> None:
     """Several differ in name and log."""
     from grain.config import Script
 
-    job = Job(name="w1", log_file="/a.b/w1.log", script=Script(), main="")
+    job = BatchJob(name="w1", log_file="/a.b/w1.log", script=Script(), main="")
 
     assert [("w1-0", "/a.b/w1-0.log"), ("w1-1", "/a.b/w1-1.log")] == [
         (one.name, one.log_file) for one in job.members(2)
     ]
     assert [job] == job.members(1)
-    assert "" == Job(name="w1", log_file="", script=Script(), main="").member("0").log_file
+    assert "" == BatchJob(name="w1", log_file="", script=Script(), main="").member("0").log_file
 
 
-def test_log_file_is_absolute(job_of: Callable[..., Job]) -> None:
+def test_log_file_is_absolute(job_of: Callable[..., BatchJob]) -> None:
     """Batch systems start a job where they like."""
     assert "/home/me/run/w093015.log" == job_of("").log_file
     assert Path("/x/y") == Path(job_of('[worker]\nlog_file = "/x/y"').log_file)

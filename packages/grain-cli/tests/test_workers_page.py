@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from grain.cli.batch import Job, worker_job
+from grain.cli.batch import BatchJob, worker_job
 from grain.cli.batch.scripts import custom, slurm
 from grain.config import Config, load
 
@@ -30,7 +30,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
-def test_script(job_of: Callable[..., Job]) -> None:
+def test_script(job_of: Callable[..., BatchJob]) -> None:
     """The script on the page is that of the configuration on the page.
 
     `GRAIN_WRITE_SCRIPTS=1` writes it anew.
@@ -44,7 +44,7 @@ def test_script(job_of: Callable[..., Job]) -> None:
     assert script == blocks("bash")[0]
 
 
-def test_custom(configure: Callable[[str], Config], job_of: Callable[..., Job]) -> None:
+def test_custom(configure: Callable[[str], Config], job_of: Callable[..., BatchJob]) -> None:
     """The template on the page works."""
     text = blocks("toml")[1]
 
@@ -55,7 +55,7 @@ def test_custom(configure: Callable[[str], Config], job_of: Callable[..., Job]) 
 
 
 @pytest.mark.parametrize("name", ["workers.md", "grain.reference.toml"])
-def test_placeholders(name: str, job_of: Callable[..., Job]) -> None:
+def test_placeholders(name: str, job_of: Callable[..., BatchJob]) -> None:
     """Page and reference name every placeholder, and none that there is not."""
     text = (DOCS / name).read_text(encoding="utf-8")
 

@@ -10,7 +10,7 @@ command's name::
     @click.pass_context
     def hello(ctx):
         '''Say where the scheduler is.'''
-        with told():
+        with report_errors():
             print(load(chosen_config(ctx)).head.listen)
 
 It is imported only if it is typed.
@@ -38,7 +38,7 @@ def chosen_config(ctx: click.Context) -> str | None:
 
 
 @contextlib.contextmanager
-def told() -> Iterator[None]:
+def report_errors() -> Iterator[None]:
     """What the user can change ends a command with a message and exit code 1, not a traceback.
 
     That is: errors of configuration, scheduler, batch system and files. Others pass.

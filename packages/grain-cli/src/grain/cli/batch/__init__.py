@@ -24,18 +24,18 @@
 #
 # The files up to _custom_text.py, _worker.py and _mission.py are pure.
 
+from grain.cli.batch.base import BatchJob as BatchJob
 from grain.cli.batch.base import BatchSystem as BatchSystem
-from grain.cli.batch.base import Job as Job
+from grain.cli.batch.base import JobState as JobState
 from grain.cli.batch.base import Phase as Phase
-from grain.cli.batch.base import State as State
-from grain.cli.batch.base import Submitted as Submitted
+from grain.cli.batch.base import SubmittedJob as SubmittedJob
 from grain.cli.batch.errors import BatchError as BatchError
-from grain.cli.batch.errors import Unreachable as Unreachable
-from grain.cli.batch.errors import Unsupported as Unsupported
+from grain.cli.batch.errors import BatchUnreachable as BatchUnreachable
+from grain.cli.batch.errors import BatchUnsupported as BatchUnsupported
 from grain.cli.batch.opening import open_local as open_local
 from grain.cli.batch.opening import open_system as open_system
 from grain.cli.batch.opening import state_folder as state_folder
-from grain.cli.batch.records import Record as Record
-from grain.cli.batch.records import Records as Records
+from grain.cli.batch.records import JobRecord as JobRecord
+from grain.cli.batch.records import JobRecords as JobRecords
 from grain.cli.batch.scripts.mission import mission_job as mission_job
 from grain.cli.batch.scripts.worker import worker_job as worker_job

@@ -26,7 +26,7 @@ class Phase(enum.Enum):
     UNKNOWN = "unknown"
 
 
-class State(NamedTuple):
+class JobState(NamedTuple):
     """What a batch system says of a job.
 
     Attributes:
@@ -41,7 +41,7 @@ class State(NamedTuple):
     node: str = ""
 
 
-class Submitted(NamedTuple):
+class SubmittedJob(NamedTuple):
     """A job that was accepted.
 
     Attributes:
@@ -58,7 +58,7 @@ class Submitted(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Job:
+class BatchJob:
     """What is to be submitted.
 
     Attributes:
@@ -85,11 +85,11 @@ class Job:
     notes: tuple[str, ...] = ()
     extra_args: tuple[str, ...] = ()
 
-    def members(self, n: int) -> list[Job]:
+    def members(self, n: int) -> list[BatchJob]:
         """This job alone, or ``n`` of its kind whose names and logs differ."""
         return [self] if n == 1 else [self.member(str(number)) for number in range(n)]
 
-    def member(self, mark: str) -> Job:
+    def member(self, mark: str) -> BatchJob:
         """One of several, its name and its log told apart by a mark."""
         log = PurePath(self.log_file)
         marked = str(log.with_name(f"{log.stem}-{mark}{log.suffix}")) if self.log_file else ""
@@ -99,18 +99,18 @@ class Job:
 class BatchSystem(Protocol):
     """A batch system. Whatever it refuses is a `BatchError` with its words and a remedy."""
 
-    def script(self, job: Job, n: int) -> str:
+    def script(self, job: BatchJob, n: int) -> str:
         """The script that `submit` hands over, for the first of them where each has its own."""
         ...
 
-    def submit(self, job: Job, n: int) -> Iterator[Submitted]:
+    def submit(self, job: BatchJob, n: int) -> Iterator[SubmittedJob]:
         """Submit n jobs, as one array where the batch system has such.
 
         Each is yielded as soon as it is accepted, so that those before a refusal are known.
         """
         ...
 
-    def states(self, ids: Iterable[str]) -> dict[str, State]:
+    def states(self, ids: Iterable[str]) -> dict[str, JobState]:
         """Where jobs stand; every id that was asked for is in the answer."""
         ...
 

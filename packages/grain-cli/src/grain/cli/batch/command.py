@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.cli.batch.errors import BatchError, Unreachable
+from grain.cli.batch.errors import BatchError, BatchUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 SECONDS = 60.0
 
 
-class Done(NamedTuple):
+class CommandResult(NamedTuple):
     """What came of a command: exit code, standard output, standard error."""
 
     code: int
@@ -22,7 +22,7 @@ class Done(NamedTuple):
     err: str
 
 
-class Words(NamedTuple):
+class Complaints(NamedTuple):
     """What is known of a batch system's complaints.
 
     Attributes:
@@ -36,7 +36,9 @@ class Words(NamedTuple):
     missing: str
 
 
-def run(argv: Sequence[str], words: Words, *, stdin: str = "", cwd: str | None = None) -> Done:
+def run(
+    argv: Sequence[str], words: Complaints, *, stdin: str = "", cwd: str | None = None
+) -> CommandResult:
     """Run a command to its end, whatever its exit code.
 
     Raises:
@@ -59,18 +61,18 @@ def run(argv: Sequence[str], words: Words, *, stdin: str = "", cwd: str | None =
     except FileNotFoundError:
         raise BatchError(f"{argv[0]}: there is no such command", remedy=words.missing) from None
     except subprocess.TimeoutExpired:
-        raise Unreachable(
+        raise BatchUnreachable(
             f"{argv[0]} did not end within {SECONDS:g} s",
             remedy="The batch system seems to be overloaded or down; try again later.",
         ) from None
     except OSError as error:
         raise BatchError(f"{argv[0]} cannot be run", error.strerror or str(error)) from None
-    return Done(done.returncode, done.stdout, done.stderr)
+    return CommandResult(done.returncode, done.stdout, done.stderr)
 
 
-def refusal(command: str, done: Done, words: Words) -> BatchError:
+def refusal(command: str, done: CommandResult, words: Complaints) -> BatchError:
     """The error for a command that failed, with its own text and what to change."""
     told = done.err.strip() or done.out.strip()
     remedy = next((text for pattern, text in words.remedies if pattern in told), "")
-    kind = Unreachable if any(pattern in told for pattern in words.silent) else BatchError
+    kind = BatchUnreachable if any(pattern in told for pattern in words.silent) else BatchError
     return kind(f"{command} failed (exit code {done.code})", told, remedy)

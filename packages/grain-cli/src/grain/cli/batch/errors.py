@@ -28,9 +28,9 @@ class BatchError(Exception):
         )
 
 
-class Unreachable(BatchError):
+class BatchUnreachable(BatchError):
     """The batch system did not answer; the same request may succeed later."""
 
 
-class Unsupported(BatchError):
+class BatchUnsupported(BatchError):
     """The question cannot be asked here, now or later."""

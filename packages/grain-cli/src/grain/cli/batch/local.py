@@ -15,14 +15,14 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grain.cli.batch.base import Phase, State, Submitted
+from grain.cli.batch.base import JobState, Phase, SubmittedJob
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.scripts.shell import body
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from grain.cli.batch.base import Job
+    from grain.cli.batch.base import BatchJob
 
 
 class Local:
@@ -37,11 +37,11 @@ class Local:
         self._folder = folder
         self._taken = list(taken)
 
-    def script(self, job: Job, n: int) -> str:
+    def script(self, job: BatchJob, n: int) -> str:
         """The script of the first."""
         return _script(job.members(n)[0])
 
-    def submit(self, job: Job, n: int) -> Iterator[Submitted]:
+    def submit(self, job: BatchJob, n: int) -> Iterator[SubmittedJob]:
         """Start them.
 
         Raises:
@@ -60,16 +60,16 @@ class Local:
             except OSError as error:
                 told = f"{error.filename or ''}: {error.strerror}"
                 raise BatchError(f"{member.name} cannot be started", told) from None
-            yield Submitted(started, member.name, member.log_file, cpus)
+            yield SubmittedJob(started, member.name, member.log_file, cpus)
 
-    def start(self, job: Job) -> Submitted:
+    def start(self, job: BatchJob) -> SubmittedJob:
         """Start one process that is confined to no CPUs, and takes none from workers.
 
         Raises:
             BatchError: The script cannot be written or run.
         """
         try:
-            return Submitted(self._start(job, ()), job.name, job.log_file)
+            return SubmittedJob(self._start(job, ()), job.name, job.log_file)
         except OSError as error:
             told = f"{error.filename or ''}: {error.strerror}"
             raise BatchError(f"{job.name} cannot be started", told) from None
@@ -81,7 +81,7 @@ class Local:
         }
         return sorted(os.sched_getaffinity(0) - taken)
 
-    def _start(self, job: Job, cpus: tuple[int, ...]) -> str:
+    def _start(self, job: BatchJob, cpus: tuple[int, ...]) -> str:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._folder / f"{job.name}-{os.getpid()}.sh"
         path.write_text(_script(job))
@@ -100,16 +100,16 @@ class Local:
         process.returncode = 0
         return f"{socket.gethostname()}:{process.pid}:{start_time(process.pid)}"
 
-    def states(self, ids: Iterable[str]) -> dict[str, State]:
+    def states(self, ids: Iterable[str]) -> dict[str, JobState]:
         """Look whether the processes are there; those of other hosts are unknown."""
         return {one: self._state(one) for one in ids}
 
-    def _state(self, process: str) -> State:
+    def _state(self, process: str) -> JobState:
         host, pid, start = process.rsplit(":", 2)
         if host != socket.gethostname():
-            return State(Phase.UNKNOWN, f"it was started on {host}", host)
+            return JobState(Phase.UNKNOWN, f"it was started on {host}", host)
         alive = start_time(int(pid)) == start
-        return State(Phase.RUNNING, node=host) if alive else State(Phase.GONE)
+        return JobState(Phase.RUNNING, node=host) if alive else JobState(Phase.GONE)
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Send SIGTERM, upon which a worker ends its tasks and leaves."""
@@ -148,6 +148,6 @@ def start_time(pid: int) -> str:
     return "" if fields[0] in "ZX" else fields[19]
 
 
-def _script(job: Job) -> str:
+def _script(job: BatchJob) -> str:
     # The shell has its script open, so the file can go; its directory stays empty.
     return f'{job.script.shebang}\nrm -f -- "$0"\n\n{body(job)}'

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grain.cli.batch.records import Records
+from grain.cli.batch.records import JobRecords
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,6 +55,6 @@ def open_local(folder: Path | None = None) -> Local:
     from grain.cli.batch.local import Local
 
     folder = folder or state_folder()
-    records = Records(folder / "jobs").read()
+    records = JobRecords(folder / "jobs").read()
     taken = [(record.id, record.cpus) for record in records if record.system == "local"]
     return Local(folder / "scripts", taken)

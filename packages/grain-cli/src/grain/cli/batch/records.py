@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Record:
+class JobRecord:
     """One job that was submitted.
 
     Attributes:
@@ -53,7 +53,7 @@ class Record:
     file: str = ""
 
 
-class Records:
+class JobRecords:
     """The records of a user.
 
     Args:
@@ -75,7 +75,7 @@ class Records:
         path.touch(mode=0o600, exist_ok=False)
         return path
 
-    def add(self, file: Path, record: Record) -> None:
+    def add(self, file: Path, record: JobRecord) -> None:
         """Write a record to a file that `new_file` made.
 
         Raises:
@@ -87,7 +87,7 @@ class Records:
             out.flush()
             os.fsync(out.fileno())
 
-    def read(self) -> list[Record]:
+    def read(self) -> list[JobRecord]:
         """All records, oldest first."""
         try:
             files = sorted(self._folder.glob("*.jsonl"))
@@ -101,8 +101,8 @@ class Records:
         path.unlink(missing_ok=True)
 
 
-def _records(file: Path) -> Iterator[Record]:
-    known = {field.name for field in fields(Record)}
+def _records(file: Path) -> Iterator[JobRecord]:
+    known = {field.name for field in fields(JobRecord)}
     try:
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -112,7 +112,7 @@ def _records(file: Path) -> Iterator[Record]:
             data = json.loads(line)
             given = {name: value for name, value in data.items() if name in known}
             given["cpus"] = tuple(given.get("cpus", ()))
-            yield Record(**{**given, "file": file.name})
+            yield JobRecord(**{**given, "file": file.name})
         except (ValueError, TypeError, AttributeError):
             # Cut off, or of a version that wrote other things.
             continue

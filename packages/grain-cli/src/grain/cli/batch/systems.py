@@ -10,41 +10,41 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grain.cli.batch.base import Phase, State, Submitted
-from grain.cli.batch.command import Words, refusal, run
-from grain.cli.batch.errors import BatchError, Unsupported
+from grain.cli.batch.base import JobState, Phase, SubmittedJob
+from grain.cli.batch.command import Complaints, refusal, run
+from grain.cli.batch.errors import BatchError, BatchUnsupported
 from grain.cli.batch.scripts import custom, pbs, slurm
 
 if TYPE_CHECKING:
     import datetime
     from collections.abc import Iterable, Iterator
 
-    from grain.cli.batch.base import Job
+    from grain.cli.batch.base import BatchJob
     from grain.config import Config
 
-_SLURM = Words(
+_SLURM = Complaints(
     slurm.REMEDIES,
     slurm.SILENT,
     "Run this where Slurm's commands are, usually on a login node, or change `system` in the "
     "configuration.",
 )
-_PBS = Words(
+_PBS = Complaints(
     pbs.REMEDIES,
     pbs.SILENT,
     "Run this where the commands of PBS are, usually on a login node, or change `system` in the "
     "configuration.",
 )
-_CUSTOM = Words((), (), "")
+_CUSTOM = Complaints((), (), "")
 
 
 class Slurm:
     """Slurm, by sbatch, squeue and scancel."""
 
-    def script(self, job: Job, n: int) -> str:
+    def script(self, job: BatchJob, n: int) -> str:
         """One script; of an array if there are several."""
         return slurm.script(job, n)
 
-    def submit(self, job: Job, n: int) -> Iterator[Submitted]:
+    def submit(self, job: BatchJob, n: int) -> Iterator[SubmittedJob]:
         """Submit an array, or single jobs where the site allows no array of that size."""
         if n > 1:
             try:
@@ -54,11 +54,11 @@ class Slurm:
                     raise
             else:
                 tasks = enumerate(job.members(n))
-                yield from (Submitted(f"{number}_{i}", m.name, m.log_file) for i, m in tasks)
+                yield from (SubmittedJob(f"{number}_{i}", m.name, m.log_file) for i, m in tasks)
                 return
         for member in job.members(n):
             number = self._sbatch(slurm.script(member))
-            yield Submitted(number, member.name, member.log_file)
+            yield SubmittedJob(number, member.name, member.log_file)
 
     def _sbatch(self, script: str) -> str:
         done = run(["sbatch", "--parsable"], _SLURM, stdin=script)
@@ -66,7 +66,7 @@ class Slurm:
             raise refusal("sbatch", done, _SLURM)
         return _understood("sbatch", slurm.submitted_id(done.out), done.out)
 
-    def states(self, ids: Iterable[str]) -> dict[str, State]:
+    def states(self, ids: Iterable[str]) -> dict[str, JobState]:
         """Ask squeue; jobs that ended a while ago are gone without a reason."""
         asked = list(ids)
         if not asked:
@@ -89,11 +89,11 @@ class Slurm:
 class Pbs:
     """OpenPBS, PBS Professional and Torque, by qsub, qstat and qdel."""
 
-    def script(self, job: Job, n: int) -> str:
+    def script(self, job: BatchJob, n: int) -> str:
         """The script of the first."""
         return pbs.script(job.members(n)[0], self._dialect())
 
-    def submit(self, job: Job, n: int) -> Iterator[Submitted]:
+    def submit(self, job: BatchJob, n: int) -> Iterator[SubmittedJob]:
         """Submit one by one: arrays differ between the dialects, and their logs cannot be named."""
         spoken = self._dialect()
         for member in job.members(n):
@@ -101,7 +101,7 @@ class Pbs:
             if done.code:
                 raise refusal("qsub", done, _PBS)
             number = _understood("qsub", pbs.submitted_id(done.out), done.out)
-            yield Submitted(number, member.name, member.log_file)
+            yield SubmittedJob(number, member.name, member.log_file)
 
     def _dialect(self) -> pbs.Dialect:
         try:
@@ -111,7 +111,7 @@ class Pbs:
             return "openpbs"
         return pbs.dialect(done.out + done.err)
 
-    def states(self, ids: Iterable[str]) -> dict[str, State]:
+    def states(self, ids: Iterable[str]) -> dict[str, JobState]:
         """Ask qstat."""
         asked = list(ids)
         if not asked:
@@ -136,11 +136,11 @@ class Custom:
         self._config = config
         self._now = now
 
-    def script(self, job: Job, n: int) -> str:
+    def script(self, job: BatchJob, n: int) -> str:
         """The script of the first."""
         return custom.script(job.members(n)[0], self._config, self._now)
 
-    def submit(self, job: Job, n: int) -> Iterator[Submitted]:
+    def submit(self, job: BatchJob, n: int) -> Iterator[SubmittedJob]:
         """Write the scripts into the directory and submit them from there."""
         folder = Path(self._config.custom_system.directory)
         for member in job.members(n):
@@ -161,11 +161,11 @@ class Custom:
             if done.code:
                 raise refusal(command, done, _CUSTOM)
             lines = done.out.strip().splitlines()
-            yield Submitted(lines[-1].strip() if lines else "", member.name, member.log_file)
+            yield SubmittedJob(lines[-1].strip() if lines else "", member.name, member.log_file)
 
-    def states(self, ids: Iterable[str]) -> dict[str, State]:
+    def states(self, ids: Iterable[str]) -> dict[str, JobState]:
         """Nobody knows."""
-        return {one: State(Phase.UNKNOWN) for one in ids}
+        return {one: JobState(Phase.UNKNOWN) for one in ids}
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Refuse.
@@ -173,7 +173,7 @@ class Custom:
         Raises:
             Unsupported: Always.
         """
-        raise Unsupported(
+        raise BatchUnsupported(
             "jobs of a custom batch system cannot be cancelled from here",
             remedy=f"Use your batch system's own command, for {', '.join(ids)}.",
         )

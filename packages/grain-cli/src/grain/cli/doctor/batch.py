@@ -22,7 +22,7 @@ def batch(config: Config) -> list[Finding]:
     """Its commands are there, and it answers."""
     import getpass
 
-    from grain.cli.batch.command import Words, refusal, run
+    from grain.cli.batch.command import Complaints, refusal, run
     from grain.cli.batch.errors import BatchError
     from grain.cli.batch.scripts import pbs, slurm
 
@@ -39,7 +39,7 @@ def batch(config: Config) -> list[Finding]:
         return [Finding("batch system", "fail", f"{system}: no {', '.join(missing)} here", fix)]
     words = [word.format(user=getpass.getuser()) for word in question]
     remedies = slurm.REMEDIES if system == "slurm" else pbs.REMEDIES
-    known = Words(remedies, (), "")
+    known = Complaints(remedies, (), "")
     try:
         done = run(words, known)
     except BatchError as error:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from grain.cli.options import config_option, json_option, load_config, patience_option
-from grain.cli.plugin import told
+from grain.cli.plugin import report_errors
 from grain.cli.show import print_json
 
 if TYPE_CHECKING:
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 @click.pass_context
 def ls(ctx: click.Context, as_json: bool, patience: float, config_file: str | None) -> None:
     """List workers, missions, and what waits and why."""
-    with told():
+    with report_errors():
         from grain.cli.query import NoScheduler, ask
         from grain.cli.status.ls_text import jobs_text, state_text
-        from grain.cli.workers.jobs import Looking, own_jobs, warning
+        from grain.cli.workers.jobs import BackgroundQuery, own_jobs, warning
         from grain.edge.questions import Ask
 
         config = load_config(ctx, config_file)
-        looking = Looking(lambda: own_jobs(config))
+        looking = BackgroundQuery(lambda: own_jobs(config))
         try:
             [state] = ask(config, Ask("state"), patience=patience)
         except NoScheduler:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from grain.cli.options import config_option, json_option, load_config, patience_option
-from grain.cli.plugin import told
+from grain.cli.plugin import report_errors
 from grain.cli.show import clean, print_json
 
 
@@ -25,7 +25,7 @@ def why(
     mission, _, number = task.rpartition(":")
     if not mission or not number.isdecimal() or len(number) > 18:
         raise click.UsageError(f"{task!r} is no task; `grain ls` names some, as in opt:17")
-    with told():
+    with report_errors():
         from grain.cli.query import ask
         from grain.edge.questions import Ask
 

@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.cli.batch import BatchError, Phase, Records, State, open_system, state_folder
+from grain.cli.batch import BatchError, JobRecords, JobState, Phase, open_system, state_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from grain.cli.batch import Record
+    from grain.cli.batch import JobRecord
     from grain.config import Config
 
 AT_ONCE = 10.0
@@ -30,8 +30,8 @@ _ALIVE = {Phase.PENDING, Phase.RUNNING, Phase.ENDING, Phase.UNKNOWN}
 class OwnJob(NamedTuple):
     """A job and what the batch system says of it."""
 
-    record: Record
-    state: State
+    record: JobRecord
+    state: JobState
 
     @property
     def alive(self) -> bool:
@@ -39,9 +39,9 @@ class OwnJob(NamedTuple):
         return self.state.phase in _ALIVE
 
 
-def records() -> Records:
+def records() -> JobRecords:
     """The records of this user."""
-    return Records(state_folder() / "jobs")
+    return JobRecords(state_folder() / "jobs")
 
 
 def own_jobs(config: Config, *, kind: str = "worker") -> list[OwnJob]:
@@ -60,10 +60,10 @@ def own_jobs(config: Config, *, kind: str = "worker") -> list[OwnJob]:
     if not recent:
         return []
     states = open_system(config).states([one.id for one in recent])
-    return [OwnJob(one, states.get(one.id, State(Phase.UNKNOWN))) for one in recent]
+    return [OwnJob(one, states.get(one.id, JobState(Phase.UNKNOWN))) for one in recent]
 
 
-class Looking:
+class BackgroundQuery:
     """`own_jobs` in the background, as a batch system may be slow: 9 s without its controller."""
 
     def __init__(self, look: Callable[[], list[OwnJob]]) -> None:
@@ -116,14 +116,14 @@ def failed_at_once(job: OwnJob) -> bool:
     return written - job.record.submitted <= AT_ONCE
 
 
-def prune(kept: Records, jobs: Iterable[OwnJob], now: float) -> None:
+def prune(kept: JobRecords, jobs: Iterable[OwnJob], now: float) -> None:
     """Forget submissions all of whose jobs are gone, and long ago.
 
     Raises:
         OSError: A file cannot be removed.
     """
     known = {job.record: job.alive for job in jobs}
-    files: dict[str, list[Record]] = {}
+    files: dict[str, list[JobRecord]] = {}
     for record in kept.read():
         files.setdefault(record.file, []).append(record)
     for file, members in files.items():

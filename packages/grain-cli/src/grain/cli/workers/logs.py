@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from grain.cli.plugin import told
+from grain.cli.plugin import report_errors
 from grain.cli.show import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from grain.cli.batch import Record
+    from grain.cli.batch import JobRecord
 
 _PLACEHOLDER = re.compile(r"%\d*[A-Za-z]")
 _LOOK = 0.5  # seconds between two looks at a file that is followed
@@ -36,7 +36,7 @@ def logs(follow: bool, lines: int, worker: str) -> None:
 
     Of several with one name, it is that of the last. `grain start` puts missions there, too.
     """
-    with told():
+    with report_errors():
         from grain.cli.workers.jobs import records
 
         known = records().read()
@@ -59,14 +59,14 @@ def logs(follow: bool, lines: int, worker: str) -> None:
                 return
 
 
-def latest(known: Iterable[Record], pattern: str) -> list[Record]:
+def latest(known: Iterable[JobRecord], pattern: str) -> list[JobRecord]:
     """The last job of each name that matches, by name."""
     found = (one for one in known if one.name == pattern or fnmatchcase(one.name, pattern))
     last = {one.name: one for one in sorted(found, key=lambda one: one.submitted)}
     return [last[name] for name in sorted(last)]
 
 
-def outputs(record: Record) -> list[Path]:
+def outputs(record: JobRecord) -> list[Path]:
     """The files of a job's output: several where the batch system filled in their names."""
     if not record.log_file:
         return []
@@ -99,7 +99,7 @@ def readable(raw: bytes) -> str:
     return clean(re.sub(r"\r\n?", "\n", raw.decode(errors="replace")), keep="\n\t")
 
 
-def _follow(found: list[Record], places: dict[Path, int]) -> None:
+def _follow(found: list[JobRecord], places: dict[Path, int]) -> None:
     """Print what is added, also to files that appear later; until interrupted."""
     while True:
         for file in (file for record in found for file in outputs(record)):

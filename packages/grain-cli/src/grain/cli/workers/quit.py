@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from grain.cli.options import config_option, load_config, patience_option
-from grain.cli.plugin import told
+from grain.cli.plugin import report_errors
 from grain.cli.show import clean
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def quit(  # noqa: A001 - its name
     They take no more tasks, and leave when those they have are done. Jobs that wait in the batch
     system are cancelled.
     """
-    with told():
+    with report_errors():
         from grain.cli.batch import BatchError
         from grain.cli.query import NoScheduler, ask
         from grain.edge.questions import Ask

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from grain.cli.options import config_option, json_option, load_config
-from grain.cli.plugin import told
+from grain.cli.plugin import report_errors
 from grain.cli.show import clean
 from grain.cli.workers.up import refuse_words
 
@@ -52,7 +52,7 @@ def scale(
     follows `--` is for the batch system.
     """
     refuse_words(options)
-    with told():
+    with report_errors():
         from grain.cli.batch import state_folder
 
         config = load_config(ctx, config_file)
@@ -65,7 +65,7 @@ def scale(
             if withdraw:
                 _withdraw(config)
                 return
-            Keeping(config, count, options, _sayer(as_json), parent).run()
+            SwarmKeeper(config, count, options, _sayer(as_json), parent).run()
 
 
 def _withdraw(config: Config) -> None:
@@ -125,7 +125,7 @@ def _alone(folder: Path, address: str) -> Iterator[None]:
         yield
 
 
-class Keeping:
+class SwarmKeeper:
     """The shell around `Swarm`.
 
     Args:

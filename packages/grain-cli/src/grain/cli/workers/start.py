@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from grain.cli.options import config_option, json_option, load_config
-from grain.cli.plugin import told
+from grain.cli.plugin import report_errors
 from grain.cli.show import print_json
 from grain.cli.workers.up import refuse_words
 
@@ -31,7 +31,7 @@ def start(
     follows `--` is for the batch system.
     """
     refuse_words(options)
-    with told():
+    with report_errors():
         import datetime
         from pathlib import Path
 

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from grain.cli.batch import BatchError, Record, open_system, worker_job
+from grain.cli.batch import BatchError, JobRecord, open_system, worker_job
 from grain.cli.workers.jobs import records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from grain.cli.batch import BatchSystem, Job, Submitted
+    from grain.cli.batch import BatchJob, BatchSystem, SubmittedJob
     from grain.config import Config
 
 
 def prepare_workers(
     config: Config, count: int, options: Sequence[str] = (), *, sharing: int = 0
-) -> tuple[BatchSystem, Job]:
+) -> tuple[BatchSystem, BatchJob]:
     """The batch system and the job that a worker is; for the arguments see `submit_workers`.
 
     Raises:
@@ -51,14 +51,14 @@ def prepare_workers(
 
 def submit_workers(
     config: Config, count: int, options: Sequence[str] = (), *, by: str = "", sharing: int = 0
-) -> Iterator[Record]:
+) -> Iterator[JobRecord]:
     """Submit workers; yields each as soon as it is accepted and recorded.
 
     Args:
         config: The configuration.
         count: How many.
         options: Further options for the batch system.
-        by: Who keeps them, see `Record`.
+        by: Who keeps them, see `JobRecord`.
         sharing: With how many in all they share a machine where there is no batch system; those
             that are submitted now share what is free unless this is given.
 
@@ -73,8 +73,12 @@ def submit_workers(
 
 
 def recorded(
-    config: Config, submit: Callable[[], Iterable[Submitted]], *, kind: str = "worker", by: str = ""
-) -> Iterator[Record]:
+    config: Config,
+    submit: Callable[[], Iterable[SubmittedJob]],
+    *,
+    kind: str = "worker",
+    by: str = "",
+) -> Iterator[JobRecord]:
     """Record what is submitted, as soon as it is.
 
     Raises:
@@ -92,7 +96,7 @@ def recorded(
         ) from error
     try:
         for one in submit():
-            record = Record(
+            record = JobRecord(
                 id=one.id,
                 system=config.system,
                 name=one.name,
@@ -111,7 +115,7 @@ def recorded(
             file.unlink()
 
 
-def job_words(record: Record) -> str:
+def job_words(record: JobRecord) -> str:
     """What a job is to the user: ``job 6_0``, ``process 4711``."""
     local = record.system == "local"
     return f"process {record.id.split(':')[-2]}" if local else f"job {record.id}"

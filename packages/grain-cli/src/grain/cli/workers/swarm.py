@@ -17,7 +17,7 @@ from grain.cli.batch import Phase
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from grain.cli.batch import State
+    from grain.cli.batch import JobState
 
 PROVEN = 60.0
 """Seconds that a job has to run for being one that works."""
@@ -70,7 +70,7 @@ class Swarm:
         """The batch system did not accept a job."""
         self._fail(now, new=True)
 
-    def look(self, states: Mapping[str, State], now: float) -> list[str]:
+    def look(self, states: Mapping[str, JobState], now: float) -> list[str]:
         """The batch system was asked for `jobs`.
 
         Returns:

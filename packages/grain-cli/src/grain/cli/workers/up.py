@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from grain.cli.options import config_option, json_option, load_config
-from grain.cli.plugin import told
+from grain.cli.plugin import report_errors
 from grain.cli.show import print_json
 
 if TYPE_CHECKING:
-    from grain.cli.batch import Record
+    from grain.cli.batch import JobRecord
     from grain.config import Config
 
 
@@ -38,7 +38,7 @@ def up(
     What follows `--` is for the batch system, as in: grain up -n 2 -- --exclusive
     """
     refuse_words(options, f"did you mean -n {options[0]}?" if options else "")
-    with told():
+    with report_errors():
         config = load_config(ctx, config_file)
         if dry:
             show_script(config, count, options)
@@ -72,7 +72,7 @@ def submit(config: Config, count: int, options: tuple[str, ...], *, as_json: boo
     from grain.cli.workers.submission import job_words, submit_workers
 
     look_back(config)
-    jobs: list[Record] = []
+    jobs: list[JobRecord] = []
     try:
         for record in submit_workers(config, count, options):
             jobs.append(record)

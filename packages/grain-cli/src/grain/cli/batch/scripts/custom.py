@@ -11,7 +11,7 @@ from grain.config import ConfigError, Mistake, format_walltime
 if TYPE_CHECKING:
     import datetime
 
-    from grain.cli.batch.base import Job
+    from grain.cli.batch.base import BatchJob
     from grain.config import Config
 
 _PLACEHOLDER = re.compile(r"\{\{\s*(\w*)\s*\}\}")
@@ -26,7 +26,7 @@ _SOURCES = {
 }
 
 
-def script(job: Job, config: Config, now: datetime.datetime) -> str:
+def script(job: BatchJob, config: Config, now: datetime.datetime) -> str:
     """Fill in the template.
 
     Raises:
@@ -44,7 +44,7 @@ def script(job: Job, config: Config, now: datetime.datetime) -> str:
     return text if text.endswith("\n") else text + "\n"
 
 
-def values(job: Job, now: datetime.datetime) -> dict[str, str | None]:
+def values(job: BatchJob, now: datetime.datetime) -> dict[str, str | None]:
     """What the placeholders stand for; None for what is not set."""
     asked = job.script
     return {

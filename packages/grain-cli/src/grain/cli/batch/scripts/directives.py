@@ -10,7 +10,7 @@ from grain.cli.batch.errors import BatchError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from grain.cli.batch.base import Job
+    from grain.cli.batch.base import BatchJob
 
 # Slurm takes a "#" outside of quotes for the start of a comment, even within a word.
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./^~\[\]{}-]+")
@@ -35,7 +35,7 @@ def check(text: str) -> None:
         raise BatchError(f"{text!r} does not fit on one line of a script")
 
 
-def options(job: Job) -> Iterable[str]:
+def options(job: BatchJob) -> Iterable[str]:
     """The user's own options, as they are: first those of the configuration, one line each.
 
     They come after Grain's own, so that they win where the batch system lets the last win.

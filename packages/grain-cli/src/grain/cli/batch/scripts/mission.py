@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grain.cli.batch.base import Job
+from grain.cli.batch.base import BatchJob
 from grain.cli.batch.scripts.shell import interpreter
 from grain.config import ConfigError, Mistake, stamp
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def mission_job(
     config: Config, *, now: datetime.datetime, folder: str, extra_args: Sequence[str] = ()
-) -> Job:
+) -> BatchJob:
     """Describe a mission's job.
 
     It runs where it was submitted, and finds the configuration by the variable ``GRAIN_CONFIG``.
@@ -41,7 +41,7 @@ def mission_job(
     log = stamp(head.main_log_file, now)
     shell = interpreter(head.script.shebang)
     setting = f"GRAIN_CONFIG={shlex.quote(config.source)} " if config.source else ""
-    return Job(
+    return BatchJob(
         name=stamp(head.name, now),
         log_file=str(Path(folder, log)) if log else "",
         script=head.script,

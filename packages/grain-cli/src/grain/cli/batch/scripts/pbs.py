@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal
 
-from grain.cli.batch.base import Phase, State
+from grain.cli.batch.base import JobState, Phase
 from grain.cli.batch.scripts.directives import amount, options, word
 from grain.cli.batch.scripts.shell import body, interpreter
 from grain.config import format_walltime
@@ -17,7 +17,7 @@ from grain.config import format_walltime
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from grain.cli.batch.base import Job
+    from grain.cli.batch.base import BatchJob
 
 Dialect = Literal["openpbs", "torque"]
 
@@ -52,7 +52,7 @@ def dialect(version: str) -> Dialect:
     return "torque" if torque and "pbs_version" not in version else "openpbs"
 
 
-def script(job: Job, spoken: Dialect = "openpbs") -> str:
+def script(job: BatchJob, spoken: Dialect = "openpbs") -> str:
     """The script of one job."""
     extra = list(options(job))
     lines = [job.script.shebang]
@@ -60,7 +60,7 @@ def script(job: Job, spoken: Dialect = "openpbs") -> str:
     return "\n".join(lines) + "\n\n" + body(job, folder='"$PBS_O_WORKDIR"')
 
 
-def _directives(job: Job, spoken: Dialect, extra: list[str]) -> Iterator[str]:
+def _directives(job: BatchJob, spoken: Dialect, extra: list[str]) -> Iterator[str]:
     asked = job.script
     yield f"-N {word(job.name)}"
     # PBS starts the login shell, whatever the first line says.
@@ -77,7 +77,7 @@ def _directives(job: Job, spoken: Dialect, extra: list[str]) -> Iterator[str]:
         yield f"-q {word(asked.queue)}"
 
 
-def _shape(job: Job, spoken: Dialect) -> Iterator[str]:
+def _shape(job: BatchJob, spoken: Dialect) -> Iterator[str]:
     cores, memory = job.script.cores, job.script.memory
     size = amount(memory, "gb", "mb") if memory is not None else ""
     if spoken == "torque":
@@ -101,16 +101,16 @@ def only_ended(errors: str) -> bool:
     return all(_ENDED.search(line) for line in errors.splitlines() if line.strip())
 
 
-def states(output: str, ids: Iterable[str]) -> dict[str, State]:
+def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
     """Read ``qstat -f``, which both dialects print; a job that is not listed has ended.
 
     Long values go on in the next line, after a tab.
     """
-    known: dict[str, State] = {}
+    known: dict[str, JobState] = {}
     for block in output.replace("\n\t", "").split("Job Id:")[1:]:
         number, *lines = block.splitlines()
         fields = dict(line.strip().split(" = ", 1) for line in lines if " = " in line)
         phase = _PHASES.get(fields.get("job_state", ""), Phase.GONE)
         node = fields.get("exec_host", "").split("/")[0] if phase is not Phase.PENDING else ""
-        known[number.strip()] = State(phase, fields.get("comment", ""), node)
-    return {one: known.get(one, State(Phase.GONE)) for one in ids}
+        known[number.strip()] = JobState(phase, fields.get("comment", ""), node)
+    return {one: known.get(one, JobState(Phase.GONE)) for one in ids}

@@ -26,7 +26,7 @@ from grain.cli.batch.errors import BatchError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from grain.cli.batch.base import Job
+    from grain.cli.batch.base import BatchJob
 
 _SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
 
@@ -90,7 +90,7 @@ def interpreter(shebang: str) -> str:
     return words[0]
 
 
-def body(job: Job, index: str = "", folder: str = "") -> str:
+def body(job: BatchJob, index: str = "", folder: str = "") -> str:
     """What the shell runs, without the first line and without directives.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.cli.batch.base import Phase, State
+from grain.cli.batch.base import JobState, Phase
 from grain.cli.batch.scripts.directives import amount, options, word
 from grain.cli.batch.scripts.shell import body
 from grain.config import format_walltime
@@ -12,7 +12,7 @@ from grain.config import format_walltime
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from grain.cli.batch.base import Job
+    from grain.cli.batch.base import BatchJob
 
 FORMAT = "%i|%T|%r|%N"
 NO_ARRAYS = "Invalid job array specification"
@@ -46,7 +46,7 @@ _PENDING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED",
 _RUNNING = {"RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT"}
 
 
-def script(job: Job, n: int = 1) -> str:
+def script(job: BatchJob, n: int = 1) -> str:
     """The script of one job, or of an array of ``n`` tasks numbered from 0."""
     array = n > 1
     marked = job.member("%a") if array else job
@@ -55,7 +55,7 @@ def script(job: Job, n: int = 1) -> str:
     return "\n".join(lines) + "\n\n" + body(job, "SLURM_ARRAY_TASK_ID" if array else "")
 
 
-def _directives(job: Job, log_file: str, n: int) -> Iterator[str]:
+def _directives(job: BatchJob, log_file: str, n: int) -> Iterator[str]:
     asked = job.script
     yield f"--job-name={word(job.name)}"
     if log_file:
@@ -86,20 +86,20 @@ def submitted_id(output: str) -> str:
     return number if number.isdecimal() else ""
 
 
-def states(output: str, ids: Iterable[str]) -> dict[str, State]:
+def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
     """Read the lines of ``squeue`` in `FORMAT`; a job that is not listed has ended."""
-    known: dict[str, State] = {}
+    known: dict[str, JobState] = {}
     for line in output.splitlines():
         number, state, reason, node, *_ = [*line.strip().split("|"), "", "", ""]
         known[number] = _state(state, "" if reason == "None" else reason, node)
-    return {one: known.get(one, State(Phase.GONE)) for one in ids}
+    return {one: known.get(one, JobState(Phase.GONE)) for one in ids}
 
 
-def _state(state: str, reason: str, node: str) -> State:
+def _state(state: str, reason: str, node: str) -> JobState:
     if state in _PENDING:
-        return State(Phase.PENDING, reason, node)
+        return JobState(Phase.PENDING, reason, node)
     if state in _RUNNING:
-        return State(Phase.RUNNING, reason, node)
+        return JobState(Phase.RUNNING, reason, node)
     if state == "COMPLETING":
-        return State(Phase.ENDING, reason, node)
-    return State(Phase.GONE, f"{state} ({reason})" if reason else state, node)
+        return JobState(Phase.ENDING, reason, node)
+    return JobState(Phase.GONE, f"{state} ({reason})" if reason else state, node)

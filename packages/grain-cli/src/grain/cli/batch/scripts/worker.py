@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grain.cli.batch.base import Job
+from grain.cli.batch.base import BatchJob
 from grain.config import format_walltime, stamp
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def worker_job(
     path: str = "",
     extra_args: Sequence[str] = (),
     most_memory: float | None = None,
-) -> Job:
+) -> BatchJob:
     """Describe a worker's job.
 
     Args:
@@ -42,7 +42,7 @@ def worker_job(
     """
     worker, asked = config.worker, config.worker.script
     log = stamp(worker.log_file, now)
-    return Job(
+    return BatchJob(
         name=stamp(worker.name, now),
         log_file=str(Path(folder, log)) if log else "",
         script=asked,
