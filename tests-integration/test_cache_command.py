@@ -55,7 +55,7 @@ def told(*words: str, code: int = 0) -> str:
     return done.output
 
 
-def test_ls(here: Path) -> None:
+def test_ls_has_a_line_for_every_result(here: Path) -> None:
     """Every result has a line with its call."""
     mission(here)
 
@@ -75,7 +75,7 @@ def reasons(*words: str) -> dict[str, str]:
     return {call.split("  ")[1]: why for call, why in zip(lines[::2], lines[1::2], strict=False)}
 
 
-def test_explain(here: Path) -> None:
+def test_explain_gives_reasons_for_hits_and_misses(here: Path) -> None:
     """Hits and misses have their reasons."""
     water = "chem.py:energy('water')"
     mission(here)
@@ -119,7 +119,7 @@ def test_only_some_are_shown(here: Path) -> None:
     assert told("explain", "nothing") == "no lookups of nothing\n"
 
 
-def test_clear(here: Path) -> None:
+def test_clear_removes_results_of_a_function_damaged_ones_or_all(here: Path) -> None:
     """Results of a function, damaged ones, or all are removed."""
     mission(here)
     assert told("clear", "other") == "1 result removed\n"
@@ -134,7 +134,7 @@ def test_clear(here: Path) -> None:
     assert told("ls").splitlines()[-1].startswith("3 results")
 
 
-def test_bad_input(here: Path) -> None:
+def test_bad_input_is_refused_in_a_sentence(here: Path) -> None:
     """What makes no sense is told in a sentence."""
     assert "no results are kept in" in told("ls", code=1)
     assert "give the cache's with --dir" in told("--dir", "nowhere", "explain", code=1)
@@ -146,7 +146,7 @@ def test_bad_input(here: Path) -> None:
     assert "say which results" in told("clear", code=2)
 
 
-def test_no_cache(here: Path) -> None:
+def test_a_directory_without_a_cache_has_no_results(here: Path) -> None:
     """In a directory where no mission kept results, nothing is taken for one, nor removed."""
     theirs = here / "data" / "ab" / ("ab" * 32)  # as other stores name what is in them
     theirs.parent.mkdir(parents=True)

@@ -48,7 +48,7 @@ def on_a_small_disk(here: Path, steps: str) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
-def test_full(tmp_path: Path) -> None:
+def test_a_full_disk_keeps_what_fitted_and_warns_once(tmp_path: Path) -> None:
     """What fitted is found, the rest computed; one warning each time, and nothing half-written."""
     out, err = on_a_small_disk(
         tmp_path,
@@ -82,7 +82,7 @@ def test_full_from_the_beginning(tmp_path: Path) -> None:
     assert 1 == err.count("warning")
 
 
-def test_read_only(tmp_path: Path) -> None:
+def test_a_read_only_cache_is_used_with_one_warning(tmp_path: Path) -> None:
     """Results are found, others computed, one warning; old leftovers are no reason to stop."""
     out, err = on_a_small_disk(
         tmp_path,

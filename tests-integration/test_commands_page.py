@@ -187,7 +187,7 @@ def scaling(home: Home, out: Path, size: int) -> Iterator[None]:
         process.wait(60)
 
 
-def test_scale(home: Home, tmp_path: Path) -> None:
+def test_scale_replaces_a_worker_that_ended(home: Home, tmp_path: Path) -> None:
     """One of its workers ends after a while, and another one is submitted."""
     (home.folder / "grain.toml").write_text(
         f'system = "slurm"\naddress = "{home.address}"\n[script]\ncores = 1\nmemory = 0.6\n'
@@ -221,7 +221,7 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-async def test_doctor(home: Home) -> None:
+async def test_doctor_finds_another_owner_of_the_name(home: Home) -> None:
     """Somebody else claims the name; nobody serves."""
     (home.prefix / "home/me/.local/share").mkdir(mode=0o700, parents=True)
     home.configure()
@@ -239,7 +239,7 @@ async def test_doctor(home: Home) -> None:
     agrees("doctor", found.stdout, home.prefix)
 
 
-async def test_doctor_slow(home: Home) -> None:
+async def test_doctor_slow_tries_each_way_to_the_scheduler(home: Home) -> None:
     """Each way to a scheduler that serves."""
     share = home.prefix / "home/me/.local/share"
     share.mkdir(mode=0o700, parents=True)

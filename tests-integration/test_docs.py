@@ -50,7 +50,7 @@ def blocks() -> list[Block]:
 
 
 @pytest.mark.parametrize("block", blocks(), ids=lambda block: block.where)
-def test_program(block: Block, tmp_path: Path) -> None:
+def test_a_program_of_the_docs_prints_what_its_page_says(block: Block, tmp_path: Path) -> None:
     """A program runs to its end, and prints what the document says."""
     program = tmp_path / "program.py"
     program.write_text(block.code, encoding="utf-8")

@@ -34,7 +34,7 @@ BLOCK = re.compile(
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
-def test_shell(document: Path, tmp_path: Path) -> None:
+def test_the_shell_blocks_of_a_page_print_what_it_says(document: Path, tmp_path: Path) -> None:
     """The blocks of a document run one after another, and print what it says."""
     text = document.read_text(encoding="utf-8")
     home, work = tmp_path / "home", tmp_path / "work"

@@ -58,14 +58,14 @@ async def test_full_at_the_start(small: Path) -> None:
         await serve(echo, f"edge://{small}/meeting")
 
 
-async def test_read_only(small: Path) -> None:
+async def test_a_head_on_a_read_only_filesystem_is_refused(small: Path) -> None:
     """So does one on a filesystem that is not to be written."""
     subprocess.run(["mount", "-o", "remount,ro", str(small)], check=True)  # noqa: ASYNC221
     with pytest.raises(FilesystemReadOnly, match="Read-only file system"):
         await serve(echo, f"edge://{small}/meeting")
 
 
-async def test_full_meanwhile(small: Path) -> None:
+async def test_messages_arrive_when_a_full_disk_has_room_again(small: Path) -> None:
     """Nothing is lost: what could not be stored arrives when there is room again."""
     address = f"edge://{small}/meeting"
     async with trio.open_nursery() as nursery:

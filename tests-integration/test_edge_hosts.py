@@ -130,7 +130,9 @@ SITES = [
 
 
 @pytest.mark.parametrize("site", SITES)
-def test_every_site(site: str, two: list[Host], shared: Path, start: Start) -> None:
+def test_a_worker_joins_by_the_best_way_that_its_site_allows(
+    site: str, two: list[Host], shared: Path, start: Start
+) -> None:
     """The worker starts first, waits, and joins by the best way that the site allows."""
     transport = set_up(site, two)
     worker = start(two[1], "worker", shared)
@@ -192,7 +194,9 @@ def test_network_cut_for_20_seconds(site: str, two: list[Host], shared: Path, st
 
 
 @pytest.mark.parametrize("site", ["all", "no connections to the head", "nothing"])
-def test_frozen_host(site: str, two: list[Host], shared: Path, start: Start) -> None:
+def test_a_host_frozen_for_fifteen_seconds_is_not_lost(
+    site: str, two: list[Host], shared: Path, start: Start
+) -> None:
     """Fifteen seconds without any of its processes running: late, not lost."""
     set_up(site, two)
     head = start(two[0], "head", shared)
@@ -251,7 +255,7 @@ def test_killed_worker_leaves_nothing_for_ever(two: list[Host], shared: Path, st
 
 
 @pytest.mark.skipif(bool(why_no_views()), reason=why_no_views() or "-")
-def test_stale_views(shared: Path, start: Start) -> None:
+def test_hosts_with_stale_views_of_the_filesystem_still_talk(shared: Path, start: Start) -> None:
     """Each host with its own view that believes old names and sizes for five seconds."""
     real = shared / "real"
     real.mkdir(mode=0o700)

@@ -235,7 +235,9 @@ while True:
         ("os.symlink('/var/tmp', p + '.d')", LinkedFile),
     ],
 )
-async def test_plant_files(sticky: Path, plant: str, kind: type[Exception]) -> None:
+async def test_a_planted_file_in_an_open_directory_is_refused(
+    sticky: Path, plant: str, kind: type[Exception]
+) -> None:
     """In a directory open to all: a planted name is refused, neither read nor written through."""
     path = str(sticky / "meeting")
     outcome(f"import os, sys; os.umask(0o077); p = sys.argv[1]; {plant}", path)

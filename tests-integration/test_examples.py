@@ -106,7 +106,7 @@ def test_tutorial_with_branches() -> None:
     check_frame(stderr, 2.3)
 
 
-def test_factor() -> None:
+def test_the_main_job_factors_every_number_on_each_cpu() -> None:
     """The main job factors every number, checks the products, and uses each CPU that it has."""
     stdout, _ = run_example("factor.py")
 
@@ -119,7 +119,7 @@ def test_factor() -> None:
 
 
 @pytest.mark.skipif(shutil.which("xtb") is None, reason="needs the program xtb (Debian: xtb)")
-def test_xtb_conformers() -> None:
+def test_xtb_finds_the_more_stable_conformers() -> None:
     """A real chemistry code finds bent water and twisted hydrogen peroxide more stable."""
     stdout, _ = run_example("xtb_conformers.py")
 

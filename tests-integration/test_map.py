@@ -128,7 +128,7 @@ def test_killed_and_resumed() -> None:
     assert [1, 1, 2, 2, 1] == runs
 
 
-def test_interrupted() -> None:
+def test_ctrl_c_ends_every_job_and_the_log_has_those_that_ended() -> None:
     """Ctrl-C ends everything; the log tells what had ended, and the status is a shell's."""
     words = ["-j", "2", "--joblog", "log", "--shell", STUBBORN, ":::", *"12345"]
     with begun(*words) as process:
@@ -157,7 +157,7 @@ def test_resumed_with_other_inputs() -> None:
     assert known.stdout == "x\n"
 
 
-def test_resume_failed() -> None:
+def test_resume_failed_runs_only_the_failed_jobs_again() -> None:
     """--resume leaves failures alone and counts them; --resume-failed runs them once more."""
     words = ["-j", "2", "--joblog", "log", "--shell", "[ {} = a ] || [ -e go ]", ":::", "a", "b"]
     assert grain_map(*words).returncode == 1
@@ -179,7 +179,7 @@ def test_csv_with_names() -> None:
     assert done.stdout == "a, b at 300 K\nc at 400 K\n"
 
 
-def test_results() -> None:
+def test_results_puts_outputs_into_files_and_prints_nothing() -> None:
     """Outputs go to files, and nothing is printed."""
     done = grain_map("-j", "2", "--results", "out/{/.}.log", "echo", ":::", "x/a.b", "c")
 
@@ -188,7 +188,7 @@ def test_results() -> None:
     assert Path("out/c.log").read_text() == "c\n"
 
 
-def test_working_directories() -> None:
+def test_each_job_has_its_own_working_directory() -> None:
     """Each job has its own, so what they write under one name does not meet."""
     done = grain_map(
         "-j", "2", "--wd", "my work/{/.}", "--results", "my logs/{#}",
@@ -221,7 +221,7 @@ def test_retries_and_timeout() -> None:
     assert socket.gethostname() == Path("slow").read_text().splitlines()[1].split("\t")[1]
 
 
-def test_endless_input() -> None:
+def test_an_endless_input_gives_outputs_before_it_ends() -> None:
     """Inputs are a stream: outputs come before it ends, and a halt leaves it unread."""
     with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as yes:
         done = subprocess.run(
@@ -295,7 +295,7 @@ def test_what_goes_wrong(words: list[str], status: int, told: str) -> None:
     assert status == done.returncode
 
 
-def test_dry_run() -> None:
+def test_a_dry_run_prints_the_commands_and_runs_nothing() -> None:
     """The commands are printed as they would be typed, and nothing runs."""
     done = grain_map("--dry-run", "touch", "{}.{#}", ":::", "a b", "c")
 

@@ -52,7 +52,7 @@ def client_of(notebook: Any) -> NotebookClient:
     return NotebookClient(notebook, timeout=120, iopub_timeout=120, kernel_name="python3")
 
 
-def test_the_notebook() -> None:
+def test_each_cell_of_the_notebook_shows_what_the_repository_has() -> None:
     """Each cell shows what it shows in the repository."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
     expected = [shown(cell) for cell in notebook.cells if cell.cell_type == "code"]

@@ -99,14 +99,14 @@ def test_python_versions_are_equal() -> None:
 
 
 @per_package
-def test_licence_copies(package: Path) -> None:
+def test_each_package_carries_its_own_copy_of_the_licence(package: Path) -> None:
     """Each package carries the licence, as a file of its own (a link would break the sdist)."""
     assert (ROOT / "LICENSE").read_bytes() == (package / "LICENSE").read_bytes()
     assert not (package / "LICENSE").is_symlink()
 
 
 @per_package
-def test_layout(package: Path) -> None:
+def test_each_package_has_metadata_readme_licence_types_and_tests(package: Path) -> None:
     """Each package is complete: metadata, readme, licence, typed sources, tests."""
     assert package.name == project(package)["name"]
     assert (package / "README.md").read_text().startswith(f"# {package.name}\n")
@@ -169,7 +169,7 @@ class TestLayers:
 class TestBump:
     """Setting the version."""
 
-    def test_rewrites_everything(self, checkout: Path) -> None:
+    def test_bump_rewrites_every_version_and_pin_and_nothing_else(self, checkout: Path) -> None:
         """Every version and every pin is the new one, and nothing else changed."""
         before = {
             d: (checkout / d.relative_to(ROOT) / "pyproject.toml").read_text() for d in PROJECTS
@@ -218,17 +218,17 @@ class TestWheels:
         """Disjoint, typed wheels have no problem."""
         assert [] == self.problems(a={"grain/a/__init__.py", "grain/a/py.typed"})
 
-    def test_two_owners(self) -> None:
+    def test_a_path_in_two_wheels_names_both(self) -> None:
         """A path in two wheels names both."""
         both = {"grain/a/__init__.py", "grain/a/py.typed"}
 
         assert "grain/a/py.typed is in a and in b" in self.problems(a=both, b=both)
 
-    def test_untyped(self) -> None:
+    def test_a_subpackage_without_py_typed_is_named(self) -> None:
         """A subpackage without py.typed is named."""
         assert ["a lacks grain/a/py.typed"] == self.problems(a={"grain/a/__init__.py"})
 
-    def test_outside(self) -> None:
+    def test_files_outside_of_a_subpackage_are_named(self) -> None:
         """Files directly under grain, or outside of it, are named."""
         found = self.problems(a={"grain/b.py", "tests/test_a.py"})
 
@@ -237,7 +237,7 @@ class TestWheels:
             "tests/test_a.py is in a, but lies outside of its subpackages",
         ] == found[:2]
 
-    def test_no_facade(self) -> None:
+    def test_wheels_without_the_facade_are_refused(self) -> None:
         """Without the facade there is no `from grain import GVAR`."""
         found = tool("check_wheels").problems({"grain-resource": {"grain/_gvar.py"}})
 

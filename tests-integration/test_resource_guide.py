@@ -30,12 +30,12 @@ def licences() -> Any:
     return module.Licences
 
 
-def test_short() -> None:
+def test_a_kind_of_resource_takes_fewer_than_thirty_lines() -> None:
     """A kind of resource takes fewer than thirty lines."""
     assert len(EXAMPLE.read_text().splitlines()) < 30
 
 
-def test_quoted() -> None:
+def test_the_page_quotes_the_example_file() -> None:
     """The page shows the file as it is."""
     quoted = [code for language, code in FENCE.findall(PAGE.read_text()) if language == "python"]
 
@@ -67,7 +67,7 @@ def test_stated_in_a_configuration(licences: Any) -> None:
     assert {"Licences": {"names": ["qc-1", "qc-2"]}} == to_data(licences(["qc-2", "qc-1"]))
 
 
-def test_laws(licences: Any) -> None:
+def test_the_example_kind_keeps_the_laws(licences: Any) -> None:
     """The example keeps the laws, alone and next to cores."""
     check_kind(
         lambda: licences(["c", "a", "b"]) & Cores(12),
@@ -83,7 +83,7 @@ def test_laws(licences: Any) -> None:
 
 
 @pytest.mark.parametrize("page", [PAGE, README], ids=["docs", "readme"])
-def test_page_runs(page: Path) -> None:
+def test_every_example_of_the_page_runs(page: Path) -> None:
     """Every Python example of the page runs, in order, in one namespace."""
     names: dict[str, object] = {"__name__": "licences"}
     for language, code in FENCE.findall(page.read_text()):
@@ -93,7 +93,7 @@ def test_page_runs(page: Path) -> None:
 
 def test_readme_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
     """The comments of the readme's example show what it prints."""
-    test_page_runs(README)
+    test_every_example_of_the_page_runs(README)
 
     told = [
         line.partition(": ")[2] if "these: " in line else line.rpartition("# ")[2]

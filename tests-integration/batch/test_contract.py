@@ -111,7 +111,9 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("options", "code", "told"), REFUSALS)
-def test_refusals(slurm: Batch, options: list[str], code: int, told: str) -> None:
+def test_an_impossible_request_is_refused_on_standard_error(
+    slurm: Batch, options: list[str], code: int, told: str
+) -> None:
     """What cannot be is refused at once, on standard error."""
     done = slurm.run("sbatch", *options, stdin="#!/bin/sh\n")
 
@@ -120,7 +122,7 @@ def test_refusals(slurm: Batch, options: list[str], code: int, told: str) -> Non
     assert "" == done.stdout
 
 
-def test_no_script(slurm: Batch) -> None:
+def test_a_text_without_a_shebang_is_refused(slurm: Batch) -> None:
     """A text without a first line of a script is refused."""
     done = slurm.run("sbatch", stdin="echo hi\n")
 
@@ -174,7 +176,7 @@ def test_ids_that_nobody_knows(slurm: Batch) -> None:
     assert (1, "squeue: error: Invalid job id: abc\n") == (bad.returncode, bad.stderr)
 
 
-def test_array(slurm: Batch, tmp_path: Path) -> None:
+def test_array_tasks_have_their_own_ids_and_outputs(slurm: Batch, tmp_path: Path) -> None:
     """Tasks have ids of their own, the last one the array's; %a tells their outputs apart."""
     script = "#!/bin/bash\necho $SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_ID $SLURM_JOB_ID\n"
 
@@ -225,7 +227,7 @@ def test_signals_by_scancel(slurm: Batch, tmp_path: Path) -> None:
     slurm.out("scancel", job)
 
 
-def test_requeue(slurm: Batch, tmp_path: Path) -> None:
+def test_a_requeued_job_keeps_its_id_and_waits_two_minutes(slurm: Batch, tmp_path: Path) -> None:
     """A job goes back to the queue for two minutes, unless told to start; it keeps its id."""
     script = "#!/bin/bash\necho start $SLURM_JOB_ID $SLURM_RESTART_COUNT\nsleep 60\n"
     job = submit(slurm, tmp_path, script, "--open-mode=append")
@@ -259,7 +261,7 @@ def test_node_taken_down(slurm: Batch, tmp_path: Path) -> None:
     until(lambda: "CANCELLED" == state(slurm, job))
 
 
-def test_directives(slurm: Batch, tmp_path: Path) -> None:
+def test_quotes_keep_a_hash_and_spaces_in_a_directive(slurm: Batch, tmp_path: Path) -> None:
     """Quotes keep a "#" and spaces in a value; outside of them a "#" ends the line."""
     script = (
         "#!/bin/bash\n"
@@ -276,14 +278,16 @@ def test_directives(slurm: Batch, tmp_path: Path) -> None:
     assert "a b#c\n" == text(tmp_path, 'x "y" # z')
 
 
-def test_tables(slurm: Batch) -> None:
+def test_sinfo_lists_partitions_with_limits_and_nodes(slurm: Batch) -> None:
     """sinfo tells partitions with their limits and nodes."""
     lines = slurm.out("sinfo", "-h", "-o", "%P|%l|%c|%m|%a").splitlines()
 
     assert {"main*|infinite|4|4000|up", "short|2:00|4|4000|up"} == set(lines)
 
 
-def test_time_limit(slurm: Batch, limited: tuple[str, Path]) -> None:
+def test_a_time_limit_warns_the_shell_then_terminates_then_kills(
+    slurm: Batch, limited: tuple[str, Path]
+) -> None:
     """The shell alone is warned, long before; then SIGTERM to all, and SIGKILL after KillWait."""
     job, folder = limited
 

@@ -170,7 +170,7 @@ def test_slurm_refuses_what_it_does_not_know(tmp_path: Path, words: list[str]) -
     assert "" == done.stdout
 
 
-def test_no_controller(tmp_path: Path) -> None:
+def test_commands_fail_without_a_controller(tmp_path: Path) -> None:
     """Without one the commands fail as those of a batch system that is down."""
     env = {**os.environ, "FAKE_BATCH": str(tmp_path)}
     codes = {}

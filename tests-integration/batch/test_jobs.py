@@ -135,7 +135,7 @@ def running(user: User) -> list[str]:
     return [one for one, state in user.states().items() if state == "R"]
 
 
-def test_quit(user: User) -> None:
+def test_quit_cancels_waiting_jobs_and_running_ones_by_force(user: User) -> None:
     """A job that waits is cancelled; one that runs, without a scheduler to be in, by force only."""
     assert 0 == user.grain("up", "-n", "4").returncode
     until(lambda: len(running(user)) == 3)
@@ -163,10 +163,10 @@ def test_quit(user: User) -> None:
     assert 1 == len(re.findall(r"w\S*: job \S+ waited and is cancelled\n", gentle.stdout))
     assert 3 == gentle.stdout.count(" runs, but is not with the scheduler (yet); `grain quit -f w")
     assert 3 == len(left)
-    assert (0, 3) == (forced.returncode, forced.stdout.count(" is told to end\n"))
+    assert (0, 3) == (forced.returncode, forced.stdout.count(" is asked to end\n"))
 
 
-def test_scale(user: User) -> None:
+def test_scale_replaces_ended_jobs_and_leaves_all_at_its_end(user: User) -> None:
     """Those that wait count, others' do not; what ended is replaced, and all stay at the end."""
     assert 0 == user.grain("up").returncode
     [other] = user.jobs()
@@ -228,7 +228,7 @@ def test_scale_backs_off(user: User) -> None:
     assert len(user.jobs("scale")) == sum(" is job " in text for text in said)
 
 
-def test_logs(user: User) -> None:
+def test_logs_show_the_output_of_a_job(user: User) -> None:
     """The output of the job, as soon as it is there."""
     user.grain("up")
     until(lambda: running(user))
@@ -248,7 +248,7 @@ def test_logs(user: User) -> None:
     assert "is called 'x'; the last ones are: w" in unknown.stderr
 
 
-def test_start(user: User) -> None:
+def test_start_runs_the_mission_as_a_job(user: User) -> None:
     """The mission runs as a job, which finds the configuration, and whose output is shown."""
     dry = user.grain("start", "--dry")
     assert [] == user.jobs()
@@ -263,7 +263,7 @@ def test_start(user: User) -> None:
     assert f"mission of {user.folder}/grain.toml" in (user.folder / "mission.log").read_text()
 
 
-def test_doctor(user: User) -> None:
+def test_doctor_reports_whether_the_batch_system_answers(user: User) -> None:
     """The batch system answers; one that does not is told, with what to do."""
     well = user.grain("doctor", "--json")
     found = {one["check"]: one["state"] for one in json.loads(well.stdout)}

@@ -52,7 +52,9 @@ def test_pbs_refuses_what_it_does_not_know(
     assert "" != done.stderr
 
 
-def test_pbs_job(pbs: Batch, tmp_path: Path) -> None:
+def test_a_pbs_job_starts_at_home_and_its_output_comes_at_its_end(
+    pbs: Batch, tmp_path: Path
+) -> None:
     """Ids begin with 0; a job starts at home, as if after a login; its output comes at its end."""
     script = (
         "#!/bin/false\n#PBS -o out -N test\n"
@@ -95,7 +97,7 @@ def test_pbs_states_and_errors(pbs: Batch, tmp_path: Path) -> None:
     assert "job_state = F" in pbs.out("qstat", "-x", "-f", job)
 
 
-def test_pbs_walltime(tmp_path: Path) -> None:
+def test_a_pbs_job_is_killed_two_seconds_after_its_walltime(tmp_path: Path) -> None:
     """The job is gone 2 s after its SIGTERM, and its output says why."""
     script = (
         "#!/bin/bash\n#PBS -l walltime=20 -o out\ntrap 'echo TERM' TERM; echo begun\n"
@@ -132,7 +134,7 @@ def test_pbs_signal_reaches_all(pbs: Batch, tmp_path: Path) -> None:
     assert f"Exit_status = {256 + signal.SIGUSR1}" in pbs.out("qstat", "-x", "-f", job)
 
 
-def test_array(pbs: Batch, tmp_path: Path) -> None:
+def test_subjobs_have_an_index_and_an_output_each(pbs: Batch, tmp_path: Path) -> None:
     """One id with brackets, subjobs with their index in it, an output for each."""
     script = "#!/bin/sh\necho $PBS_ARRAY_ID $PBS_ARRAY_INDEX $PBS_JOBID\n[ -e go ] || sleep 300\n"
     cores = ["-l", "select=1:ncpus=4"]
@@ -165,7 +167,7 @@ def test_array(pbs: Batch, tmp_path: Path) -> None:
     assert "0[].pbs 5 0[5].pbs\n" == text(tmp_path / "a.o0.5")
 
 
-def test_throttled_array(pbs: Batch, tmp_path: Path) -> None:
+def test_a_throttled_array_runs_one_subjob_at_a_time(pbs: Batch, tmp_path: Path) -> None:
     """Of 1-3%1 one runs at a time; a plain job of that number is not known."""
     pbs.out("qsub", "-J", "1-3%1", cwd=tmp_path, stdin="#!/bin/sh\nsleep 300\n")
     until(lambda: states(pbs, "-t")["0[1].pbs"] == "R")
@@ -177,7 +179,7 @@ def test_throttled_array(pbs: Batch, tmp_path: Path) -> None:
     )
 
 
-def test_requeue(pbs: Batch, tmp_path: Path) -> None:
+def test_qrerun_queues_a_job_again_under_its_id(pbs: Batch, tmp_path: Path) -> None:
     """qrerun ends a job and queues it again, under its id; the output goes on."""
     script = "#!/bin/bash\necho start $PBS_JOBID\n[ -e again ] && exit 4\ntouch again\nsleep 300\n"
     words = ["qsub", "-o", f"{tmp_path}/out"]
@@ -195,7 +197,7 @@ def test_requeue(pbs: Batch, tmp_path: Path) -> None:
     assert (35, True) == (finished.returncode, "Job has finished" in finished.stderr)
 
 
-def test_refused_requeue(pbs: Batch, tmp_path: Path) -> None:
+def test_qrerun_refuses_waiting_and_unknown_jobs(pbs: Batch, tmp_path: Path) -> None:
     """Of a job that waits, of one that must not run twice, and of none."""
     waits = pbs.out("qsub", "-l", "ncpus=99", cwd=tmp_path, stdin="#!/bin/sh\n")
     once = pbs.out("qsub", "-r", "n", cwd=tmp_path, stdin="#!/bin/sh\nsleep 300\n")
@@ -211,7 +213,7 @@ def test_refused_requeue(pbs: Batch, tmp_path: Path) -> None:
     assert "R" == states(pbs)[once]
 
 
-def test_node_failure(tmp_path: Path) -> None:
+def test_jobs_of_a_lost_node_start_elsewhere_later(tmp_path: Path) -> None:
     """Jobs of a node that is lost start elsewhere, later; there, they may go on meanwhile."""
     script = (
         "#!/bin/bash\ntrap '' TERM\nbeat=$PBS_JOBID.$(cat $PBS_NODEFILE)\n"

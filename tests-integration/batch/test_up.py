@@ -45,7 +45,7 @@ def logs(folder: Path) -> list[str]:
 
 
 @pytest.mark.usefixtures("worker")
-def test_slurm(slurm: Batch, tmp_path: Path) -> None:
+def test_two_workers_start_through_slurm_with_a_log_each(slurm: Batch, tmp_path: Path) -> None:
     """Two workers start, each with a log of its own in a directory that was made for them."""
     text = 'system = "slurm"\n[worker]\nlog_file = "logs/w{{HHMMSS}}.log"\n'
 
@@ -61,7 +61,7 @@ def test_slurm(slurm: Batch, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("worker")
-def test_pbs(pbs: Batch, tmp_path: Path) -> None:
+def test_two_workers_start_through_pbs(pbs: Batch, tmp_path: Path) -> None:
     """Two workers start, one by one."""
     (tmp_path / "stop").touch()
     text = (
@@ -78,7 +78,7 @@ def test_pbs(pbs: Batch, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("worker")
-def test_local(tmp_path: Path) -> None:
+def test_a_local_worker_outlives_the_command_and_ends_on_sigterm(tmp_path: Path) -> None:
     """A worker starts as a process that outlives the command, and ends upon SIGTERM."""
     libc = ctypes.CDLL(None)
     libc.prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: what it leaves comes here
@@ -104,7 +104,7 @@ def test_local(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("worker")
-def test_refusal(slurm: Batch, tmp_path: Path) -> None:
+def test_a_refusal_of_slurm_is_shown_with_a_remedy(slurm: Batch, tmp_path: Path) -> None:
     """What Slurm says is shown as it is, with what to change, and the exit code is 1."""
     text = 'system = "slurm"\n[script]\nqueue = "nope"\n'
 

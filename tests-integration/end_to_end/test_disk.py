@@ -54,7 +54,7 @@ log_file = "{folder}/w{{{{HHMMSS}}}}.log"
 """
 
 
-def test_full_disk(small: Path, place: Place) -> None:
+def test_tasks_go_on_when_the_disk_of_the_logs_is_full(small: Path, place: Place) -> None:
     """Tasks go on, and all ends well; what could not be logged is told when there is room."""
     filler = fill(small)
     holding = Holding(place, workers=1, tasks=2, more=logs_at(small))
@@ -79,7 +79,7 @@ def test_full_disk(small: Path, place: Place) -> None:
     assert "this worker has ended" in log.read_text()
 
 
-def test_exit_status(small: Path, place: Place) -> None:
+def test_a_worker_that_could_not_log_ends_well(small: Path, place: Place) -> None:
     """A worker that could log nothing has ended well all the same."""
     fill(small)
     holding = Holding(place, workers=1, tasks=2, more=logs_at(small))

@@ -99,7 +99,7 @@ def nodes_of(printed: str) -> list[str]:
     return list(found.groups())
 
 
-def test_tutorial(place: Place) -> None:
+def test_the_tutorials_cluster_program_prints_what_it_shows(place: Place) -> None:
     """It pauses, says how to start workers, and ends with what it is said to print."""
     check_tutorial(place)
 

@@ -19,7 +19,7 @@ def job_state(place: Place, job: str) -> str:
     return place.batch.out("squeue", "-h", "-t", "all", "-o", "%T", "-j", job)
 
 
-def test_worker_cancelled(place: Place) -> None:
+def test_a_cancelled_worker_hands_back_its_runs(place: Place) -> None:
     """After scancel a worker hands back its runs, which go on elsewhere."""
     holding = Holding(place)
     first, second = holding.workers
@@ -37,7 +37,9 @@ def test_worker_cancelled(place: Place) -> None:
 
 
 @pytest.mark.parametrize("both", [False, True], ids=["agent", "agent and runner"])
-def test_worker_killed(place: Place, both: bool) -> None:
+def test_runs_of_a_killed_worker_start_elsewhere_after_the_grace_period(
+    place: Place, both: bool
+) -> None:
     """With SIGKILL, nothing of it is left, and its runs begin elsewhere after the grace period."""
     holding = Holding(place)
     first, second = holding.workers
@@ -56,7 +58,7 @@ def test_worker_killed(place: Place, both: bool) -> None:
     assert [second] == place.serving()
 
 
-def test_runner_killed(place: Place) -> None:
+def test_a_worker_replaces_a_killed_runner(place: Place) -> None:
     """The worker has another one at once, and goes on serving."""
     holding = Holding(place)
     first = holding.workers[0]
@@ -72,7 +74,7 @@ def test_runner_killed(place: Place) -> None:
     assert holding.workers == place.serving()
 
 
-def test_gnaw_killed(place: Place) -> None:
+def test_runs_survive_a_killed_gnaw(place: Place) -> None:
     """The mission starts another one, to which the workers come; no run begins again."""
     holding = Holding(place)
     before = place.gnaw()
@@ -123,7 +125,9 @@ def play_walltime(aside: Aside, patient: bool) -> tuple[Holding, str, list[int],
 
 @pytest.mark.parametrize("patient", [True, False], ids=["patient", "hurried"])
 @pytest.mark.aside(play=play_walltime)
-def test_walltime(patient: bool, seen: Any) -> None:
+def test_a_worker_drains_on_the_warning_and_hands_back_its_runs_at_the_end(
+    patient: bool, seen: Any
+) -> None:
     """Warned, a worker takes no more runs; ended, it hands back its runs, if there is time.
 
     Slurm's 11 minutes pass in leaps here. That a real Slurm does the same is in

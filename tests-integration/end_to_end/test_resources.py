@@ -75,7 +75,7 @@ def check(one: dict[str, Any], all_of_them: dict[str, Any], spent: float) -> Non
         assert 18 * 60 - spent - 1 < worker["left"] <= 18 * 60
 
 
-def test_resources(place: Place) -> None:
+def test_a_worker_owns_the_jobs_cpus_less_what_is_held_back(place: Place) -> None:
     """Of CPUs those that the job has; a part of memory and walltime is held back."""
     began = time.monotonic()
     found = workers(place)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from end_to_end.aside import Aside
 
 
-def test_node_lost(stopped: Holding) -> None:
+def test_runs_of_a_lost_node_run_again_and_late_results_are_dropped(stopped: Holding) -> None:
     """What ran there runs again elsewhere; what comes too late is dropped; the worker stays.
 
     Unless it is the first after all: a success is taken wherever it comes from.
@@ -62,7 +62,7 @@ def play_two_incarnations(aside: Aside) -> tuple[Holding, list[int], list[str]]:
 
 
 @pytest.mark.aside(play=play_two_incarnations)
-def test_two_incarnations(seen: Any) -> None:
+def test_a_requeued_job_and_its_old_processes_both_live(seen: Any) -> None:
     """Slurm lost a node and starts its job elsewhere, while the old processes go on there.
 
     Both have the same name, and are two workers. A node of a real Slurm is not lost so easily.

@@ -47,7 +47,7 @@ Job Id: 3.pbs
 """
 
 
-def test_squeue() -> None:
+def test_squeue_lines_become_states_and_unlisted_jobs_have_ended() -> None:
     """Each line is a job; what is not listed has ended; what is not known counts as ended."""
     expected = {
         "6_0": JobState(Phase.RUNNING, "", "n1"),
@@ -64,7 +64,7 @@ def test_squeue() -> None:
     assert expected == slurm.states(SQUEUE, expected)
 
 
-def test_qstat() -> None:
+def test_qstat_joins_folded_lines_and_reports_node_and_comment() -> None:
     """Folded lines are joined; a finished job's node and comment are told."""
     never = "Can Never Run: Insufficient amount of resource: ncpus (R: 99 A: 4 T: 4)"
     expected = {
@@ -82,7 +82,7 @@ def test_qstat() -> None:
     ("printed", "job"),
     [("6\n", "6"), ("6;cluster\n", "6"), ("a banner\n7\n", "7"), ("", ""), ("error\n", "")],
 )
-def test_sbatch_id(printed: str, job: str) -> None:
+def test_the_id_of_sbatch_is_the_number_in_its_last_line(printed: str, job: str) -> None:
     """The id is the number in the last line."""
     assert job == slurm.submitted_id(printed)
 
@@ -91,7 +91,7 @@ def test_sbatch_id(printed: str, job: str) -> None:
     ("printed", "job"),
     [("0.pbs\n", "0.pbs"), ("12\n", "12"), ("1[].pbs\n", "1[].pbs"), ("", ""), ("oops\n", "")],
 )
-def test_qsub_id(printed: str, job: str) -> None:
+def test_the_id_of_qsub_is_its_last_line_with_or_without_server(printed: str, job: str) -> None:
     """The id is the last line: with the server's name, or bare."""
     assert job == pbs.submitted_id(printed)
 
@@ -106,7 +106,7 @@ def test_qsub_id(printed: str, job: str) -> None:
         ("", "openpbs"),
     ],
 )
-def test_dialect(printed: str, dialect: str) -> None:
+def test_torque_is_recognised_by_its_version_line(printed: str, dialect: str) -> None:
     """Torque tells its version in other words than OpenPBS."""
     assert dialect == pbs.dialect(printed)
 
@@ -119,12 +119,12 @@ def test_dialect(printed: str, dialect: str) -> None:
         ("qdel: Unknown Job Id 999.pbs\nqdel: Unauthorized Request 3.pbs\n", False),
     ],
 )
-def test_only_ended(told: str, harmless: bool) -> None:
+def test_complaints_about_ended_jobs_are_no_error(told: str, harmless: bool) -> None:
     """A job that has ended is nothing to complain of; anything else is."""
     assert harmless == pbs.only_ended(told)
 
 
-def test_own_shape(job_of: Callable[..., BatchJob]) -> None:
+def test_a_shape_in_the_users_options_replaces_ours(job_of: Callable[..., BatchJob]) -> None:
     """Where the user asks for a shape with GPUs, ours is left out: PBS takes one only."""
     job = job_of('[script]\ncores = 4\nextra_args = ["-l select=1:ncpus=4:ngpus=1"]')
 

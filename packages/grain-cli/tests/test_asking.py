@@ -205,7 +205,7 @@ def test_lines_of_failed_jobs(alone: Path, address: str, command: Put, answering
     assert f"{said}{alone}/c.log\n" in done.output
 
 
-def test_why(address: str, answering: Any) -> None:
+def test_why_sends_the_task_and_prints_the_reasons(address: str, answering: Any) -> None:
     """What is asked is the task, and the reasons are printed."""
     told = {"task": 17, "state": "waiting", "reasons": ["it asks for Cores(4)", "w1: not now"]}
     with answering(address, why=told) as scheduler:
@@ -254,7 +254,7 @@ def test_quit_of_workers_and_jobs(alone: Path, address: str, command: Put, answe
     assert (
         "w1 on n1: leaves now; 2 tasks will run again elsewhere\n"
         "w2: job 6_1 waited and is cancelled\n"
-        "w3: job 6_2 is told to end\n"
+        "w3: job 6_2 is asked to end\n"
     ) == forced.output
     assert ["6_1", "6_1", "6_2"] == (alone / "cancelled").read_text().split()
 

@@ -42,7 +42,7 @@ template = '%s'
         ),
     ],
 )
-def test_mistakes(
+def test_a_mistake_in_the_template_names_its_key(
     configure: Callable[[str], Config], job_of: Callable[..., BatchJob], template: str, told: str
 ) -> None:
     """A mistake in the template is one of the configuration, and names the key."""

@@ -45,7 +45,7 @@ def test_word_is_one_line(text: str) -> None:
 @pytest.mark.parametrize(
     ("memory", "text"), [(60.0, "60G"), (3.5, "3584M"), (0.25, "256M"), (0.0001, "1M")]
 )
-def test_amount(memory: float, text: str) -> None:
+def test_whole_amounts_of_memory_stay_as_written(memory: float, text: str) -> None:
     """Whole numbers stay as the user wrote them."""
     assert text == amount(memory, "G", "M")
 

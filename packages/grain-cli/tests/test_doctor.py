@@ -94,7 +94,7 @@ def test_something_that_hangs() -> None:
     stuck.set()
 
 
-def test_versions_differ() -> None:
+def test_differing_versions_are_named_with_what_to_install() -> None:
     """All are named, and what to install."""
     found = installed.judge_versions({"grain-edge": "1.0.0", "grain-cli": "1.1.0"})
 
@@ -136,7 +136,7 @@ def test_an_intruder_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.fix.startswith("pip uninstall grain, then pip install --force-reinstall")
 
 
-def test_slurm(
+def test_slurm_commands_are_missing_refuse_or_answer(
     alone: Path, command: Put, configure: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Commands that are missing, refuse, or answer."""
@@ -153,7 +153,9 @@ def test_slurm(
     assert "ok" == batch.batch(config)[0].state
 
 
-def test_custom(alone: Path, command: Put, configure: Configure) -> None:
+def test_the_custom_submit_command_is_looked_for(
+    alone: Path, command: Put, configure: Configure
+) -> None:
     """The command that submits is there or not."""
     text = (
         'system = "custom"\n[custom_system]\nsubmit_cmd = "mysub -x"\ndirectory = "/tmp"\n'
@@ -184,7 +186,7 @@ def test_a_directory_that_cannot_be_there(tmp_path: Path) -> None:
     assert "fail" == found.state
 
 
-def test_clocks() -> None:
+def test_clocks_far_apart_are_reported_with_the_one_behind() -> None:
     """Far apart is told, and which is behind."""
     assert "ok" == meeting.clock(1.0).state
     assert "this host is 60 s behind the file server" == meeting.clock(60.0).says
@@ -242,7 +244,7 @@ def test_an_address_that_is_none() -> None:
         assert ("fail", "Correct `address`.") == (found.state, found.fix)
 
 
-def test_another_version() -> None:
+def test_a_scheduler_of_another_version_is_reported_with_both() -> None:
     """Is told with both."""
     found = meeting.judge_scheduler("n1 by tcp", "0.9")
 
@@ -250,7 +252,7 @@ def test_another_version() -> None:
     assert found.says.startswith("n1 by tcp is Grain 0.9, this is ")
 
 
-def test_outputs(alone: Path, configure: Configure) -> None:
+def test_an_unwritable_output_directory_is_reported(alone: Path, configure: Configure) -> None:
     """A directory that cannot be written to is told."""
     assert "ok" == batch.outputs(configure('[worker]\nlog_file = "a/b/w.log"'))[0].state
     wrong = configure('[worker]\nlog_file = "/proc/nowhere/w.log"')

@@ -46,7 +46,7 @@ def test_what_failed_at_once(tmp_path: Path) -> None:
     assert failed_at_once(refused)
 
 
-def test_warning(tmp_path: Path) -> None:
+def test_a_warning_names_the_last_log_if_all_last_jobs_failed(tmp_path: Path) -> None:
     """Told if all of the last jobs failed, with the last log."""
     failed = [job(tmp_path, f"f{i}", wrote=1) for i in range(4)]
     good = job(tmp_path, "good", wrote=500)
@@ -65,7 +65,7 @@ def test_warning(tmp_path: Path) -> None:
     ]
 
 
-def test_pruning(tmp_path: Path) -> None:
+def test_records_of_ended_jobs_are_removed_in_time_and_others_much_later(tmp_path: Path) -> None:
     """Submissions all of whose jobs are gone are forgotten in time, others much later."""
     kept = JobRecords(tmp_path / "jobs")
 

@@ -108,7 +108,9 @@ def test_cpus_of_living_workers_are_taken(
         ([0, 1, 2, 3], 2, 1, [(0,), (1,)]),
     ],
 )
-def test_divide(free: list[int], n: int, cores: int | None, shares: list[tuple[int, ...]]) -> None:
+def test_cpus_are_divided_as_asked_or_in_equal_shares(
+    free: list[int], n: int, cores: int | None, shares: list[tuple[int, ...]]
+) -> None:
     """As many as asked for, or equal shares."""
     assert shares == divide(free, n, cores)
 
@@ -138,7 +140,7 @@ def test_pids_are_used_again(tmp_path: Path) -> None:
     system.cancel([other])
 
 
-def test_other_hosts(tmp_path: Path) -> None:
+def test_processes_of_another_host_are_unknown_and_not_ended(tmp_path: Path) -> None:
     """Of another login node's processes nothing is known, and none is ended here."""
     system = Local(tmp_path)
 
@@ -155,7 +157,7 @@ def test_options_are_refused(job: BatchJob, tmp_path: Path) -> None:
         list(Local(tmp_path).submit(replace(job, extra_args=("-A",)), 1))
 
 
-def test_unwritable_log(job: BatchJob, tmp_path: Path) -> None:
+def test_an_unwritable_log_is_named(job: BatchJob, tmp_path: Path) -> None:
     """A log that cannot be written is told, with its name."""
     with pytest.raises(BatchError) as info:
         list(Local(tmp_path).submit(replace(job, log_file="/nonexistent/w.log"), 1))

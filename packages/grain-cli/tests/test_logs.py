@@ -39,7 +39,7 @@ def test_of_one_worker(alone: Path) -> None:
     assert "two\nthree\n" == grain("logs", "-n", "2", "w").output
 
 
-def test_of_several(alone: Path) -> None:
+def test_logs_of_several_jobs_stand_below_their_names(alone: Path) -> None:
     """Each below the name of its file."""
     for name in ("w-0", "w-1", "x"):
         (alone / f"{name}.log").write_text(f"{name}\n")
@@ -51,7 +51,7 @@ def test_of_several(alone: Path) -> None:
     )
 
 
-def test_of_placeholders(alone: Path) -> None:
+def test_logs_find_files_whose_placeholders_were_filled_in(alone: Path) -> None:
     """The batch system has filled them in; other characters stand for themselves."""
     (alone / "a[1]-42.log").write_text("here\n")
     record = submitted(alone, "w", f"{alone}/a[1]-%3j.log")
@@ -85,7 +85,7 @@ def test_what_programs_print_cannot_control_the_terminal() -> None:
     assert "\ufffd" == readable(b"\xff")
 
 
-def test_following(alone: Path) -> None:
+def test_follow_prints_what_is_appended_until_ctrl_c(alone: Path) -> None:
     """What is added is printed, also of a file that is made or cut off later; until Ctrl-C."""
     submitted(alone, "w", f"{alone}/w.log")
     log = alone / "w.log"

@@ -86,7 +86,7 @@ def test_forgotten_files_are_gone(tmp_path: Path) -> None:
     assert [] == records.read()
 
 
-def test_no_folder(tmp_path: Path) -> None:
+def test_there_are_no_records_before_the_first_submission(tmp_path: Path) -> None:
     """Before the first submission there is nothing."""
     assert [] == JobRecords(tmp_path / "nowhere").read()
 
@@ -99,7 +99,9 @@ def test_no_folder(tmp_path: Path) -> None:
         ("rel", "/home/me/.local/state/grain"),
     ],
 )
-def test_state_folder(monkeypatch: pytest.MonkeyPatch, given: str, folder: str) -> None:
+def test_only_an_absolute_xdg_state_home_counts(
+    monkeypatch: pytest.MonkeyPatch, given: str, folder: str
+) -> None:
     """XDG_STATE_HOME counts if it is absolute, as its specification says."""
     monkeypatch.setenv("HOME", "/home/me")
 

@@ -167,6 +167,6 @@ def test_jobs_of_a_scheduler_are_withdrawn(alone: Path, command: Put) -> None:
 
 
 @pytest.mark.parametrize("words", [[], ["0"], ["x"], ["1", "2"]])
-def test_usage(alone: Path, words: list[str]) -> None:
+def test_scale_takes_one_number_of_at_least_one(alone: Path, words: list[str]) -> None:
     """A number, at least one."""
     assert 2 == CliRunner().invoke(main, ["scale", *words]).exit_code

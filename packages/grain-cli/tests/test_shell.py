@@ -215,7 +215,7 @@ def test_setup_that_takes_all_of_the_walltime(shell: str, job: BatchJob, tmp_pat
         ("#!/usr/bin/env -S bash -l", "/bin/bash"),
     ],
 )
-def test_interpreter(shebang: str, shell: str) -> None:
+def test_the_first_line_names_the_interpreter(shebang: str, shell: str) -> None:
     """The shell that runs the script is the one that its first line names."""
     assert shell == interpreter(shebang)
 
@@ -223,7 +223,7 @@ def test_interpreter(shebang: str, shell: str) -> None:
 @pytest.mark.parametrize(
     "shebang", ["#!", "#!/bin/csh", "#!/usr/bin/env python3", "#!/usr/bin/env"]
 )
-def test_no_shell(shebang: str) -> None:
+def test_a_first_line_without_a_shell_is_refused(shebang: str) -> None:
     """What cannot run the script is refused before it is submitted."""
     with pytest.raises(BatchError) as info:
         interpreter(shebang)

@@ -34,12 +34,12 @@ def test_what_is_kept() -> None:
     ("seconds", "shown"),
     [(0, "00:00:00"), (2530.9, "00:42:10"), (97200, "1-03:00:00"), (-5, "00:00:00"), (None, "-")],
 )
-def test_spans(seconds: float | None, shown: str) -> None:
+def test_times_look_as_batch_systems_write_them(seconds: float | None, shown: str) -> None:
     """As batch systems write them."""
     assert shown == span(seconds)
 
 
-def test_tables() -> None:
+def test_columns_are_as_wide_as_needed_and_no_rows_give_no_table() -> None:
     """Columns are as wide as they need to be; without rows there is no table."""
     assert "T\nA    B\n1    2\nxxx  4\n" == table("T", ("A", "B"), [(1, 2), ("xxx", 4)])
     assert "" == table("T", ("A",), [])
@@ -56,7 +56,7 @@ def test_tables() -> None:
         ("nonsense", '"nonsense"'),
     ],
 )
-def test_resources(data: object, shown: str) -> None:
+def test_unknown_kinds_and_nonsense_are_shown_as_they_came(data: object, shown: str) -> None:
     """Kinds without a class here are shown, and nonsense as it came."""
     assert shown == resources(data)
 

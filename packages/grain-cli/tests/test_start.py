@@ -95,7 +95,7 @@ def test_without_a_command(alone: Path) -> None:
     assert "head.cmd: found no command, expected what starts the mission" in done.output
 
 
-def test_usage(alone: Path) -> None:
+def test_start_refuses_options_that_the_system_cannot_take(alone: Path) -> None:
     """Options for the batch system begin with a dash; this machine takes none."""
     (alone / "grain.toml").write_text(CONFIG)
 

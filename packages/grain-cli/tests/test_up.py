@@ -41,7 +41,7 @@ def test_dry_run_submits_nothing(alone: Path, command: Put) -> None:
     assert {"bin", "grain.toml"} == {path.name for path in alone.iterdir()}
 
 
-def test_slurm(alone: Path, command: Put) -> None:
+def test_up_submits_what_the_dry_run_shows_and_records_it(alone: Path, command: Put) -> None:
     """What the dry run shows is submitted, the log's directory is made, the job recorded."""
     command("sbatch", f'[ "$*" = --parsable ] && cat > {alone}/read && echo 6')
     text = SLURM + '[worker]\nname = "w"\nlog_file = "logs/%j/w.log"\n'
@@ -68,7 +68,7 @@ def test_slurm(alone: Path, command: Put) -> None:
     } == record
 
 
-def test_array(alone: Path, command: Put) -> None:
+def test_each_task_of_an_array_has_a_record(alone: Path, command: Put) -> None:
     """An array's tasks are recorded one by one."""
     command("sbatch", "cat > /dev/null; echo 6")
     (alone / "grain.toml").write_text(SLURM + '[worker]\nname = "w"\n')
@@ -79,7 +79,9 @@ def test_array(alone: Path, command: Put) -> None:
     assert [("6_0", "w-0"), ("6_1", "w-1")] == [(r["id"], r["name"]) for r in records(alone)]
 
 
-def test_refusal(alone: Path, command: Put) -> None:
+def test_a_refusal_is_shown_unchanged_with_a_remedy_and_leaves_no_record(
+    alone: Path, command: Put
+) -> None:
     """The batch system's words, unchanged, and what to change; nothing is recorded."""
     told = "sbatch: error: invalid partition specified: nope"
     command("sbatch", f'cat > /dev/null; echo "{told}" >&2; exit 1')
@@ -116,7 +118,7 @@ def test_refusal_after_the_first(alone: Path, command: Put) -> None:
     assert ["0.pbs"] == [record["id"] for record in records(alone)]
 
 
-def test_torque(alone: Path, command: Put) -> None:
+def test_the_dialect_is_that_of_the_installed_qsub(alone: Path, command: Put) -> None:
     """The dialect is that of the qsub that is there."""
     command("qsub", "echo 'Version: 6.1.2' >&2")
     (alone / "grain.toml").write_text('system = "pbs"\n[script]\ncores = 4\nmemory = 8')
@@ -141,7 +143,7 @@ def test_no_batch_system(
     assert result.output.startswith(f"Error: {missing}: there is no such command\nRun this where ")
 
 
-def test_custom(alone: Path, command: Put) -> None:
+def test_the_users_command_gets_the_path_of_the_script(alone: Path, command: Put) -> None:
     """The script is put into the directory and its path given to the user's command."""
     command("mysub", f'echo "$@" > {alone}/args; pwd >> {alone}/args; echo "Job <7> is submitted"')
     (alone / "grain.toml").write_text(
@@ -175,7 +177,7 @@ def test_mistake_in_the_configuration(alone: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [["-c", "my.toml", "up"], ["up", "-c", "my.toml"]])
-def test_config_option(alone: Path, words: list[str]) -> None:
+def test_the_option_c_stands_before_or_after_the_command(alone: Path, words: list[str]) -> None:
     """-c stands before or after the command."""
     (alone / "my.toml").write_text('[worker]\nname = "mine"')
 
@@ -185,12 +187,12 @@ def test_config_option(alone: Path, words: list[str]) -> None:
 @pytest.mark.parametrize(
     "words", [["up", "-n", "0"], ["up", "-n", "x"], ["up", "--nope"], ["nope"], ["up", "2"]]
 )
-def test_usage(alone: Path, words: list[str]) -> None:
+def test_wrong_usage_exits_with_2(alone: Path, words: list[str]) -> None:
     """What is typed wrong is exit code 2."""
     assert 2 == grain(*words).exit_code
 
 
-def test_unwritable_state(alone: Path, command: Put) -> None:
+def test_nothing_is_submitted_that_cannot_be_recorded(alone: Path, command: Put) -> None:
     """Nothing is submitted that could not be recorded."""
     command("sbatch", f"touch {alone}/called; echo 6")
     (alone / "grain.toml").write_text(SLURM)
@@ -207,7 +209,7 @@ def test_unwritable_state(alone: Path, command: Put) -> None:
     assert not (alone / "called").exists()
 
 
-def test_unreachable(alone: Path, command: Put) -> None:
+def test_a_batch_system_that_is_down_is_no_mistake_of_the_user(alone: Path, command: Put) -> None:
     """A batch system that is down is no mistake of the user's."""
     text = "sbatch: error: Unable to contact slurm controller (connect failure)"
     command("sbatch", f'cat > /dev/null; echo "{text}" >&2; exit 1')
@@ -217,7 +219,7 @@ def test_unreachable(alone: Path, command: Put) -> None:
 
 
 @pytest.mark.parametrize("line", ["grain ", "grain up --d"])
-def test_completion(alone: Path, line: str) -> None:
+def test_the_shell_completes_commands_and_options(alone: Path, line: str) -> None:
     """The shell completes commands and options."""
     env = {
         **os.environ,

@@ -42,12 +42,16 @@ if TYPE_CHECKING:
         ),
     ],
 )
-def test_resources(configure: Callable[[str], Config], text: str, owned: dict[str, Any]) -> None:
+def test_a_worker_owns_configured_amounts_less_what_is_held_back(
+    configure: Callable[[str], Config], text: str, owned: dict[str, Any]
+) -> None:
     """Configured amounts less what is held back; the rest is for the worker to find out."""
     assert owned == resources(configure(text))
 
 
-def test_most_memory(configure: Callable[[str], Config]) -> None:
+def test_several_workers_of_one_machine_share_its_memory(
+    configure: Callable[[str], Config],
+) -> None:
     """Several workers of one machine share its memory."""
     assert {"auto": {"less": 0.5, "most": 8.0}} == resources(configure(""), 8.0)["Memory"]
 
@@ -63,7 +67,9 @@ def test_most_memory(configure: Callable[[str], Config]) -> None:
         (7200, 600, 660),
     ],
 )
-def test_warning(walltime: int | None, held_back: int, lead: int) -> None:
+def test_the_warning_comes_a_minute_early_or_after_half_of_a_short_job(
+    walltime: int | None, held_back: int, lead: int
+) -> None:
     """A minute before the worker has to be done, but in short jobs not at their start."""
     assert lead == warning_lead(walltime, held_back)
 
@@ -76,7 +82,7 @@ def test_walltime_of_the_user(job_of: Callable[..., BatchJob]) -> None:
     assert '"WTime": 10' in job.main
 
 
-def test_members() -> None:
+def test_several_jobs_differ_in_name_and_log() -> None:
     """Several differ in name and log."""
     from grain.config import Script
 

@@ -30,7 +30,9 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
-def test_script(job_of: Callable[..., BatchJob]) -> None:
+def test_the_script_on_the_page_is_that_of_its_configuration(
+    job_of: Callable[..., BatchJob],
+) -> None:
     """The script on the page is that of the configuration on the page.
 
     `GRAIN_WRITE_SCRIPTS=1` writes it anew.
@@ -44,7 +46,9 @@ def test_script(job_of: Callable[..., BatchJob]) -> None:
     assert script == blocks("bash")[0]
 
 
-def test_custom(configure: Callable[[str], Config], job_of: Callable[..., BatchJob]) -> None:
+def test_the_template_on_the_page_works(
+    configure: Callable[[str], Config], job_of: Callable[..., BatchJob]
+) -> None:
     """The template on the page works."""
     text = blocks("toml")[1]
 
@@ -55,7 +59,9 @@ def test_custom(configure: Callable[[str], Config], job_of: Callable[..., BatchJ
 
 
 @pytest.mark.parametrize("name", ["workers.md", "grain.reference.toml"])
-def test_placeholders(name: str, job_of: Callable[..., BatchJob]) -> None:
+def test_the_page_names_every_placeholder_and_no_other(
+    name: str, job_of: Callable[..., BatchJob]
+) -> None:
     """Page and reference name every placeholder, and none that there is not."""
     text = (DOCS / name).read_text(encoding="utf-8")
 
@@ -65,7 +71,7 @@ def test_placeholders(name: str, job_of: Callable[..., BatchJob]) -> None:
 
 
 @pytest.mark.parametrize("system", ["slurm", "pbs"])
-def test_samples(system: str) -> None:
+def test_the_sample_configurations_make_scripts(system: str) -> None:
     """The samples make scripts."""
     config = load(DOCS / "examples" / f"grain.{system}.toml", env={"HOME": "/h", "USER": "me"})
 

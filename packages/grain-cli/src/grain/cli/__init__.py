@@ -1,8 +1,20 @@
 """The `grain` command.
 
-Layout: `_main` is the group, `_plugins` finds the commands of other packages, `plugin` has what
-all commands need. Each command lives in a file of its own and imports what it needs when it runs,
-as the command has to start fast.
+A command imports what it needs when it runs, so that the command starts fast.
+
+Map:
+
+- ``app``: the group of all commands, which imports a command to run it
+- ``options``: options that several commands share
+- ``plugin``: the helpers of commands, for those of other packages too
+- ``plugins``: the commands of other packages, by entry points
+- ``show``: tables, times, resources and JSON as text
+- ``query``: a question to the scheduler
+- ``version``: ``--version``, found fast
+- ``status/``: `grain ls` and `grain why`
+- ``workers/``: `grain up`, `scale`, `start`, `quit` and `logs`, and the jobs that they submit
+- ``doctor/``: `grain doctor` and its checks
+- ``batch/``: batch systems: scripts, submission, states, cancellation
 """
 
 from grain.cli.app import main as main

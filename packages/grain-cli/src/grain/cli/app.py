@@ -1,4 +1,4 @@
-"""The group that all commands join."""
+"""The command `grain`: the group that all commands join."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Own(NamedTuple):
     help: str
 
 
-# Each command is imported when it is wanted: what one of them needs must not slow down the others.
+# A command is imported when it is used: the imports of one must not slow down the others.
 OWN = {
     "doctor": _Own("grain.cli.doctor.command", "Check this installation, and say what to fix."),
     "logs": _Own("grain.cli.workers.logs", "Show the output of workers."),
@@ -35,18 +35,18 @@ OWN = {
 
 
 class Lazy(click.Group):
-    """A group whose commands are imported when they are wanted, and not to be listed.
+    """A group that imports a command to run it, and not to list it.
 
-    Its own are functions of the same name, each in a module of its own; others are those of
-    `grain.cli.plugins`.
+    Its own commands are functions of the same name, each in its own module; `grain.cli.plugins`
+    finds those of other packages.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All commands."""
+        """List all commands."""
         return sorted(self._lines(ctx))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """One command, imported now."""
+        """Import one command."""
         if cmd_name in OWN:
             found = getattr(importlib.import_module(OWN[cmd_name].module), cmd_name)
             assert isinstance(found, click.Command)
@@ -54,7 +54,7 @@ class Lazy(click.Group):
         return super().get_command(ctx, cmd_name) or plugins.load(cmd_name)
 
     def _lines(self, ctx: click.Context) -> dict[str, str]:
-        """What `--help` says of each command."""
+        """Return the line of `--help` for each command."""
         added = {
             name: command.get_short_help_str()
             for name in super().list_commands(ctx)

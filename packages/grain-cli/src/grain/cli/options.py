@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def patience_option(function: F) -> F:
 
 
 def load_config(ctx: click.Context, config_file: str | None) -> Config:
-    """The configuration that was chosen, after the command or before it.
+    """Load the configuration that ``-c`` chose, after the command or before it.
 
     Raises:
-        grain.config.ConfigError: It is wrong.
+        grain.config.ConfigError: The configuration is wrong.
     """
     from grain.cli.plugin import chosen_config
     from grain.config import load

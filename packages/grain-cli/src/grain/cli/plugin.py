@@ -1,6 +1,6 @@
-"""What a command needs, those of other packages too.
+"""The helpers of commands, for those of other packages too.
 
-A package adds a command to `grain` by an entry point in the group ``grain.commands``, of the
+A package adds a command to `grain` by an entry point in the group ``grain.commands`` with the
 command's name::
 
     [project.entry-points."grain.commands"]
@@ -13,7 +13,7 @@ command's name::
         with report_errors():
             print(load(chosen_config(ctx)).head.listen)
 
-It is imported only if it is typed.
+`grain` imports the module only when a user types the command.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 
 
 def chosen_config(ctx: click.Context) -> str | None:
-    """The file that ``grain -c FILE`` chose, for `grain.config.load`; None for the usual one."""
+    """Return the file of ``grain -c FILE``, for `grain.config.load`; None without ``-c``."""
     found = ctx.find_root().obj
     return found if isinstance(found, str) else None
 
 
 @contextlib.contextmanager
 def report_errors() -> Iterator[None]:
-    """What the user can change ends a command with a message and exit code 1, not a traceback.
+    """End the command with a message and exit code 1 on errors that users can fix.
 
-    That is: errors of configuration, scheduler, batch system and files. Others pass.
+    These are errors of the configuration, the scheduler, the batch system and files. Others pass.
     """
-    # Help and completion need none of them.
+    # Help and completion need none of these imports.
     from grain.cli.batch import BatchError
     from grain.cli.query import NoScheduler
     from grain.config import ConfigError

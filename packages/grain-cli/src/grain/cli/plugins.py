@@ -1,7 +1,7 @@
-"""Commands of other packages: their entry points in the group ``grain.commands``.
+"""The commands of other packages: entry points in the group ``grain.commands``.
 
-An entry point names a `click.Command`. It is loaded when its command is wanted; listing the
-commands reads names only.
+An entry point names a `click.Command`. `load` imports it to run the command; `lines` reads only the
+names.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 
 GROUP = "grain.commands"
 
-# What people look for in vain if they have installed nothing but this package.
+# Commands that users miss if they have installed this package alone.
 ELSEWHERE = {"cache": "grain-delayed", "map": "grain-delayed"}
 
 
 def lines() -> dict[str, str]:
-    """What `--help` says of each."""
+    """Return the line of `--help` for each command of another package."""
     missing = {name: f"(pip install {package})" for name, package in ELSEWHERE.items()}
     return {**missing, **{name: f"(of {_package(one)})" for name, one in _found().items()}}
 
 
 def load(name: str) -> click.Command | None:
-    """The command of another package; None if nobody has it.
+    """Load the command of another package; return None if no package has it.
 
     Raises:
-        click.ClickException: It cannot be imported, is no command, or its package is known but
-            not installed.
+        click.ClickException: The command cannot be imported, is no `click.Command`, or belongs to a
+            package of Grain that is not installed.
     """
     point = _found().get(name)
     if point is None:
@@ -39,7 +39,7 @@ def load(name: str) -> click.Command | None:
         raise click.ClickException(f"`grain {name}` is part of {_to_install(ELSEWHERE[name])}")
     try:
         found = point.load()
-    # Whatever a package does when it is imported must not end in a traceback.
+    # No error of a package's import may end in a traceback.
     except Exception as error:
         raise click.ClickException(
             f"`grain {name}` cannot be loaded from {_package(point)} ({point.value}): "
@@ -65,7 +65,7 @@ def _to_install(package: str) -> str:
 def _found() -> dict[str, EntryPoint]:
     from importlib.metadata import entry_points
 
-    # Where two packages have one of a name, it is the same one whatever the order of the path.
+    # Sorted: where two packages have a command of one name, the choice must not depend on the path.
     points = sorted(entry_points(group=GROUP), key=lambda one: (_package(one), one.value))
     return {point.name: point for point in reversed(points)}
 

@@ -1,4 +1,4 @@
-"""Asking the scheduler: connect, put questions, and be back within seconds whatever happens."""
+"""Query the scheduler: connect, ask, and return within seconds whatever happens."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ if TYPE_CHECKING:
 PATIENCE = 2.0
 """Seconds to look for a scheduler."""
 
-_ANSWER = 30.0  # seconds for one that was reached and has much to tell
+_ANSWER = 30.0  # seconds for the answer of a scheduler that was reached
 
 
 class NoScheduler(Exception):
-    """Nobody answers; its text is a sentence for people."""
+    """No scheduler answers; the text is a sentence for people."""
 
 
 def ask(config: Config, *questions: Ask, patience: float = PATIENCE) -> list[Any]:
     """Put questions to the scheduler of a configuration.
 
     Args:
-        config: Says where it is (`Worker.cli_dial`).
-        questions: In order.
-        patience: Seconds to look for it. Where only files connect the two, it takes about 10.
+        config: The configuration, which has the address (`Worker.cli_dial`).
+        questions: The questions.
+        patience: Seconds to look for the scheduler. Where only files connect the two hosts, finding
+            it takes about 10 s.
 
     Returns:
-        The answers, as plain data.
+        The answers in the order of the questions, as plain data.
 
     Raises:
-        NoScheduler: There is none, or it cannot be understood.
+        NoScheduler: There is none, or its answer cannot be understood.
     """
     import trio
 
@@ -40,7 +41,7 @@ def ask(config: Config, *questions: Ask, patience: float = PATIENCE) -> list[Any
     try:
         return trio.run(_put, address, questions, patience)
     except BaseException as error:
-        # What goes wrong within a channel comes in a group, of one.
+        # A channel raises its errors in groups of one.
         found: BaseException = error
         while len(inner := _members(found)) == 1:
             found = inner[0]
@@ -68,7 +69,7 @@ async def _put(address: str, questions: tuple[Ask, ...], patience: float) -> lis
     from grain.edge.questions import CODEC, unpack
 
     answers: list[Any] = []
-    # A filesystem that hangs delays even the giving up, for 10 s; this is meant to be interactive.
+    # A filesystem that hangs would delay the end by 10 s, which is too long for a terminal.
     with trio.fail_after(patience + 0.5) as limit:
         async with dial(address, role="cli", codec=CODEC, patience=patience) as peer:
             limit.deadline = trio.current_time() + _ANSWER

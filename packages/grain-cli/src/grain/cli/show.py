@@ -1,7 +1,7 @@
-"""Showing things: tables, spans of time, resources, JSON. Pure but for `print_json`.
+"""Text for people and programs: tables, times, resources, JSON. Pure but for `print_json`.
 
-Nothing here writes an escape code, and what other processes say of themselves cannot: a worker's
-name must not be able to move the cursor of whoever lists it.
+Nothing here writes an escape code, and `clean` removes those of other processes: a worker's name
+must not move the cursor of the user who lists it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def clean(text: object, *, keep: str = "") -> str:
-    """A text without what controls a terminal: each such character becomes a question mark.
+    """Replace every character that controls a terminal by a question mark.
 
-    That is the categories Cc (C0, C1, DEL), Cf (which turns the direction of writing, say), Cs,
-    Zl and Zp of Unicode.
+    These are Unicode's categories Cc (C0, C1, DEL), Cf (such as marks that turn the direction of
+    writing), Cs, Zl and Zp.
 
     Args:
-        text: What to show.
-        keep: Characters to be left alone.
+        text: The text to show.
+        keep: Characters to keep.
     """
     return "".join(
         one
@@ -34,7 +34,7 @@ def clean(text: object, *, keep: str = "") -> str:
 
 
 def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Rows below their heads, in columns as wide as they need to be; empty without rows."""
+    """Format rows below their heads, in columns as wide as needed; return "" without rows."""
     cells = [[clean(cell) for cell in row] for row in rows]
     if not cells:
         return ""
@@ -46,7 +46,7 @@ def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) ->
 
 
 def span(seconds: float | None) -> str:
-    """A span of time: ``00:42:10``, ``2-03:00:00``; ``-`` for none."""
+    """Format seconds as ``00:42:10`` or ``2-03:00:00``; None as ``-``."""
     if seconds is None:
         return "-"
     whole = max(0, int(seconds))
@@ -56,7 +56,7 @@ def span(seconds: float | None) -> str:
 
 
 def resources(data: Any) -> str:
-    """Resources that came as data, as one would ask for them; a kind unknown here is shown, too."""
+    """Format resources from plain data as a user would write them; unknown kinds are shown, too."""
     from grain.resource import from_data
 
     try:
@@ -68,7 +68,7 @@ def resources(data: Any) -> str:
 
 
 def print_json(data: Any) -> None:
-    """Print data for programs; the numbers that JSON lacks become null."""
+    """Print data as JSON; infinities and NaN become null."""
     import json
     from math import isfinite
 

@@ -1,8 +1,8 @@
-"""The version of the installed package, told quickly.
+"""The version of the installed package, found without `importlib.metadata`.
 
-`importlib.metadata` needs a third of the time in which the whole command starts, for its parsers of
-mail and zip. What is wanted is in the name of a directory: pip and others install a package with
-``NAME-VERSION.dist-info`` beside it (the specification "Recording installed projects").
+`importlib.metadata` takes a third of the start-up time of the whole command, for its parsers of
+mail and zip. The name of a directory suffices: installers put ``NAME-VERSION.dist-info`` beside the
+package (the specification "Recording installed projects").
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PREFIX, _SUFFIX = "grain_cli-", ".dist-info"
 
 
 def installed_version() -> str:
-    """As in "1.0.0"; "unknown" where the code runs without being installed."""
+    """Return the version, as in "1.0.0"; "unknown" where the package is not installed."""
     found = named_version(sys.path)
     if found:
         return found
@@ -33,21 +33,21 @@ def installed_version() -> str:
 
 
 def named_version(folders: Iterable[str]) -> str:
-    """The version that the first folder of a search path has; empty if that is not clear."""
+    """Return the version in the first folder of a path that has one; "" if it is ambiguous."""
     for folder in folders:
         try:
             names = os.listdir(folder or ".")
         except OSError:
-            continue  # an archive, or nothing
+            continue  # an archive, or no directory
         found = [n for n in names if n.startswith(_PREFIX) and n.endswith(_SUFFIX)]
         if found:
-            # Two are left where an update was interrupted.
+            # An interrupted update leaves two.
             return found[0][len(_PREFIX) : -len(_SUFFIX)] if len(found) == 1 else ""
     return ""
 
 
 def show_version(ctx: click.Context, _: click.Parameter, wanted: Any) -> None:
-    """What ``--version`` does."""
+    """Print the version and exit: the callback of ``--version``."""
     if wanted and not ctx.resilient_parsing:
         click.echo(f"grain {installed_version()}")
         ctx.exit()

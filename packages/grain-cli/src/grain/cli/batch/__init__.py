@@ -1,28 +1,20 @@
-"""Batch systems: one small interface, and what stands behind it.
+"""Batch systems: one small interface, and the systems behind it.
 
 >>> from grain.cli.batch import open_system
 >>> from grain.config import load
 >>> system = open_system(load(False))
-"""
 
-# The general layout:
-#
-#   errors.py         BatchError: what was refused, in the batch system's words, and the remedy
-#   _base.py          BatchSystem (script, submit, states, cancel); Job, Submitted, State
-#   _shell.py         the part of a script that the shell runs
-#   _directives.py    the lines that the batch system reads
-#   _slurm_text.py    Slurm's scripts and answers
-#   _pbs_text.py      those of PBS, in both dialects
-#   _custom_text.py   the user's template
-#   _command.py       running commands
-#   _systems.py       Slurm, Pbs, Custom
-#   _local.py         Local: processes of this machine
-#   _open.py          which of them a configuration means
-#   _worker.py        the job that a worker is
-#   _mission.py       the job that a mission is
-#   _records.py       what was submitted, in files
-#
-# The files up to _custom_text.py, _worker.py and _mission.py are pure.
+Map:
+
+- ``base``: the interface of a batch system, its jobs and their states
+- ``errors``: refusals, in the batch system's words, and the remedy
+- ``opening``: the batch system of a configuration
+- ``systems``: Slurm, PBS and custom systems: the commands that they run
+- ``command``: running a command
+- ``local``: plain processes of this machine
+- ``records``: the records of submitted jobs, in files
+- ``scripts/``: job scripts as text, and the answers of batch systems
+"""
 
 from grain.cli.batch.base import BatchJob as BatchJob
 from grain.cli.batch.base import BatchSystem as BatchSystem

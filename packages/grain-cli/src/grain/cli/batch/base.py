@@ -1,6 +1,6 @@
-"""What every batch system is to the rest of the command: three verbs and their values.
+"""The interface of a batch system: script, submit, states, cancel, and their values.
 
-The verbs block, for 9 s where a Slurm controller is gone; call them in a thread from async code.
+The calls block, up to 9 s where a Slurm controller is gone: async code calls them in a thread.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Phase(enum.Enum):
-    """Where a job stands."""
+    """The phase of a job."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -27,13 +27,13 @@ class Phase(enum.Enum):
 
 
 class JobState(NamedTuple):
-    """What a batch system says of a job.
+    """The state of a job, as its batch system reports it.
 
     Attributes:
-        phase: Where it stands. ``GONE``: it ended, or the batch system forgot it, which is what
-            happens to ended jobs. ``UNKNOWN``: it cannot be told from here.
+        phase: Its phase. ``GONE``: it ended, or the batch system forgot it, as batch systems do
+            with jobs that ended. ``UNKNOWN``: this host cannot find out.
         reason: The batch system's own word on why it waits or how it ended; may be empty.
-        node: Where it runs; may be empty.
+        node: The node on which it runs; may be empty.
     """
 
     phase: Phase
@@ -42,13 +42,13 @@ class JobState(NamedTuple):
 
 
 class SubmittedJob(NamedTuple):
-    """A job that was accepted.
+    """A job that the batch system accepted.
 
     Attributes:
-        id: As `BatchSystem.states` and `cancel` want it.
-        name: Of the worker and of its job.
-        log_file: Where its output goes, as far as it is known before it runs.
-        cpus: The CPU ids that it was confined to at its start; empty if others see to that.
+        id: Its id for `BatchSystem.states` and `cancel`.
+        name: The name of the worker and of its job.
+        log_file: The file of its output, as far as it is known before the job runs.
+        cpus: The ids of the CPUs to which Grain confined it; empty where the batch system does so.
     """
 
     id: str
@@ -59,19 +59,19 @@ class SubmittedJob(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchJob:
-    """What is to be submitted.
+    """A job to submit.
 
     Attributes:
         name: Its name, one word.
-        log_file: Absolute path of its output, in which the batch system may fill in its own
-            placeholders, or empty.
-        script: What it asks for, set-up and clean-up.
+        log_file: Absolute path of its output, or empty. The batch system may fill in its own
+            placeholders.
+        script: Its request, set-up and clean-up.
         main: Shell text of its main command; ``$grain_name`` is its name, ``$grain_left`` the
             seconds of `time_left` that remain after the set-up.
-        path: A directory to look for commands in, after those of PATH; or empty.
-        time_left: Seconds from its start to when the main command has to be done; None if unknown.
-        warning: Seconds before its end at which SIGUSR1 is wanted; None for no warning.
-        notes: Comment lines for whoever reads the script.
+        path: A directory to search for commands after those of PATH; or empty.
+        time_left: Seconds from its start until the main command must have ended; None if unknown.
+        warning: Seconds between SIGUSR1 and the end of the job; None for no warning.
+        notes: Comment lines for people who read the script.
         extra_args: Further options for the batch system, one word each.
     """
 
@@ -86,34 +86,34 @@ class BatchJob:
     extra_args: tuple[str, ...] = ()
 
     def members(self, n: int) -> list[BatchJob]:
-        """This job alone, or ``n`` of its kind whose names and logs differ."""
+        """Return this job alone, or ``n`` like it whose names and logs differ."""
         return [self] if n == 1 else [self.member(str(number)) for number in range(n)]
 
     def member(self, mark: str) -> BatchJob:
-        """One of several, its name and its log told apart by a mark."""
+        """Return a copy of the job with a mark in its name and in the name of its log."""
         log = PurePath(self.log_file)
         marked = str(log.with_name(f"{log.stem}-{mark}{log.suffix}")) if self.log_file else ""
         return replace(self, name=f"{self.name}-{mark}", log_file=marked)
 
 
 class BatchSystem(Protocol):
-    """A batch system. Whatever it refuses is a `BatchError` with its words and a remedy."""
+    """A batch system. A refusal is a `BatchError` with the system's own words and a remedy."""
 
     def script(self, job: BatchJob, n: int) -> str:
-        """The script that `submit` hands over, for the first of them where each has its own."""
+        """Return the script that `submit` submits; the first one where each job has its own."""
         ...
 
     def submit(self, job: BatchJob, n: int) -> Iterator[SubmittedJob]:
-        """Submit n jobs, as one array where the batch system has such.
+        """Submit ``n`` jobs, as one array where the batch system has arrays.
 
-        Each is yielded as soon as it is accepted, so that those before a refusal are known.
+        Yields each job as soon as it is accepted, so that the caller can record it before the next.
         """
         ...
 
     def states(self, ids: Iterable[str]) -> dict[str, JobState]:
-        """Where jobs stand; every id that was asked for is in the answer."""
+        """Query the states of jobs; the answer has every id that was asked for."""
         ...
 
     def cancel(self, ids: Iterable[str]) -> None:
-        """End jobs, in the batch system's way and delay; those that ended are no error."""
+        """Cancel jobs, in the batch system's way and delay; a job that has ended is no error."""
         ...

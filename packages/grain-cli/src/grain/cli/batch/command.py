@@ -1,4 +1,4 @@
-"""Running the batch system's commands."""
+"""Run the commands of a batch system."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECONDS = 60.0
 
 
 class CommandResult(NamedTuple):
-    """What came of a command: exit code, standard output, standard error."""
+    """The result of a command: exit code, standard output, standard error."""
 
     code: int
     out: str
@@ -23,12 +23,12 @@ class CommandResult(NamedTuple):
 
 
 class Complaints(NamedTuple):
-    """What is known of a batch system's complaints.
+    """The complaints of a batch system that Grain recognises.
 
     Attributes:
-        remedies: Pairs of a text that occurs in a complaint, and what to change then.
-        silent: Those of the texts that mean that the batch system could not be reached.
-        missing: What to do if its commands are not there.
+        remedies: Pairs of a text that occurs in a complaint, and the change that helps.
+        silent: Texts which mean that the batch system could not be reached.
+        missing: The advice if its commands are not installed.
     """
 
     remedies: Iterable[tuple[str, str]]
@@ -42,8 +42,8 @@ def run(
     """Run a command to its end, whatever its exit code.
 
     Raises:
-        Unreachable: It did not end within a minute; it was ended.
-        BatchError: It is not there, or cannot be run.
+        BatchUnreachable: It did not end within a minute, and was killed.
+        BatchError: It does not exist, or cannot be run.
     """
     try:
         done = subprocess.run(  # noqa: S603 - what the user configured
@@ -55,7 +55,7 @@ def run(
             timeout=SECONDS,
             check=False,
             cwd=cwd,
-            # Ctrl-C is for us: what is being submitted is submitted, and recorded.
+            # Ctrl-C must not reach it: a job that is being submitted is submitted, and recorded.
             start_new_session=True,
         )
     except FileNotFoundError:
@@ -71,8 +71,8 @@ def run(
 
 
 def refusal(command: str, done: CommandResult, words: Complaints) -> BatchError:
-    """The error for a command that failed, with its own text and what to change."""
-    told = done.err.strip() or done.out.strip()
-    remedy = next((text for pattern, text in words.remedies if pattern in told), "")
-    kind = BatchUnreachable if any(pattern in told for pattern in words.silent) else BatchError
-    return kind(f"{command} failed (exit code {done.code})", told, remedy)
+    """Make the error for a failed command, from its own text and the remedy."""
+    output = done.err.strip() or done.out.strip()
+    remedy = next((text for pattern, text in words.remedies if pattern in output), "")
+    kind = BatchUnreachable if any(pattern in output for pattern in words.silent) else BatchError
+    return kind(f"{command} failed (exit code {done.code})", output, remedy)

@@ -1,31 +1,30 @@
-"""What a batch system can refuse, with its own words and what to do about them."""
+"""Errors of batch systems: their own words, and a remedy."""
 
 from __future__ import annotations
 
 
 class BatchError(Exception):
-    """A batch system, or this machine in its place, did not do what it was asked.
+    """A batch system, or this machine in its place, refused a request or failed.
 
-    Its text is meant to be shown as it is, without a traceback.
+    Commands show its text as it is, without a traceback.
 
     Attributes:
-        what: What failed, in a few words, for instance ``sbatch failed (exit code 1)``.
-        told: What the batch system said, unchanged; may be empty.
-        remedy: What to change, or empty where nobody knows.
+        what: The failure in a few words, for instance ``sbatch failed (exit code 1)``.
+        output: The output of the batch system, unchanged; may be empty.
+        remedy: The change that helps; empty where none is known.
     """
 
-    def __init__(self, what: str, told: str = "", remedy: str = "") -> None:
+    def __init__(self, what: str, output: str = "", remedy: str = "") -> None:
         # The arguments are kept as they are, so that the exception pickles.
-        super().__init__(what, told, remedy)
+        super().__init__(what, output, remedy)
         self.what = what
-        self.told = told
+        self.output = output
         self.remedy = remedy
 
     def __str__(self) -> str:
-        told = "".join(f"\n  {line}" for line in self.told.strip().splitlines())
-        return f"{self.what}{':' if told else ''}{told}" + (
-            f"\n{self.remedy}" if self.remedy else ""
-        )
+        output = "".join(f"\n  {line}" for line in self.output.strip().splitlines())
+        remedy = f"\n{self.remedy}" if self.remedy else ""
+        return f"{self.what}{':' if output else ''}{output}{remedy}"
 
 
 class BatchUnreachable(BatchError):

@@ -1,9 +1,9 @@
-"""Plain processes on this machine in place of jobs: for a laptop, or a node one is already on.
+"""Plain processes on this machine in place of jobs: for a laptop, or for a node of an allocation.
 
-Each runs the same script as a job would, in a session of its own, and outlives the command. A
-process is named ``host:pid:start``, with its start in clock ticks since boot, as pids are used
-again. CPUs are divided: two workers that both believe to own all of them would run twice as many
-tasks as there are CPUs.
+Each process runs the same script as a job would, in its own session, and outlives the command.
+Its id is ``host:pid:start``, with the start in clock ticks since boot, as the kernel reuses pids.
+Workers share the CPUs: two that both own all of them would run twice as many tasks as there are
+CPUs.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Local:
     """Processes of this machine.
 
     Args:
-        folder: Where scripts are put; made if it is missing.
-        taken: Of each process that was started earlier, its id and the CPU ids it was given.
+        folder: The directory of the scripts; made if it is missing.
+        taken: The id and the CPU ids of each process that was started earlier.
     """
 
     def __init__(self, folder: Path, taken: Iterable[tuple[str, tuple[int, ...]]] = ()) -> None:
@@ -38,11 +38,11 @@ class Local:
         self._taken = list(taken)
 
     def script(self, job: BatchJob, n: int) -> str:
-        """The script of the first."""
+        """Return the script of the first process."""
         return _script(job.members(n)[0])
 
     def submit(self, job: BatchJob, n: int) -> Iterator[SubmittedJob]:
-        """Start them.
+        """Start ``n`` processes.
 
         Raises:
             BatchError: There are not enough CPUs, or the script cannot be written or run.
@@ -58,8 +58,8 @@ class Local:
             try:
                 started = self._start(member, cpus)
             except OSError as error:
-                told = f"{error.filename or ''}: {error.strerror}"
-                raise BatchError(f"{member.name} cannot be started", told) from None
+                detail = f"{error.filename or ''}: {error.strerror}"
+                raise BatchError(f"{member.name} cannot be started", detail) from None
             yield SubmittedJob(started, member.name, member.log_file, cpus)
 
     def start(self, job: BatchJob) -> SubmittedJob:
@@ -71,8 +71,8 @@ class Local:
         try:
             return SubmittedJob(self._start(job, ()), job.name, job.log_file)
         except OSError as error:
-            told = f"{error.filename or ''}: {error.strerror}"
-            raise BatchError(f"{job.name} cannot be started", told) from None
+            detail = f"{error.filename or ''}: {error.strerror}"
+            raise BatchError(f"{job.name} cannot be started", detail) from None
 
     def _free(self) -> list[int]:
         states = self.states(one for one, _ in self._taken)
@@ -101,7 +101,7 @@ class Local:
         return f"{socket.gethostname()}:{process.pid}:{start_time(process.pid)}"
 
     def states(self, ids: Iterable[str]) -> dict[str, JobState]:
-        """Look whether the processes are there; those of other hosts are unknown."""
+        """Check which processes are alive; those of other hosts are unknown."""
         return {one: self._state(one) for one in ids}
 
     def _state(self, process: str) -> JobState:
@@ -138,16 +138,16 @@ def divide(free: list[int], n: int, cores: int | None) -> list[tuple[int, ...]]:
 
 
 def start_time(pid: int) -> str:
-    """When a process started, in clock ticks since boot; empty if it is dead or a zombie."""
+    """Return the start of a process in clock ticks since boot; empty if it is dead or a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return ""
-    # The name in parentheses may hold anything, so fields are counted after it.
+    # The name in parentheses may contain spaces and parentheses: the fields count after it.
     fields = stat.rpartition(")")[2].split()
     return "" if fields[0] in "ZX" else fields[19]
 
 
 def _script(job: BatchJob) -> str:
-    # The shell has its script open, so the file can go; its directory stays empty.
+    # The shell has the script open, so that the script can remove its own file.
     return f'{job.script.shebang}\nrm -f -- "$0"\n\n{body(job)}'

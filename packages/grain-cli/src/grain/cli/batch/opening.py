@@ -1,4 +1,4 @@
-"""Which batch system a configuration means."""
+"""Open the batch system of a configuration."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def state_folder(env: Mapping[str, str] = os.environ) -> Path:
-    """Where the command keeps what it has to remember: ``$XDG_STATE_HOME/grain``."""
-    # A relative one is to be ignored, says the XDG Base Directory Specification.
+    """Return the directory of the command's own files: ``$XDG_STATE_HOME/grain``."""
+    # The XDG Base Directory Specification says to ignore a relative path.
     given = env.get("XDG_STATE_HOME", "")
     base = Path(given) if given.startswith("/") else Path.home() / ".local" / "state"
     return base / "grain"
@@ -28,11 +28,11 @@ def state_folder(env: Mapping[str, str] = os.environ) -> Path:
 def open_system(
     config: Config, *, folder: Path | None = None, now: datetime.datetime | None = None
 ) -> BatchSystem:
-    """The batch system of a configuration.
+    """Open the batch system of a configuration.
 
     Args:
         config: The configuration.
-        folder: Where the command keeps its files; `state_folder` by default.
+        folder: The directory of the command's own files; `state_folder` by default.
         now: The time of submission; the present by default.
     """
     if config.system == "local":
@@ -47,10 +47,10 @@ def open_system(
 
 
 def open_local(folder: Path | None = None) -> Local:
-    """This machine, whatever the configuration says.
+    """Open this machine as a batch system, whatever the configuration says.
 
     Args:
-        folder: Where the command keeps its files; `state_folder` by default.
+        folder: The directory of the command's own files; `state_folder` by default.
     """
     from grain.cli.batch.local import Local
 

@@ -1,10 +1,10 @@
-"""What was submitted, and by whom: the files from which `grain` knows its own jobs.
+"""The records of submitted jobs: `grain` recognises its own jobs by them.
 
-One file per submission, one line of JSON per job, in a directory that only its owner may read. A
-file is made under a name that nobody else uses, and after that only its maker writes to it, so
-commands that run at the same time, on other hosts with the same home directory too, need no lock.
-A line is written as soon as its job is accepted. One that was cut off, by a full disk say, is
-passed over.
+Each submission has one file with one line of JSON per job, in a directory that only its owner may
+read. A file has a name that nobody else uses, and only the command that made it writes to it: so
+commands need no lock, even on several hosts that share a home directory. The command writes a line
+as soon as the batch system has accepted the job. The reader skips a line that was cut off, for
+instance by a full disk.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JobRecord:
-    """One job that was submitted.
+    """One submitted job.
 
     Attributes:
-        id: The batch system's, or ``host:pid:start`` for a process.
+        id: The batch system's id, or ``host:pid:start`` for a process.
         system: ``slurm``, ``pbs``, ``custom`` or ``local``.
-        name: Of the worker and its job.
-        log_file: Its output.
-        address: Where the worker looks for the scheduler.
+        name: The name of the worker and of its job.
+        log_file: The file of its output.
+        address: The address at which the worker looks for the scheduler.
         config: Absolute path of the configuration, or empty for the defaults.
         submitted: Seconds since the epoch.
-        cpus: CPU ids it was confined to by Grain.
+        cpus: The ids of the CPUs to which Grain confined it.
         kind: ``worker`` or ``mission``.
-        by: Who keeps it alive: ``scale`` for a job of `grain scale`, ``gnaw`` for one of a
-            scheduler that does so itself, otherwise empty.
-        file: The file that this record is in; empty before it is written.
+        by: The program that keeps it alive: ``scale`` for a job of `grain scale`, ``gnaw`` for one
+            that a scheduler submitted; otherwise empty.
+        file: The file of this record; empty before it is written.
     """
 
     id: str
@@ -57,7 +57,7 @@ class JobRecords:
     """The records of a user.
 
     Args:
-        folder: Where they are; made, for its owner alone, when the first is written.
+        folder: Their directory; made, for its owner alone, with the first record.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -88,7 +88,7 @@ class JobRecords:
             os.fsync(out.fileno())
 
     def read(self) -> list[JobRecord]:
-        """All records, oldest first."""
+        """Read all records, the oldest first."""
         try:
             files = sorted(self._folder.glob("*.jsonl"))
         except OSError:
@@ -114,5 +114,5 @@ def _records(file: Path) -> Iterator[JobRecord]:
             given["cpus"] = tuple(given.get("cpus", ()))
             yield JobRecord(**{**given, "file": file.name})
         except (ValueError, TypeError, AttributeError):
-            # Cut off, or of a version that wrote other things.
+            # The line was cut off, or another version wrote it.
             continue

@@ -1,6 +1,6 @@
-"""Slurm, PBS and batch systems of the user's own: running their commands.
+"""Slurm, PBS and custom batch systems: the commands that they run.
 
-What goes in and how the answers read is in the ``_text`` files.
+`grain.cli.batch.scripts` writes their scripts and reads their answers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Slurm:
     """Slurm, by sbatch, squeue and scancel."""
 
     def script(self, job: BatchJob, n: int) -> str:
-        """One script; of an array if there are several."""
+        """Return the script; that of an array if there are several jobs."""
         return slurm.script(job, n)
 
     def submit(self, job: BatchJob, n: int) -> Iterator[SubmittedJob]:
@@ -50,7 +50,7 @@ class Slurm:
             try:
                 number = self._sbatch(self.script(job, n))
             except BatchError as error:
-                if slurm.NO_ARRAYS not in error.told:
+                if slurm.NO_ARRAYS not in error.output:
                     raise
             else:
                 tasks = enumerate(job.members(n))
@@ -67,19 +67,19 @@ class Slurm:
         return _understood("sbatch", slurm.submitted_id(done.out), done.out)
 
     def states(self, ids: Iterable[str]) -> dict[str, JobState]:
-        """Ask squeue; jobs that ended a while ago are gone without a reason."""
+        """Query squeue; a job that ended a while ago is gone without a reason."""
         asked = list(ids)
         if not asked:
             return {}
         options = ["--noheader", "--array", "--states=all", f"--format={slurm.FORMAT}"]
         done = run(["squeue", *options, f"--jobs={','.join(asked)}"], _SLURM)
-        # That is squeue's answer where the only job that was asked for is forgotten.
+        # squeue fails like this if it has forgotten the only job that it was asked for.
         if done.code and slurm.NO_SUCH_JOB not in done.err:
             raise refusal("squeue", done, _SLURM)
         return slurm.states(done.out, asked)
 
     def cancel(self, ids: Iterable[str]) -> None:
-        """Have all processes of the jobs sent SIGTERM, and SIGKILL 30 s (KillWait) later."""
+        """Cancel jobs: Slurm sends their processes SIGTERM, and SIGKILL 30 s (KillWait) later."""
         if asked := list(ids):
             done = run(["scancel", *asked], _SLURM)
             if done.code:
@@ -90,7 +90,7 @@ class Pbs:
     """OpenPBS, PBS Professional and Torque, by qsub, qstat and qdel."""
 
     def script(self, job: BatchJob, n: int) -> str:
-        """The script of the first."""
+        """Return the script of the first job."""
         return pbs.script(job.members(n)[0], self._dialect())
 
     def submit(self, job: BatchJob, n: int) -> Iterator[SubmittedJob]:
@@ -107,12 +107,12 @@ class Pbs:
         try:
             done = run(["qsub", "--version"], _PBS)
         except BatchError:
-            # A dry run, away from the cluster; `submit` will tell.
+            # A dry run away from the cluster; `submit` reports the missing command.
             return "openpbs"
         return pbs.dialect(done.out + done.err)
 
     def states(self, ids: Iterable[str]) -> dict[str, JobState]:
-        """Ask qstat."""
+        """Query qstat."""
         asked = list(ids)
         if not asked:
             return {}
@@ -122,7 +122,7 @@ class Pbs:
         return pbs.states(done.out, asked)
 
     def cancel(self, ids: Iterable[str]) -> None:
-        """Have the jobs ended, within 2 s after their SIGTERM."""
+        """Cancel jobs: PBS sends SIGTERM, and SIGKILL 2 s later."""
         if asked := list(ids):
             done = run(["qdel", *asked], _PBS)
             if done.code and not pbs.only_ended(done.err):
@@ -130,18 +130,18 @@ class Pbs:
 
 
 class Custom:
-    """The user's own command and template. What was submitted, Grain cannot ask after."""
+    """The user's own command and template. Grain cannot query the jobs that it submitted."""
 
     def __init__(self, config: Config, now: datetime.datetime) -> None:
         self._config = config
         self._now = now
 
     def script(self, job: BatchJob, n: int) -> str:
-        """The script of the first."""
+        """Return the script of the first job."""
         return custom.script(job.members(n)[0], self._config, self._now)
 
     def submit(self, job: BatchJob, n: int) -> Iterator[SubmittedJob]:
-        """Write the scripts into the directory and submit them from there."""
+        """Write the scripts to the configured directory and submit them from there."""
         folder = Path(self._config.custom_system.directory)
         for member in job.members(n):
             path = folder / f"{member.name}.sh"
@@ -164,14 +164,14 @@ class Custom:
             yield SubmittedJob(lines[-1].strip() if lines else "", member.name, member.log_file)
 
     def states(self, ids: Iterable[str]) -> dict[str, JobState]:
-        """Nobody knows."""
+        """Return ``UNKNOWN`` for every job: there is no command to query."""
         return {one: JobState(Phase.UNKNOWN) for one in ids}
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Refuse.
 
         Raises:
-            Unsupported: Always.
+            BatchUnsupported: Always.
         """
         raise BatchUnsupported(
             "jobs of a custom batch system cannot be cancelled from here",

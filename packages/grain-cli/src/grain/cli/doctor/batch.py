@@ -1,4 +1,4 @@
-"""What ``grain doctor`` looks at: the batch system, and what its jobs need from here."""
+"""Checks of ``grain doctor``: the batch system, and what its jobs need on this host."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COMMANDS = {
 
 
 def batch(config: Config) -> list[Finding]:
-    """Its commands are there, and it answers."""
+    """Check that the batch system's commands are installed and that it answers."""
     import getpass
 
     from grain.cli.batch.command import Complaints, refusal, run
@@ -46,7 +46,7 @@ def batch(config: Config) -> list[Finding]:
         return [Finding("batch system", "fail", f"{system}: {error.what}", error.remedy)]
     if done.code:
         refused = refusal(words[0], done, known)
-        said = f"{refused.what}: {refused.told}"
+        said = f"{refused.what}: {refused.output}"
         return [Finding("batch system", "fail", said, refused.remedy or "Try it by hand.")]
     return [Finding("batch system", "ok", f"{system}: {', '.join(commands)} answer")]
 
@@ -66,7 +66,7 @@ def _custom(config: Config) -> Finding:
 
 
 def worker_command(config: Config) -> list[Finding]:
-    """`grain-worker` is to be found, here at least."""
+    """Check that `grain-worker` is installed, on this host at least."""
     from grain.cli.workers.submission import worker_folder
 
     folder = worker_folder()
@@ -81,7 +81,7 @@ def worker_command(config: Config) -> list[Finding]:
 
 
 def outputs(config: Config) -> list[Finding]:
-    """The outputs of jobs can be written from here."""
+    """Check that this user may write to the directory of the jobs' outputs."""
     from grain.config import stamp
 
     log = config.worker.log_file

@@ -1,7 +1,7 @@
-"""What a check of ``grain doctor`` finds, and how checks are run.
+"""The findings of ``grain doctor``, and a time limit for its checks.
 
-Each is a function that returns findings; none raises or takes long by itself. What may hang, a
-filesystem or a batch system, is run by `within`.
+A check is a function that returns findings. It may hang, on a filesystem or a batch system:
+`within` limits its time.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ LIMIT = 15.0
 
 
 class Finding(NamedTuple):
-    """What a check found.
+    """The result of a check.
 
     Attributes:
-        check: What was looked at.
-        state: How it is.
-        says: A sentence.
-        fix: What to do; empty if nothing is to be done.
+        check: The subject of the check.
+        state: The verdict.
+        says: The finding, in a sentence.
+        fix: The remedy; empty if none is needed.
     """
 
     check: str
@@ -33,13 +33,13 @@ class Finding(NamedTuple):
 
 
 def within(seconds: float, check: str, function: Callable[[], list[Finding]]) -> list[Finding]:
-    """Run a check in a thread; one that does not return in time has failed, and is left behind."""
+    """Run a check in a thread; a check that exceeds its time has failed, and its thread goes on."""
     found: list[Finding] = []
 
     def run() -> None:
         try:
             found.extend(function())
-        # A bug in a check must not hide what the others have found.
+        # A bug in one check must not hide the findings of the others.
         except Exception as error:
             found.append(Finding(check, "fail", f"{type(error).__name__}: {error}"))
 

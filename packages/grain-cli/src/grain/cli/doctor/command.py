@@ -1,4 +1,4 @@
-"""``grain doctor``: what is wrong here, and what to do about it."""
+"""``grain doctor``: check this installation, and say what to fix."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _line(text: str) -> str:
 
 
 def examine(ctx: click.Context, config_file: str | None, *, slow: bool) -> list[Finding]:
-    """All that is found, in a fixed order; the checks run side by side."""
+    """Run all checks at once; return their findings in a fixed order."""
     from concurrent.futures import ThreadPoolExecutor
 
     from grain.cli.doctor import batch, installed, meeting

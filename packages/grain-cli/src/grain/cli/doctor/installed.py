@@ -1,4 +1,4 @@
-"""What ``grain doctor`` looks at: what is installed, and who else goes by the name of `grain`."""
+"""Checks of ``grain doctor``: the installed packages, and other owners of the name `grain`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OURS = ("resource", "edge", "worker", "head", "delayed", "cli")
 
 
 def versions() -> list[Finding]:
-    """All packages of Grain are of one version."""
+    """Check that all packages of Grain have the same version."""
     from importlib.metadata import PackageNotFoundError, version
 
     found = {}
@@ -28,19 +28,19 @@ def versions() -> list[Finding]:
 
 
 def judge_versions(found: dict[str, str]) -> Finding:
-    """See `versions`."""
-    told = ", ".join(f"{name} {number}" for name, number in found.items())
+    """Judge the versions of the installed packages."""
+    listed = ", ".join(f"{name} {number}" for name, number in found.items())
     if len(set(found.values())) > 1:
         wanted = max(found.values())
         fix = f"pip install {' '.join(f'{name}=={wanted}' for name in found)}"
-        return Finding("versions", "fail", f"they differ: {told}", fix)
+        return Finding("versions", "fail", f"they differ: {listed}", fix)
     python = ".".join(map(str, sys.version_info[:3]))
     number = next(iter(found.values()), "unknown")
     return Finding("versions", "ok", f"{number} ({', '.join(found)}), Python {python}")
 
 
 def import_name() -> list[Finding]:
-    """The import name `grain` is Grain's alone."""
+    """Check that no other distribution installs the import name `grain`."""
     from importlib.metadata import distributions
 
     import grain
@@ -64,7 +64,7 @@ def import_name() -> list[Finding]:
 
 
 def intruders(installed: Iterable[Distribution]) -> list[str]:
-    """Distributions, other than grain-resource, that install a ``grain/__init__.py``.
+    """List the distributions, other than grain-resource, that install a ``grain/__init__.py``.
 
     Google's data loader does (distributions ``grain`` and ``grain-nightly``), and so did
     grain-scheduler up to 0.17.

@@ -1,4 +1,4 @@
-"""What ``grain doctor`` looks at: the address, its file system, the clock, and who serves there."""
+"""Checks of ``grain doctor``: the address, its file system, the clock, and the scheduler there."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def meeting_file(address: str) -> Path | None:
 
 
 def files(address: str) -> list[Finding]:
-    """The directory of the Edge file is private, can be written to, has room, answers."""
+    """Check that the Edge file's directory is private, writable, not full, and answers."""
     file = meeting_file(address)
     if file is None:
         return [Finding("file system", "ok", f"{address} needs none that is shared")]
@@ -63,7 +63,7 @@ def _to_be_made(folder: Path) -> Finding:
 
 
 def _probe(folder: Path) -> tuple[float, float]:
-    """Seconds for writing a small file so that it stays, and by how much the server is ahead."""
+    """Write a small file durably; return the seconds it took and the lead of the server's clock."""
     began = time.monotonic()
     before = time.time()
     handle, name = tempfile.mkstemp(prefix=".grain-doctor-", dir=folder)
@@ -100,7 +100,7 @@ def _folder_findings(folder: Path, seconds: float) -> Sequence[Finding]:
 
 
 def clock(ahead: float) -> Finding:
-    """This host's clock agrees with that of the file server."""
+    """Check that this host's clock agrees with that of the file server."""
     if abs(ahead) > SKEW:
         word = "behind" if ahead > 0 else "ahead of"
         fix = "Nothing of Grain depends on it, but times in logs do; tell who runs the cluster."
@@ -110,21 +110,21 @@ def clock(ahead: float) -> Finding:
 
 
 def scheduler(address: str) -> list[Finding]:
-    """Somebody serves at the address, can be reached, and is of this version."""
+    """Check that a scheduler serves at the address, can be reached, and has this version."""
     import trio
 
     return [trio.run(_reach, address)[0]]
 
 
 def every_way(address: str) -> list[Finding]:
-    """As `scheduler`; then each way there is tried to its end, whether another one works or not."""
+    """Check as `scheduler` does; then try every route to its end, whether another works or not."""
     import trio
 
     return trio.run(_try_every_way, address)
 
 
 async def _reach(address: str) -> tuple[Finding, bool]:
-    """What the quick ways lead to, and whether somebody is said to serve there."""
+    """Try the quick routes; return the finding, and whether an Edge file names a scheduler."""
     from grain.edge.errors import AddressError, DialError
 
     try:
@@ -155,11 +155,11 @@ async def _try_every_way(address: str) -> list[Finding]:
 
 
 async def _greeted(address: str, ways: frozenset[str], patience: float) -> tuple[Finding, bool]:
-    """Who answers at an address, and whether it makes sense to try other ways.
+    """Greet the scheduler; return the finding, and whether other routes are worth trying.
 
     Raises:
-        AddressError: It is none.
-        DialError: Nobody was reached.
+        AddressError: The address is malformed.
+        DialError: No scheduler was reached.
     """
     import trio
 
@@ -179,7 +179,7 @@ async def _greeted(address: str, ways: frozenset[str], patience: float) -> tuple
 
 
 def judge_scheduler(where: str, spoken: str) -> Finding:
-    """One was reached; is it of this version?"""
+    """Judge the version of a scheduler that was reached."""
     from importlib.metadata import version
 
     own = version("grain-edge")
@@ -201,44 +201,44 @@ _WAYS = list(_REMEDIES)
 
 
 def _order(attempt: Attempt) -> int:
-    # A way that is new is no reason to fail.
+    # A route that this check does not list yet comes last.
     return _WAYS.index(attempt.transport) if attempt.transport in _WAYS else len(_WAYS)
 
 
 def way(attempt: Attempt, *, others: bool) -> Finding:
-    """What became of one way to the scheduler.
+    """Judge one route to the scheduler.
 
     Args:
-        attempt: The way.
-        others: Whether another one works; what this one is for matters only then.
+        attempt: The attempt on this route.
+        others: Whether another route works; only then is the purpose of this one worth a word.
     """
     check = f"by {attempt.transport}"
     if attempt.ok:
         return Finding(check, "ok", f"{attempt.target} ({attempt.seconds:.1f} s)")
-    told = f"{attempt.target}: {attempt.outcome}"
-    return Finding(check, "warn", told, _REMEDIES.get(attempt.transport, "") if others else "")
+    message = f"{attempt.target}: {attempt.outcome}"
+    return Finding(check, "warn", message, _REMEDIES.get(attempt.transport, "") if others else "")
 
 
 def not_reached(address: str, tried: Sequence[Attempt], *, slow: bool) -> Finding:
-    """Nobody was; is that a mistake?
+    """Judge that no scheduler was reached.
 
     Args:
-        address: Where.
-        tried: The ways.
-        slow: Whether all of them were tried; each is then told by itself.
+        address: The address.
+        tried: The attempts, one for each route.
+        slow: Whether every route was tried; each then has a finding of its own.
     """
     if not tried or any(one.transport == "meeting" for one in tried) or _no_socket(address):
-        told = f"none at {address} now"
-        return Finding("scheduler", "warn", told, "None is needed: a mission starts one.")
+        message = f"none at {address} now"
+        return Finding("scheduler", "warn", message, "None is needed: a mission starts one.")
     ways = "" if slow else ": " + "; ".join(map(str, tried))
     here = [one.outcome for one in tried if one.transport == "unix"]
-    # Its socket is on this very host, so there is nothing between.
+    # Its socket is on this host, so no network can be the reason.
     if any(outcome.startswith("no answer") for outcome in here):
         fix = "Wait, or end its process: a mission starts another."
         return Finding("scheduler", "fail", f"one is here, but does not answer{ways}", fix)
     if here:
-        told = f"one that served here has ended without a word{ways}"
-        return Finding("scheduler", "warn", told, "Nothing: a mission starts another.")
+        message = f"one that served here has ended without a word{ways}"
+        return Finding("scheduler", "warn", message, "Nothing: a mission starts another.")
     fix = (
         "Start it anew, or ask which TCP ports are open between nodes."
         if slow
@@ -248,5 +248,5 @@ def not_reached(address: str, tried: Sequence[Attempt], *, slow: bool) -> Findin
 
 
 def _no_socket(address: str) -> bool:
-    """Whether an address is a Unix socket's, and there is none."""
+    """Return True if the address names a Unix socket that does not exist."""
     return address.startswith("unix://") and not Path(address.removeprefix("unix://")).exists()

@@ -1,4 +1,4 @@
-"""``grain ls``: workers, missions, what waits and why."""
+"""``grain ls``: list workers, missions, and waiting tasks."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ def ls(ctx: click.Context, as_json: bool, patience: float, config_file: str | No
         click.echo(state_text(state) + jobs_text(alive(jobs), here), nl=False)
     if problem:
         click.echo(f"Note: jobs are not shown: {problem}", err=True)
-    elif told_so := warning(jobs):
-        click.echo(f"Note: {told_so}", err=True)
+    elif failure := warning(jobs):
+        click.echo(f"Note: {failure}", err=True)
 
 
 def alive(jobs: list[OwnJob]) -> list[OwnJob]:
-    """Those of which something is left, as far as is known."""
+    """Return the jobs that have not ended, as far as the batch system knows."""
     from grain.cli.batch import Phase
 
     return [job for job in jobs if job.alive and job.state.phase is not Phase.UNKNOWN]
 
 
 def plain(jobs: list[OwnJob]) -> list[dict[str, Any]]:
-    """Jobs as data."""
+    """Convert jobs to plain data."""
     return [
         {
             "id": job.record.id,

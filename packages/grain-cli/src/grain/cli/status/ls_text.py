@@ -1,4 +1,4 @@
-"""What ``grain ls`` prints. Pure."""
+"""The tables of ``grain ls``. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def state_text(state: dict[str, Any]) -> str:
-    """The scheduler's answer as tables."""
+    """Format the scheduler's answer as tables."""
     tasks = state["tasks"]
     parts = [
         table(
@@ -95,7 +95,7 @@ def _remarks(state: dict[str, Any], tasks: dict[str, Any]) -> list[str]:
 
 
 def jobs_text(jobs: list[OwnJob], here: Collection[str]) -> str:
-    """Jobs whose workers are not with the scheduler."""
+    """Format the jobs whose workers have not joined the scheduler."""
     rows = [
         (
             job.record.name,

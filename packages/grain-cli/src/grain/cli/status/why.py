@@ -1,4 +1,4 @@
-"""``grain why``: why a task is where it is."""
+"""``grain why``: explain the state of a task."""
 
 from __future__ import annotations
 

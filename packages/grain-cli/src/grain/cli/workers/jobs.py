@@ -1,4 +1,4 @@
-"""The jobs that `grain` has submitted, and what became of them."""
+"""The jobs that `grain` has submitted, and their states."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ if TYPE_CHECKING:
     from grain.config import Config
 
 AT_ONCE = 10.0
-"""Seconds: a job that ended sooner has not worked."""
+"""Seconds: a job that ends sooner counts as failed."""
 
 KEPT = 14 * 86400.0
-"""Seconds for which the record of a job that is gone is kept, so that its log can be found."""
+"""Seconds for which the record of an ended job is kept, so that `grain logs` finds its log."""
 
 FORGOTTEN = 100 * 86400.0
-"""Seconds after which a job is gone, whatever is known of it."""
+"""Seconds after which a record is removed, whatever the state of its job."""
 
 _ALIVE = {Phase.PENDING, Phase.RUNNING, Phase.ENDING, Phase.UNKNOWN}
 
 
 class OwnJob(NamedTuple):
-    """A job and what the batch system says of it."""
+    """A job and its state."""
 
     record: JobRecord
     state: JobState
 
     @property
     def alive(self) -> bool:
-        """Whether it runs or waits, as far as can be told."""
+        """True if the job runs or waits, as far as the batch system knows."""
         return self.state.phase in _ALIVE
 
 
 def records() -> JobRecords:
-    """The records of this user."""
+    """Open the records of this user."""
     return JobRecords(state_folder() / "jobs")
 
 
 def own_jobs(config: Config, *, kind: str = "worker") -> list[OwnJob]:
-    """The jobs that were submitted with a configuration's batch system and address, oldest first.
+    """List the jobs of a configuration's batch system and address, the oldest first.
 
     Raises:
         BatchError: The batch system does not answer.
@@ -64,12 +64,12 @@ def own_jobs(config: Config, *, kind: str = "worker") -> list[OwnJob]:
 
 
 class BackgroundQuery:
-    """`own_jobs` in the background, as a batch system may be slow: 9 s without its controller."""
+    """`own_jobs` in a thread, as a batch system may be slow: 9 s without its controller."""
 
     def __init__(self, look: Callable[[], list[OwnJob]]) -> None:
         self._found: list[OwnJob] = []
         self._problem = "the batch system has not answered yet"
-        # It does not keep the command from ending.
+        # A daemon thread, so that it does not delay the end of the command.
         self._thread = threading.Thread(target=self._run, args=(look,), daemon=True)
         self._thread.start()
 
@@ -83,29 +83,29 @@ class BackgroundQuery:
             self._problem = str(error)
 
     def wait(self, seconds: float) -> tuple[list[OwnJob], str]:
-        """The jobs, and what kept them from being known, or nothing."""
+        """Wait; return the jobs, and a sentence on what prevented the answer, or ""."""
         self._thread.join(seconds)
         return self._found, self._problem
 
 
 def warning(jobs: Sequence[OwnJob]) -> str:
-    """A sentence if the last jobs failed at once; else nothing."""
+    """Return a sentence if the last jobs failed at once; else ""."""
     last = [job for job in jobs if job.state.phase is not Phase.PENDING][-3:]
     failed = [job for job in last if failed_at_once(job)]
     if not failed or len(failed) < len(last) or len(failed) < min(2, len(jobs)):
         return ""
     log = failed[-1].record.log_file
-    told = failed[-1].state.reason
+    reason = failed[-1].state.reason
     what = "the last job" if len(failed) == 1 else f"{len(failed)} of the last {len(last)} jobs"
-    said = f" ({told})" if told else ""
+    said = f" ({reason})" if reason else ""
     return f"{what} ended within {AT_ONCE:g} s{said}: see {log or 'its output'}"
 
 
 def failed_at_once(job: OwnJob) -> bool:
-    """Whether a job that is gone has not worked, as far as its output tells.
+    """Return True if an ended job failed at once, judging by its output.
 
-    A worker writes a line when it ends; so if nothing was written more than some seconds after
-    the job was submitted, it did not live longer. One that waited first is not found out.
+    A worker writes a line when it ends: if the last line came within some seconds of the
+    submission, the worker lived no longer. A job that waited before it failed is not detected.
     """
     if job.state.phase is not Phase.GONE:
         return False
@@ -117,7 +117,7 @@ def failed_at_once(job: OwnJob) -> bool:
 
 
 def prune(kept: JobRecords, jobs: Iterable[OwnJob], now: float) -> None:
-    """Forget submissions all of whose jobs are gone, and long ago.
+    """Remove the records of submissions whose jobs all ended long ago.
 
     Raises:
         OSError: A file cannot be removed.

@@ -1,4 +1,4 @@
-"""``grain logs``: what a worker or a mission has written."""
+"""``grain logs``: show the output of workers and missions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from grain.cli.batch import JobRecord
 
 _PLACEHOLDER = re.compile(r"%\d*[A-Za-z]")
-_LOOK = 0.5  # seconds between two looks at a file that is followed
+_POLL = 0.5  # seconds between two looks at a file that is followed
 
 
 @click.command()
@@ -60,14 +60,14 @@ def logs(follow: bool, lines: int, worker: str) -> None:
 
 
 def latest(known: Iterable[JobRecord], pattern: str) -> list[JobRecord]:
-    """The last job of each name that matches, by name."""
+    """Return the last job of each matching name, sorted by name."""
     found = (one for one in known if one.name == pattern or fnmatchcase(one.name, pattern))
     last = {one.name: one for one in sorted(found, key=lambda one: one.submitted)}
     return [last[name] for name in sorted(last)]
 
 
 def outputs(record: JobRecord) -> list[Path]:
-    """The files of a job's output: several where the batch system filled in their names."""
+    """Return the files of a job's output: several where the batch system filled in their names."""
     if not record.log_file:
         return []
     parts = _PLACEHOLDER.split(record.log_file)
@@ -80,7 +80,7 @@ def outputs(record: JobRecord) -> list[Path]:
 
 
 def _show(files: list[Path], lines: int) -> dict[Path, int]:
-    """Print files; returns how much of each was there."""
+    """Print files; return the size of each."""
     places = {}
     for number, file in enumerate(files):
         if len(files) > 1:
@@ -95,12 +95,12 @@ def _show(files: list[Path], lines: int) -> dict[Path, int]:
 
 
 def readable(raw: bytes) -> str:
-    """Text without what controls a terminal; lines that were written over stand one by one."""
+    """Decode output without control characters; carriage returns become line ends."""
     return clean(re.sub(r"\r\n?", "\n", raw.decode(errors="replace")), keep="\n\t")
 
 
 def _follow(found: list[JobRecord], places: dict[Path, int]) -> None:
-    """Print what is added, also to files that appear later; until interrupted."""
+    """Print what is appended, also to files that appear later, until Ctrl-C."""
     while True:
         for file in (file for record in found for file in outputs(record)):
             size, at = file.stat().st_size, places.get(file, 0)
@@ -112,4 +112,4 @@ def _follow(found: list[JobRecord], places: dict[Path, int]) -> None:
                     added = source.read(size - at)
                 click.echo(readable(added), nl=False)
             places[file] = size
-        time.sleep(_LOOK)
+        time.sleep(_POLL)

@@ -51,7 +51,7 @@ def quit(  # noqa: A001 - its name
             absent = error
         for worker in workers:
             click.echo(
-                f"{clean(worker['name'])} on {clean(worker['host'])}: {_told(worker, force)}"
+                f"{clean(worker['name'])} on {clean(worker['host'])}: {_farewell(worker, force)}"
             )
         try:
             jobs = unjoined(config, pattern, {worker["name"] for worker in workers})
@@ -68,7 +68,7 @@ def quit(  # noqa: A001 - its name
             raise click.ClickException(f"no worker's name matches {pattern!r}; see `grain ls`")
 
 
-def _told(worker: dict[str, Any], force: bool) -> str:
+def _farewell(worker: dict[str, Any], force: bool) -> str:
     count = worker["running"]
     tasks = "1 task" if count == 1 else f"{count} tasks"
     later = " once it is back" if worker["state"] == "away" else ""
@@ -80,7 +80,7 @@ def _told(worker: dict[str, Any], force: bool) -> str:
 
 
 def unjoined(config: Config, pattern: str, joined: set[str]) -> list[OwnJob]:
-    """Jobs of matching workers that are not with the scheduler.
+    """List the jobs of matching workers that have not joined the scheduler.
 
     Raises:
         BatchError: The batch system does not answer.
@@ -102,7 +102,7 @@ def unjoined(config: Config, pattern: str, joined: set[str]) -> list[OwnJob]:
 
 
 def _end(config: Config, jobs: list[OwnJob], force: bool) -> Iterator[str]:
-    """Cancel what waits; what runs only by force, or where that is as gentle as asking."""
+    """Cancel waiting jobs; running ones only by force, or where a signal is gentle."""
     from grain.cli.batch import Phase, open_system
     from grain.cli.workers.submission import job_words
 
@@ -117,4 +117,4 @@ def _end(config: Config, jobs: list[OwnJob], force: bool) -> Iterator[str]:
             )
             continue
         open_system(config).cancel([job.record.id])
-        yield f"{what} {'waited and is cancelled' if pending else 'is told to end'}"
+        yield f"{what} {'waited and is cancelled' if pending else 'is asked to end'}"

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from grain.config import Config
 
 BY, SWARM = "scale", "gnaw"
-"""By which the records of these jobs are known: who submitted them, a user's `grain scale` or that
-of a scheduler, which takes back what still waits when it leaves."""
+"""The marks in the records of these jobs: a user's `grain scale` submitted them, or that of a
+scheduler, which cancels those that still wait when it leaves."""
 
-_LOOK = {"local": 2.0}
-_LOOK_ELSEWHERE = 15.0  # seconds between two questions to a batch system
+_POLL = {"local": 2.0}
+_POLL_BATCH = 15.0  # seconds between two queries to a batch system
 
 
 @click.command()
@@ -65,7 +65,7 @@ def scale(
             if withdraw:
                 _withdraw(config)
                 return
-            SwarmKeeper(config, count, options, _sayer(as_json), parent).run()
+            SwarmKeeper(config, count, options, _reporter(as_json), parent).run()
 
 
 def _withdraw(config: Config) -> None:
@@ -88,7 +88,7 @@ def _withdraw(config: Config) -> None:
         click.echo(f"{clean(record.name)}: {job_words(record)} waited and is cancelled")
 
 
-def _sayer(as_json: bool) -> Callable[[str, int, int], None]:
+def _reporter(as_json: bool) -> Callable[[str, int, int], None]:
     def say(text: str, alive: int, count: int) -> None:
         if as_json:
             import json
@@ -131,9 +131,9 @@ class SwarmKeeper:
     Args:
         config: The configuration.
         count: How many.
-        options: For the batch system.
-        say: Gets a sentence, and how many of how many are alive.
-        parent: The process with which it ends; None if it ends by signals only.
+        options: Further options for the batch system.
+        report: Takes a sentence, the number of jobs that are alive, and the number wanted.
+        parent: The pid of the process with which it ends; None if it ends by signals only.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class SwarmKeeper:
         config: Config,
         count: int,
         options: tuple[str, ...],
-        say: Callable[[str, int, int], None],
+        report: Callable[[str, int, int], None],
         parent: int | None = None,
     ) -> None:
         from grain.cli.workers.swarm import Swarm
@@ -150,21 +150,22 @@ class SwarmKeeper:
         self._count = count
         self._options = options
         self._swarm = Swarm(count)
-        self._say_to = say
+        self._report_to = report
         self._parent = parent
         self._over = False
         self._trouble = ""
 
     def run(self) -> None:
-        """Until SIGINT, SIGTERM, SIGHUP or the parent's end; what is under way is submitted.
+        """Keep the workers alive until SIGINT, SIGTERM, SIGHUP or the parent's end.
 
-        Under ``nohup``, which has SIGHUP ignored, it stays when its terminal is closed.
+        A submission that has begun is completed first. Under ``nohup``, which ignores SIGHUP, the
+        command goes on when its terminal is closed.
         """
         import select
         import signal
 
-        # A pipe, as a handler that sets a `threading.Event` waits for ever where the signal comes
-        # while this thread holds the event's lock.
+        # A pipe and not a `threading.Event`: a handler that sets an event blocks for ever if the
+        # signal arrives while this thread holds the event's lock.
         ending, end = os.pipe()
         os.set_blocking(end, False)
 
@@ -181,14 +182,14 @@ class SwarmKeeper:
         while not self._over and self._parent in {None, os.getppid()}:
             if self._look():
                 self._submit()
-            select.select([ending], [], [], _LOOK.get(self._config.system, _LOOK_ELSEWHERE))
-        self._say("ending; workers and jobs stay, `grain quit` ends them")
+            select.select([ending], [], [], _POLL.get(self._config.system, _POLL_BATCH))
+        self._report("ending; workers and jobs stay, `grain quit` ends them")
 
-    def _say(self, text: str) -> None:
-        self._say_to(text, len(self._swarm.jobs), self._count)
+    def _report(self, text: str) -> None:
+        self._report_to(text, len(self._swarm.jobs), self._count)
 
     def _adopt(self) -> None:
-        """Count what an earlier `grain scale` has left."""
+        """Count the jobs that an earlier `grain scale` left behind."""
         from grain.cli.batch import Phase
         from grain.cli.workers.jobs import own_jobs
 
@@ -198,10 +199,10 @@ class SwarmKeeper:
             if job.record.by in {BY, SWARM} and job.state.phase not in {Phase.GONE, Phase.UNKNOWN}
         ]
         self._swarm.submitted(mine, time.monotonic())
-        self._say(f"{len(mine)} jobs are left from before" if mine else "beginning")
+        self._report(f"{len(mine)} jobs are left from before" if mine else "beginning")
 
     def _look(self) -> bool:
-        """Ask what became of the jobs; whether that could be found out."""
+        """Query the states of the jobs; return True if the batch system answered."""
         from grain.cli.batch import BatchError, open_system
 
         asked = self._swarm.jobs
@@ -216,12 +217,12 @@ class SwarmKeeper:
         gone = len(asked) - len(self._swarm.jobs)
         if failed:
             pause = self._swarm.pause(now)
-            self._say(
+            self._report(
                 f"{len(failed)} failed at once ({', '.join(failed)}), see `grain logs`; "
                 f"nothing is submitted for {pause:.0f} s"
             )
         if gone > len(failed):
-            self._say(f"{gone - len(failed)} ended")
+            self._report(f"{gone - len(failed)} ended")
         return True
 
     def _submit(self) -> None:
@@ -237,13 +238,13 @@ class SwarmKeeper:
                 self._config, wanted, self._options, by=by, sharing=self._count
             ):
                 self._swarm.submitted([record.id], time.monotonic())
-                self._say(f"{record.name} is {job_words(record)}, output in {record.log_file}")
+                self._report(f"{record.name} is {job_words(record)}, output in {record.log_file}")
         except (BatchError, OSError) as error:
             self._swarm.refused(time.monotonic())
             self._complain(str(error))
 
     def _complain(self, text: str) -> None:
-        """Say it once, as long as it stays the same."""
+        """Report trouble once, as long as it stays the same."""
         if text != self._trouble:
-            self._say(text)
+            self._report(text)
         self._trouble = text

@@ -1,4 +1,4 @@
-"""Submitting: make what the job needs, hand it over, write down what was accepted."""
+"""Submit jobs: make their directories, submit, and record every accepted job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def prepare_workers(
     config: Config, count: int, options: Sequence[str] = (), *, sharing: int = 0
 ) -> tuple[BatchSystem, BatchJob]:
-    """The batch system and the job that a worker is; for the arguments see `submit_workers`.
+    """Return the batch system and the job of a worker; `submit_workers` explains the arguments.
 
     Raises:
         ConfigError: The configuration is wrong.
@@ -43,7 +43,7 @@ def prepare_workers(
         most_memory=memory_share(sharing or count) if local and max(sharing, count) > 1 else None,
     )
     if local and sharing and job.script.cores is None:
-        # Those that are submitted first must not take what the others are to have.
+        # The first ones must not take the share of those that are submitted later.
         each = max(1, len(os.sched_getaffinity(0)) // sharing)
         job = replace(job, script=msgspec.structs.replace(job.script, cores=each))
     return system, job
@@ -52,19 +52,19 @@ def prepare_workers(
 def submit_workers(
     config: Config, count: int, options: Sequence[str] = (), *, by: str = "", sharing: int = 0
 ) -> Iterator[JobRecord]:
-    """Submit workers; yields each as soon as it is accepted and recorded.
+    """Submit workers; yield each as soon as it is accepted and recorded.
 
     Args:
         config: The configuration.
-        count: How many.
+        count: The number of workers.
         options: Further options for the batch system.
-        by: Who keeps them, see `JobRecord`.
-        sharing: With how many in all they share a machine where there is no batch system; those
-            that are submitted now share what is free unless this is given.
+        by: The program that keeps them alive, see `JobRecord`.
+        sharing: The number of workers that share this machine where there is no batch system; by
+            default those of this call share the free CPUs.
 
     Raises:
         ConfigError: The configuration is wrong.
-        BatchError: The batch system refuses; those before are recorded.
+        BatchError: The batch system refuses a job; the accepted ones are recorded.
         OSError: A directory or a record cannot be made.
     """
     system, job = prepare_workers(config, count, options, sharing=sharing)
@@ -79,13 +79,13 @@ def recorded(
     kind: str = "worker",
     by: str = "",
 ) -> Iterator[JobRecord]:
-    """Record what is submitted, as soon as it is.
+    """Submit jobs, and record each as soon as it is accepted.
 
     Raises:
-        BatchError: It cannot be recorded, and is not submitted; or it is refused.
+        BatchError: No record can be written, so nothing was submitted; or a job was refused.
     """
     kept = records()
-    # Before anything is submitted: a job that cannot be recorded would be nobody's.
+    # First of all: nobody could find or cancel a job without a record.
     try:
         file = kept.new_file()
     except OSError as error:
@@ -116,27 +116,27 @@ def recorded(
 
 
 def job_words(record: JobRecord) -> str:
-    """What a job is to the user: ``job 6_0``, ``process 4711``."""
+    """Name a job for the user: ``job 6_0``, ``process 4711``."""
     local = record.system == "local"
     return f"process {record.id.split(':')[-2]}" if local else f"job {record.id}"
 
 
 def worker_folder() -> str:
-    """Where ``grain-worker`` is here, to be looked for there if PATH has none on the node."""
+    """Return the directory of ``grain-worker`` on this host, for nodes whose PATH lacks it."""
     beside = Path(sys.executable).parent / "grain-worker"
     found = str(beside) if beside.exists() else shutil.which("grain-worker")
     return str(Path(found).parent) if found else ""
 
 
 def memory_share(count: int) -> float:
-    """An equal share of this machine's memory, in GB."""
+    """Return an equal share of this machine's memory, in GB."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9 / count
 
 
 def make_parent(log_file: str) -> None:
     """Make the directory of a log file: Slurm accepts a job without it, which then fails silently.
 
-    A part of the path that the batch system fills in cannot be made here.
+    Directories with a placeholder that the batch system fills in cannot be made here.
     """
     if log_file:
         parents = [parent for parent in Path(log_file).parents if "%" not in str(parent)]

@@ -1,9 +1,9 @@
-"""Keeping so many workers alive: what to submit, and when. Pure; time is an argument.
+"""The decisions of `grain scale`: how many jobs to submit, and when. Pure; time is an argument.
 
-A job counts from its submission until the batch system has said twice that it is gone, whether it
-waits or runs, so there are never more than were asked for. Jobs that fail as soon as they start
-would be submitted for ever: after such a failure there is a pause, twice as long as the last one,
-and then a single job is tried; the others follow when it has proven itself.
+A job counts, whether it waits or runs, from its submission until the batch system has reported
+twice that it is gone: so there are never more jobs than wanted. Jobs that fail as soon as they
+start would be submitted for ever: so a failure begins a pause, twice as long as the last one; then
+a single job is tried, and the others follow when it has proven itself.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from grain.cli.batch import JobState
 
 PROVEN = 60.0
-"""Seconds that a job has to run for being one that works."""
+"""Seconds after which a running job has proven that it works."""
 
 PAUSES = (30.0, 1800.0)
 """Seconds of the first pause and of the longest."""
 
 UNLISTED = 30.0
-"""Seconds for which a new job that the batch system does not list is believed to be there."""
+"""Seconds for which a new job counts although the batch system does not list it yet."""
 
 
 @dataclass
@@ -42,11 +42,10 @@ class Swarm:
     """The jobs of one `grain scale`.
 
     Args:
-        size: How many are to be alive.
+        size: The number of jobs to keep alive.
 
     Attributes:
-        failures: How many times in a row something failed at once. Jobs that were submitted
-            together and fail one by one are one time.
+        failures: The number of failures in a row. Jobs of one submission count once.
     """
 
     def __init__(self, size: int) -> None:
@@ -58,30 +57,30 @@ class Swarm:
 
     @property
     def jobs(self) -> list[str]:
-        """The ids of those that wait or run."""
+        """The ids of the jobs that wait or run."""
         return list(self._jobs)
 
     def submitted(self, jobs: Iterable[str], now: float) -> None:
-        """Jobs were accepted by the batch system."""
+        """Count jobs that the batch system has accepted."""
         for one in jobs:
             self._jobs[one] = _Kept(now)
 
     def refused(self, now: float) -> None:
-        """The batch system did not accept a job."""
+        """Begin a pause, as the batch system has refused a job."""
         self._fail(now, new=True)
 
     def look(self, states: Mapping[str, JobState], now: float) -> list[str]:
-        """The batch system was asked for `jobs`.
+        """Take in the states of `jobs`.
 
         Returns:
-            Those that are gone without having proven themselves.
+            The jobs that ended before they had proven themselves.
         """
         failed = []
         new = False
         for one, job in list(self._jobs.items()):
             state = states.get(one)
             if state is None or state.phase is Phase.UNKNOWN:
-                continue  # it may be alive
+                continue  # the job may be alive
             if state.phase is Phase.GONE:
                 if self._is_gone(one, job, now) and not job.proven:
                     failed.append(one)
@@ -100,7 +99,7 @@ class Swarm:
         return failed
 
     def _is_gone(self, one: str, job: _Kept, now: float) -> bool:
-        """Take it off the list when it was missed twice: one that lost its node is queued anew."""
+        """Remove a job that was missed twice in a row: one that lost its node may be requeued."""
         if not job.listed and now - job.submitted < UNLISTED:
             return False
         if not job.missed:
@@ -111,7 +110,7 @@ class Swarm:
         return True
 
     def wanted(self, now: float) -> int:
-        """How many jobs to submit now."""
+        """Return the number of jobs to submit now."""
         missing = self._size - len(self._jobs)
         if missing <= 0 or now < self._not_before:
             return 0
@@ -120,11 +119,11 @@ class Swarm:
         return 0 if any(not job.proven for job in self._jobs.values()) else 1
 
     def pause(self, now: float) -> float:
-        """Seconds until anything is submitted again after a failure; 0 if there is no pause."""
+        """Return the seconds that remain of the pause after a failure; 0 if there is none."""
         return max(0.0, self._not_before - now)
 
     def _fail(self, now: float, *, new: bool) -> None:
-        """Begin a pause: a longer one if something failed that the last pause has led to."""
+        """Begin a pause; a longer one if a job failed that was submitted after the last pause."""
         first, longest = PAUSES
         if new or not self.failures:
             self.failures += 1

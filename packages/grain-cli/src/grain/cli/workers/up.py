@@ -47,10 +47,10 @@ def up(
 
 
 def refuse_words(options: tuple[str, ...], guess: str = "") -> None:
-    """What is for the batch system begins with a dash.
+    """Refuse options for the batch system that do not begin with a dash.
 
     Raises:
-        click.UsageError: The first does not.
+        click.UsageError: The first option does not.
     """
     if options and not options[0].startswith("-"):
         number = options[0].isdecimal() and guess
@@ -60,7 +60,7 @@ def refuse_words(options: tuple[str, ...], guess: str = "") -> None:
 
 
 def show_script(config: Config, count: int, options: tuple[str, ...]) -> None:
-    """Print what would be submitted."""
+    """Print the script that `submit` would submit."""
     from grain.cli.workers.submission import prepare_workers
 
     system, job = prepare_workers(config, count, options)
@@ -68,7 +68,7 @@ def show_script(config: Config, count: int, options: tuple[str, ...]) -> None:
 
 
 def submit(config: Config, count: int, options: tuple[str, ...], *, as_json: bool) -> None:
-    """Submit, and print the jobs; those before a refusal, too."""
+    """Submit workers and print their jobs, also those before a refusal."""
     from grain.cli.workers.submission import job_words, submit_workers
 
     look_back(config)
@@ -98,6 +98,6 @@ def look_back(config: Config) -> None:
         jobs = own_jobs(config)
         prune(records(), jobs, time.time())
     except (BatchError, OSError):
-        return  # what is in the way of submitting is about to be told
-    if told_so := warning(jobs):
-        click.echo(f"Note: {told_so}", err=True)
+        return  # the submission that follows reports the same error
+    if failure := warning(jobs):
+        click.echo(f"Note: {failure}", err=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from grain.config import Config
 
 _PLACEHOLDER = re.compile(r"\{\{\s*(\w*)\s*\}\}")
-# What a placeholder is filled from, where that may be unset.
+# The settings that some placeholders take their values from, and that may be unset.
 _SOURCES = {
     "log_file": "worker.log_file",
     "queue": "script.queue",
@@ -30,8 +30,8 @@ def script(job: BatchJob, config: Config, now: datetime.datetime) -> str:
     """Fill in the template.
 
     Raises:
-        ConfigError: A placeholder is unknown, or what it stands for is unset, or there is no
-            ``{{body}}``, without which nothing would be started.
+        ConfigError: A placeholder is unknown, or its value is unset, or there is no ``{{body}}``,
+            without which the script would start nothing.
     """
     known = values(job, now)
     found = _PLACEHOLDER.findall(config.custom_system.template)
@@ -45,7 +45,7 @@ def script(job: BatchJob, config: Config, now: datetime.datetime) -> str:
 
 
 def values(job: BatchJob, now: datetime.datetime) -> dict[str, str | None]:
-    """What the placeholders stand for; None for what is not set."""
+    """Return the values of the placeholders; None for a value that is not set."""
     asked = job.script
     return {
         "body": body(job),

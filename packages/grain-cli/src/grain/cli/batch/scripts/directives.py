@@ -1,4 +1,4 @@
-"""Lines of a script that the batch system reads: quoted so that one value stays one value."""
+"""The lines of a script that the batch system reads, quoted so that one value stays one value."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def word(text: str) -> str:
 
 
 def check(text: str) -> None:
-    """Refuse what would not stay on its line.
+    """Refuse a text that would not stay on its line.
 
     Raises:
-        BatchError: There is a line break or another control character in it.
+        BatchError: The text has a line break or another control character.
     """
     if not text.isprintable():
         raise BatchError(f"{text!r} does not fit on one line of a script")
 
 
 def options(job: BatchJob) -> Iterable[str]:
-    """The user's own options, as they are: first those of the configuration, one line each.
+    """Yield the user's own options unchanged: those of the configuration first, one line each.
 
-    They come after Grain's own, so that they win where the batch system lets the last win.
+    They come after Grain's own options, so that they win where the last option wins.
     """
     for arg in job.script.extra_args:
         check(arg)
@@ -55,7 +55,7 @@ def options(job: BatchJob) -> Iterable[str]:
 
 
 def amount(memory: float, whole: str, fine: str) -> str:
-    """Memory in the batch system's unit, as the user wrote it: 60 is 60G, 3.5 is 3584M."""
+    """Format memory (GB) in the batch system's unit: 60 is 60G, and 3.5 is 3584M."""
     if memory == int(memory):
         return f"{int(memory)}{whole}"
     return f"{max(1, int(memory * 1024))}{fine}"

@@ -1,4 +1,4 @@
-"""The job that a mission is, out of the configuration. Pure."""
+"""The job of a mission, from the configuration. Pure."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def mission_job(
 ) -> BatchJob:
     """Describe a mission's job.
 
-    It runs where it was submitted, and finds the configuration by the variable ``GRAIN_CONFIG``.
-    It is not warned of the end of its job: a mission has no use for SIGUSR1, which would kill it.
+    The mission runs in the directory of its submission, and finds the configuration by the variable
+    ``GRAIN_CONFIG``. The job has no early warning: SIGUSR1 would kill a mission.
 
     Args:
         config: The configuration.
         now: The time of submission.
-        folder: Absolute directory that a relative log file starts from.
+        folder: Absolute directory for a relative log file.
         extra_args: Further options for the batch system.
 
     Raises:

@@ -47,13 +47,13 @@ _SHAPE = re.compile(r"-l\s*(select|nodes)=")
 
 
 def dialect(version: str) -> Dialect:
-    """Which PBS it is, by what ``qsub --version`` prints; OpenPBS if that tells nothing."""
+    """Return the dialect for the output of ``qsub --version``; OpenPBS if the output is unclear."""
     torque = re.search(r"^\s*version:", version, re.IGNORECASE | re.MULTILINE)
     return "torque" if torque and "pbs_version" not in version else "openpbs"
 
 
 def script(job: BatchJob, spoken: Dialect = "openpbs") -> str:
-    """The script of one job."""
+    """Return the script of one job."""
     extra = list(options(job))
     lines = [job.script.shebang]
     lines += [f"#PBS {line}" for line in (*_directives(job, spoken, extra), *extra)]
@@ -68,7 +68,7 @@ def _directives(job: BatchJob, spoken: Dialect, extra: list[str]) -> Iterator[st
     yield "-j oe"
     if job.log_file:
         yield f"-o {word(job.log_file)}"
-    # A shape that the user gives, for GPUs say, takes the place of ours: PBS wants one only.
+    # A shape in the user's options, for instance with GPUs, replaces ours: PBS takes one only.
     if not any(_SHAPE.search(arg) for arg in extra):
         yield from _shape(job, spoken)
     if asked.walltime is not None:
@@ -90,14 +90,14 @@ def _shape(job: BatchJob, spoken: Dialect) -> Iterator[str]:
 
 
 def submitted_id(output: str) -> str:
-    """The job's id out of what ``qsub`` prints: ``0.pbs``, or a bare number."""
+    """Read the job's id from the output of ``qsub``: ``0.pbs``, or a bare number."""
     lines = output.strip().splitlines() or [""]
     last = lines[-1].strip()
     return last if re.fullmatch(r"\d+(\[\])?(\.\S+)?", last) else ""
 
 
 def only_ended(errors: str) -> bool:
-    """Whether ``qstat`` or ``qdel`` complains of nothing but jobs that have ended."""
+    """Return True if ``qstat`` or ``qdel`` complains only of jobs that have ended."""
     return all(_ENDED.search(line) for line in errors.splitlines() if line.strip())
 
 

@@ -1,18 +1,18 @@
 r"""The part of a job script that the shell runs, the same for all batch systems. Pure.
 
-What it promises, in the order of its lines:
+Its promises, in the order of its lines:
 
-1. The set-up counts against the walltime: ``$grain_left`` is what remains after it.
-2. Clean-up commands run however the script ends, short of SIGKILL: they are the EXIT trap. None
-   keeps the next from running.
-3. The main command runs in the background, as a shell runs its traps only between commands. USR1
-   and TERM are forwarded to it. If one comes before it was started, it is not started.
-4. The script ends when the main command has ended, and with its exit status: a `wait` that a
-   signal interrupts is taken up again.
+1. The set-up counts against the walltime: ``$grain_left`` is the time that remains after it.
+2. The clean-up commands run however the script ends, short of SIGKILL: they are the EXIT trap. A
+   command that fails does not keep the next from running.
+3. The main command runs in the background, as a shell runs its traps only between commands. The
+   script forwards USR1 and TERM to it. A signal during the set-up keeps it from being started.
+4. The script ends when the main command has ended, with the same exit status: a signal interrupts
+   `wait`, which the script then repeats.
 
-It is POSIX, not bash, and holds if the set-up says ``set -e`` or ``set -u``. Commands are
-substituted by backquotes: bash 5.2 loses a signal, with "unexpected EOF while looking for matching
-`)'", whose trap it runs in the midst of a ``$(...)``.
+The script is POSIX shell, not bash, and works if the set-up says ``set -e`` or ``set -u``. It
+substitutes commands by backquotes: bash 5.2 loses a signal whose trap runs in the midst of a
+``$(...)``, and says "unexpected EOF while looking for matching `)'".
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ exit "$grain_status\""""
 
 
 def interpreter(shebang: str) -> str:
-    """The path of the shell that a first line names.
+    """Return the path of the shell that a first line names.
 
     Raises:
-        BatchError: It is no shell that understands the script.
+        BatchError: The line names no shell that understands the script.
     """
     words = shebang.removeprefix("#!").split()
     if words and PurePath(words[0]).name == "env":
@@ -91,12 +91,12 @@ def interpreter(shebang: str) -> str:
 
 
 def body(job: BatchJob, index: str = "", folder: str = "") -> str:
-    """What the shell runs, without the first line and without directives.
+    """Return the script without its first line and without directives.
 
     Args:
-        job: What to run.
-        index: The variable that tells the tasks of an array apart; empty if there is no array.
-        folder: Shell text of the directory to start in; empty for the batch system's choice.
+        job: The job.
+        index: The variable with the index of an array's task; empty if there is no array.
+        folder: Shell text of the working directory; empty for the batch system's choice.
     """
     interpreter(job.script.shebang)
     name = shlex.quote(job.name) + (f'-"${index}"' if index else "")

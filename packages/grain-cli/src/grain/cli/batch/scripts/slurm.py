@@ -47,7 +47,7 @@ _RUNNING = {"RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_O
 
 
 def script(job: BatchJob, n: int = 1) -> str:
-    """The script of one job, or of an array of ``n`` tasks numbered from 0."""
+    """Return the script of one job, or of an array of ``n`` tasks numbered from 0."""
     array = n > 1
     marked = job.member("%a") if array else job
     lines = [job.script.shebang]
@@ -75,12 +75,12 @@ def _directives(job: BatchJob, log_file: str, n: int) -> Iterator[str]:
     if asked.queue:
         yield f"--partition={word(asked.queue)}"
     if job.warning is not None:
-        # B: to the shell, which forwards it. Without it Slurm would tell srun's steps only.
+        # B: to the shell, which forwards it. Without the B, Slurm signals only srun's steps.
         yield f"--signal=B:USR1@{job.warning}"
 
 
 def submitted_id(output: str) -> str:
-    """The job's number out of what ``sbatch --parsable`` prints: ``6``, or ``6;cluster``."""
+    """Read the job's number from the output of ``sbatch --parsable``: ``6``, or ``6;cluster``."""
     lines = output.strip().splitlines() or [""]
     number = lines[-1].split(";")[0].strip()
     return number if number.isdecimal() else ""

@@ -1,4 +1,4 @@
-"""The job that a worker is, out of the configuration. Pure."""
+"""The job of a worker, from the configuration. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
     from grain.config import Config
 
-# How long before the worker has to be done it is told so by signal. It knows by itself, too; the
-# signal is for jobs whose end it cannot know. Slurm may send it up to a minute early.
+# Seconds between the warning signal and the time at which the worker must have ended. A worker
+# watches its walltime itself; the signal is for jobs without one. Slurm may send it up to a minute
+# early.
 MARGIN = 60
 
 
@@ -35,10 +36,10 @@ def worker_job(
     Args:
         config: The configuration.
         now: The time of submission.
-        folder: Absolute directory that a relative log file starts from.
-        path: Directory in which ``grain-worker`` lies here, or empty.
+        folder: Absolute directory for a relative log file.
+        path: The directory of ``grain-worker`` on this host, or empty.
         extra_args: Further options for the batch system.
-        most_memory: GB that the worker may own at most, where no amount is configured.
+        most_memory: The most memory (GB) that the worker may own where none is configured.
     """
     worker, asked = config.worker, config.worker.script
     log = stamp(worker.log_file, now)
@@ -56,22 +57,23 @@ def worker_job(
 
 
 def warning_lead(walltime: int | None, held_back: int) -> int:
-    """How long before a job's end the batch system is to warn, in seconds.
+    """Return the seconds between the batch system's warning and the end of the job.
 
-    A minute before the worker has to be done; in short jobs not before half of the time is over.
+    The warning comes a minute before the worker must have ended; in short jobs, after half of the
+    time.
     """
     lead = held_back + MARGIN
     return lead if walltime is None else max(min(lead, walltime // 2), held_back)
 
 
 def resources(config: Config, most_memory: float | None = None) -> dict[str, Any]:
-    """What the worker is told to own, as data by kind of resource.
+    """Return the resources that the worker is to own, as data by kind.
 
-    ``"auto"`` is for the worker to find out where it runs. ``{"auto": {"less": 0.5, "most": 8}}``
-    is what it finds, less 0.5, and 8 at most. So are cores always: only there is it known which
-    CPU ids the job has. Memory and walltime are those of the configuration less what is held
-    back, or found out if they are not configured. A walltime that is configured is left out here,
-    as the script counts it down.
+    ``"auto"`` makes the worker detect the amount on its node. With
+    ``{"auto": {"less": 0.5, "most": 8}}`` it detects, subtracts 0.5, and takes 8 at most. Cores are
+    always detected: the CPU ids of the job are known only on the node. Memory and walltime are the
+    configured ones minus what is held back, or detected. A configured walltime is left out here, as
+    the script counts it down.
     """
     worker, asked = config.worker, config.worker.script
     held = worker.held_back
