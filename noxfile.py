@@ -94,12 +94,13 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Format, rules, and the arrows between the packages."""
+    """Format, rules, imports between packages and rooms, maps of folders."""
     toml = nox.project.load_toml(ROOT / "pyproject.toml")
     session.install(*nox.project.dependency_groups(toml, "lint"))
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
-    session.run("python", "tools/check_layers.py")
+    session.run("python", "tools/check_imports.py")
+    session.run("python", "tools/check_maps.py")
 
 
 @nox.session

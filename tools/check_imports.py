@@ -21,13 +21,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for source in ROOT.glob("packages/*/src"):
             shutil.copytree(source, folder, dirs_exist_ok=True)
-        command = [
-            "lint-imports",
-            "--config",
-            str(ROOT / ".importlinter"),
-            "--no-cache",
-            "--no-logo",
-        ]
+        linter = Path(sys.executable).with_name("lint-imports")
+        command = [linter, "--config", ROOT / ".importlinter", "--no-cache", "--no-logo"]
         environment = {**os.environ, "PYTHONPATH": folder}
         return subprocess.run(command, cwd=folder, env=environment, check=False).returncode
 
