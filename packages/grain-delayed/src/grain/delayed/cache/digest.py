@@ -246,7 +246,8 @@ class _Digester:
 
 def _loads_first(code: types.CodeType) -> bool:
     """Whether the code uses its first constant, which may be its docstring, too."""
-    return any(i.opname == "LOAD_CONST" and i.arg == 0 for i in dis.get_instructions(code))
+    # Python 3.12 has several instructions that use a constant: LOAD_CONST, RETURN_CONST.
+    return any(i.opcode in dis.hasconst and i.arg == 0 for i in dis.get_instructions(code))
 
 
 def _name(obj: Any) -> str:
