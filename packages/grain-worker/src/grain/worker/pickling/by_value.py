@@ -65,8 +65,10 @@ class Classes:
                 self._bundle(obj, copy_all=copy_all)
             return restore, self._places[obj]
         data = self.dill(obj, copy_all=copy_all)
-        # Before Python 3.11 code has no qualified name.
-        if getattr(obj.__code__, "co_qualname", None) == obj.__qualname__:
+        # Before Python 3.11 code has only the last part of its name.
+        if getattr(obj.__code__, "co_qualname", obj.__qualname__) == obj.__qualname__ and (
+            obj.__code__.co_name == obj.__name__
+        ):
             return undill, (data,)
         # `functools.wraps` renames a function, but dill names it after its code.
         return undill, (data,), obj.__qualname__, None, None, rename
