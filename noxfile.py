@@ -1,34 +1,86 @@
-"""The one task runner: `nox -l` lists what there is; each session installs what it needs."""
+"""The one task runner: `nox -l` lists the sessions; each installs what it needs."""
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import nox
 
-nox.needs_version = ">=2024.4"
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+nox.needs_version = ">=2025.10.14"
 nox.options.default_venv_backend = "uv|virtualenv"
-nox.options.sessions = ["lint", "types", "isolated", "integration", "wheels"]
-nox.options.error_on_missing_interpreters = True
+# A session whose Python is missing is skipped, and nox says so.
+nox.options.error_on_missing_interpreters = False
+nox.options.download_python = "never"
 
 ROOT = Path(__file__).parent
 PACKAGES = sorted(p.parent.name for p in ROOT.glob("packages/*/pyproject.toml"))
+PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
+OLDEST, NEWEST = PYTHONS[0], PYTHONS[-1]
 
 
-def project(name: str) -> dict:
-    return nox.project.load_toml(ROOT / "packages" / name / "pyproject.toml")
+# ---- interpreters
 
 
-def test_tools(toml: dict) -> list[str]:
-    return nox.project.dependency_groups(toml, "test")
+def interpreters() -> dict[str, str]:
+    """Return the interpreter of each version that is on PATH or that pyenv has built."""
+    # pyenv puts a command for every version that it has built on PATH (its "shims"), but most of
+    # them only print an error.
+    pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
+    folders = [d for d in os.environ["PATH"].split(os.pathsep) if Path(d) != pyenv / "shims"]
+    path = os.pathsep.join([*folders, *map(str, pyenv.glob("versions/*/bin"))])
+    found = {version: shutil.which(f"python{version}", path=path) for version in PYTHONS}
+    running = "{}.{}".format(*sys.version_info)
+    if running in found:
+        found[running] = sys.executable
+    return {version: command for version, command in found.items() if command}
+
+
+HERE = interpreters()
+
+
+def on_each_python(function: Callable[..., None]) -> None:
+    """Register a session for nox's own Python, and one for each version, as in `tests-3.13`."""
+    nox.session(function)
+    for version in PYTHONS:
+        name = f"{function.__name__}-{version}"
+        nox.session(name=name, python=HERE.get(version, version))(function)
+
+
+# The oldest Python runs with the lowest versions of all dependencies, the newest with the highest:
+# what lies between rarely fails where both ends pass.
+nox.options.sessions = [
+    "lint",
+    "types",
+    "lowest",
+    f"isolated-{list(HERE)[-1]}" if HERE else "isolated",
+    "integration",
+    "wheels",
+]
+
+
+# ---- what to install
+
+
+def group(name: str, package: str | None = None) -> list[str]:
+    """Return a dependency group of a package, or of the root."""
+    folder = ROOT / "packages" / package if package else ROOT
+    toml = nox.project.load_toml(folder / "pyproject.toml")
+    return nox.project.dependency_groups(toml, name)
 
 
 def closure(name: str) -> list[str]:
-    """A package and those of its siblings that it declares, directly or not."""
+    """Return a package and those of its siblings that it declares, directly or not."""
     found = [name]
     for package in found:
-        for requirement in project(package)["project"]["dependencies"]:
+        toml = nox.project.load_toml(ROOT / "packages" / package / "pyproject.toml")
+        for requirement in toml["project"]["dependencies"]:
             sibling = requirement.split("==")[0]
             if sibling in PACKAGES and sibling not in found:
                 found.append(sibling)
@@ -40,6 +92,19 @@ def editable(names: list[str]) -> list[str]:
     return [word for name in names for word in ("-e", f"packages/{name}")]
 
 
+def install_declared(session: nox.Session, package: str, *options: str) -> None:
+    """Install one package with its declared dependencies, and what its tests need."""
+    session.install(*editable(closure(package)), *group("test", package), *options)
+
+
+def install_all(session: nox.Session, *requirements: str) -> None:
+    """Install every package, and what their tests need."""
+    session.install(*editable(PACKAGES), *group("test"), *requirements)
+
+
+# ---- sessions for every day
+
+
 @nox.session
 def demo(session: nox.Session) -> None:
     """The main job: factor Mersenne numbers with an external program on all cores."""
@@ -47,68 +112,79 @@ def demo(session: nox.Session) -> None:
     session.run("python", "docs/examples/factor.py", *session.posargs)
 
 
-@nox.session
+@on_each_python
 def tests(session: nox.Session) -> None:
     """Every test, with every package installed; or those that are named."""
-    run_with_all(session, *(session.posargs or ["packages", "tests-integration"]))
+    install_all(session)
+    session.run("pytest", *(session.posargs or ["packages", "tests-integration"]))
+
+
+@on_each_python
+@nox.parametrize("package", PACKAGES, ids=PACKAGES)
+def isolated(session: nox.Session, package: str) -> None:
+    """The tests of one package, with nothing installed but what it declares."""
+    install_declared(session, package)
+    session.run("pytest", "-q", "-n", "2", f"packages/{package}", *session.posargs)
+
+
+@nox.session(python=HERE.get(OLDEST, OLDEST))
+@nox.parametrize("package", PACKAGES, ids=PACKAGES)
+def lowest(session: nox.Session, package: str) -> None:
+    """The same on the oldest Python, with the lowest versions that pyproject.toml allows."""
+    if session.venv_backend != "uv":
+        session.skip("only uv installs the lowest versions")
+    install_declared(session, package, "--resolution", "lowest-direct")
+    session.run("pytest", "-q", "-n", "2", f"packages/{package}", *session.posargs)
 
 
 @nox.session
 def integration(session: nox.Session) -> None:
     """What crosses packages, with every package installed."""
+    install_all(session)
     # They wait most of the time: for time limits, cut networks, nodes that are lost. Each file has
     # one process, as the batch systems and hosts that it starts are for all of its tests.
     aside = ["-n", "3", "--dist", "loadfile"]
-    run_with_all(session, *aside, "tests-integration", *session.posargs)
-
-
-def run_with_all(session: nox.Session, *words: str) -> None:
-    """pytest, with every package installed."""
-    toml = nox.project.load_toml(ROOT / "pyproject.toml")
-    session.install(*editable(PACKAGES), *test_tools(toml))
-    session.run("pytest", *words)
-
-
-@nox.session
-@nox.parametrize("package", PACKAGES, ids=PACKAGES)
-def isolated(session: nox.Session, package: str) -> None:
-    """The tests of one package, with nothing installed but what it declares."""
-    session.install(*editable(closure(package)), *test_tools(project(package)))
-    session.run("pytest", "-q", f"packages/{package}", *session.posargs)
+    session.run("pytest", *aside, "tests-integration", *session.posargs)
 
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """mypy --strict, one run per package (a single run would check one portion of `grain`)."""
-    toml = nox.project.load_toml(ROOT / "pyproject.toml")
-    session.install(
-        *editable(PACKAGES), *test_tools(toml), *nox.project.dependency_groups(toml, "types")
-    )
-    for package in PACKAGES:
-        session.run("mypy", f"packages/{package}/src", f"packages/{package}/tests")
+    """mypy --strict, as on the oldest and on the newest Python."""
+    install_all(session, *group("types"))
     # The tutorial's programs are for newcomers: they are run, not typed.
     typed = ["factor.py", "licences.py", "xtb_conformers.py"]
-    examples = [f"docs/examples/{name}" for name in typed]
-    session.run("mypy", "tests-integration", "tools", *examples)
+    others = ["tests-integration", "tools", *(f"docs/examples/{name}" for name in typed)]
+    for version in (OLDEST, NEWEST):
+        # One run per package: a single one would check one portion of `grain`.
+        for package in PACKAGES:
+            folders = [f"packages/{package}/src", f"packages/{package}/tests"]
+            session.run("mypy", "--python-version", version, *folders)
+        session.run("mypy", "--python-version", version, *others)
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Format, rules, imports between packages and rooms, maps of folders."""
-    toml = nox.project.load_toml(ROOT / "pyproject.toml")
-    session.install(*nox.project.dependency_groups(toml, "lint"))
+    """Format, rules, spelling, imports, maps of folders, versions, changelog, YAML files."""
+    session.install(*group("lint"))
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
+    session.run("typos")
     session.run("python", "tools/check_imports.py")
     session.run("python", "tools/check_maps.py")
+    session.run("python", "tools/bump.py", "--check")
+    session.run("towncrier", "build", "--draft", "--version", "next", silent=True)
+    for schema, files in SCHEMAS.items():
+        found = sorted(str(file.relative_to(ROOT)) for file in ROOT.glob(files))
+        session.run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", *found)
 
 
-@nox.session
-def simulate(session: nox.Session) -> None:
-    """The protocol under every fault, in virtual time: nox -s simulate -- [--seed N]."""
-    session.install(*editable(closure("grain-head")))
-    env = {"PYTHONPATH": str(ROOT / "tests-integration")}
-    session.run("python", "-m", "simulation", *session.posargs, env=env)
+SCHEMAS = {
+    "citation-file-format": "CITATION.cff",
+    "github-workflows": ".github/workflows/*.yml",
+    "github-issue-forms": ".github/ISSUE_TEMPLATE/[!c]*.yml",
+    "github-issue-config": ".github/ISSUE_TEMPLATE/config.yml",
+    "dependabot": ".github/dependabot.yml",
+}
 
 
 @nox.session
@@ -122,8 +198,34 @@ def wheels(session: nox.Session) -> None:
     session.run("python", "tools/check_wheels.py", str(dist))
 
 
+# ---- sessions for now and then
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """A report of the lines that no test runs, in the terminal and in htmlcov: no threshold."""
+    install_all(session, *group("coverage"))
+    words = session.posargs or ["-n", "2", "packages"]
+    session.run("pytest", "--cov", "--cov-report=term", "--cov-report=html", *words)
+
+
+@nox.session
+def simulate(session: nox.Session) -> None:
+    """The protocol under every fault, in virtual time: nox -s simulate -- [--seed N]."""
+    session.install(*editable(closure("grain-head")))
+    env = {"PYTHONPATH": str(ROOT / "tests-integration")}
+    session.run("python", "-m", "simulation", *session.posargs, env=env)
+
+
 @nox.session
 def bench(session: nox.Session) -> None:
     """Performance, as JSON lines on standard output: nox -s bench -- [NAME ...]."""
     session.install(*editable(PACKAGES), "numpy")
     session.run("python", "-m", "tools.bench", *session.posargs)
+
+
+@nox.session
+def changelog(session: nox.Session) -> None:
+    """Print what the next release changes, from the fragments in changes/."""
+    session.install(*group("lint"))
+    session.run("towncrier", "build", "--draft", "--version", "next", *session.posargs)
