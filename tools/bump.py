@@ -55,7 +55,7 @@ def malformed(fragment: Path) -> str | None:
     """Return what is wrong with a fragment, if anything."""
     settings = (ROOT / "pyproject.toml").read_text()
     folder, *rest = fragment.relative_to(ROOT / "changes").parts
-    if len(rest) != 1 or f'\npath = "{folder}"\n' not in settings:
+    if len(rest) != 1 or f'{{ path = "{folder}",' not in settings:
         return "is not in the folder of a package"
     if not re.fullmatch(r"(\+[\w-]+|\d+)\.(added|changed|fixed)\.md", rest[0]):
         return "is not named +WORDS.TYPE.md or NUMBER.TYPE.md with added, changed or fixed"
