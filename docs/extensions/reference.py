@@ -48,7 +48,7 @@ class Public(SphinxDirective):
         lines = [f".. automodule:: {name}", "   :no-members:", ""]
         shown = {each: getattr(module, each) for each in names if each not in without}
         for each, thing in sorted(shown.items(), key=lambda item: ORDER.index(kind(item[1]))):
-            lines += [f".. auto{kind(thing)}:: {name}.{each}{fields(thing)}", ""]
+            lines += described(name, each, thing)
         return self.parse_text_to_nodes("\n".join(lines))
 
 
@@ -79,20 +79,20 @@ def kind(thing: object) -> str:
     return "function" if inspect.isroutine(thing) else "data"
 
 
-def fields(thing: object) -> str:
-    """Return the arguments of a record whose signature cannot be inspected.
-
-    Its annotations can name what is imported for type checking only.
-    """
+def described(module: str, name: str, thing: object) -> list[str]:
+    """Return the lines of reStructuredText for one object."""
     try:
         if isinstance(thing, type):
             inspect.signature(thing)
-    except NameError:
+    except NameError:  # a record whose annotations are imported for type checking only
         hints = {k: v for base in reversed(thing.__mro__) for k, v in _annotations(base).items()}
-        return f"({', '.join(f'{name}: {hint}' for name, hint in hints.items())})"
+        arguments = ", ".join(f"{k}: {v}" for k, v in hints.items())
+        text = inspect.cleandoc(thing.__doc__ or "").splitlines()
+        head = [f".. py:class:: {name}({arguments})", f"   :module: {module}", ""]
+        return [*head, *(f"   {line}" for line in text), ""]
     except ValueError:  # a class of C without a signature
         pass
-    return ""
+    return [f".. auto{kind(thing)}:: {module}.{name}", ""]
 
 
 def _annotations(cls: type) -> dict[str, str]:
@@ -100,8 +100,8 @@ def _annotations(cls: type) -> dict[str, str]:
 
 
 def shorten(
-    app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
+    _app: Sphinx, what: str, _name: str, _obj: object, _options: object, lines: list[str]
 ) -> None:
-    """Cut a module's docstring after its first paragraph: what follows is for who reads the code."""
+    """Cut a module's docstring after its first paragraph; the rest is for who reads the code."""
     if what == "module" and "" in lines:
         del lines[lines.index("") + 1 :]
