@@ -9,7 +9,7 @@ import nox
 
 nox.needs_version = ">=2024.4"
 nox.options.default_venv_backend = "uv|virtualenv"
-nox.options.sessions = ["lint", "types", "isolated", "integration", "wheels"]
+nox.options.sessions = ["lint", "types", "isolated", "integration", "docs", "wheels"]
 nox.options.error_on_missing_interpreters = True
 
 ROOT = Path(__file__).parent
@@ -101,6 +101,19 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check", ".")
     session.run("python", "tools/check_imports.py")
     session.run("python", "tools/check_maps.py")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The documentation as a site, into build/docs: no warnings, no dead links."""
+    toml = nox.project.load_toml(ROOT / "pyproject.toml")
+    session.install(*editable(PACKAGES), *nox.project.dependency_groups(toml, "docs"))
+    site = ROOT / "build/docs"
+    shutil.rmtree(site, ignore_errors=True)
+    session.run("python", "tools/check_links.py")
+    strict = ["-W", "--keep-going", "-q", "-d", str(ROOT / "build/doctrees")]
+    session.run("python", "-m", "sphinx", *strict, "docs", str(site))
+    session.run("python", "tools/check_site.py", str(site))
 
 
 @nox.session

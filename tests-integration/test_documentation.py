@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tools.check_links import dead_links
 from tools.check_site import faults
 
