@@ -61,6 +61,7 @@ nox.options.sessions = [
     "lowest",
     f"isolated-{list(HERE)[-1]}" if HERE else "isolated",
     "integration",
+    "docs",
     "wheels",
 ]
 
@@ -185,6 +186,18 @@ SCHEMAS = {
     "github-issue-config": ".github/ISSUE_TEMPLATE/config.yml",
     "dependabot": ".github/dependabot.yml",
 }
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The documentation as a site, into build/docs: no warnings, no dead links."""
+    session.install(*editable(PACKAGES), *group("docs"))
+    site = ROOT / "build/docs"
+    shutil.rmtree(site, ignore_errors=True)
+    session.run("python", "tools/check_links.py")
+    strict = ["-W", "--keep-going", "-q", "-d", str(ROOT / "build/doctrees")]
+    session.run("python", "-m", "sphinx", *strict, "docs", str(site))
+    session.run("python", "tools/check_site.py", str(site))
 
 
 @nox.session

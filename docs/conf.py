@@ -1,0 +1,133 @@
+"""The documentation as a site: `nox -s docs` builds it into build/docs.
+
+Sphinx, as the reference comes from docstrings and every link within the site is checked; MyST, so
+that pages stay plain Markdown that a code host shows, too; Furo, a theme that is readable on small
+and large screens, light and dark, and loads nothing from elsewhere.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version as version_of
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "extensions"))
+
+project = "Grain"
+author = "the authors of Grain"
+copyright = author  # noqa: A001 - Sphinx's name for it
+release = version_of("grain-resource")  # all packages have one version
+version = release
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "navigation",
+    "pictures",
+    "programs",
+    "reference",
+]
+root_doc = "index"
+exclude_patterns = ["extensions", "conf.py", "_static"]
+
+# Every page, by reader. A page that is nowhere here is a warning of Sphinx, hence an error.
+navigation = {
+    "Use it": [
+        "tutorial",
+        "external",
+        "subproc",
+        "resources",
+        "delayed",
+        "combine",
+        "limits",
+        "cache",
+        "retries",
+        "asyncio",
+        "notebook",
+        "executor",
+        "map",
+        "coming-from",
+        "examples",
+    ],
+    "My cluster": [
+        "config",
+        "grain.reference",
+        "workers",
+        "worker",
+        "commands",
+        "scheduling",
+        "edge",
+    ],
+    "How it works": ["how-it-works", "architecture", "protocol", "glossary"],
+    "API reference": [
+        "api/resource",
+        "api/delayed",
+        "api/worker",
+        "api/head",
+        "api/edge",
+        "api/config",
+        "api/cli",
+    ],
+    "Developers": ["contributing", "changelog"],
+}
+
+# Pages below another one.
+navigation_below = {"examples": ["examples/*"]}
+
+# Pages that stand at the top of the repository, as code hosts expect, and appear here as well.
+from_the_root = {"contributing": "CONTRIBUTING.md", "changelog": "CHANGELOG.md"}
+
+# ---- Markdown
+
+nb_execution_mode = "off"  # tests-integration/test_notebook.py runs it
+nb_merge_streams = True
+myst_heading_anchors = 4
+myst_fence_as_directive = ["mermaid"]
+myst_links_external_new_tab = False
+
+# ---- the reference
+
+default_role = "code"  # single backticks in docstrings
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True}
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+autodoc_class_signature = "mixed"
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 88
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+napoleon_use_ivar = True
+add_module_names = False
+toc_object_entries_show_parents = "hide"
+
+# Two modules can have a class of one name; a type in a signature then links to either.
+suppress_warnings = ["ref.python"]
+
+# ---- the site
+
+html_theme = "furo"
+html_title = "Grain"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sphinx = False
+html_show_copyright = False
+pygments_style = "tango"
+pygments_dark_style = "github-dark"
+html_theme_options = {
+    "light_css_variables": {
+        "color-brand-primary": "#0b6b50",
+        "color-brand-content": "#0b6b50",
+    },
+    "dark_css_variables": {
+        "color-brand-primary": "#5cc8a1",
+        "color-brand-content": "#5cc8a1",
+    },
+}
+copybutton_exclude = ".linenos, .gp, .go"
+copybutton_prompt_text = "$ "
