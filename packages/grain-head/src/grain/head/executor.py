@@ -121,7 +121,7 @@ class GrainExecutor(ExecutorBase[Job]):
         """
         self._check_open()
         queue = self._scheduler.queue(res, priority)
-        if not queue.served or queue.need:
+        if not queue.serving_shapes or queue.need:
             self._check_served(queue)
         self._last_id = job = self._last_id + 1
         self._scheduler.on_submitted(job, queue)
