@@ -17,6 +17,7 @@ can see.
 from grain.head.base import Result as Result
 from grain.head.collapse import collapsed as collapsed
 from grain.head.collapse import collapsing as collapsing
+from grain.head.collapse import flattened as flattened
 from grain.head.errors import Cancelled as Cancelled
 from grain.head.errors import ExecutorClosed as ExecutorClosed
 from grain.head.errors import ExecutorError as ExecutorError
