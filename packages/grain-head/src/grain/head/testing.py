@@ -1,4 +1,4 @@
-"""For tests of the scheduler: its invariants, scenarios, and workloads in virtual time.
+"""Tests of the scheduler: scenarios, workloads in virtual time, and a check of every invariant.
 
     cluster = Cluster(Cores(8), max_overtakes=1)
     long = cluster.submit(Cores(4))
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 
 class Cluster:
-    """A scheduler with workers and a clock: each method is one event, and what follows from it.
+    """A scheduler with workers and a clock: each method is one event, with its consequences.
 
     Args:
-        workers: what the first workers have; their ids count from 0.
+        workers: the resources of the first workers; their ids count from 0.
         max_overtakes: see `Scheduler`.
 
     Attributes:
         now: the time in seconds.
-        starts: what was started, by task; the last run if there were several.
+        starts: the starts, by task; the last one if there were several.
         order: the ids of all started tasks, in the order of starting.
     """
 
@@ -53,33 +53,33 @@ class Cluster:
             self.join(total)
 
     def join(self, total: Resource) -> int:
-        """A worker joins; returns its id."""
+        """Let a worker join; return its id."""
         self._last_worker += 1
         self.scheduler.on_worker_joined(self._last_worker, f"w{self._last_worker}", total, self.now)
         self.settle()
         return self._last_worker
 
     def drain(self, worker: int) -> None:
-        """A worker takes no more tasks."""
+        """Let a worker take no more tasks."""
         self.scheduler.on_worker_draining(worker)
         self.settle()
 
     def leave(self, worker: int) -> list[int]:
-        """A worker is lost; returns the tasks that wait again."""
+        """Lose a worker; return the tasks that wait again."""
         again = self.scheduler.on_worker_left(worker)
         check_scheduler(self.scheduler)
         self.settle()
         return again
 
     def submit(self, request: Resource, *, priority: int = 0) -> int:
-        """A task is submitted; returns its id."""
+        """Submit a task; return its id."""
         self._last_task += 1
         self.scheduler.on_submitted(self._last_task, self.scheduler.queue(request, priority))
         self.settle()
         return self._last_task
 
     def submit_many(self, *requests: Resource, priority: int = 0) -> list[int]:
-        """Tasks are submitted in the same instant; returns their ids."""
+        """Submit tasks in the same instant; return their ids."""
         for request in requests:
             self._last_task += 1
             self.scheduler.on_submitted(self._last_task, self.scheduler.queue(request, priority))
@@ -87,24 +87,24 @@ class Cluster:
         return list(range(self._last_task - len(requests) + 1, self._last_task + 1))
 
     def finish(self, *tasks: int) -> None:
-        """Runs end in the same instant."""
+        """End runs in the same instant."""
         for task in tasks:
             self.scheduler.on_finished(task, self.now)
         self.settle()
 
     def finish_after(self, task: int, seconds: float) -> None:
-        """Time passes, then a run ends."""
+        """Let time pass, then end a run."""
         self.wait(seconds)
         self.finish(task)
 
     def cancel(self, *tasks: int) -> None:
-        """Tasks are cancelled in the same instant."""
+        """Cancel tasks in the same instant."""
         for task in tasks:
             self.scheduler.on_cancelled(task)
         self.settle()
 
     def wait(self, seconds: float) -> None:
-        """Time passes."""
+        """Let time pass."""
         self.now += seconds
         self.settle()
 
@@ -131,12 +131,12 @@ class Cluster:
         return sorted(t.id for t in self.scheduler.tasks.values() if t.worker is None)
 
     def where(self, task: int) -> int | None:
-        """The worker that a task runs on."""
+        """Return the worker that a task runs on; None while it waits."""
         worker = self.scheduler.tasks[task].worker
         return None if worker is None else worker.id
 
     def why(self, task: int) -> Explanation:
-        """Why a task is not running."""
+        """Explain why a task is not running."""
         return explain(self.scheduler, task, self.now)
 
     def reservation(self, task: int) -> tuple[int, float] | None:
@@ -149,9 +149,9 @@ class SimulatedJob(NamedTuple):
     """One task of a workload.
 
     Attributes:
-        request: what it asks for.
-        duration: how long it takes, in seconds.
-        at: when it is submitted, in seconds.
+        request: the resources that it asks for.
+        duration: the seconds that it takes.
+        at: the time of its submission in seconds.
     """
 
     request: Resource
@@ -163,8 +163,8 @@ class WorkloadResult(NamedTuple):
     """The course that a workload took.
 
     Attributes:
-        makespan: when the last task ended, in seconds.
-        started: when each started, in seconds, in the order of the workload.
+        makespan: the time in seconds at which the last task ended.
+        started: the time at which each task started, in the order of the workload.
     """
 
     makespan: float
@@ -200,8 +200,8 @@ def check_scheduler(scheduler: Scheduler, *, dispatched: float | None = None) ->
     """Assert every invariant of a scheduler, by brute force.
 
     Args:
-        scheduler: which.
-        dispatched: the time, if `Scheduler.dispatch` was called at it and nothing happened since:
+        scheduler: the one to check.
+        dispatched: the time of the last call of `Scheduler.dispatch`, if nothing happened since:
             then no task may wait that could start.
 
     Raises:
@@ -219,7 +219,7 @@ def check_scheduler(scheduler: Scheduler, *, dispatched: float | None = None) ->
 
 
 def _check_account(worker: Worker) -> None:
-    """What is free plus what is held is what the worker has."""
+    """Check that what is free and what is held add up to what the worker has."""
     supply = copy.deepcopy(worker.supply)
     for task in worker.tasks.values():
         supply.dealloc(task.held)
@@ -229,7 +229,7 @@ def _check_account(worker: Worker) -> None:
 
 
 def _check_tasks(scheduler: Scheduler) -> None:
-    """Each task waits in its queue or runs on its worker, and the counts agree."""
+    """Check that each task waits in its queue or runs on its worker, and that the counts agree."""
     running = {t.id: t for w in scheduler.workers.values() for t in w.tasks.values()}
     waiting = {t.id: t for q in scheduler.queues.values() for t in q.tasks if not t.cancelled}
     assert {**running, **waiting} == scheduler.tasks
@@ -244,12 +244,13 @@ def _check_tasks(scheduler: Scheduler) -> None:
 
 
 def _check_queues(scheduler: Scheduler) -> None:
-    """Tasks wait by age, queues by rank; every queue has a bit of its own."""
+    """Check the order of tasks and of queues, and the bits of queues."""
     expected = []
     for key, queue in scheduler.queues.items():
         priority, request, share = key
         assert (priority, request, share) == (queue.priority, queue.request, queue.share)
-        # One that was cancelled may have come back, with its age, while its ghost is still there.
+        # Two may have one age: a task that was cancelled and submitted again, and the cancelled
+        # one, which is dropped later.
         assert [task.age for task in queue.tasks] == sorted(task.age for task in queue.tasks)
         ages = [task.age for task in queue.tasks if not task.cancelled]
         assert len(ages) == len(set(ages))
@@ -262,7 +263,7 @@ def _check_queues(scheduler: Scheduler) -> None:
         if alive:
             expected.append((-priority, alive[0].age, queue))
         else:
-            assert not queue.tasks, "only cancelled tasks are left, and kept"
+            assert not queue.tasks, "a queue keeps cancelled tasks only"
             assert not queue.overtaken
     assert scheduler._queues.order == sorted(expected, key=lambda entry: entry[:2])
     assert scheduler._queues.nonempty == reduce(or_, (queue.bit for *_, queue in expected), 0)
@@ -276,7 +277,7 @@ def _check_queues(scheduler: Scheduler) -> None:
 
 
 def _check_shapes(scheduler: Scheduler) -> None:
-    """It is known of each kind of worker which queues it could serve."""
+    """Check the masks of the queues that each shape of workers could serve."""
     queues = scheduler.queues.values()
     for shape in scheduler._queues.shapes.values():
         assert shape.workers == sum(w.shape is shape for w in scheduler.workers.values()) > 0
@@ -290,7 +291,7 @@ def _check_shapes(scheduler: Scheduler) -> None:
 
 
 def _check_levels(scheduler: Scheduler) -> None:
-    """Workers are where what they have free belongs, and each queue knows where it fits."""
+    """Check that each worker is at the level of what it has free, and the heaps of the queues."""
     levels = scheduler._queues.levels._levels
     placed: list[Worker] = []
     for key, level in levels.items():
@@ -330,7 +331,7 @@ def _mask(queues: Iterable[TaskQueue], free: Resource) -> int:
 
 
 def _check_reservations(scheduler: Scheduler) -> None:
-    """A reservation is known to both sides, and can be kept whatever the runs do."""
+    """Check that queue and worker agree on a reservation that no run can push back."""
     for queue in scheduler.queues.values():
         if queue.reservation is not None:
             assert queue.reservation.queue is queue
@@ -355,12 +356,12 @@ def _check_reservation(reservation: Reservation, worker: Worker) -> None:
     if reservation.start != math.inf:
         for task in worker.tasks.values():
             if task.until > reservation.start:
-                # Raises if the reservation cannot be kept.
+                # Raises if the task could not start in time.
                 needed.alloc(task.held)
 
 
 def _check_work_conserved(scheduler: Scheduler, now: float) -> None:
-    """No task waits that could start, unless room is kept for an older one."""
+    """Check that no task waits that could start, but for reservations of older ones."""
     assert not scheduler._queues.untried
     assert not scheduler._queues.unplaced
     for *rank, queue in scheduler._queues.order:
@@ -371,13 +372,15 @@ def _check_work_conserved(scheduler: Scheduler, now: float) -> None:
                 reservation = worker.reservation
                 task = _head(queue)
                 assert reservation is not None, f"{task} could start on {worker.name}"
-                assert reservation.queue is not queue, f"{task} could start as reservationd"
+                assert reservation.queue is not queue, (
+                    f"{task} could start on the worker that is reserved for it"
+                )
                 assert reservation.queue.rank is not None
                 assert reservation.queue.rank < tuple(rank), (
-                    f"{task} is older than the one with the reservation"
+                    f"{task} is older than the task that has the reservation"
                 )
                 assert not reservation.allows(queue, now), (
-                    f"{task} would not push back the reservation"
+                    f"{task} would not push back the reserved start"
                 )
 
 
