@@ -1,9 +1,8 @@
 """A pool of named licences: a task asks for a number of them and is told which ones it got."""
 
-from grain.resource import Resource, resource_kind
+from grain.resource import Resource
 
 
-@resource_kind("Licences")
 class Licences(Resource):
     """``Licences(2)`` asks for any two; a worker owns ``Licences(["qc-1", "qc-2", "qc-3"])``."""
 

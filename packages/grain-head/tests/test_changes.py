@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from grain.head.testing import Cluster, Lot, check_scheduler, simulate
+from grain.head.testing import Cluster, SimulatedJob, check_scheduler, simulate
 from grain.resource import Cores, Memory, Node, Token, WTime
 
 
@@ -155,9 +155,9 @@ def test_why() -> None:
     wide = cluster.submit(Cores(4))
     assert "w0: not now, free is CPU_Cores([2-3]) of CPU_Cores([0-3])" in cluster.why(wide).reasons
     cluster.submit(Cores(1))
-    assert "w0 is kept free for it, until enough of it is" in cluster.why(wide).reasons
+    assert "w0 is reserved for it, and takes it once it is free enough" in cluster.why(wide).reasons
     late, later, never = cluster.submit_many(Cores(1), Cores(1), Cores(9))
-    kept = "w0: room is kept for an older task that asks for Cores(4)"
+    kept = "w0: it is reserved for an older task that asks for Cores(4)"
     assert kept in cluster.why(late).reasons
     assert "1 older task that asks for the same goes first" in cluster.why(later).reasons
     assert any(reason.startswith("w0: never, it has") for reason in cluster.why(never).reasons)
@@ -172,7 +172,7 @@ def test_why() -> None:
 
 
 def test_why_with_limits() -> None:
-    """A promised start is told in seconds, and so is a lack of time."""
+    """A reserved start is told in seconds, and so is a lack of time."""
     cluster = Cluster(Cores(4) & WTime(T=500))
     cluster.submit(Cores(3) & WTime(T=100))
     wide = cluster.submit(Cores(4))
@@ -180,7 +180,7 @@ def test_why_with_limits() -> None:
     long = cluster.submit(Cores(1) & WTime(T=501))
     cluster.wait(40)
 
-    assert "it is promised a start on w0 in 60 s at the latest" in cluster.why(wide).reasons
+    assert "w0 is reserved for it, and takes it in 60 s at the latest" in cluster.why(wide).reasons
     assert "w0: never, 460 s are left and it needs 501 s" in cluster.why(long).reasons
 
 
@@ -190,8 +190,8 @@ def test_packing(seed: int) -> None:
     rng = random.Random(seed)
     sizes = [1, 2, 4, 8] * 50
     rng.shuffle(sizes)
-    lots = [Lot(Cores(n), rng.uniform(0.05, 0.5)) for n in sizes]
-    area = sum(n * lot.duration for n, lot in zip(sizes, lots, strict=True))
-    least = max(area / 8, *(lot.duration for lot in lots))
+    jobs = [SimulatedJob(Cores(n), rng.uniform(0.05, 0.5)) for n in sizes]
+    area = sum(n * job.duration for n, job in zip(sizes, jobs, strict=True))
+    least = max(area / 8, *(job.duration for job in jobs))
 
-    assert simulate([Cores(8)], lots).makespan <= 1.03 * least
+    assert simulate([Cores(8)], jobs).makespan <= 1.03 * least

@@ -111,7 +111,7 @@ class Model:
             worker.give_back()
         self.free = {w: Supply(cluster.scheduler.workers[w].supply.free) for w in self.ends}
         waiting = [task for task in cluster.scheduler.tasks.values() if task.worker is None]
-        self.waiting = sorted(waiting, key=lambda task: (-task.queue.priority, task.seq))
+        self.waiting = sorted(waiting, key=lambda task: (-task.queue.priority, task.age))
 
     def starts(self, actual: dict[int, Start]) -> list[int]:
         """The tasks that start; where workers are equally good, the actual choice is followed."""
@@ -198,7 +198,7 @@ class ComparedCluster(Cluster):
 
 
 class ComparedMachine(Machine):
-    """Without promises, which tasks start, in which order and where, is what the model says."""
+    """Without reservations, which tasks start, in which order and where, is what the model says."""
 
     requests = untimed
     bounds = st.just(1 << 30)

@@ -22,7 +22,7 @@ def test_bounded_overtakes_then_drain() -> None:
     first = cluster.submit(Cores(1))
     wide = cluster.submit(Cores(4))
     young = [cluster.submit(Cores(1)) for _ in range(3)]
-    assert cluster.promise(wide) == (0, math.inf)
+    assert cluster.reservation(wide) == (0, math.inf)
 
     late = cluster.submit(Cores(1))
     cluster.finish(first, *young[:2])
@@ -40,7 +40,7 @@ def test_promise_leaves_what_it_does_not_need() -> None:
     passed = cluster.submit(Cores(1))
     beside = cluster.submit(Cores(1))
 
-    assert cluster.promise(wide) == (0, math.inf)
+    assert cluster.reservation(wide) == (0, math.inf)
     assert cluster.running == [first, passed, beside]
     assert cluster.submit(Cores(1)) in cluster.waiting
     cluster.finish(first)
@@ -56,7 +56,7 @@ def test_backfilling() -> None:
     too_long = cluster.submit(limited(1, 101))
     short = cluster.submit(limited(1, 100))
 
-    assert cluster.promise(wide) == (0, 100)
+    assert cluster.reservation(wide) == (0, 100)
     assert short in cluster.running
     assert cluster.waiting == [wide, too_long]
 
@@ -69,7 +69,7 @@ def test_backfilling_beside() -> None:
     unlimited = cluster.submit(Cores(1))
     another = cluster.submit(Cores(1))
 
-    assert cluster.promise(wide) == (0, 100)
+    assert cluster.reservation(wide) == (0, 100)
     assert unlimited in cluster.running
     assert cluster.waiting == [wide, another]
 
@@ -81,7 +81,7 @@ def test_room_of_those_that_stay_is_used_again() -> None:
     cluster.submit(limited(2, 100))
     wide = cluster.submit(limited(3, 10))
     waits = cluster.submit(Cores(1))
-    assert cluster.promise(wide) == (0, 100)
+    assert cluster.reservation(wide) == (0, 100)
     assert waits in cluster.waiting
 
     cluster.finish(stays)
@@ -96,7 +96,7 @@ def test_older_task_takes_promised_room() -> None:
     cluster.submit(Cores(3))
     wide = cluster.submit(Cores(4))
     passed = cluster.submit(Cores(1))
-    assert cluster.promise(wide) is not None
+    assert cluster.reservation(wide) is not None
     cluster.finish(passed)
 
     urgent = cluster.submit(Cores(1), priority=1)
@@ -111,7 +111,7 @@ def test_promise_that_time_has_made_worthless() -> None:
     cluster.submit(Cores(1))
     wide = cluster.submit(Cores(2) & WTime(T=60))
     passed = cluster.submit(Cores(1))
-    assert cluster.promise(wide) == (0, math.inf)
+    assert cluster.reservation(wide) == (0, math.inf)
     waits = cluster.submit(Cores(1))
 
     cluster.wait(50)
@@ -169,7 +169,7 @@ def test_promised_starts_are_kept(work: list[tuple[int, int, int]]) -> None:
         begun, seen = cluster.order[seen:], len(cluster.order)
         promised = {t: at for t, at in promised.items() if not any(o < t for o in begun)}
         for task in cluster.waiting:
-            made = cluster.promise(task)
+            made = cluster.reservation(task)
             head = cluster.scheduler.tasks[task].queue.head()
             if made is not None and head is not None and head.id == task:
                 assert made[1] <= promised.get(task, math.inf)
@@ -193,7 +193,7 @@ def test_no_starvation(stream: list[int], bound: int, data: st.DataObject) -> No
             return
         if room_kept_since is None:
             overtaken += len(cluster.order) - before
-            if cluster.promise(wide):
+            if cluster.reservation(wide):
                 room_kept_since = set(cluster.running)
         assert overtaken <= max(bound, 1)
         if cluster.running and (not cluster.waiting or data.draw(st.booleans())):
@@ -201,7 +201,7 @@ def test_no_starvation(stream: list[int], bound: int, data: st.DataObject) -> No
             cluster.finish(data.draw(st.sampled_from(cluster.running)))
             if cluster.where(wide) is None and room_kept_since is None:
                 overtaken += len(cluster.order) - before
-                if cluster.promise(wide):
+                if cluster.reservation(wide):
                     room_kept_since = set(cluster.running)
     while cluster.running and cluster.where(wide) is None:
         cluster.finish(cluster.running[0])

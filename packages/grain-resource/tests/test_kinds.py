@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
@@ -12,12 +14,14 @@ from grain.resource import (
     DuplicateKind,
     Fit,
     Infeasible,
+    Insufficient,
     Memory,
     Node,
     Opaque,
     Resource,
     ResourceError,
     Supply,
+    Token,
     UnknownKind,
     from_data,
     resource_kind,
@@ -29,9 +33,11 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+BuiltInMemory = Memory
+
 
 class Counted(Resource):
-    """The five methods and an attribute; each test registers a subclass of its own."""
+    """A kind with the five methods and an attribute; each test has a subclass of its own."""
 
     def __init__(self, n: int) -> None:
         if n < 0:
@@ -125,15 +131,16 @@ class TestDecorator:
 
         where = f"{__name__}.TestDecorator.test_duplicate.<locals>"
         assert (
-            f"the kind KindTaken is registered already, by {where}.First; "
-            f"give {where}.Second another name" == str(raised.value)
+            f"the kind KindTaken is {where}.First already; give {where}.Second another name, "
+            'as with @resource_kind("MyKindTaken")' == str(raised.value)
         )
         assert First is type(from_data({"KindTaken": 1}))
 
     def test_built_in_kinds_are_taken(self) -> None:
         """No class takes the place of a built-in kind."""
         with pytest.raises(
-            DuplicateKind, match=r"registered already, by grain\.resource\._identities"
+            DuplicateKind,
+            match=r"^the kind Cores is grain\.resource\.identities\.Cores already; give ",
         ):
 
             @resource_kind("Cores")
@@ -168,16 +175,188 @@ class TestDecorator:
         with pytest.raises(TypeError, match=r"<class 'int'> is not a subclass of grain.resource"):
             resource_kind("KindInt")(int)  # type: ignore[type-var]
 
-    def test_not_registered(self) -> None:
-        """A class without the decorator shows itself, but takes part in nothing."""
+    def test_a_decorator_may_repeat_the_name_of_the_class(self) -> None:
+        @resource_kind("RepeatsItsName")
+        class RepeatsItsName(Counted):
+            pass
+
+        assert {"RepeatsItsName": {"n": 1}} == to_data(RepeatsItsName(1))
+
+    def test_a_renamed_class_leaves_the_name_of_the_class_to_others(self) -> None:
+        @resource_kind("KindRenamed")
+        class GoesByAnother(Counted):
+            pass
+
+        assert {"KindRenamed": {"n": 1}} == to_data(GoesByAnother(1))
+        with pytest.raises(UnknownKind):
+            from_data({"GoesByAnother": 1})
+
+    def test_a_given_name_is_not_changed(self) -> None:
+        @resource_kind("KindFirst")
+        class Named(Counted):
+            pass
+
+        with pytest.raises(DuplicateKind, match=r"Named is of the kind KindFirst already, not "):
+            resource_kind("KindSecond")(Named)
+        with pytest.raises(DuplicateKind, match=r"Cores is of the kind Cores already, not "):
+            resource_kind("KindSecond")(Cores)
+
+    def test_the_decorator_helps_a_class_whose_name_is_taken(self) -> None:
+        @resource_kind("LabMemory")
+        class Memory(Counted):
+            pass
+
+        assert {"LabMemory": {"n": 3}, "Memory": 4} == to_data(Memory(3) & BuiltInMemory(4))
+
+
+class Undecorated(Counted):
+    """A kind by its definition alone, in a module, so that it pickles."""
+
+
+class TestNameOfTheClass:
+    """Kinds without a decorator."""
+
+    def test_a_class_with_the_five_methods_is_a_kind_named_after_it(self) -> None:
+        supply = Supply(Cores(4) & Undecorated(3))
+        got = supply.alloc(Undecorated(2) & Cores(1))
+
+        assert 2 == got.n
+        assert "CPU_Cores([1-3]) & Undecorated(1)" == repr(supply.free)
+        assert {"Undecorated": {"n": 2}, "Cores": 1} == to_data(got)
+        assert got == from_data({"Undecorated": 2, "Cores": 1})
+        assert Undecorated(2) == got.get(Undecorated)
+
+    def test_it_pickles_and_copies_as_a_built_in_kind(self) -> None:
+        both = Cores(2) & Undecorated(3)
+
+        assert both == pickle.loads(pickle.dumps(both)) == copy.deepcopy(both)
+
+    def test_a_class_that_is_rebuilt_from_its_parts_replaces_the_former(self) -> None:
+        """As a pickler does that sends a class by value."""
+
+        def parts() -> tuple[Any, ...]:
+            class Rebuilt(Counted):
+                pass
+
+            return Rebuilt.__name__, Rebuilt.__bases__, dict(Rebuilt.__dict__)
+
+        name, bases, content = parts()
+        full = type(name, bases, content)
+        assert full is type(from_data({"Rebuilt": 1}))
+
+        bare = type(name, bases, {"__module__": __name__, "__qualname__": full.__qualname__})
+        assert bare is type(from_data({"Rebuilt": 1}))
+
+    def test_a_subclass_of_a_kind_is_a_kind_of_its_own(self) -> None:
+        class Narrow(Undecorated):
+            pass
+
+        class FastMemory(BuiltInMemory):
+            pass
+
+        both = Narrow(1) & Undecorated(2) & FastMemory(3) & BuiltInMemory(4)
+
+        assert {"Narrow": {"n": 1}, "Undecorated": {"n": 2}, "FastMemory": 3, "Memory": 4} == (
+            to_data(both)
+        )
+        assert not Supply(Undecorated(5)).free.request(Narrow(1))
+
+    def test_a_class_that_lacks_a_method_is_a_helper_and_says_so_where_it_is_used(self) -> None:
+        class Helper(Resource):
+            def _repr(self) -> str:
+                return "helper"
+
+            def _request(self, res: Self) -> bool:
+                return res is self
+
         for use in (lambda r: r & Cores(1), to_data, hash, Cores(1).request):
             with pytest.raises(TypeError) as raised:
-                use(Counted(1))
+                use(Helper())
 
-            assert 'Counted has no kind yet: decorate it with @resource_kind("Counted")' == str(
-                raised.value
+            assert str(raised.value).endswith(
+                "Helper is no kind of resource: it lacks _alloc, _dealloc, _stat"
             )
-        assert "Counted(1)" == repr(Counted(1))
+        assert "helper" == repr(Helper())
+        with pytest.raises(UnknownKind):
+            from_data({"Helper": 1})
+
+    def test_a_subclass_that_completes_a_helper_is_a_kind(self) -> None:
+        class HalfWay(Resource):
+            _request = Counted._request
+            _alloc = Counted._alloc
+            _dealloc = Counted._dealloc
+
+        class AllTheWay(HalfWay):
+            __init__ = Counted.__init__
+            _repr = Counted._repr
+            _stat = Counted._stat
+
+        assert {"AllTheWay": {"n": 2}} == to_data(AllTheWay(2))
+
+    def test_a_name_that_is_taken_is_an_error_at_the_first_use(self) -> None:
+        """Not at the definition, since a decorator may follow; the first class is not harmed."""
+
+        class Memory(Counted):
+            pass
+
+        for use in (lambda r: r & Cores(1), to_data, hash, Supply):
+            with pytest.raises(DuplicateKind) as raised:
+                use(Memory(1))
+
+            where = f"{__name__}.TestNameOfTheClass."
+            assert str(raised.value).startswith(
+                f"the kind Memory is grain.resource.amounts.Memory already; give {where}"
+            )
+            assert str(raised.value).endswith('another name, as with @resource_kind("MyMemory")')
+        assert BuiltInMemory is type(from_data({"Memory": 1}))
+
+    def test_a_class_that_is_defined_again_in_a_notebook_replaces_the_former(self) -> None:
+        def cell() -> Any:
+            class InACell(Counted):
+                pass
+
+            return InACell
+
+        first, second = cell(), cell()
+
+        assert second is type(from_data({"InACell": 1}))
+        assert first is not second
+
+    def test_a_name_in_the_class_body_counts_as_given(self) -> None:
+        class ByBody(Counted):
+            _kind = "KindByBody"
+
+        assert {"KindByBody": {"n": 1}} == to_data(ByBody(1))
+        with pytest.raises(DuplicateKind, match="ByBody is of the kind KindByBody already"):
+            resource_kind("KindElse")(ByBody)
+
+    def test_options_of_the_class_statement_reach_the_other_bases(self) -> None:
+        class Other:
+            colour: ClassVar[str]
+
+            def __init_subclass__(cls, colour: str = "") -> None:
+                cls.colour = colour
+
+        class Coloured(Counted, Other, colour="red"):
+            pass
+
+        assert "red" == Coloured.colour
+        assert {"Coloured": {"n": 1}} == to_data(Coloured(1))
+
+
+class TestImpossibleRequests:
+    """What cannot be allocated."""
+
+    @pytest.mark.parametrize("wanted", [Cores(2), Cores(3), Cores(5), Token("a")])
+    def test_what_cannot_be_allocated_is_a_value_error(self, wanted: Resource) -> None:
+        supply = Supply(Cores(4))
+        supply.alloc(Cores(3))
+
+        for refuse in (supply.alloc, supply.free.alloc, Cores(1).alloc):
+            with pytest.raises(ValueError) as raised:
+                refuse(wanted)
+            assert isinstance(raised.value, Insufficient | Infeasible)
+            assert isinstance(raised.value, ResourceError)
 
 
 def install(site: Path, distribution: str, module: str, kind: str, cls: str = "Tool") -> None:
@@ -260,7 +439,7 @@ class TestUnknown:
         assert {"Capacity", "Cores", "GPUs", "Memory", "Token", "WTime"} <= set(known)
         assert sorted(known) == known
         assert text.endswith(
-            ". Import the module that registers it, or install the package "
+            ". Import the module that defines it, or install the package "
             "that has it as an entry point"
         )
         assert isinstance(raised.value, ResourceError)

@@ -104,13 +104,3 @@ def test_import_is_light() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout == "[]\n"
-
-
-def test_layout_comment_names_every_file() -> None:
-    """The layout in __init__.py lists the files that there are."""
-    import grain.config
-
-    folder = Path(grain.config.__file__).parent
-    listed = set(re.findall(r"^#   (\w+\.py)", (folder / "__init__.py").read_text(), re.MULTILINE))
-
-    assert listed == {file.name for file in folder.glob("*.py")} - {"__init__.py"}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from grain.config import ConfigError, load
 from grain.config.check import check, known_keys
-from grain.config.kinds import Around
+from grain.config.kinds import ExpansionContext
 from grain.config.suggestion import nearest
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ keys = st.sampled_from([key[-1] for key in known_keys()]) | st.text(max_size=8)
 )
 def test_any_data_is_accepted_or_told(data: dict[str, object]) -> None:
     """Whatever TOML can say gives a configuration or mistakes, nothing else."""
-    config, mistakes = check(data, Around({"HOME": "/home/me"}, Path("/etc")))
+    config, mistakes = check(data, ExpansionContext({"HOME": "/home/me"}, Path("/etc")))
 
     assert (config is None) == bool(mistakes)
     assert all(str(mistake).isprintable() for mistake in mistakes)
@@ -121,11 +121,11 @@ def plain(value: object) -> object:
 @given(documents)
 def test_a_configuration_written_out_reads_as_itself(document: dict[str, object]) -> None:
     """Complete and expanded settings are a fixed point: to read them again changes nothing."""
-    around = Around({"HOME": "/home/me"}, Path("/etc"))
-    config, mistakes = check(document, around)
+    context = ExpansionContext({"HOME": "/home/me"}, Path("/etc"))
+    config, mistakes = check(document, context)
     assert config is not None, mistakes
 
     written = plain(msgspec.json.decode(msgspec.json.encode(config)))
     assert isinstance(written, dict)
 
-    assert check(written, around) == (config, [])
+    assert check(written, context) == (config, [])

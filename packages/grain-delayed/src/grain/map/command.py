@@ -7,7 +7,6 @@ whatever is not a failed job, as with GNU parallel, since smaller numbers count 
 from __future__ import annotations
 
 import os
-import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from grain.map.plan import Plan
     from grain.resource import Resource
 
-_SPAN = re.compile(r"([0-9]+(?:\.[0-9]*)?)([smhd]?)", re.ASCII)
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 # Options of GNU parallel that people will try, and what there is instead.
 _INSTEAD = {
@@ -262,14 +259,16 @@ def _resources(
 
 
 def _seconds(text: str | None) -> float | None:
-    """A span of time."""
+    """Return a span of time in seconds; a number without a unit is one of seconds."""
+    from grain.resource.spans import unit_seconds
+
     if text is None:
         return None
-    match = _SPAN.fullmatch(text)
-    if match is None or not float(match[1]):
+    seconds = unit_seconds(text if text[-1:].isalpha() else f"{text}s")
+    if not seconds:
         percent = " A share of the median, as 200%, is not known here." if "%" in text else ""
         raise MapError(f"--timeout {text}: write seconds, or 90s, 10m, 2h, 1d.{percent}")
-    return float(match[1]) * _UNITS[match[2]]
+    return seconds
 
 
 def _sentence(error: Exception) -> str | None:

@@ -3,20 +3,24 @@
 >>> from grain.config import load
 >>> load(False).system
 'local'
-"""
 
-# The general layout:
-#
-#   errors.py     Mistake, ConfigError: what is wrong, for people to read
-#   _expand.py    $HOME and ~, {{HHMMSS}}, defer: from what is written to what is meant
-#   _walltime.py  spans of time
-#   _kinds.py     what one value may be, and how to ask for it
-#   _schema.py    every key: type, kind, default, meaning
-#   _suggest.py   the nearest known key
-#   _check.py     data against the schema; what follows from other keys
-#   _load.py      which file it is, and reading it: the only file with I/O
-#
-# Each imports from those above it only.
+Nothing of a file is ignored: a key or a value that is not understood is a mistake, and one error
+reports all mistakes of a file. Only ``loading`` does I/O; all else are pure functions of the data,
+the environment and the time.
+
+Each module of the map imports only from those above it.
+
+Map:
+
+- ``errors``: ``Mistake`` and ``ConfigError``, for people to read
+- ``expansion``: from the text of a value to its meaning: $HOME and ~, {{HHMMSS}}, ``defer``
+- ``walltime``: spans of time
+- ``kinds``: the sorts of values, with the words in which to ask for them
+- ``schema``: every key with its type, kind, default and meaning
+- ``suggestion``: the known key that is nearest to an unknown one
+- ``check``: data against the schema; keys that follow from others
+- ``loading``: the choice of a file, and reading it
+"""
 
 from grain.config.errors import ConfigError as ConfigError
 from grain.config.errors import Mistake as Mistake

@@ -1,6 +1,6 @@
 """From the plain data of a TOML file to a `Config`, or to everything that is wrong with it.
 
-Three steps, all pure: `read_table` compares the data with the schema, key by key, and keeps what
+It takes three steps: `read_table` compares the data with the schema, key by key, and keeps what
 was given; `complete` adds what follows from other keys and the defaults; `conflicts` looks at keys
 that only make sense together.
 """
@@ -13,7 +13,7 @@ import msgspec
 
 from grain.config.errors import MOST_MISTAKES, Mistake
 from grain.config.expansion import Unfit
-from grain.config.kinds import Around, Kind, found
+from grain.config.kinds import ExpansionContext, Kind, described
 from grain.config.schema import Config, Script, Table
 from grain.config.suggestion import dotted, nearest
 from grain.config.walltime import format_walltime
@@ -24,33 +24,35 @@ if TYPE_CHECKING:
 KeyPath = tuple[str, ...]
 Plain = dict[str, Any]
 
-# What msgspec must know of a class it finds out at the first use; two threads that do so at once
-# crash the process (seen with msgspec 0.22). An import happens in one thread.
+# msgspec examines a class at its first use; two threads that make it do so at once crash the
+# process (seen with msgspec 0.22). An import happens in one thread.
 msgspec.json.Decoder(Config)
 
 
-def check(data: Mapping[str, object], around: Around) -> tuple[Config | None, list[Mistake]]:
+def check(
+    data: Mapping[str, object], context: ExpansionContext
+) -> tuple[Config | None, list[Mistake]]:
     """Make a configuration of a file's data.
 
     Args:
-        data: What the TOML reader returned; empty for the defaults.
-        around: What expansions depend on.
+        data: The result of the TOML reader; empty for the defaults.
+        context: The surroundings of the file.
 
     Returns:
         The configuration and no mistakes, or None and all mistakes.
     """
     mistakes: list[Mistake] = []
-    given = read_table(Config, data, (), around, mistakes)
+    given = read_table(Config, data, (), context, mistakes)
     if mistakes:
         return None, mistakes
     # By now msgspec has nothing to object to; it builds the classes and guards against a slip here.
-    config = msgspec.convert(complete(given, around), Config)
+    config = msgspec.convert(complete(given, context), Config)
     mistakes += conflicts(config)
     return (None if mistakes else config), mistakes
 
 
 def fields(table: type[Table]) -> dict[str, Kind | type[Table]]:
-    """The keys of a table: a kind for a value, a class for a table within."""
+    """Return the keys of a table: a kind for a value, a class for a table within."""
     keys: dict[str, Kind | type[Table]] = {}
     for name, hint in get_type_hints(table, include_extras=True).items():
         if get_origin(hint) is Annotated:
@@ -61,7 +63,7 @@ def fields(table: type[Table]) -> dict[str, Kind | type[Table]]:
 
 
 def known_keys(table: type[Table] = Config, above: KeyPath = ()) -> Iterator[KeyPath]:
-    """Every key of the schema with its path, tables before what is in them."""
+    """Yield the path of every key of the schema, tables before their keys."""
     for name, sort in fields(table).items():
         yield (*above, name)
         if not isinstance(sort, Kind):
@@ -72,10 +74,10 @@ def read_table(
     table: type[Table],
     data: Mapping[str, object],
     above: KeyPath,
-    around: Around,
+    context: ExpansionContext,
     mistakes: list[Mistake],
 ) -> Plain:
-    """Read what is given of a table, adding to the mistakes; defaults are not filled in."""
+    """Return the given values of a table, without defaults, and add to the mistakes."""
     given: Plain = {}
     keys = fields(table)
     for name, value in data.items():
@@ -87,15 +89,15 @@ def read_table(
             mistakes.append(_unknown(path, keys))
         elif isinstance(sort, Kind):
             try:
-                given[name] = sort.read(value, around)
+                given[name] = sort.read(value, context)
             except Unfit as unfit:
                 hint = f" ({unfit})" if str(unfit) else ""
-                text = f"found {found(value)}, expected {sort.expected}{hint}"
+                text = f"found {described(value)}, expected {sort.expected}{hint}"
                 mistakes.append(Mistake(dotted(path), text))
         elif isinstance(value, dict):
-            given[name] = read_table(sort, value, path, around, mistakes)
+            given[name] = read_table(sort, value, path, context, mistakes)
         else:
-            text = f"found {found(value)}, expected a table, [{dotted(path)}]"
+            text = f"found {described(value)}, expected a table, [{dotted(path)}]"
             mistakes.append(Mistake(dotted(path), text))
     return given
 
@@ -110,15 +112,15 @@ def _unknown(path: KeyPath, keys: Mapping[str, object]) -> Mistake:
     )
 
 
-def complete(given: Plain, around: Around) -> Plain:
+def complete(given: Plain, context: ExpansionContext) -> Plain:
     """Add what follows from other keys: the scripts' overlays, and one address for all."""
-    plain = _with_defaults(Config, given, around)
+    plain = _with_defaults(Config, given, context)
     head, worker = plain["head"], plain["worker"]
     for name, part in ("head", head), ("worker", worker):
         # Key by key, and a list replaces a list: to drop an option of [script] would be impossible
         # if they were joined.
         over = {**given.get("script", {}), **given.get(name, {}).get("script", {})}
-        part["script"] = _with_defaults(Script, over, around)
+        part["script"] = _with_defaults(Script, over, context)
         part["contextmod"] = part.get("contextmod") or plain.get("contextmod", "")
     head["listen"] = head["listen"] or plain["address"]
     worker["dial"] = worker["dial"] or plain["address"]
@@ -126,25 +128,25 @@ def complete(given: Plain, around: Around) -> Plain:
     return plain
 
 
-def _with_defaults(table: type[Table], given: Plain, around: Around) -> Plain:
+def _with_defaults(table: type[Table], given: Plain, context: ExpansionContext) -> Plain:
     """Add the defaults that must be expanded, at every depth; msgspec knows the others."""
     plain = dict(given)
     defaults = {field.name: field.default for field in msgspec.structs.fields(table)}
     for name, sort in fields(table).items():
         if not isinstance(sort, Kind):
-            plain[name] = _with_defaults(sort, given.get(name, {}), around)
+            plain[name] = _with_defaults(sort, given.get(name, {}), context)
         elif sort.place and name not in given:
             try:
-                plain[name] = sort.read(defaults[name], around)
+                plain[name] = sort.read(defaults[name], context)
             except Unfit:
-                # Without HOME there is no default place to meet. That is for those to complain of
-                # who go there: a mission that runs all by itself does not.
+                # Without HOME there is no default place to meet. The error is raised where somebody
+                # goes there, which a mission that runs all by itself does not.
                 plain[name] = defaults[name]
     return plain
 
 
 def conflicts(config: Config) -> Iterator[Mistake]:
-    """What is right by itself but not together."""
+    """Yield the mistakes of keys that are right by themselves but not together."""
     if config.system == "custom":
         for name, sort in fields(type(config.custom_system)).items():
             if isinstance(sort, Kind) and not getattr(config.custom_system, name):

@@ -1,10 +1,10 @@
-"""What can be wrong with a configuration, as values and as one exception."""
+"""The mistakes of a configuration, as values and as one exception."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-# Nobody reads more at a time, and a file with thousands of unknown keys is not a configuration.
+# Nobody reads more at a time; a file with thousands of unknown keys is not a configuration.
 MOST_MISTAKES = 20
 
 
@@ -14,7 +14,7 @@ class Mistake(NamedTuple):
     Attributes:
         key: The key's path as in the file, for instance ``script.walltime``; empty where the file
             as a whole is meant.
-        text: What was found there, what was expected, and what to do.
+        text: The value found there, the values expected, and the remedy.
     """
 
     key: str
@@ -27,8 +27,8 @@ class Mistake(NamedTuple):
 class ConfigError(Exception):
     """The configuration cannot be used, and its author can change that.
 
-    One exception carries every mistake found, as people repair a file in one sitting. Its text is
-    meant to be shown as it is, without a traceback.
+    One exception carries every mistake found, as people repair a file in one sitting. Programs show
+    its text as it is, without a traceback.
 
     Attributes:
         file: The file as the user named it, with line and column where they are known.

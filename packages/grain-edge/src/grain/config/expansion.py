@@ -1,6 +1,6 @@
-"""From what the user wrote to what is meant: ``$HOME`` and ``~``, ``{{HHMMSS}}``, ``defer``.
+"""From the text of a value to its meaning: ``$HOME`` and ``~``, ``{{HHMMSS}}``, ``defer``.
 
-Everything here is a pure function of its arguments; the environment and the time come as such.
+Everything here is a pure function of its arguments, among them the environment and the time.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def expand_place(text: str, env: Mapping[str, str]) -> str:
 
 
 def placeholders(text: str) -> list[str]:
-    """The names between double braces in a text, in order."""
+    """Return the names between double braces in a text, in order."""
     return _PLACEHOLDER.findall(text)
 
 

@@ -1,4 +1,4 @@
-"""What a value may be: one `Kind` per sort of key, with the words in which to ask for it.
+"""The sorts of values: one `Kind` per sort of key, with the words in which to ask for it.
 
 A kind stands beside the type in the schema's annotations (``Annotated[int | None, CORES]``).
 msgspec checks types as well, but stops at its first complaint and speaks of ``$.script.cores`` and
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Around(NamedTuple):
-    """What the meaning of a value may depend on, besides itself.
+class ExpansionContext(NamedTuple):
+    """The surroundings of a file, on which the meaning of a value may depend.
 
     Attributes:
         env: The environment variables.
-        folder: Where the file lies, absolute.
+        folder: The folder of the file, absolute.
     """
 
     env: Mapping[str, str]
@@ -37,18 +37,18 @@ class Kind:
     """A sort of value.
 
     Attributes:
-        expected: What fits, as a noun phrase.
-        read: Turns what TOML gave into the value, or raises `Unfit`.
-        place: Whether it is a path or an address, so that defaults are expanded too.
+        expected: The values that fit, as a noun phrase.
+        read: Converts the value that TOML gave into that of the schema, or raises `Unfit`.
+        place: True for a path or an address, of which defaults are expanded, too.
     """
 
     expected: str
-    read: Callable[[object, Around], object]
+    read: Callable[[object, ExpansionContext], object]
     place: bool = False
 
 
-def found(value: object) -> str:
-    """Say what was found, in TOML's words; strings with their control characters made visible."""
+def described(value: object) -> str:
+    """Describe a value in TOML's words, with the control characters of strings made visible."""
     if isinstance(value, bool):
         return f"the boolean {str(value).lower()}"
     if isinstance(value, str):
@@ -97,23 +97,23 @@ def _stamped(text: str) -> str:
     return text
 
 
-def _place(value: object, around: Around) -> str:
-    return _line(expand_place(_line(value), around.env))
+def _place(value: object, context: ExpansionContext) -> str:
+    return _line(expand_place(_line(value), context.env))
 
 
-def _address(value: object, around: Around) -> str:
-    if not (text := _place(value, around)):
+def _address(value: object, context: ExpansionContext) -> str:
+    if not (text := _place(value, context)):
         raise Unfit
     return text
 
 
-def _beside(value: object, around: Around) -> str:
-    """A file that belongs to the configuration is looked for beside it, wherever one stands.
+def _beside(value: object, context: ExpansionContext) -> str:
+    """Return the absolute path of a file that belongs to the configuration, relative to its folder.
 
     The batch system starts workers in directories of its choice, so the path becomes absolute.
     """
-    text = _place(value, around)
-    return str(around.folder / text) if text else ""
+    text = _place(value, context)
+    return str(context.folder / text) if text else ""
 
 
 def _shebang(value: object) -> str:
@@ -161,7 +161,7 @@ def _commands(value: object) -> tuple[str, ...]:
 
 
 def _plain(value: object) -> object:
-    """What can be written as JSON, as workers get it on their command line."""
+    """Return a value that JSON can express, as workers get it on their command line."""
     if isinstance(value, list):
         return [_plain(item) for item in value]
     if isinstance(value, dict):
@@ -200,7 +200,9 @@ SYSTEM = Kind("one of " + ", ".join(map(repr, SYSTEMS)) + " or '' (local)", lamb
 ADDRESS = Kind("an address such as 'edge:///shared/me/edge'", _address, place=True)
 OTHER_ADDRESS = Kind("an address, or '' for the usual one", _place, place=True)
 FILE = Kind("the path of a file", _place, place=True)
-STAMPED_FILE = Kind("the path of a file", lambda v, around: _stamped(_place(v, around)), place=True)
+STAMPED_FILE = Kind(
+    "the path of a file", lambda v, context: _stamped(_place(v, context)), place=True
+)
 FILE_BESIDE = Kind("the path of a Python file", _beside)
 DIRECTORY = Kind("the path of a directory", _place, place=True)
 NAME = Kind("a name without spaces and slashes", lambda v, _: _name(v))

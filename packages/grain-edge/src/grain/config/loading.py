@@ -1,4 +1,4 @@
-"""Which file it is, and reading it."""
+"""The choice of a configuration file, and reading it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 
 from grain.config.check import check
 from grain.config.errors import ConfigError, Mistake
-from grain.config.kinds import Around
+from grain.config.kinds import ExpansionContext
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,10 +39,11 @@ def load(
             else ``grain.toml`` in the current directory if there is one, else the defaults; or
             False for the defaults, in which case no file is looked for.
         env: The environment: ``GRAIN_CONFIG`` and what ``$NAME`` and ``~`` expand to.
-        cwd: What relative names of config files start from; the current directory by default.
+        cwd: The directory from which relative names of config files start; the current one by
+            default.
 
     Returns:
-        The configuration; its ``source`` tells where it came from.
+        The configuration; its ``source`` is the file that it came from.
 
     Raises:
         ConfigError: The file that was named does not exist or cannot be read, is not TOML, or says
@@ -53,9 +54,9 @@ def load(
     path = Path(cwd or ".") / (chosen.name if chosen else "")
     raw = _read(path, chosen) if chosen else None
     if chosen is None or raw is None:
-        return _config({}, Around(env, Path()), "the defaults")
+        return _config({}, ExpansionContext(env, Path()), "the defaults")
     path = path.absolute()
-    config = _config(_parse(raw, chosen.name), Around(env, path.parent), chosen.name)
+    config = _config(_parse(raw, chosen.name), ExpansionContext(env, path.parent), chosen.name)
     return msgspec.structs.replace(config, source=str(path))
 
 
@@ -64,8 +65,8 @@ class Choice(NamedTuple):
 
     Attributes:
         name: As the user wrote it.
-        named_by: What to add where its name alone would puzzle.
-        may_miss: Whether it need not exist.
+        named_by: The origin of the name, to be added to messages; empty if the user gave it here.
+        may_miss: True if it need not exist.
     """
 
     name: str
@@ -88,8 +89,8 @@ def choose(
     raise TypeError(f"config_file is a path, None or False, not {config_file!r}")
 
 
-def _config(data: Mapping[str, object], around: Around, name: str) -> Config:
-    config, mistakes = check(data, around)
+def _config(data: Mapping[str, object], context: ExpansionContext, name: str) -> Config:
+    config, mistakes = check(data, context)
     if config is None:
         raise ConfigError(name, tuple(mistakes))
     return config

@@ -1,8 +1,8 @@
 """Every key of the configuration: its type, its kind, its default, its meaning.
 
 The tables of the file are classes here, so the schema can be read beside the reference. Values are
-as the program wants them: seconds, GB, absolute paths, None for what the user left to others.
-`load` makes them; a `Config()` made by hand lacks what `load` fills in from other keys.
+in the form that the program needs: seconds, GB, absolute paths, None for what the user leaves to
+others. Use `load`: a `Config()` made by hand lacks the values that follow from other keys.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Script(Table, frozen=True, kw_only=True):
-    """``[script]``: what a job asks of the batch system, and what its shell does around it.
+    """``[script]``: the request of a job to the batch system, and the commands around it.
 
     Attributes:
         shebang: First line of the script.
         queue: Queue or partition; empty leaves it to the batch system.
-        walltime: How long the job may run, in seconds; None leaves it to the batch system.
+        walltime: The longest run time of the job, in seconds; None leaves it to the batch system.
         cores: CPU cores of the one node; None leaves it to the batch system.
         memory: Memory of the one node, in GB; None leaves it to the batch system.
         extra_args: Further options for the batch system, one directive each.
@@ -55,11 +55,11 @@ class Gnaw(Table, frozen=True, kw_only=True):
     """``[head.gnaw]``: the scheduler in the background that missions share.
 
     Attributes:
-        enabled: Whether missions use it; otherwise each hosts its own scheduler.
-        log_file: Its log; empty for the standard output of whoever starts it.
-        max_conn: How many missions may be connected at a time.
+        enabled: True if missions use it; otherwise each hosts its own scheduler.
+        log_file: Its log; empty for the standard output of the process that starts it.
+        max_conn: The largest number of missions that may be connected at a time.
         idle_quit: Seconds without a mission after which it leaves.
-        swarm: How many workers it keeps alive; 0 leaves that to the user.
+        swarm: The number of workers that it keeps alive; 0 leaves that to the user.
         extra_args: Further arguments for its command line.
     """
 
@@ -78,8 +78,8 @@ class Head(Table, frozen=True, kw_only=True):
         name: Name of the mission's job, where it is submitted as one.
         main_log_file: Output of that job.
         log_file: Log of the mission's local worker; empty for standard output.
-        cache: Where missions keep results; empty for .grain-cache where they are started.
-        listen: Where the scheduler listens; `Config.address` unless set.
+        cache: The directory of cached results; empty for .grain-cache where a mission is started.
+        listen: The address at which the scheduler listens; `Config.address` unless set.
         contextmod: Context module of the local worker; `Config.contextmod` unless set.
         cmd: Shell command that starts the mission in its job; empty if it never runs as one.
         script: ``[script]`` with ``[head.script]`` over it, key by key.
@@ -116,11 +116,11 @@ class Worker(Table, frozen=True, kw_only=True):
     Attributes:
         name: Name of a worker and of its job.
         log_file: Output of a worker's job.
-        dial: Where workers look for the scheduler; `Config.address` unless set.
-        cli_dial: Where the ``grain`` command looks for it; ``dial`` unless set.
+        dial: The address at which workers look for the scheduler; `Config.address` unless set.
+        cli_dial: The address at which the ``grain`` command looks for it; ``dial`` unless set.
         contextmod: Context module of the workers; `Config.contextmod` unless set.
-        res: What a worker owns besides cores, memory and walltime: kind -> plain data, not decoded.
-        held_back: What it keeps for itself.
+        res: The resources of a worker besides cores, memory and walltime: kind -> plain data.
+        held_back: The part of a job that it keeps for itself.
         script: ``[script]`` with ``[worker.script]`` over it, key by key.
     """
 
@@ -139,7 +139,7 @@ class CustomSystem(Table, frozen=True, kw_only=True):
 
     Attributes:
         submit_cmd: Shell command that submits a script; the script's path is its last argument.
-        directory: Where scripts are put and submitted.
+        directory: The directory in which scripts are written and submitted.
         template: The text of a script, with its placeholders.
     """
 
@@ -155,8 +155,8 @@ class Config(Table, frozen=True, kw_only=True):
         source: Absolute path of the file that was read; None for the defaults.
         system: Batch system: ``local`` (plain processes on this machine), ``slurm``, ``pbs`` or
             ``custom``.
-        address: Where missions, workers and commands meet, expanded; its syntax is checked by
-            those who go there.
+        address: The place where missions, workers and commands meet, expanded; its syntax is
+            checked where it is used.
         contextmod: Absolute path of the context module, or empty.
         head: The mission's side.
         worker: The worker on each node.

@@ -1,4 +1,4 @@
-"""The known key that somebody probably meant."""
+"""The known key that the author of an unknown one probably meant."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def dotted(path: Iterable[str]) -> str:
 
 
 def nearest(path: Sequence[str], known: Sequence[tuple[str, ...]]) -> tuple[str, ...] | None:
-    """The known key nearest to an unknown one.
+    """Return the known key nearest to an unknown one; None if none is near.
 
     First among the keys of the same table, where a slip of the finger stays; then among the last
     parts of all keys, those nearest to the top first, for a key that stands in the wrong table.

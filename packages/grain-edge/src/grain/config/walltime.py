@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import re
-
 from grain.config.expansion import Unfit
+from grain.resource.spans import clock_seconds, unit_seconds
 
-_CLOCK = re.compile(r"(?:([0-9]*)-)?([0-9]+):([0-5][0-9]):([0-5][0-9])")
-_UNITS = re.compile(r"(?:([0-9]+)d)?(?:([0-9]+)h)?(?:([0-9]+)m)?(?:([0-9]+)s)?")
-_SECONDS = (86400, 3600, 60, 1)
-# Ten years, beyond any batch system's limit: a larger number is a slip. A text that is longer than
-# any sane span is not parsed at all, as Python refuses to read numbers of thousands of digits.
+# Ten years, beyond any batch system's limit: a larger number is a slip.
 LONGEST = 3650 * 86400
-_LONGEST_TEXT = 40
 
 
 def parse_walltime(value: object) -> int:
-    """A span of time in seconds.
+    """Return a span of time in seconds.
 
-    Understood are whatever `grain.resource.WTime` understands, a whole number of seconds and
+    Understood are what `grain.resource.WTime` understands, a whole number of seconds and
     ``[d]-hh:mm:ss`` (``36:00:00``, ``1-12:00:00``), and numbers with units (``90s``, ``30m``,
     ``1h30m``, ``2d``). ``30`` in quotes is refused, being minutes to Slurm and seconds to PBS, and
     so is ``30:00``, in which people see hours and minutes where batch systems see minutes and
@@ -42,20 +36,21 @@ def parse_walltime(value: object) -> int:
 
 
 def format_walltime(seconds: int) -> str:
-    """``hh:mm:ss``, with as many hours as it takes; Slurm and PBS both read it so."""
+    """Return ``hh:mm:ss`` with as many hours as it takes, which Slurm and PBS both understand."""
     minutes, second = divmod(seconds, 60)
     return f"{minutes // 60:02}:{minutes % 60:02}:{second:02}"
 
 
 def _of_text(text: str) -> int:
-    if len(text) > _LONGEST_TEXT:
-        raise Unfit
     if text.isdecimal():
         raise Unfit("for seconds, write the number without quotes; for minutes, add an m")
-    if _CLOCK.fullmatch(f"{text}:00") and not _CLOCK.fullmatch(text):
+    seconds = clock_seconds(text)
+    if seconds is not None:
+        return seconds
+    if clock_seconds(f"{text}:00") is not None:
         raise Unfit("hours, minutes and seconds are all needed")
-    found = _CLOCK.fullmatch(text) or _UNITS.fullmatch(text)
-    if not text or found is None:
+    span = unit_seconds(text)
+    # Batch systems count whole seconds, and a decimal point may be a slip for a colon.
+    if span is None or "." in text:
         raise Unfit
-    numbers = found.groups()
-    return sum(int(number or 0) * unit for number, unit in zip(numbers, _SECONDS, strict=True))
+    return int(span)

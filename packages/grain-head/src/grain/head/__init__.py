@@ -1,22 +1,28 @@
-"""The head: the scheduler, and the executor that hands jobs to workers.
+"""The head: the scheduler, the hub around it, and the executors and processes around those.
 
-Layout, decisions first; none of these does I/O or knows the time:
+Decisions come first: ``scheduler`` and ``hub`` do no I/O and read no clock. The shells around them
+are ``executor`` (a scheduler with a local worker only), ``service`` (a hub behind an address) and
+``gnaw`` (the process that ``python -m grain.head`` runs). Others see ``events``.
 
-- ``_scheduler`` is the policy, with ``_tasks`` (tasks and queues), ``_levels`` (workers by what
-  they have free), ``_promise`` (room kept for tasks that were overtaken) and ``_explain``
-- ``_hub`` is a scheduler for many missions and workers: ``_ledger`` (one task and its runs),
-  ``_ahead`` (brief tasks that wait on workers), ``_quarantine`` (tasks that run alone), ``_staff``
-  (workers), ``_clients`` (missions), ``_share`` (who is next), with ``_records`` and ``_snapshot``;
-  ``messages`` are what missions and it say; ``_scene`` has scenarios for tests
+Map:
 
-The shells: ``_base`` is what executors have in common, ``_executor`` has a local worker only;
-``service`` around a hub; ``_gnaw``, which ``python -m grain.head`` runs. ``events`` is what others
-can see.
+- ``scheduler/``: which task starts where, and when
+- ``hub/``: the scheduler for many missions and workers, without I/O
+- ``messages``: the messages between missions and a hub
+- ``service``: a hub with its connections
+- ``gnaw/``: the process that serves a hub to the missions of a user
+- ``base``: the parts that all executors have in common
+- ``executor``: ``GrainExecutor``, for one mission with its local worker
+- ``collapse``: exception groups, made into the exception that matters
+- ``errors``: the errors of executors
+- ``events``: the events and counts of executors
+- ``testing``: tests of the scheduler, for developers (import it by name)
 """
 
 from grain.head.base import Result as Result
 from grain.head.collapse import collapsed as collapsed
 from grain.head.collapse import collapsing as collapsing
+from grain.head.collapse import flattened as flattened
 from grain.head.errors import Cancelled as Cancelled
 from grain.head.errors import ExecutorClosed as ExecutorClosed
 from grain.head.errors import ExecutorError as ExecutorError

@@ -1,4 +1,4 @@
-"""What every executor is: jobs go in, results come out, and a life that ends when none is left."""
+"""The base of executors: jobs go in, results come out, and leaving waits for the last of them."""
 
 from __future__ import annotations
 
@@ -34,20 +34,21 @@ class Result(NamedTuple):
 
 
 class Submitted(Protocol):
-    """What an executor keeps of a job has at least this."""
+    """A job as an executor keeps it has at least this."""
 
     @property
     def deliver(self) -> Deliver | None:
-        """Takes its outcome; None for the result queue."""
+        """The receiver of its outcome; None for the result queue."""
 
 
 J = TypeVar("J", bound=Submitted)
 
 
 class ExecutorBase(ABC, Generic[J]):
-    """Base of the executors, which say how a job runs: `submit_call`, `_living`.
+    """The base of executors, which define how a job runs: `submit_call` and `_living`.
 
-    They put a job into `_jobs`, and take it out before they `_hand_over` its outcome.
+    A subclass puts a job into `_jobs`, and takes it out before it calls `_hand_over` with its
+    outcome. It sets `_open` while it takes jobs.
     """
 
     def __init__(self) -> None:
@@ -61,14 +62,14 @@ class ExecutorBase(ABC, Generic[J]):
     def submit(
         self, res: Resource, fn: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any
     ) -> int:
-        """Queue a job; returns at once.
+        """Queue a job and return at once.
 
         Args:
             res: the resources it needs.
             fn: an async function, called with the other arguments.
 
         Returns:
-            The job's id, which its entry in `results` has.
+            The job's id, which is also in its entry of `results`.
 
         Raises:
             TypeError: res is no resource.
@@ -85,10 +86,10 @@ class ExecutorBase(ABC, Generic[J]):
     def submit_call(
         self, res: Resource, call: Call, deliver: Deliver | None = None, *, priority: int = 0
     ) -> int:
-        """Queue a job whose outcome is handed to a function; see `GrainExecutor.submit_call`."""
+        """Queue a job and hand its outcome to a function; see `GrainExecutor.submit_call`."""
 
     def close(self) -> None:
-        """Take no more jobs; `results` ends when those there are have ended."""
+        """Take no more jobs; `results` ends when those that are here have ended."""
         self._open = False
         if not self._jobs:
             self._put_result.close()
@@ -97,12 +98,12 @@ class ExecutorBase(ABC, Generic[J]):
     def results(self) -> trio.MemoryReceiveChannel[Result]:
         """The result queue: ``(id, outcome)`` of each job as it ends.
 
-        It holds what nobody took yet, without a bound; `statistics` tells how much that is.
+        It holds the results that nobody took yet, without a bound; `statistics` counts them.
         """
         return self._results
 
     async def join(self) -> None:
-        """Wait until no job is left; more may be submitted meanwhile and afterwards."""
+        """Wait until no job is left; others may be submitted meanwhile and afterwards."""
         while self._jobs:
             if self._idle.is_set():  # others may wait for the same one
                 self._idle = trio.Event()
@@ -126,7 +127,7 @@ class ExecutorBase(ABC, Generic[J]):
 
     @abstractmethod
     def _living(self) -> AbstractAsyncContextManager[None]:
-        """The time in which it takes jobs; its end waits for them."""
+        """Return the context in which it takes jobs; leaving it waits for them."""
 
     def _check_open(self) -> None:
         if not self._open:
@@ -145,7 +146,7 @@ class ExecutorBase(ABC, Generic[J]):
         )
 
     def _hand_over(self, number: int, job: J, ended: Outcome, *, cancelled: bool = False) -> None:
-        """Give a job's outcome to whoever wants it; the job is out of the books already."""
+        """Count a job's outcome and give it to its receiver; the job is out of `_jobs` already."""
         if cancelled:
             self._cancelled += 1
         elif type(ended) is outcome.Error:

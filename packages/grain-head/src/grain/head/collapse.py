@@ -1,4 +1,4 @@
-"""An exception group never hides the one exception that matters."""
+"""Exception groups of nurseries, made into the one exception that matters, where there is one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def collapsing() -> Generator[None]:
-    """Around a nursery: raise what `collapsed` says instead of the nursery's group."""
+    """Raise, around a nursery, what `collapsed` makes of the nursery's group."""
     try:
         yield
     except BaseExceptionGroup as group:
@@ -32,22 +32,22 @@ def collapsing() -> Generator[None]:
                 error.__context__ = context
 
 
-def collapsed(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What to raise instead of a group that a nursery raised.
+def collapsed(error: BaseException) -> BaseException:
+    """Return the exception to raise instead of an exception or a group of them.
 
     A keyboard interrupt counts more than what failed because of it. A single exception stands for
     itself, however deep the groups around it. Several stay a group: the innermost that has all.
     """
-    for leaf in _leaves(group):
-        if isinstance(leaf, KeyboardInterrupt):
-            return leaf
-    error: BaseException = group
+    for one in flattened(error):
+        if isinstance(one, KeyboardInterrupt):
+            return one
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
 
 
-def _leaves(error: BaseException) -> list[BaseException]:
+def flattened(error: BaseException) -> list[BaseException]:
+    """Return the exceptions in a group and in the groups inside of it; of another, itself."""
     if isinstance(error, BaseExceptionGroup):
-        return [leaf for member in error.exceptions for leaf in _leaves(member)]
+        return [one for member in error.exceptions for one in flattened(member)]
     return [error]

@@ -1,4 +1,4 @@
-"""What happens in an executor, as typed events; showing them is for whoever listens."""
+"""The events of an executor, as types, and its counts; listeners show them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Base of all events."""
+    """The base of all events."""
 
 
 class WorkerJoined(Event, frozen=True):
@@ -23,7 +23,7 @@ class WorkerJoined(Event, frozen=True):
 
 
 class WorkerCleaning(Event, frozen=True):
-    """A worker is to leave, and ends what is left on it."""
+    """A worker is about to leave, and ends what is left on it."""
 
     name: str
 
@@ -35,7 +35,7 @@ class WorkerLeft(Event, frozen=True):
 
 
 class NeverStarts(Event, frozen=True):
-    """No worker that is here could ever run a task that asks for this; it waits for another."""
+    """No worker that is here could ever run a task with this request; it waits for another."""
 
     request: Resource
     why: str
@@ -46,13 +46,13 @@ class NoWorkers(NeverStarts, frozen=True):
 
 
 class SchedulerAway(Event, frozen=True):
-    """The scheduler that missions share is not to be reached; what it was told goes on."""
+    """The shared scheduler cannot be reached; what runs and waits goes on."""
 
     why: str
 
 
 class SchedulerBack(Event, frozen=True):
-    """The scheduler, or its successor, is reached again."""
+    """The shared scheduler, or its successor, is reached again."""
 
 
 class HostingFailed(Event, frozen=True):
@@ -62,10 +62,10 @@ class HostingFailed(Event, frozen=True):
     why: str
 
 
-# A dataclass, unlike the events: who has one may have parts of it replaced.
+# A dataclass, unlike the events, for `dataclasses.replace`.
 @dataclass(frozen=True)
 class Statistics:
-    """How things stand in an executor.
+    """The counts of an executor.
 
     Attributes:
         queued: tasks that wait for room.

@@ -1,4 +1,4 @@
-"""`GrainExecutor`: a scheduler with its local worker, for one mission."""
+"""`GrainExecutor`: a scheduler with a local worker, for one mission."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LOCAL = 0  # the local worker's id
 
 
 class Job:
-    """What the executor keeps of a task until it is resolved."""
+    """A job from its submission until its outcome is handed over."""
 
     __slots__ = ("call", "cancelled", "deliver")
 
@@ -52,7 +52,7 @@ class Job:
 
 
 class GrainExecutor(ExecutorBase[Job]):
-    """Schedules and dispatches jobs to workers; here to the local one.
+    """An executor that runs jobs on the local worker, in this process.
 
     Jobs go into one queue with `submit`, and come out of one queue, `results`::
 
@@ -67,11 +67,15 @@ class GrainExecutor(ExecutorBase[Job]):
 
     Args:
         local: the resources of the local worker.
-        name: the local worker's name; by default the host's.
+        name: the local worker's name; by default that of the host.
         expect_workers: whether other workers may join. If not, a request that the local worker
             can never meet is an error at once; if so, it is reported once and waits.
-        on_event: called, in order, with each `grain.head.events.Event`.
-        max_overtakes: see `grain.head.Scheduler`.
+        on_event: called with each `grain.head.events.Event`, in order.
+        max_overtakes: how often, for each worker, the oldest of the tasks that ask for the same may
+            be overtaken before a worker is reserved for it, see `grain.head.Scheduler`.
+
+    Raises:
+        TypeError: ``local`` is no resource.
     """
 
     def __init__(
@@ -101,14 +105,14 @@ class GrainExecutor(ExecutorBase[Job]):
     def submit_call(
         self, res: Resource, call: Call, deliver: Deliver | None = None, *, priority: int = 0
     ) -> int:
-        """Queue a job whose outcome is handed to a function instead of the result queue.
+        """Queue a job and hand its outcome to a function instead of the result queue.
 
         Args:
             res: the resources it needs.
             call: what to run.
-            deliver: called with the job's outcome, once, in the executor's own trio task or in
-                `cancel`: it must return soon and raise nothing. Of a job that was cancelled the
-                outcome is `grain.head.errors.Cancelled`. If None, `results` has it.
+            deliver: called once with the job's outcome, in the executor's own trio task or in
+                `cancel`: it must return soon and raise nothing. The outcome of a cancelled job is
+                `grain.head.errors.Cancelled`. If None, the outcome goes to `results`.
             priority: larger goes first.
 
         Returns:
@@ -116,12 +120,12 @@ class GrainExecutor(ExecutorBase[Job]):
 
         Raises:
             ExecutorClosed: the executor is not running, or was closed.
-            grain.resource.Infeasible: no worker can ever meet the request, and none can join. It is
-                the job's outcome if time runs out for it while it waits.
+            grain.resource.Infeasible: no worker can ever meet the request, and none can join. If
+                time runs out for the job while it waits, this is its outcome.
         """
         self._check_open()
         queue = self._scheduler.queue(res, priority)
-        if not queue.served or queue.need:
+        if not queue.serving_shapes or queue.need:
             self._check_served(queue)
         self._last_id = job = self._last_id + 1
         self._scheduler.on_submitted(job, queue)
@@ -130,15 +134,15 @@ class GrainExecutor(ExecutorBase[Job]):
         return job
 
     def cancel(self, job: int) -> None:
-        """Cancel a job; one that has ended or is unknown is left alone.
+        """Cancel a job; without effect on one that has ended or is unknown.
 
-        Its outcome is `grain.head.errors.Cancelled`: at once if it waited, and if it runs, when
-        it has ended with all its processes.
+        Its outcome is `grain.head.errors.Cancelled`: at once if it waits, and if it runs, when it
+        has ended with all its processes.
         """
-        known = self._jobs.get(job)
-        if known is None or known.cancelled:
+        unwanted = self._jobs.get(job)
+        if unwanted is None or unwanted.cancelled:
             return
-        known.cancelled = True
+        unwanted.cancelled = True
         running = self._scheduler.on_cancelled(job)
         if running is None:
             self._resolve(job, None)
@@ -149,11 +153,11 @@ class GrainExecutor(ExecutorBase[Job]):
     # ---- questions
 
     def statistics(self) -> Statistics:
-        """How things stand."""
+        """Return the counts of jobs by their state."""
         return self._counted(self._scheduler.waiting, self._scheduler.running)
 
     def why(self, job: int) -> Explanation:
-        """Why a job is not running."""
+        """Explain why a job is not running."""
         return explain(self._scheduler, job, trio.current_time())
 
     # ---- life
@@ -186,19 +190,20 @@ class GrainExecutor(ExecutorBase[Job]):
             self._on_event(WorkerLeft(self.name))
 
     async def _serve_submissions(self, channel: Channel) -> None:
-        """Whenever jobs were submitted or cancelled: decide what starts."""
+        """Dispatch whenever jobs were submitted or cancelled."""
         while True:
             await self._wake.wait()
             self._wake = trio.Event()
             self._dispatch(channel)
 
     async def _receive(self, channel: Channel) -> None:
+        """Dispatch whenever runs have ended."""
         while True:
             self._take(await channel.receive())
             self._dispatch(channel)
 
     def _dispatch(self, channel: Channel) -> None:
-        """Tell the worker what starts; what it runs bounds how much it is told."""
+        """Send the worker the runs that start, at most as many as its resources allow."""
         now = trio.current_time()
         for start in self._scheduler.dispatch(now):
             # When the worker runs out of its time, it quits.
@@ -214,11 +219,11 @@ class GrainExecutor(ExecutorBase[Job]):
             self._give_up(now)
 
     def _give_up(self, now: float) -> None:
-        """Nothing runs and yet nothing starts: time has run out for what waits."""
+        """End all waiting jobs: nothing runs and yet nothing starts, as time has run out."""
         for job in list(self._jobs):
             task = self._scheduler.tasks.get(job)
             if task is None:
-                continue  # cancelled by whom the outcome of another was delivered to
+                continue  # the receiver of another outcome has just cancelled it
             request = task.queue.request
             why = self._scheduler.why_never(request, now)
             self._scheduler.on_cancelled(job)
@@ -236,7 +241,7 @@ class GrainExecutor(ExecutorBase[Job]):
             self._resolve(message.task, payload)
 
     def _resolve(self, id: int, ended: Outcome | None) -> None:  # noqa: A002 - its name
-        """A job's outcome is known; None if it was cancelled."""
+        """Hand over the outcome of a job; None if it was cancelled."""
         job = self._jobs.pop(id)
         cancelled = ended is None or job.cancelled
         if ended is None or cancelled:
@@ -244,7 +249,7 @@ class GrainExecutor(ExecutorBase[Job]):
         self._hand_over(id, job, ended, cancelled=cancelled)
 
     def _check_served(self, queue: TaskQueue) -> None:
-        """Report a request that no worker could ever meet."""
+        """Refuse or report a request that no worker could ever meet."""
         if queue.request in self._reported:
             return
         why = self._scheduler.why_never(queue.request, trio.current_time())

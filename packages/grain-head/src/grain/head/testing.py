@@ -1,4 +1,4 @@
-"""For tests of the scheduler: its invariants, scenarios, and workloads in virtual time.
+"""Tests of the scheduler: scenarios, workloads in virtual time, and a check of every invariant.
 
     cluster = Cluster(Cores(8), max_overtakes=1)
     long = cluster.submit(Cores(4))
@@ -26,22 +26,20 @@ from grain.resource import Supply
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from grain.head.scheduler.index import Level, Worker
-    from grain.head.scheduler.reservation import Promise
-    from grain.head.scheduler.state import Start, Task, TaskQueue
+    from grain.head.scheduler.state import Level, Reservation, Start, Task, TaskQueue, Worker
     from grain.resource import Resource
 
 
 class Cluster:
-    """A scheduler with workers and a clock: each method is one event, and what follows from it.
+    """A scheduler with workers and a clock: each method is one event, with its consequences.
 
     Args:
-        workers: what the first workers have; their ids count from 0.
+        workers: the resources of the first workers; their ids count from 0.
         max_overtakes: see `Scheduler`.
 
     Attributes:
         now: the time in seconds.
-        starts: what was started, by task; the last run if there were several.
+        starts: the starts, by task; the last one if there were several.
         order: the ids of all started tasks, in the order of starting.
     """
 
@@ -55,33 +53,33 @@ class Cluster:
             self.join(total)
 
     def join(self, total: Resource) -> int:
-        """A worker joins; returns its id."""
+        """Let a worker join; return its id."""
         self._last_worker += 1
         self.scheduler.on_worker_joined(self._last_worker, f"w{self._last_worker}", total, self.now)
         self.settle()
         return self._last_worker
 
     def drain(self, worker: int) -> None:
-        """A worker takes no more tasks."""
+        """Let a worker take no more tasks."""
         self.scheduler.on_worker_draining(worker)
         self.settle()
 
     def leave(self, worker: int) -> list[int]:
-        """A worker is lost; returns the tasks that wait again."""
+        """Lose a worker; return the tasks that wait again."""
         again = self.scheduler.on_worker_left(worker)
         check_scheduler(self.scheduler)
         self.settle()
         return again
 
     def submit(self, request: Resource, *, priority: int = 0) -> int:
-        """A task is submitted; returns its id."""
+        """Submit a task; return its id."""
         self._last_task += 1
         self.scheduler.on_submitted(self._last_task, self.scheduler.queue(request, priority))
         self.settle()
         return self._last_task
 
     def submit_many(self, *requests: Resource, priority: int = 0) -> list[int]:
-        """Tasks are submitted in the same instant; returns their ids."""
+        """Submit tasks in the same instant; return their ids."""
         for request in requests:
             self._last_task += 1
             self.scheduler.on_submitted(self._last_task, self.scheduler.queue(request, priority))
@@ -89,24 +87,24 @@ class Cluster:
         return list(range(self._last_task - len(requests) + 1, self._last_task + 1))
 
     def finish(self, *tasks: int) -> None:
-        """Runs end in the same instant."""
+        """End runs in the same instant."""
         for task in tasks:
             self.scheduler.on_finished(task, self.now)
         self.settle()
 
     def finish_after(self, task: int, seconds: float) -> None:
-        """Time passes, then a run ends."""
+        """Let time pass, then end a run."""
         self.wait(seconds)
         self.finish(task)
 
     def cancel(self, *tasks: int) -> None:
-        """Tasks are cancelled in the same instant."""
+        """Cancel tasks in the same instant."""
         for task in tasks:
             self.scheduler.on_cancelled(task)
         self.settle()
 
     def wait(self, seconds: float) -> None:
-        """Time passes."""
+        """Let time pass."""
         self.now += seconds
         self.settle()
 
@@ -133,27 +131,27 @@ class Cluster:
         return sorted(t.id for t in self.scheduler.tasks.values() if t.worker is None)
 
     def where(self, task: int) -> int | None:
-        """The worker that a task runs on."""
+        """Return the worker that a task runs on; None while it waits."""
         worker = self.scheduler.tasks[task].worker
         return None if worker is None else worker.id
 
     def why(self, task: int) -> Explanation:
-        """Why a task is not running."""
+        """Explain why a task is not running."""
         return explain(self.scheduler, task, self.now)
 
-    def promise(self, task: int) -> tuple[int, float] | None:
-        """The worker and the time promised to the oldest task of a queue."""
-        made = self.scheduler.tasks[task].queue.promise
-        return None if made is None else (made.worker.id, made.start)
+    def reservation(self, task: int) -> tuple[int, float] | None:
+        """Return the worker and the time reserved for the oldest task of a task's queue."""
+        reservation = self.scheduler.tasks[task].queue.reservation
+        return None if reservation is None else (reservation.worker.id, reservation.start)
 
 
-class Lot(NamedTuple):
+class SimulatedJob(NamedTuple):
     """One task of a workload.
 
     Attributes:
-        request: what it asks for.
-        duration: how long it takes, in seconds.
-        at: when it is submitted, in seconds.
+        request: the resources that it asks for.
+        duration: the seconds that it takes.
+        at: the time of its submission in seconds.
     """
 
     request: Resource
@@ -161,12 +159,12 @@ class Lot(NamedTuple):
     at: float = 0.0
 
 
-class Outlook(NamedTuple):
-    """What became of a workload.
+class WorkloadResult(NamedTuple):
+    """The course that a workload took.
 
     Attributes:
-        makespan: when the last task ended, in seconds.
-        started: when each started, in seconds, in the order of the workload.
+        makespan: the time in seconds at which the last task ended.
+        started: the time at which each task started, in the order of the workload.
     """
 
     makespan: float
@@ -174,36 +172,36 @@ class Outlook(NamedTuple):
 
 
 def simulate(
-    workers: Iterable[Resource], lots: Sequence[Lot], *, max_overtakes: int = 128
-) -> Outlook:
+    workers: Iterable[Resource], jobs: Sequence[SimulatedJob], *, max_overtakes: int = 128
+) -> WorkloadResult:
     """Run a workload of known durations in virtual time."""
     scheduler = Scheduler(max_overtakes=max_overtakes)
     for number, total in enumerate(workers):
         scheduler.on_worker_joined(number, f"w{number}", total, 0.0)
-    coming = sorted(range(len(lots)), key=lambda k: lots[k].at, reverse=True)
+    coming = sorted(range(len(jobs)), key=lambda k: jobs[k].at, reverse=True)
     ends: list[tuple[float, int]] = []
-    started = [math.inf] * len(lots)
+    started = [math.inf] * len(jobs)
     now = 0.0
     while coming or ends:
-        now = min(lots[coming[-1]].at if coming else math.inf, ends[0][0] if ends else math.inf)
+        now = min(jobs[coming[-1]].at if coming else math.inf, ends[0][0] if ends else math.inf)
         while ends and ends[0][0] <= now:
             scheduler.on_finished(heappop(ends)[1], now)
-        while coming and lots[coming[-1]].at <= now:
+        while coming and jobs[coming[-1]].at <= now:
             task = coming.pop()
-            scheduler.on_submitted(task, scheduler.queue(lots[task].request))
+            scheduler.on_submitted(task, scheduler.queue(jobs[task].request))
         for start in scheduler.dispatch(now):
             started[start.task] = now
-            heappush(ends, (now + lots[start.task].duration, start.task))
+            heappush(ends, (now + jobs[start.task].duration, start.task))
     assert not scheduler.tasks, "some tasks never started"
-    return Outlook(now, started)
+    return WorkloadResult(now, started)
 
 
 def check_scheduler(scheduler: Scheduler, *, dispatched: float | None = None) -> None:
     """Assert every invariant of a scheduler, by brute force.
 
     Args:
-        scheduler: which.
-        dispatched: the time, if `Scheduler.dispatch` was called at it and nothing happened since:
+        scheduler: the one to check.
+        dispatched: the time of the last call of `Scheduler.dispatch`, if nothing happened since:
             then no task may wait that could start.
 
     Raises:
@@ -215,13 +213,13 @@ def check_scheduler(scheduler: Scheduler, *, dispatched: float | None = None) ->
     _check_queues(scheduler)
     _check_shapes(scheduler)
     _check_levels(scheduler)
-    _check_promises(scheduler)
+    _check_reservations(scheduler)
     if dispatched is not None:
         _check_work_conserved(scheduler, dispatched)
 
 
 def _check_account(worker: Worker) -> None:
-    """What is free plus what is held is what the worker has."""
+    """Check that what is free and what is held add up to what the worker has."""
     supply = copy.deepcopy(worker.supply)
     for task in worker.tasks.values():
         supply.dealloc(task.held)
@@ -231,7 +229,7 @@ def _check_account(worker: Worker) -> None:
 
 
 def _check_tasks(scheduler: Scheduler) -> None:
-    """Each task waits in its queue or runs on its worker, and the counts agree."""
+    """Check that each task waits in its queue or runs on its worker, and that the counts agree."""
     running = {t.id: t for w in scheduler.workers.values() for t in w.tasks.values()}
     waiting = {t.id: t for q in scheduler.queues.values() for t in q.tasks if not t.cancelled}
     assert {**running, **waiting} == scheduler.tasks
@@ -246,31 +244,32 @@ def _check_tasks(scheduler: Scheduler) -> None:
 
 
 def _check_queues(scheduler: Scheduler) -> None:
-    """Tasks wait by age, queues by rank; every queue has a bit of its own."""
+    """Check the order of tasks and of queues, and the bits of queues."""
     expected = []
     for key, queue in scheduler.queues.items():
         priority, request, share = key
         assert (priority, request, share) == (queue.priority, queue.request, queue.share)
-        # One that was cancelled may have come back, with its age, while its ghost is still there.
-        assert [task.seq for task in queue.tasks] == sorted(task.seq for task in queue.tasks)
-        ages = [task.seq for task in queue.tasks if not task.cancelled]
+        # Two may have one age: a task that was cancelled and submitted again, and the cancelled
+        # one, which is dropped later.
+        assert [task.age for task in queue.tasks] == sorted(task.age for task in queue.tasks)
+        ages = [task.age for task in queue.tasks if not task.cancelled]
         assert len(ages) == len(set(ages))
         assert all(task.queue is queue for task in queue.tasks)
         running = [t for t in scheduler.tasks.values() if t.queue is queue and t.worker]
         assert queue.running == len(running)
         alive = [task for task in queue.tasks if not task.cancelled]
         assert len(alive) == queue.waiting
-        assert queue.rank == ((-priority, alive[0].seq) if alive else None)
+        assert queue.rank == ((-priority, alive[0].age) if alive else None)
         if alive:
-            expected.append((-priority, alive[0].seq, queue))
+            expected.append((-priority, alive[0].age, queue))
         else:
-            assert not queue.tasks, "only cancelled tasks are left, and kept"
+            assert not queue.tasks, "a queue keeps cancelled tasks only"
             assert not queue.overtaken
     assert scheduler._queues.order == sorted(expected, key=lambda entry: entry[:2])
-    assert scheduler._queues.active == reduce(or_, (queue.bit for *_, queue in expected), 0)
-    assert not scheduler._queues.open & ~scheduler._queues.active
+    assert scheduler._queues.nonempty == reduce(or_, (queue.bit for *_, queue in expected), 0)
+    assert not scheduler._queues.untried & ~scheduler._queues.nonempty
     assert scheduler._queues.by_bit == {queue.bit: queue for queue in scheduler.queues.values()}
-    bits = [*scheduler._queues.by_bit, *scheduler._queues.free_bits]
+    bits = [*scheduler._queues.by_bit, *scheduler._queues._free_bits]
     assert sorted(bits) == [1 << k for k in range(len(bits))]
     for identity, queue in scheduler._queues.by_identity.items():
         assert identity == id(queue.request)
@@ -278,7 +277,7 @@ def _check_queues(scheduler: Scheduler) -> None:
 
 
 def _check_shapes(scheduler: Scheduler) -> None:
-    """It is known of each kind of worker which queues it could serve."""
+    """Check the masks of the queues that each shape of workers could serve."""
     queues = scheduler.queues.values()
     for shape in scheduler._queues.shapes.values():
         assert shape.workers == sum(w.shape is shape for w in scheduler.workers.values()) > 0
@@ -286,13 +285,13 @@ def _check_shapes(scheduler: Scheduler) -> None:
     for worker in scheduler.workers.values():
         assert worker.shape is scheduler._queues.shapes[Supply(worker.supply.total).level()]
     for queue in queues:
-        assert queue.served == sum(
+        assert queue.serving_shapes == sum(
             bool(s.mask & queue.bit) for s in scheduler._queues.shapes.values()
         )
 
 
 def _check_levels(scheduler: Scheduler) -> None:
-    """Workers are where what they have free belongs, and each queue knows where it fits."""
+    """Check that each worker is at the level of what it has free, and the heaps of the queues."""
     levels = scheduler._queues.levels._levels
     placed: list[Worker] = []
     for key, level in levels.items():
@@ -305,8 +304,8 @@ def _check_levels(scheduler: Scheduler) -> None:
     for worker in scheduler.workers.values():
         if worker.draining:
             assert worker.level is None
-            assert worker.id not in scheduler._unsettled
-        elif worker.id not in scheduler._unsettled:
+            assert worker.id not in scheduler._queues.unplaced
+        elif worker.id not in scheduler._queues.unplaced:
             assert worker.level is not None
             assert worker.level is levels[worker.supply.level()]
     for queue in scheduler.queues.values():
@@ -318,12 +317,12 @@ def _check_levels(scheduler: Scheduler) -> None:
 def _check_level(scheduler: Scheduler, level: Level) -> None:
     queues = scheduler.queues.values()
     assert level.mask == _mask(queues, level.sample.free)
-    assert not level.pushed & ~level.mask
+    assert not level.in_heap & ~level.mask
     if level.workers:
-        assert level.pushed == level.mask
+        assert level.in_heap == level.mask
     for queue in queues:
         entries = [slack for slack, _, other in queue.heap if other is level]
-        wanted = [level.sample.slack(queue.space)] if level.pushed & queue.bit else []
+        wanted = [level.sample.slack(queue.space)] if level.in_heap & queue.bit else []
         assert entries == wanted
 
 
@@ -331,52 +330,58 @@ def _mask(queues: Iterable[TaskQueue], free: Resource) -> int:
     return reduce(or_, (q.bit for q in queues if free.request(q.space)), 0)
 
 
-def _check_promises(scheduler: Scheduler) -> None:
-    """A promise is known to both sides, and can be kept whatever the runs do."""
+def _check_reservations(scheduler: Scheduler) -> None:
+    """Check that queue and worker agree on a reservation that no run can push back."""
     for queue in scheduler.queues.values():
-        if queue.promise is not None:
-            assert queue.promise.queue is queue
-            assert queue.promise.worker.promise is queue.promise
+        if queue.reservation is not None:
+            assert queue.reservation.queue is queue
+            assert queue.reservation.worker.reservation is queue.reservation
             assert queue.rank is not None
     for worker in scheduler.workers.values():
-        if worker.promise is not None:
-            assert worker.promise.worker is worker
-            assert worker.promise.queue.promise is worker.promise
+        if worker.reservation is not None:
+            assert worker.reservation.worker is worker
+            assert worker.reservation.queue.reservation is worker.reservation
             assert not worker.draining
-            _check_promise(worker.promise, worker)
+            _check_reservation(worker.reservation, worker)
 
 
-def _check_promise(promise: Promise, worker: Worker) -> None:
-    assert promise._beside.keys() <= worker.tasks.keys()
-    future = copy.deepcopy(promise.future)
-    for held in promise._beside.values():
+def _check_reservation(reservation: Reservation, worker: Worker) -> None:
+    assert reservation.beside.keys() <= worker.tasks.keys()
+    future = copy.deepcopy(reservation.future)
+    for held in reservation.beside.values():
         future.dealloc(held)
     needed = Supply(worker.supply.total)
-    needed.alloc(promise.queue.space)
+    needed.alloc(reservation.queue.space)
     assert future.level() == needed.level()
-    if promise.start != math.inf:
+    if reservation.start != math.inf:
         for task in worker.tasks.values():
-            if task.until > promise.start:
-                # Raises if the promise cannot be kept.
+            if task.until > reservation.start:
+                # Raises if the task could not start in time.
                 needed.alloc(task.held)
 
 
 def _check_work_conserved(scheduler: Scheduler, now: float) -> None:
-    """No task waits that could start, unless room is kept for an older one."""
-    assert not scheduler._queues.open
-    assert not scheduler._unsettled
+    """Check that no task waits that could start, but for reservations of older ones."""
+    assert not scheduler._queues.untried
+    assert not scheduler._queues.unplaced
     for *rank, queue in scheduler._queues.order:
         for worker in scheduler.workers.values():
             if worker.draining or not worker.has_time(queue, now):
                 continue
             if worker.supply.free.request(queue.space):
-                promise = worker.promise
+                reservation = worker.reservation
                 task = _head(queue)
-                assert promise is not None, f"{task} could start on {worker.name}"
-                assert promise.queue is not queue, f"{task} could start as promised"
-                assert promise.queue.rank is not None
-                assert promise.queue.rank < tuple(rank), f"{task} is older than the promised one"
-                assert not promise.allows(queue, now), f"{task} would not push back the promise"
+                assert reservation is not None, f"{task} could start on {worker.name}"
+                assert reservation.queue is not queue, (
+                    f"{task} could start on the worker that is reserved for it"
+                )
+                assert reservation.queue.rank is not None
+                assert reservation.queue.rank < tuple(rank), (
+                    f"{task} is older than the task that has the reservation"
+                )
+                assert not reservation.allows(queue, now), (
+                    f"{task} would not push back the reserved start"
+                )
 
 
 def _head(queue: TaskQueue) -> Task:

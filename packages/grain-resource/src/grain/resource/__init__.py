@@ -3,17 +3,21 @@
     from grain.resource import Cores, Memory, WTime
     request = Cores(4) & Memory(8) & WTime(T="2:00:00")
 
-Layout, from the ground up:
+This package needs nothing but the standard library, and all others stand on it. Import names from
+here; of the modules, ``errors``, ``spans`` and ``testing`` are public.
 
-``errors``         what can go wrong; *not now* apart from *never*
-``_base``          ``Resource``: the interface of a kind, fitting by kind, ``A & B``, ``ZERO``
-``_identities``    ``Cores`` and ``GPUs``: asked for by number, allocated by identity
-``_amounts``       ``Memory``, ``Capacity``: plain quantities; ``Node``
-``_token``         ``Token``
-``_walltime``      ``WTime``, and the limits of a group from its first runs
-``_supply``        ``Supply``: the account of one worker: what it has, what is free
-``_kinds``         registering custom kinds; resources to and from plain data
-``testing``        for authors of kinds: a check of the laws (imported by name)
+Map:
+
+- ``errors``: *not now* (``Insufficient``) apart from *never* (``Infeasible``)
+- ``spans``: spans of time as people write them
+- ``base``: ``Resource``, the interface of a kind; fit by kind; ``A & B`` and ``ZERO``
+- ``identities``: ``Cores`` and ``GPUs``, asked for by number, allocated by identity
+- ``amounts``: ``Memory`` and ``Capacity``, plain quantities; ``Node``
+- ``token``: ``Token``
+- ``walltime``: ``WTime``, and the limits of a group from its first runs
+- ``supply``: ``Supply``, the account of one worker: what it has, and what of it is free
+- ``kinds``: kinds by name; resources to and from plain data
+- ``testing``: a check of the laws for authors of kinds (import it by name)
 """
 
 from grain.resource.amounts import ONE_INSTANCE as ONE_INSTANCE

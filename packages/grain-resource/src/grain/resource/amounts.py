@@ -1,4 +1,4 @@
-"""Plain quantities: memory, and how many tasks a worker takes."""
+"""Plain quantities: memory, and the number of tasks that a worker takes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Memory(Amount):
     """Virtual memory in GB, with a resolution of 1 kB (a millionth of a GB).
 
     Args:
-        M: how much, an int or a float; not negative.
+        M: the amount, an int or a float; not negative.
 
     Attributes:
         M: GB; ``m`` is the same value.
@@ -106,14 +106,14 @@ class Memory(Amount):
 
 
 class Capacity(Amount):
-    """How many tasks a worker takes at a time, whatever else they need.
+    """The number of tasks that a worker takes at a time, whatever else they need.
 
     A worker that states ``Capacity(V)`` runs at most V tasks at once: each task counts as one
     (``ONE_INSTANCE``) unless it asks for another share, as in ``Cores(1) & Capacity(2)``. A worker
     without it takes as many as its other resources allow.
 
     Attributes:
-        V: how many.
+        V: the number.
 
     Raises:
         ValueError: V is negative.
@@ -136,7 +136,7 @@ class Capacity(Amount):
 
     @property
     def V(self) -> int:  # noqa: N802 - as N and M
-        """How many tasks."""
+        """The number of tasks."""
         return self._units
 
     def _repr(self) -> str:
@@ -151,5 +151,5 @@ Capacity._implied = ONE_INSTANCE
 
 
 def Node(N: int, M: float) -> Resource:  # noqa: N802, N803 - it stands for a resource class
-    """``Cores(N) & Memory(M)``: N cores and M GB of memory."""
+    """Return ``Cores(N) & Memory(M)``: N cores and M GB of memory."""
     return Cores(N) & Memory(M)

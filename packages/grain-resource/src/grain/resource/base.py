@@ -1,4 +1,4 @@
-"""`Resource`: the interface of one kind, how kinds fit together, and several kinds as one resource.
+"""`Resource`: the interface of a kind, the fit of kinds, and several kinds as one resource.
 
 A resource object plays one of three roles, and the same class serves all of them:
 
@@ -9,8 +9,8 @@ A resource object plays one of three roles, and the same class serves all of the
 Requests and allocations are values: they are never changed once made, and an allocation can be
 used as a request. Only supplies change, and only through `Resource.alloc` and `Resource.dealloc`.
 
-Who fits whom is decided kind by kind. A request for memory alone fits a supply of memory and
-cores; what the request does not mention is left alone. Two class attributes make the exceptions:
+Fit is decided kind by kind. A request for memory alone fits a supply of memory and
+cores; what the request does not mention stays free. Two class attributes make the exceptions:
 ``_unlimited_if_absent`` (a worker without a time limit meets every time limit) and
 ``_implied`` (on a worker that takes at most so many tasks, each task counts as one).
 """
@@ -18,37 +18,58 @@ cores; what the request does not mention is left alone. Two class attributes mak
 from __future__ import annotations
 
 import copy
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from grain.resource.errors import Infeasible, Insufficient
+from grain.resource.errors import DuplicateKind, Infeasible, Insufficient
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping
+    from collections.abc import Hashable, Iterable, Iterator, Mapping
 
     from typing_extensions import Self
+
+_INTERFACE = ("_request", "_alloc", "_dealloc", "_repr", "_stat")
 
 
 class Resource:
     """One kind of resource; subclass it to add another (docs/resources.md is the guide).
 
-    A subclass implements ``_request``, ``_alloc``, ``_dealloc``, ``_repr`` and ``_stat``, which
-    only ever see their own kind, and is registered by `grain.resource.resource_kind` or by an
-    entry point. Users call ``&``, `request`, `alloc`, `dealloc` and `stat`.
+    A subclass that has ``_request``, ``_alloc``, ``_dealloc``, ``_repr`` and ``_stat``, which only
+    ever see their own kind, is a kind of the name of the class, unless
+    `grain.resource.resource_kind` or an entry point gives it another. A class that lacks one of
+    them is a helper for subclasses. Users call ``&``, `request`, `alloc`, `dealloc` and `stat`.
     """
 
     __slots__ = ()
 
-    # The name of the kind, in messages and on the wire; set by registration.
+    # The name of the kind, in messages and on the wire; empty for a class that is none. Never
+    # inherited: see `__init_subclass__`.
     _kind: ClassVar[str] = ""
+    # True if that name was given, by the class body, the decorator or an entry point, and is not
+    # just that of the class; then nobody gives it another.
+    _kind_is_given: ClassVar[bool] = False
     # The attributes that an allocation of several kinds passes on from this one.
     _exports: ClassVar[tuple[str, ...] | None] = None
     _unlimited_if_absent: ClassVar[bool] = False
     _implied: ClassVar[Resource | None] = None
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Make a class that has the interface a kind of its own, named after the class.
+
+        A name that another class has already does not make an error here, as a decorator may be
+        about to give another name; without one, `parts` raises it at the first use.
+        """
+        super().__init_subclass__(**options)
+        cls._kind_is_given = "_kind" in cls.__dict__
+        if not cls._kind_is_given:
+            cls._kind = ""
+            with suppress(TypeError, DuplicateKind):
+                name_kind(cls)
+
     # ---- the interface of a kind
 
     def _request(self, res: Self) -> bool:
-        """Whether this supply can hand out ``res`` now; must agree with ``_alloc``."""
+        """Return True if this supply can hand out ``res`` now; must agree with ``_alloc``."""
         raise NotImplementedError
 
     def _alloc(self, res: Self) -> Self:
@@ -60,19 +81,19 @@ class Resource:
         raise NotImplementedError
 
     def _repr(self) -> str:
-        """How this resource shows itself, alone and joined to others by `` & ``."""
+        """Return the text that shows this resource, alone and joined to others by `` & ``."""
         raise NotImplementedError
 
     def _stat(self) -> tuple[int, int]:
-        """``(p, q)``: p/q is the share of this supply that is free."""
+        """Return ``(p, q)``: p/q is the share of this supply that is free."""
         raise NotImplementedError
 
     # ---- optional parts of the interface
 
     def _data(self) -> Any:
-        """Plain data (numbers, strings, lists, dicts) from which `_from_data` makes an equal one.
+        """Return plain data (numbers, strings, lists, dicts) for `_from_data`.
 
-        By default the public attributes, which are then the arguments of the class.
+        By default they are the public attributes, which are then the arguments of the class.
         """
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
@@ -83,7 +104,7 @@ class Resource:
         return make(**data) if isinstance(data, dict) else make(data)  # type: ignore[no-any-return]
 
     def _level(self) -> Hashable:
-        """Two supplies of equal level answer every `_request` alike.
+        """Return something that two supplies have in common only if they answer requests alike.
 
         The scheduler looks for room once per level instead of once per worker. The default is
         right for every kind; a coarser level (for cores: how many, not which) is faster.
@@ -91,11 +112,11 @@ class Resource:
         return freeze(self._data())
 
     def _slack(self, res: Self) -> float:  # noqa: ARG002 - an interface
-        """How loosely ``res`` fits this supply, from 0 (nothing remains) to 1; for tightest fit."""
+        """Return how loosely ``res`` fits this supply, from 0 (nothing remains) to 1."""
         return 0.0
 
     def _supplied(self) -> Self:
-        """This resource as a supply of its own, as a worker joins with it."""
+        """Return a supply of its own, with which a worker that states this resource joins."""
         return copy.deepcopy(self)
 
     def _reclaim(self, res: Self) -> None:
@@ -111,24 +132,24 @@ class Resource:
         self._alloc(res)
 
     def _ask(self) -> str:
-        """How this resource reads as a request, in messages."""
+        """Return the text that shows this resource as a request, in messages."""
         return self._repr()
 
     # ---- what users call
 
     def parts(self) -> Mapping[str, Resource]:
-        """This resource by kind; several kinds if it was made by ``&``, none for ``ZERO``.
+        """Return the parts by kind: several if it was made by ``&``, none for ``ZERO``.
 
         Raises:
-            TypeError: the class is not registered, so it has no kind.
+            TypeError: the class lacks part of the interface, so it is no kind.
+            DuplicateKind: another class has the kind that this one is named after.
         """
         if not self._kind:
-            name = type(self).__name__
-            raise TypeError(f'{name} has no kind yet: decorate it with @resource_kind("{name}")')
+            name_kind(type(self))
         return {self._kind: self}
 
     def request(self, res: Resource) -> bool:
-        """Whether this supply can hand out all of ``res`` now."""
+        """Return True if this supply can hand out all of ``res`` now."""
         return gives(self.parts(), self._wanted(res))
 
     def alloc(self, res: Resource) -> Resource:
@@ -139,8 +160,8 @@ class Resource:
 
         Raises:
             Infeasible: a kind that ``res`` names is not supplied here at all.
-            Insufficient: there is not enough now. In both cases nothing was changed. Whether
-                there ever could be enough is known to `grain.resource.Supply`.
+            Insufficient: there is not enough now. In both cases nothing was changed.
+                `grain.resource.Supply` tells a request that never fits from one that does not now.
         """
         if type(self) is type(res) and self._implied is None and self._kind:
             # One kind on both sides, most often cores: this is the scheduler's hot path.
@@ -169,19 +190,19 @@ class Resource:
                 raise ValueError(f"{part!r} was not allocated from {self!r}")
 
     def stat(self) -> dict[str, tuple[int, int]]:
-        """By kind, ``(p, q)``: the share p/q of it that is free."""
+        """Return ``(p, q)`` by kind: the share p/q of it that is free."""
         return {kind: part._stat() for kind, part in self.parts().items()}
 
     def get(self, kind: type[Resource]) -> Resource | None:
-        """The part of one kind, as in ``res.get(Cores)``, or None."""
+        """Return the part of one kind, as in ``res.get(Cores)``, or None."""
         return self.parts().get(kind._kind)
 
     def ask(self) -> str:
-        """How this resource reads as a request, in messages."""
+        """Return the text that shows this resource as a request, in messages."""
         return self._ask()
 
     def _wanted(self, res: Resource) -> Mapping[str, Resource]:
-        """The parts of a request, with those that this supply makes it imply."""
+        """Return the parts of a request, with those that it implies on this supply."""
         wanted = res.parts()
         for kind, implied in self._implying():
             if kind not in wanted:
@@ -189,13 +210,13 @@ class Resource:
         return wanted
 
     def _implying(self) -> Iterable[tuple[str, Resource]]:
-        """By kind, what a request that does not mention a part of this supply implies of it."""
+        """Return, by kind, what a request implies of the parts of this supply that it lacks."""
         return [
             (kind, own._implied) for kind, own in self.parts().items() if own._implied is not None
         ]
 
     def _refusal(self, res: Resource) -> Infeasible | Insufficient:
-        """Why there is no plan; worked out only now, as most refusals are never shown."""
+        """Return the error for a request that was refused; most refusals are never shown."""
         have, wanted = self.parts(), res.parts()
         for kind, want in wanted.items():
             if kind not in have and not want._unlimited_if_absent:
@@ -207,7 +228,7 @@ class Resource:
         return Insufficient(f"{self!r} cannot give {res.ask()} now")
 
     def __and__(self, other: Resource) -> Resource:
-        """Both resources together; they must be of different kinds.
+        """Return both resources together; they must be of different kinds.
 
         Raises:
             ValueError: a kind appears on both sides.
@@ -234,15 +255,69 @@ class Resource:
         return self._repr()
 
     def __getattr__(self, name: str) -> Any:
-        # Reached only for what the class lacks. It tells type checkers that an allocation may
-        # have any kind's attributes, and users of GVAR.res what they forgot to ask for.
+        # Reached only for what the class lacks. Type checkers see by it that an allocation may
+        # have any kind's attributes; users of GVAR.res see what they forgot to ask for.
         if name.startswith("_"):
             raise AttributeError(name)
         raise AttributeError(f"{self!r} has no attribute {name!r}: no such resource was asked for")
 
 
+def defined_kinds() -> dict[str, type[Resource]]:
+    """Return every kind with a class by now; of a class defined again, the latest definition.
+
+    There is no table of kinds: Python keeps the list of subclasses.
+    """
+    return {
+        cls.__dict__["_kind"]: cls for cls in _subclasses(Resource) if cls.__dict__.get("_kind")
+    }
+
+
+def _subclasses(cls: type[Resource]) -> Iterator[type[Resource]]:
+    for sub in cls.__subclasses__():
+        yield sub
+        yield from _subclasses(sub)
+
+
+def other_class(kind: str, cls: type[Resource]) -> type[Resource] | None:
+    """Return the class that has a kind already, unless it is an earlier definition of ``cls``."""
+    taken = defined_kinds().get(kind)
+    return None if taken is None or path_of(taken) == path_of(cls) else taken
+
+
+def lacking(cls: type[Resource]) -> list[str]:
+    """Return the methods of the interface that a class lacks."""
+    return [method for method in _INTERFACE if getattr(cls, method) is getattr(Resource, method)]
+
+
+def path_of(cls: type[Resource]) -> str:
+    """Return the module and the name of a class."""
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def duplicate_kind(kind: str, taken: type[Resource], cls: type[Resource]) -> DuplicateKind:
+    """Return the error for a class that claims the kind of another."""
+    return DuplicateKind(
+        f"the kind {kind} is {path_of(taken)} already; give {path_of(cls)} another name, "
+        f'as with @resource_kind("My{kind}")'
+    )
+
+
+def name_kind(cls: type[Resource]) -> None:
+    """Make a class a kind that is named after it.
+
+    Raises:
+        TypeError: it lacks part of the interface.
+        DuplicateKind: another class has this kind.
+    """
+    if missing := lacking(cls):
+        raise TypeError(f"{cls.__qualname__} is no kind of resource: it lacks {', '.join(missing)}")
+    if taken := other_class(cls.__name__, cls):
+        raise duplicate_kind(cls.__name__, taken, cls)
+    cls._kind = cls.__name__
+
+
 class Composite(Resource):
-    """What ``&`` makes: parts of different kinds, which are never composites themselves.
+    """Parts of different kinds, joined by ``&``; they are never composites themselves.
 
     It has the attributes of its parts. The order of the parts shows in the representation only.
     """
@@ -254,12 +329,13 @@ class Composite(Resource):
         self._implied_parts: Iterable[tuple[str, Resource]] | None = None
 
     def _implying(self) -> Iterable[tuple[str, Resource]]:
-        # Kept: a supply is asked at each allocation, and its parts are never replaced.
+        # Cached: each allocation asks for it, and the parts of a supply are never replaced.
         if self._implied_parts is None:
             self._implied_parts = super()._implying()
         return self._implied_parts
 
     def parts(self) -> Mapping[str, Resource]:
+        """Return the parts by kind."""
         return self._parts
 
     def _repr(self) -> str:
@@ -303,7 +379,7 @@ ZERO: Resource = Zero({})
 
 
 def gives(have: Mapping[str, Resource], wanted: Mapping[str, Resource]) -> bool:
-    """Whether the parts of a supply can hand out those of a request now, kind by kind."""
+    """Return True if the parts of a supply can hand out those of a request now, kind by kind."""
     for kind in wanted:
         own = have.get(kind)
         if own is None:
@@ -315,12 +391,12 @@ def gives(have: Mapping[str, Resource], wanted: Mapping[str, Resource]) -> bool:
 
 
 def take(have: Mapping[str, Resource], wanted: Mapping[str, Resource]) -> Resource:
-    """Take the parts of a request out of those of a supply, all or nothing; they are there."""
+    """Take the parts of a request out of those of a supply, which `gives` them: all or none."""
     taken: dict[str, Resource] = {}
     try:
         for kind in wanted:
             own = have.get(kind)
-            # What nothing has to meet is not taken from anywhere, but the allocation tells it.
+            # A limit that nothing has to meet is taken from nothing, but the allocation has it.
             taken[kind] = wanted[kind] if own is None else own._alloc(wanted[kind])
     except BaseException:
         for kind, got in taken.items():
@@ -331,7 +407,7 @@ def take(have: Mapping[str, Resource], wanted: Mapping[str, Resource]) -> Resour
 
 
 def freeze(data: Any) -> Hashable:
-    """Plain data as something hashable, equal for equal data."""
+    """Return plain data as something hashable, equal for equal data."""
     if isinstance(data, dict):
         return frozenset((key, freeze(value)) for key, value in data.items())
     if isinstance(data, list | tuple):
@@ -340,7 +416,7 @@ def freeze(data: Any) -> Hashable:
 
 
 def join(resources: Iterable[Resource]) -> Resource:
-    """All of the resources together, ``ZERO`` if there are none.
+    """Return all of the resources together, ``ZERO`` if there are none.
 
     Raises:
         ValueError: two of them are of one kind.
@@ -358,7 +434,7 @@ def join(resources: Iterable[Resource]) -> Resource:
 
 
 def joined(parts: dict[str, Resource]) -> Resource:
-    """Parts by kind as one resource: ``ZERO`` for none, the part itself for one."""
+    """Return parts by kind as one resource: ``ZERO`` for none, the part itself for one."""
     if len(parts) > 1:
         return Composite(parts)
     return next(iter(parts.values())) if parts else ZERO

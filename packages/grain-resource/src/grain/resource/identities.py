@@ -1,4 +1,4 @@
-"""Cores and GPUs: asked for by number, allocated by identity."""
+"""Cores and GPUs: requested by number, allocated by identity."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 # Ids are bits of one integer: a larger one, from a typing error or from a peer, would take
 # memory in proportion. No node comes near it.
 _MOST = 1 << 20
-_FEW = 16  # ids that are looked for one by one
+# So many ids are read off the bits one by one, which is the fastest way for few.
+_FEW = 16
 
 
 class Identities(Resource):
@@ -41,21 +42,21 @@ class Identities(Resource):
 
     @property
     def N(self) -> int:  # noqa: N802 - the user's name for it
-        """How many."""
+        """The number of them."""
         return self._mask.bit_count()
 
     @property
     def ids(self) -> list[int]:
-        """Which ones, ascending."""
-        found = []
+        """The ids, ascending."""
+        ids = []
         left = self._mask
         for _ in range(min(left.bit_count(), _FEW)):
             lowest = left & -left
-            found.append(lowest.bit_length() - 1)
+            ids.append(lowest.bit_length() - 1)
             left ^= lowest
         if left:  # many: by their digits, in a time that grows with their number, not its square
-            found += [i for i, bit in enumerate(bin(left)[:1:-1]) if bit == "1"]
-        return found
+            ids += [i for i, bit in enumerate(bin(left)[:1:-1]) if bit == "1"]
+        return ids
 
     def _request(self, res: Self) -> bool:
         return res._mask.bit_count() <= self._mask.bit_count()
@@ -63,9 +64,10 @@ class Identities(Resource):
     def _alloc(self, res: Self) -> Self:
         free = self._mask
         n = res._mask.bit_count()
-        # The lowest free ids, which most often are n in a row.
+        # The lowest free ids, which most often are n in a row: n bits from the lowest free one on.
         taken = ((1 << n) - 1) * (free & -free)
         if taken & ~free:
+            # There is a gap: clear the lowest bit n times, and take what is missing then.
             left = free
             for _ in range(n):
                 left &= left - 1
@@ -101,7 +103,7 @@ class Identities(Resource):
     def _level(self) -> int:
         return self._mask.bit_count()
 
-    # As Resource's, only faster: requests are looked up at every submission.
+    # Equal to those of Resource but faster, as requests are looked up at every submission.
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
@@ -122,12 +124,12 @@ class Cores(Identities):
     """CPU cores.
 
     Args:
-        N: how many, to ask for any N of them; or a list of CPU ids, to state which ones a worker
+        N: a number, to request any N of them; or a list of CPU ids, to state which ones a worker
             owns. A worker that states a number N owns the ids 0 to N-1.
 
     Attributes:
         c: the ids, a sorted list.
-        N: how many.
+        N: the number of them.
 
     Raises:
         ValueError: N is negative, the ids are negative or not distinct, or they go beyond a
@@ -152,7 +154,8 @@ class GPUs(Identities):
 
     Attributes:
         g: the ids, a sorted list.
-        N: how many. In a combination with `Cores`, ``.N`` tells of the cores; use ``len(res.g)``.
+        N: the number of them. In a combination with `Cores`, ``.N`` is that of cores; use
+            ``len(res.g)``.
     """
 
     __slots__ = ()
@@ -200,7 +203,7 @@ def _mask_of(kind: str, noun: str, given: Any) -> int:
 
 
 def _spans(ids: list[int]) -> str:
-    """Ascending ids as ``0-2,5``."""
+    """Return ascending ids as ``0-2,5``."""
     out: list[str] = []
     start = None
     for k, i in enumerate(ids):

@@ -1,12 +1,12 @@
-"""Registering kinds of resources, and resources as plain data.
+"""Kinds of resources by name, and resources as plain data.
 
-Plain data is a dict from kind to what the kind's ``_data`` returned. It can be read, shown and
+Plain data are a dict from kind to what the kind's ``_data`` returned. They can be read, shown and
 passed on without the kind's class (as `Opaque`); the class is needed only where it is allocated
 from.
 
-There is no table of kinds here: a class is registered by being a subclass of `Resource` that has
-a kind of its own, and Python itself keeps the list of subclasses. Classes of installed packages
-that nobody imported yet are found by their entry points, in the group ``grain.resources``.
+A class is a kind as soon as it is defined (see `grain.resource.Resource`). Classes of installed
+packages that nobody imported yet are found by their entry points, in the group
+``grain.resources``.
 """
 
 from __future__ import annotations
@@ -14,59 +14,60 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from grain.resource.base import Resource, join
+from grain.resource.base import (
+    Resource,
+    defined_kinds,
+    duplicate_kind,
+    join,
+    lacking,
+    other_class,
+    path_of,
+)
 from grain.resource.errors import DuplicateKind, UnknownKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from typing_extensions import Self
 
 R = TypeVar("R", bound=Resource)
 
-_INTERFACE = ("_request", "_alloc", "_dealloc", "_repr", "_stat")
-
 
 def resource_kind(name: str) -> Callable[[type[R]], type[R]]:
-    """Register a subclass of `Resource` under the name of its kind: a class decorator.
+    """Give a subclass of `Resource` another name as a kind than that of the class: a decorator.
 
     Defining the same class once more, as a notebook does when a cell runs again, replaces it.
 
     Raises:
         TypeError: the class lacks part of the interface, or is no subclass of `Resource`.
-        DuplicateKind: another class has this kind already, or this class has another kind.
+        DuplicateKind: another class has this kind already, or this class was given another.
     """
     if not isinstance(name, str) or not name.isidentifier():
         raise TypeError(f'the name of a kind is an identifier, as in "Licences", not {name!r}')
 
-    def register(cls: type[R]) -> type[R]:
+    def rename(cls: type[R]) -> type[R]:
         if not (isinstance(cls, type) and issubclass(cls, Resource)):
             raise TypeError(f"{cls!r} is not a subclass of grain.resource.Resource")
-        missing = [m for m in _INTERFACE if getattr(cls, m) is getattr(Resource, m)]
-        if missing:
+        if missing := lacking(cls):
             raise TypeError(f"{cls.__qualname__} lacks {', '.join(missing)}")
-        former = cls.__dict__.get("_kind", name)
-        if former != name:
-            raise DuplicateKind(f"{_path(cls)} is of the kind {former} already, not {name}")
-        taken = _defined().get(name)
-        if taken is not None and _path(taken) != _path(cls):
-            raise DuplicateKind(
-                f"the kind {name} is registered already, by {_path(taken)}; "
-                f"give {_path(cls)} another name"
-            )
+        if cls._kind_is_given and cls._kind != name:
+            raise DuplicateKind(f"{path_of(cls)} is of the kind {cls._kind} already, not {name}")
+        if taken := other_class(name, cls):
+            raise duplicate_kind(name, taken, cls)
         cls._kind = name
+        cls._kind_is_given = True
         return cls
 
-    return register
+    return rename
 
 
 def to_data(resource: Resource) -> dict[str, Any]:
-    """A resource as plain data, from kind to numbers, strings, lists and dicts."""
+    """Return a resource as plain data, from kind to numbers, strings, lists and dicts."""
     return {kind: part._data() for kind, part in resource.parts().items()}
 
 
 def from_data(data: Mapping[str, Any], *, unknown: str = "error") -> Resource:
-    """The resource that `to_data` was given, or that a configuration file states.
+    """Return the resource that `to_data` was given, or that a configuration file states.
 
     Args:
         data: from kind to what the kind makes a resource of.
@@ -80,20 +81,20 @@ def from_data(data: Mapping[str, Any], *, unknown: str = "error") -> Resource:
 
 
 def kind_class(name: str) -> type[Resource]:
-    """The class of a kind.
+    """Return the class of a kind.
 
     Raises:
         UnknownKind: there is none, neither defined by now nor by an entry point.
         DuplicateKind: several installed packages claim the kind.
     """
-    found = _defined().get(name) or _installed(name)
-    if found is None:
-        known = ", ".join(sorted(_defined()))
+    cls = defined_kinds().get(name) or _installed(name)
+    if cls is None:
+        known = ", ".join(sorted(defined_kinds()))
         raise UnknownKind(
             f"unknown kind of resource {name!r}; known are {known}. Import the module that "
-            f"registers it, or install the package that has it as an entry point"
+            f"defines it, or install the package that has it as an entry point"
         )
-    return found
+    return cls
 
 
 class Opaque(Resource):
@@ -109,6 +110,7 @@ class Opaque(Resource):
         self.data = data
 
     def parts(self) -> Mapping[str, Resource]:
+        """Return itself by the kind that its data name."""
         return {self.kind: self}
 
     def _request(self, res: Self) -> bool:  # noqa: ARG002 - an interface
@@ -137,21 +139,8 @@ def _part(kind: str, data: Any, unknown: str) -> Resource:
         raise ValueError(f"{kind} = {data!r} is not a resource: {error}") from error
 
 
-def _defined() -> dict[str, type[Resource]]:
-    """Every kind with a class by now; of a class defined again, the latest definition."""
-    return {
-        cls.__dict__["_kind"]: cls for cls in _subclasses(Resource) if cls.__dict__.get("_kind")
-    }
-
-
-def _subclasses(cls: type[Resource]) -> Iterator[type[Resource]]:
-    for sub in cls.__subclasses__():
-        yield sub
-        yield from _subclasses(sub)
-
-
 def _installed(name: str) -> type[Resource] | None:
-    """The class that an installed package offers for a kind."""
+    """Return the class that an installed package offers for a kind."""
     from importlib.metadata import entry_points
 
     # One package may be found twice on a path (editable and not); one class is one offer.
@@ -164,7 +153,3 @@ def _installed(name: str) -> type[Resource] | None:
     for point in offers.values():
         return resource_kind(name)(point.load())
     return None
-
-
-def _path(cls: type[Resource]) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"

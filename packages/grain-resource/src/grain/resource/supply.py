@@ -1,4 +1,4 @@
-"""The account of one worker's resources: what it has in all, and what of it is free."""
+"""`Supply`: the account of one worker's resources, all of them and those that are free."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Fit(enum.Enum):
-    """How a supply answers a request."""
+    """The answer of a supply to a request."""
 
     NOW = "now"
     NOT_NOW = "not now"  # enough is there, but part of it is in use
@@ -23,7 +23,7 @@ class Fit(enum.Enum):
 
 
 class Supply:
-    """What one worker has, and what of it is free.
+    """The account of one worker: what it has in all, and what of it is free.
 
     Args:
         total: what the worker has. It is copied; time limits in it begin to count down.
@@ -45,7 +45,7 @@ class Supply:
         self._implied = any(part._implied is not None for part in self._own.values())
 
     def fit(self, request: Resource) -> Fit:
-        """Whether the request can be met now, later, or never."""
+        """Return whether the request can be met now, later, or never."""
         if self.free.request(request):
             return Fit.NOW
         return Fit.NOT_NOW if self.total.request(request) else Fit.NEVER
@@ -60,7 +60,7 @@ class Supply:
             Insufficient: not now.
             Infeasible: never.
         """
-        # A scheduler's hot path: it asks for what fits, and most often for one kind.
+        # The hot path of a scheduler, which asks for what fits, and most often for one kind.
         if not self._implied:
             own = self._own.get(request._kind)
             if own is not None and own._request(request):
@@ -79,7 +79,7 @@ class Supply:
         """Give back an allocation.
 
         Raises:
-            ValueError: it is none of this supply's, or was given back before.
+            ValueError: it is not an allocation of this supply, or was given back already.
         """
         own = self._own.get(allocation._kind)
         if own is not None:
@@ -90,7 +90,7 @@ class Supply:
     def reclaim(self, allocation: Resource) -> None:
         """Take out exactly what a supply of the same worker has handed out.
 
-        For the account of a worker whose runs go on while whoever kept its account is replaced.
+        A scheduler that takes over a worker from another rebuilds the account with it.
 
         Raises:
             ValueError: it is not a part of what is free; nothing was changed.
@@ -111,14 +111,14 @@ class Supply:
             raise
 
     def level(self) -> Hashable:
-        """Supplies of equal level answer every request alike, but for time limits."""
+        """Return a key: supplies of equal keys answer requests alike, but for time limits."""
         return (self._kinds, *[part._level() for part in self._own.values()])
 
     def slack(self, request: Resource) -> float:
-        """How loosely the request fits what is free; the least is the tightest fit.
+        """Return how loosely the request fits what is free; the least is the tightest fit.
 
-        What the request does not ask for counts as wholly left over, so that a task without GPUs
-        prefers a worker without them.
+        A kind that the request does not ask for counts as wholly left over, so that a task without
+        GPUs prefers a worker without them.
         """
         want = request.parts()
         return sum(
@@ -127,11 +127,11 @@ class Supply:
         )
 
     def idle(self) -> bool:
-        """Whether nothing is handed out."""
+        """Return True if nothing is handed out."""
         return self.free == self.total
 
     def why_never(self, request: Resource) -> str:
-        """A sentence for a request that gets the answer *never*."""
+        """Return the reason why a request gets the answer *never*."""
         have = self.total.parts()
         for kind, part in request.parts().items():
             own = have.get(kind)

@@ -1,4 +1,4 @@
-"""For authors of kinds: a check that a kind keeps what the scheduler relies on."""
+"""A check for authors of kinds: whether a kind keeps the laws that the scheduler relies on."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def check_kind(
     """Allocate and give back at random, and check the laws of docs/resources.md at each step.
 
     Args:
-        make_supply: makes the supply; none that changes by itself, as a countdown does.
-        make_request: makes a request from random numbers; let some of them be too large.
-        identities: the named things that an allocation holds (as ``lambda res: res.c``), if the
-            kind has any; no two allocations may hold one of them at a time.
-        steps: how many times to allocate or give back.
-        seed: where the random numbers start.
+        make_supply: returns the supply, which must not change by itself, as a countdown does.
+        make_request: returns a request made from random numbers; let some of them be too large.
+        identities: returns the named things that an allocation holds (as ``lambda res: res.c``), if
+            the kind has any; no two allocations may hold one of them at a time.
+        steps: the number of times to allocate or give back.
+        seed: the seed of the random numbers.
 
     Raises:
         AssertionError: a law is broken; the message says which one.
@@ -45,7 +45,9 @@ def check_kind(
     for _ in range(steps):
         if held and rng.random() < 0.45:
             supply.dealloc(held.pop(rng.randrange(len(held)))[0])
-            assert held or to_data(supply) == start, f"all is given back, but not {supply!r}"
+            assert held or to_data(supply) == start, (
+                f"all was given back, but the supply is {supply!r}"
+            )
             continue
         request = make_request(rng)
         _check_data(request)
@@ -77,7 +79,7 @@ def check_kind(
 
 def _check_data(resource: Resource) -> None:
     again = from_data(json.loads(json.dumps(to_data(resource))))
-    assert again == resource, f"{resource!r} is {again!r} after a way through plain data"
+    assert again == resource, f"{resource!r} becomes {again!r} through plain data"
     assert hash(again) == hash(resource), f"{resource!r} hashes differently through plain data"
     assert isinstance(repr(resource), str)
 

@@ -1,4 +1,4 @@
-"""A tag that tasks and workers match by."""
+"""`Token`: a tag by which tasks and workers match."""
 
 from __future__ import annotations
 

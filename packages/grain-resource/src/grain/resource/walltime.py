@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.resource.base import Resource
+from grain.resource.spans import clock_seconds, on_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -38,7 +38,7 @@ class WTime(Resource):
             `RunTimes`. Until there is an estimate, T and softT hold if they are given.
         countdown: for a worker: T is the time left from now on, and it shrinks. A worker's supply
             is made to count down when it joins; stating it is not necessary.
-        clock: what tells the time, in seconds, for a countdown.
+        clock: returns the time in seconds, for a countdown.
 
     Attributes:
         T: the hard limit in seconds, or the time left of a countdown; None if there is none (yet).
@@ -68,10 +68,10 @@ class WTime(Resource):
             raise ValueError('WTime needs a limit T, as in WTime(T="2:00:00"), or a group')
         if group is not None and (not isinstance(group, str) or not group):
             raise ValueError(f"WTime(group={group!r}): a group is a name, a non-empty str")
-        # A worker whose time is over still tells so: only its countdown may stand at zero.
+        # Only a countdown may stand at zero: a worker whose time is over still states its limit.
         over = countdown and T == 0
-        self._hard = None if T is None else 0 if over else parse_seconds("T", T)
-        self._soft = self._hard if softT is None else parse_seconds("softT", softT)
+        self._hard = None if T is None else 0 if over else _limit("T", T)
+        self._soft = self._hard if softT is None else _limit("softT", softT)
         if self._hard is not None and self._soft is not None and self._soft > self._hard:
             raise ValueError(
                 f"WTime: the soft limit softT={softT!r} is above the hard limit T={T!r}"
@@ -94,7 +94,7 @@ class WTime(Resource):
         return self.T if self._end is not None else self._soft
 
     def limits(self, run_times: RunTimes | None = None) -> Limits:
-        """The limits of this request, estimated from ``run_times`` if it names a group there."""
+        """Return the limits of this request, estimated from ``run_times`` for a group in it."""
         if self.group is not None and run_times is not None:
             estimate = run_times.limits(self.group)
             if estimate is not None:
@@ -104,7 +104,7 @@ class WTime(Resource):
         return Limits(self._soft, self._hard)
 
     def resolved(self, run_times: RunTimes) -> WTime:
-        """This request with the limits that its group has now, as an allocation tells them."""
+        """Return this request with the limits that its group has now, for an allocation."""
         soft, hard = self.limits(run_times)
         if self.group is None or hard == math.inf:
             return self
@@ -121,16 +121,16 @@ class WTime(Resource):
         pass
 
     def _repr(self) -> str:
-        told = []
+        shown = []
         if self.T is not None:
-            told.append(f"T={format_seconds(self.T)}")
+            shown.append(f"T={on_clock(self.T)}")
         if self._end is None and self._soft != self._hard and self._soft is not None:
-            told.append(f"softT={format_seconds(self._soft)}")
+            shown.append(f"softT={on_clock(self._soft)}")
         if self.group is not None:
-            told.append(f"group={self.group!r}")
+            shown.append(f"group={self.group!r}")
         if self._end is not None:
-            told.append("countdown=True")
-        return f"WTime({', '.join(told)})"
+            shown.append("countdown=True")
+        return f"WTime({', '.join(shown)})"
 
     def _stat(self) -> tuple[int, int]:
         if self._end is None or not self._hard:
@@ -138,7 +138,7 @@ class WTime(Resource):
         return (round(self.T or 0), math.ceil(self._hard))
 
     def _data(self) -> dict[str, Any]:
-        """The limits; of a countdown the seconds left, as clocks differ between machines."""
+        """Return the limits; of a countdown the seconds left, as clocks differ between machines."""
         data: dict[str, Any] = {}
         if self.T is not None:
             data["T"] = self.T
@@ -152,19 +152,19 @@ class WTime(Resource):
 
     @classmethod
     def _from_data(cls, data: Any) -> Self:
-        """From the arguments but for the clock, or from the hard limit alone."""
+        """Make it of the arguments, without a clock, or of the hard limit alone."""
         given = data if isinstance(data, dict) else {"T": data}
         if "clock" in given:
             raise ValueError("a clock is no data")
         return cls(**given)
 
     def _level(self) -> Hashable:
-        # The answer of a countdown changes without an event: the scheduler looks at the time
-        # left apart from all other kinds.
+        # The answer of a countdown changes without an event, so no level can express it: the
+        # scheduler looks at the time left apart from all other kinds.
         return ()
 
     def _supplied(self) -> Self:
-        """Counting down from now on, if it does not already."""
+        """Return it counting down, from now on if it does not yet."""
         if self.countdown or self._hard is None:
             return self
         return type(self)(T=self._hard, group=self.group, countdown=True, clock=self._clock)
@@ -186,7 +186,7 @@ class RunTimes:
         self._limits: dict[str, Limits] = {}
 
     def record(self, group: str, seconds: float) -> bool:
-        """Count a finished run; True if this completes the estimate of its group."""
+        """Count a finished run; return True if this completes the estimate of its group."""
         if seconds <= self.SHORTEST or group in self._limits:
             return False
         runs = self._runs.setdefault(group, [])
@@ -200,33 +200,20 @@ class RunTimes:
         return True
 
     def limits(self, group: str) -> Limits | None:
-        """The estimated limits of a group, or None as long as too few runs were counted."""
+        """Return the estimated limits of a group; None while too few runs were counted."""
         return self._limits.get(group)
 
 
-_FORM = re.compile(r"(?:(?P<d>\d*)-)?(?P<h>\d+):(?P<m>[0-5]\d):(?P<s>[0-5]\d)", re.ASCII)
-
-
-def parse_seconds(name: str, given: float | str) -> float:
-    """Seconds from a number of them or from ``[d]-hh:mm:ss``."""
-    seconds: float = math.nan
+def _limit(name: str, given: float | str) -> float:
+    """Return a limit in seconds, given as a number of them or as ``[d]-hh:mm:ss``."""
+    seconds: float | None = None
     if isinstance(given, str):
-        if match := _FORM.fullmatch(given.strip()):
-            d, h, m, s = (int(match[part] or 0) for part in "dhms")
-            seconds = ((d * 24 + h) * 60 + m) * 60 + s
+        seconds = clock_seconds(given.strip())
     elif isinstance(given, int | float) and not isinstance(given, bool):
         seconds = given
-    if not 0 < seconds < math.inf:
+    if seconds is None or not 0 < seconds < math.inf:
         raise ValueError(
             f"WTime({name}={given!r}): a time limit is a positive number of seconds or a str of "
             'the form [d]-hh:mm:ss, as in "1-12:00:00" or "02:30:00"'
         )
     return seconds
-
-
-def format_seconds(seconds: float) -> str:
-    """Seconds as ``[d-]hh:mm:ss``."""
-    minutes, s = divmod(round(seconds), 60)
-    hours, m = divmod(minutes, 60)
-    d, h = divmod(hours, 24)
-    return f"{d}-{h:02}:{m:02}:{s:02}" if d else f"{h:02}:{m:02}:{s:02}"

@@ -18,7 +18,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grain.head import Cancelled, ExecutorClosed, collapsed
+from grain.head import Cancelled, ExecutorClosed, collapsed, flattened
 from grain.head.errors import TaskCrashed, Unreachable
 from grain.resource import ZERO, Infeasible, Resource
 from grain.worker.errors import PayloadError
@@ -87,7 +87,7 @@ class Retry:
         """
         if attempt > self.retries:
             return Final()
-        errors = leaves(error)
+        errors = flattened(error)
         if any(isinstance(e, _FINAL) for e in errors):
             return Final()
         try:
@@ -100,7 +100,7 @@ class Retry:
                 f"retry_on raised {type(failed).__name__}: {failed}; so it was not retried"
             )
         if self.escalate is not None:
-            the_one = collapsed(error) if isinstance(error, BaseExceptionGroup) else error
+            the_one = collapsed(error)
             try:
                 asked = self.escalate(request, the_one)  # type: ignore[arg-type] # an Exception
             except Exception as failed:
@@ -170,13 +170,6 @@ def check(retries: Any, on: Any, escalate: Any, wait: Any) -> Retry | None:
             raise TypeError("retry_on and retry_with do nothing without retries=N")
         return None
     return Retry(retries, on, escalate, float(wait))
-
-
-def leaves(error: BaseException) -> list[BaseException]:
-    """The exceptions in a group, and in the groups inside of it; of another, itself."""
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for member in error.exceptions for leaf in leaves(member)]
-    return [error]
 
 
 class Attempts:

@@ -246,7 +246,7 @@ class Guest:
     def _on_ended(self, ended: outcome.Outcome[None]) -> None:
         if isinstance(ended, outcome.Error):
             error = ended.error
-            self._error = collapsed(error) if isinstance(error, BaseExceptionGroup) else error
+            self._error = collapsed(error)
         self._ended.set_result(None)
 
     def failure(self) -> BaseException:

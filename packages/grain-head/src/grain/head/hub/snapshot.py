@@ -176,12 +176,12 @@ def _shortened(never: str | None) -> str:
 
 def _why(ledger: Ledger, queue: TaskQueue, now: float) -> str:
     """What its oldest task waits for, in a sentence; `Hub.why` tells it worker by worker."""
-    promise = queue.promise
-    if promise is not None and promise.start < math.inf:
-        after = max(promise.start - now, 0)
-        return f"{promise.worker.name} has room for it in {after:.0f} s at the latest"
-    if promise is not None:
-        return f"{promise.worker.name} is kept free for it"
+    reservation = queue.reservation
+    if reservation is not None and reservation.start < math.inf:
+        after = max(reservation.start - now, 0)
+        return f"{reservation.worker.name} has room for it in {after:.0f} s at the latest"
+    if reservation is not None:
+        return f"{reservation.worker.name} is kept free for it"
     serving = sum(worker.serving and not worker.draining for worker in ledger.workers.values())
     if not serving:
         return "no worker that is here takes tasks"

@@ -41,7 +41,7 @@ class Waiting:
         """A task waits for room."""
         queue = entry.queue
         assert queue is not None
-        if not queue.served:
+        if not queue.serving_shapes:
             self._warn(entry, queue, now)
         if len(entry.crashes) >= SOLO:
             entry.suspect = True

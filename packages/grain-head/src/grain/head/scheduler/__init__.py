@@ -1,1 +1,43 @@
-"""scheduler."""
+"""The scheduler: which task starts where, and when.
+
+Nothing here does I/O or reads a clock. Events come in through the ``on_...`` methods of
+`grain.head.scheduler.scheduler.Scheduler`, decisions go out of its ``dispatch``; time is an
+argument, in seconds of any clock that does not go back.
+
+The policy:
+
+1.  Tasks that ask for the same, at the same priority, form one queue, first come first served.
+    Queues are served by the rank of their oldest task: priority, then age.
+2.  A queue whose oldest task does not fit anywhere is passed over: younger tasks of other queues
+    may use what it cannot. Before that can starve it, it gets a reservation (``reservation``,
+    ``starvation_guard``).
+3.  Among the workers on which a task fits the tightest fit wins, and among equally tight ones the
+    one with the least time left that suffices (``index``).
+4.  After every ``dispatch``, no task waits that could start.
+
+Why it is fast: the scheduler decides between queues, of which there are few, and looks for room
+once per *level*, that is, once for all workers that have the same resources free. Which queues fit
+at which level is worked out when a queue or a level is first seen, and kept as bit masks: each
+queue owns one bit. A submission, a start and an end then each cost the same however many tasks
+wait, as long as distinct requests are few; the number of workers enters by its logarithm.
+
+Invariants, which ``check_scheduler`` in `grain.head.testing` asserts after every step of the tests:
+
+- a worker's supply, plus the allocations of its runs, plus what ended runs returned and nobody has
+  used yet, is what the worker has in all;
+- a waiting task is in exactly one queue, and a queue's tasks are in the order of age;
+- a queue's bit is set in ``nonempty`` while one of its tasks waits; ``order`` is sorted by rank;
+- every worker that takes tasks is at the level of what it has free, or in ``unplaced``;
+- a reservation is recorded at its queue and at its worker, and the runs that the scheduler let pass
+  cannot push back its start.
+
+Map:
+
+- ``scheduler``: the events, and the decisions that follow from them
+- ``state``: the records: tasks, queues, workers, levels, reservations
+- ``queues``: all queues, their order and their bits
+- ``index``: the workers by what they have free
+- ``reservation``: the worker and the time at which a task that was passed over can start
+- ``starvation_guard``: which task may overtake which, and who gets a reservation
+- ``explain``: why a task does not run
+"""

@@ -1,4 +1,4 @@
-"""Why is this task not running? Read off the scheduler's state when somebody asks."""
+"""The answer to why a task does not run, read off the scheduler's state at the question."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from grain.head.scheduler.index import Worker
     from grain.head.scheduler.scheduler import Scheduler
-    from grain.head.scheduler.state import Task, TaskQueue
+    from grain.head.scheduler.state import Task, TaskQueue, Worker
 
-
-_COUNTED = 10_000  # tasks that are looked at one by one
+# So many tasks are looked at one by one; of a longer queue, a bound is given.
+_COUNTED = 10_000
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -36,29 +35,30 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
-    """Why a task is where it is; costs a look at every worker, and changes nothing."""
-    known = scheduler.tasks.get(task)
-    if known is None:
+    """Explain why a task runs or waits; it costs a look at every worker, and decides nothing."""
+    asked = scheduler.tasks.get(task)
+    if asked is None:
         return Explanation(task, "unknown", ("it has ended, or was never submitted",))
-    if known.worker is not None:
-        since = f"on {known.worker.name} with {known.held!r}, for {now - known.started:.0f} s"
+    if asked.worker is not None:
+        since = f"on {asked.worker.name} with {asked.held!r}, for {now - asked.started:.0f} s"
         return Explanation(task, "running", (since,))
-    queue = known.queue
+    queue = asked.queue
     reasons = [f"it asks for {queue.request.ask()}"]
-    if queue.rank is not None and queue.rank[1] != known.seq:
-        reasons.append(_before(known))
+    if queue.rank is not None and queue.rank[1] != asked.age:
+        reasons.append(_before(asked))
     else:
         reasons += _standing(queue, now)
     if not scheduler.workers:
         reasons.append("no worker is here")
-    reasons += [f"{w.name}: {_why_not(known, w, now)}" for w in scheduler.workers.values()]
+    reasons += [f"{w.name}: {_why_not(queue, w, now)}" for w in scheduler.workers.values()]
     return Explanation(task, "waiting", tuple(reasons))
 
 
 def _before(task: Task) -> str:
-    """How many of its queue are older; not one by one, as a million may be."""
+    """Return a sentence with the number of older tasks in the queue of a waiting one."""
     queue = task.queue
-    place = bisect_left(queue.tasks, task.seq, key=lambda other: other.seq)
+    # The place, by bisection, counts cancelled tasks, too; only a short way is gone task by task.
+    place = bisect_left(queue.tasks, task.age, key=lambda other: other.age)
     if not queue.cancelled:
         older = place
     elif place <= _COUNTED:
@@ -71,20 +71,23 @@ def _before(task: Task) -> str:
 
 
 def _standing(queue: TaskQueue, now: float) -> list[str]:
-    """What holds for the queue's oldest task wherever it will run."""
-    promise = queue.promise
-    if promise is not None and promise.start == math.inf:
-        return [f"{promise.worker.name} is kept free for it, until enough of it is"]
-    if promise is not None:
-        after = max(promise.start - now, 0)
-        return [f"it is promised a start on {promise.worker.name} in {after:.0f} s at the latest"]
+    """Return the reasons that hold for the queue's oldest task wherever it will run."""
+    reservation = queue.reservation
+    if reservation is not None and reservation.start == math.inf:
+        return [
+            f"{reservation.worker.name} is reserved for it, and takes it once it is free enough"
+        ]
+    if reservation is not None:
+        after = max(reservation.start - now, 0)
+        where = reservation.worker.name
+        return [f"{where} is reserved for it, and takes it in {after:.0f} s at the latest"]
     if queue.overtaken:
         return [f"younger tasks used what it could not, {queue.overtaken} times"]
     return []
 
 
-def _why_not(task: Task, worker: Worker, now: float) -> str:
-    queue = task.queue
+def _why_not(queue: TaskQueue, worker: Worker, now: float) -> str:
+    """Return the reason why a queue's oldest task does not run on a worker."""
     left = worker.end - now
     if not worker.supply.total.request(queue.space):
         return f"never, {worker.supply.why_never(queue.space)}"
@@ -97,7 +100,7 @@ def _why_not(task: Task, worker: Worker, now: float) -> str:
     worker.give_back()
     if not worker.supply.free.request(queue.space):
         return f"not now, free is {worker.supply.free!r} of {worker.supply.total!r}"
-    promise = worker.promise
-    if promise is not None and promise.queue is not queue:
-        return f"room is kept for an older task that asks for {promise.queue.request.ask()}"
+    reservation = worker.reservation
+    if reservation is not None and reservation.queue is not queue:
+        return f"it is reserved for an older task that asks for {reservation.queue.request.ask()}"
     return "it has room; an older task goes first"

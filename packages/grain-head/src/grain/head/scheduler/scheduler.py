@@ -1,25 +1,4 @@
-"""The scheduler: which task runs where and when. Plain state, no I/O, no clock.
-
-Events come in through the ``on_...`` methods, decisions go out of `Scheduler.dispatch`; time is
-an argument, in seconds of any clock that does not go back. The policy:
-
-1.  Tasks that ask for the same, at the same priority, form one queue, first come first served.
-    Queues are served by the rank of their oldest task: priority, then age.
-2.  A queue whose oldest task finds no room is passed over: younger tasks of other queues may use
-    what it cannot. It is promised room before that can starve it (`grain.head.scheduler.starvation_guard`).
-3.  Among the workers with room, the tightest fit wins, and among equal ones the one with the
-    least time left that suffices (`grain.head.scheduler.index`).
-4.  After every `dispatch`, no task waits that could start.
-
-Cost: a task's submission, start and end each cost the same however many tasks wait, as long as
-distinct requests are few; the number of workers enters by its logarithm.
-
-Invariants, which `check_scheduler` in grain.head.testing asserts after every step of the tests:
-
-- a worker's supply plus the leases on it is what it has in all;
-- a waiting task is in exactly one queue, in the order of submission;
-- a queue's bit is set in ``active`` while it has a waiting task; ``order`` is sorted.
-"""
+"""`Scheduler`: which task runs where and when."""
 
 from __future__ import annotations
 
@@ -27,106 +6,127 @@ import math
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from grain.head.scheduler.dispatch import Dispatch
-from grain.head.scheduler.index import Worker
-from grain.head.scheduler.state import Task, TaskQueue, limits_of
-from grain.resource import ZERO
+from grain.head.scheduler.queues import QueueTable
+from grain.head.scheduler.starvation_guard import StarvationGuard
+from grain.head.scheduler.state import Start, Task, TaskQueue, Worker, split_time
+from grain.resource import ZERO, RunTimes, Supply
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from grain.resource import Resource
 
+# Cancelled tasks at the end of a queue are dropped at once where it is longer than this.
+_LONG_QUEUE = 64
 
-class Scheduler(Dispatch):
-    """Decides which task runs where and when.
+
+class Scheduler:
+    """The scheduler: the ``on_...`` methods take events, `dispatch` returns what starts.
 
     Args:
         max_overtakes: how often, for each worker, the oldest task of a queue may be overtaken
-            before room is kept for it, where run times are not known.
+            before a worker is reserved for it, where run times are not known.
+
+    Attributes:
+        tasks: the waiting and running tasks, by id.
+        workers: the workers, by id.
+        run_times: the run times of groups, see `grain.resource.WTime`.
     """
+
+    def __init__(self, *, max_overtakes: int = 128) -> None:
+        self.run_times = RunTimes()
+        self.tasks: dict[int, Task] = {}
+        self.workers: dict[int, Worker] = {}
+        self._queues = QueueTable(self.run_times)
+        self._guard = StarvationGuard(self.workers, self._queues, max_overtakes)
+        self._last_age = 0
+        self._attempts = 0
+        self._waiting = 0
+        # The number of running tasks whose end is known (`Task.until`): while there are none, no
+        # reservation can have a known start.
+        self._bounded = 0
 
     # ---- workers
 
     def on_worker_joined(self, worker: int, name: str, total: Resource, now: float) -> None:
-        """A worker offers its resources.
+        """Add a worker, which offers its resources.
 
         Raises:
             ValueError: a worker of this id is here already.
         """
         if worker in self.workers:
             raise ValueError(f"worker {worker} joined already")
-        new = self.workers[worker] = Worker(worker, name, total, now)
-        self._queues.join(new)
-        self._unsettled[worker] = new
+        wtime, space = split_time(total)
+        left = None if wtime is None else wtime.T
+        end = math.inf if left is None else now + left
+        supply = Supply(space)
+        new = self.workers[worker] = Worker(worker, name, supply, self._queues.join(supply), end)
+        self._queues.unplaced[worker] = new
 
     def on_worker_draining(self, worker: int) -> None:
-        """A worker takes no more tasks; those that run there go on."""
-        known = self.workers[worker]
-        known.draining = True
-        self._unsettled.pop(worker, None)
-        self._queues.levels.drop(known)
-        self._fairness.release(known.promise)
+        """Start no more tasks on a worker; those that run there go on."""
+        draining = self.workers[worker]
+        draining.draining = True
+        self._queues.withdraw(draining)
+        self._guard.end(draining.reservation)
 
     def on_worker_back(self, worker: int) -> None:
-        """A worker that was said to be draining takes tasks again."""
-        known = self.workers[worker]
-        if known.draining:
-            known.draining = False
-            known.stale = True
-            self._unsettled[worker] = known
+        """Start tasks on a worker again that was draining; without effect on any other."""
+        back = self.workers[worker]
+        if back.draining:
+            back.draining = False
+            self._queues.open_to_all(back)
 
     def on_worker_left(self, worker: int) -> list[int]:
-        """A worker is gone with all its runs; their tasks wait again, at the front.
+        """Remove a worker that is gone with all its runs; their tasks wait again, at the front.
 
         Returns:
             The ids of those tasks, the oldest first. A task whose run was to be ended by
             `on_cancelled` is among them: cancel it again, now that it waits.
         """
-        gone = self.workers.pop(worker)
-        self._unsettled.pop(worker, None)
-        self._fairness.release(gone.promise)
-        self._queues.leave(gone)
-        again = sorted(gone.tasks.values(), key=lambda task: task.seq, reverse=True)
-        for task in again:
-            self._release(task)
+        lost = self.workers.pop(worker)
+        self._guard.end(lost.reservation)
+        self._queues.leave(lost)
+        again = sorted(lost.tasks.values(), key=lambda task: task.age)
+        for task in reversed(again):
+            self._clear_run(task)
             self._requeue(task)
-        return [task.id for task in reversed(again)]
+        return [task.id for task in again]
 
     # ---- tasks
 
     def queue(self, request: Resource, priority: int = 0, share: int = 0) -> TaskQueue:
-        """The queue for a request, made if there is none: what `on_submitted` takes.
+        """Return the queue of a request, for `on_submitted`; it is new if there was none.
 
         Args:
             request: what the tasks need.
             priority: larger goes first.
-            share: whose tasks; each owner has queues of its own.
+            share: the owner of the tasks; each owner has queues of its own.
         """
         return self._queues.get(request, priority, share)
 
     def on_submitted(self, task: int, queue: TaskQueue, age: int | None = None) -> None:
-        """A task wants to run once.
+        """Add a task, which is to run once.
 
         Args:
             task: an id that no waiting or running task has.
-            queue: the queue of its request. `TaskQueue.served` and `why_never` tell whether it
-                can be served at all.
+            queue: the queue of its request. `TaskQueue.serving_shapes` and `why_never` say whether
+                any worker can ever serve it.
             age: its place among the tasks of its priority, ascending, which no other task has;
-                by default behind all others. Who gives one gives one to all.
+                by default behind all others. A caller that gives one gives one to all.
         """
         if age is None:
-            age = self._seq = self._seq + 1
-        elif queue.tasks and age < queue.tasks[-1].seq:
+            age = self._last_age = self._last_age + 1
+        elif queue.tasks and age < queue.tasks[-1].age:
             new = self.tasks[task] = Task(task, queue, age)
             self._requeue(new)
             return
         new = self.tasks[task] = Task(task, queue, age)
         queue.tasks.append(new)
         self._waiting += 1
-        if not self._queues.active & queue.bit:
-            self._queues.activate(queue, new)
-            self._queues.open |= queue.bit
+        if not self._queues.nonempty & queue.bit:
+            self._queues.enter(queue, new)
+            self._queues.untried |= queue.bit
 
     def on_adopted(
         self,
@@ -138,7 +138,7 @@ class Scheduler(Dispatch):
         began: float,
         until: float = math.inf,
     ) -> None:
-        """A task turns out to run already, started by another scheduler.
+        """Add a task that runs already, started by another scheduler.
 
         Args:
             task: an id that no waiting or running task has.
@@ -164,82 +164,83 @@ class Scheduler(Dispatch):
         where.tasks[task] = new
         queue.running += 1
         if not where.draining:
-            where.stale = True
-            self._unsettled[worker] = where
+            self._queues.open_to_all(where)
 
     def on_reclassified(self, task: int, queue: TaskQueue, age: int) -> None:
-        """Of a running task it has become known what it asked for."""
-        known = self.tasks[task]
-        assert known.worker is not None
-        known.queue.running -= 1
-        known.queue = queue
-        known.seq = age
+        """Correct the queue and the age of a running task, when its request becomes known."""
+        running = self.tasks[task]
+        assert running.worker is not None
+        running.queue.running -= 1
+        running.queue = queue
+        running.age = age
         queue.running += 1
 
     def on_finished(self, task: int, now: float, *, measured: bool = True) -> None:
-        """A run has ended, and everything it held is free again.
+        """Remove a task whose run has ended; everything that it held is free again.
 
         Args:
             task: which task.
             now: the time.
-            measured: whether the time it took tells of its group; false for one that was stopped.
+            measured: whether the time that it took counts for its group; false for a run that was
+                stopped.
         """
-        known = self.tasks.pop(task)
-        worker = known.worker
+        ended = self.tasks.pop(task)
+        worker = ended.worker
         assert worker is not None
-        worker.returned.append((known.queue, known.held))
+        worker.returned.append((ended.queue, ended.held))
         del worker.tasks[task]
-        self._release(known)
-        if worker.promise is not None:
-            worker.promise.finished(task)
+        self._clear_run(ended)
+        if worker.reservation is not None:
+            worker.reservation.on_finished(task)
         if not worker.draining:
-            self._unsettled[worker.id] = worker
-        wtime = known.queue.wtime
+            self._queues.unplaced[worker.id] = worker
+        wtime = ended.queue.wtime
         if (
             measured
             and wtime is not None
             and wtime.group is not None
-            and self.run_times.record(wtime.group, now - known.started)
+            and self.run_times.record(wtime.group, now - ended.started)
         ):
-            self._new_estimate(wtime.group)
+            self._queues.estimate(wtime.group)
 
     def on_cancelled(self, task: int) -> Task | None:
-        """A task is not wanted any more.
+        """Remove a waiting task that is not wanted any more.
 
         Returns:
             The task if it runs: its worker is to end it, and it holds its resources until
-            `on_finished`. None if it waited, or was not known; then it is gone.
+            `on_finished`. None if it waited, or is unknown; then it is gone.
         """
-        known = self.tasks.get(task)
-        if known is None:
+        unwanted = self.tasks.get(task)
+        if unwanted is None:
             return None
-        if known.worker is not None:
-            return known
+        if unwanted.worker is not None:
+            return unwanted
         del self.tasks[task]
-        known.cancelled = True
+        unwanted.cancelled = True
         self._waiting -= 1
-        queue = known.queue
+        queue = unwanted.queue
         queue.cancelled += 1
-        if queue.rank is not None and queue.rank[1] == known.seq:
+        if queue.rank is not None and queue.rank[1] == unwanted.age:
             self._rerank(queue)
-        elif len(queue.tasks) > 64 and queue.tasks[-1].cancelled:
+        elif len(queue.tasks) > _LONG_QUEUE and queue.tasks[-1].cancelled:
+            # Who cancels everything from the end leaves nothing behind.
             while queue.tasks and queue.tasks[-1].cancelled:
                 queue.tasks.pop()
                 queue.cancelled -= 1
         return None
 
     def sole_queue(self) -> TaskQueue | None:
-        """The queue of all waiting tasks, if they are of one queue and nothing was promised."""
+        """Return the queue of all waiting tasks, if it is one, without a reservation; else None."""
         if len(self._queues.order) != 1:
             return None
         queue = self._queues.order[0][2]
-        return queue if queue.promise is None else None
+        return queue if queue.reservation is None else None
 
     def on_taken(self, queue: TaskQueue, count: int) -> list[int]:
-        """The oldest waiting tasks of a queue are none of the scheduler's business any more.
+        """Remove the oldest waiting tasks of a queue, which start without the scheduler.
 
         Returns:
-            Their ids, as many as there are up to `count`.
+            Their ids, as many as there are up to ``count``.
         """
         taken: list[int] = []
         while len(taken) < count:
@@ -257,7 +258,7 @@ class Scheduler(Dispatch):
     # ---- questions
 
     def why_never(self, request: Resource, now: float) -> str | None:
-        """Why no worker that is here could ever run such a task; None if one could."""
+        """Say why no worker that is here could ever run such a task; None if one could."""
         probe = TaskQueue(request, 0, 0, self.run_times)
         reasons = []
         for worker in self.workers.values():
@@ -276,43 +277,190 @@ class Scheduler(Dispatch):
 
     @property
     def queues(self) -> Mapping[tuple[int, Resource, int], TaskQueue]:
-        """The queues by priority, request and share; idle ones are forgotten at some time."""
+        """The queues by priority, request and owner; idle ones are forgotten after a while."""
         return self._queues.by_request
 
     @property
     def waiting(self) -> int:
-        """How many tasks wait."""
+        """The number of waiting tasks."""
         return self._waiting
 
     @property
     def running(self) -> int:
-        """How many tasks run."""
+        """The number of running tasks."""
         return len(self.tasks) - self._waiting
+
+    # ---- decisions
+
+    def dispatch(self, now: float) -> list[Start]:
+        """Start every task that can start, the oldest first."""
+        starts: list[Start] = []
+        queues = self._queues
+        unplaced = queues.unplaced
+        while True:
+            if len(unplaced) == 1 and not queues.untried:
+                # The usual case in a long queue: one run ended, and whoever waits found no room
+                # elsewhere. What starts is decided without a look at the other workers.
+                self._refill(unplaced.popitem()[1], starts, now)
+            else:
+                for worker in unplaced.values():
+                    self._place(worker)
+                unplaced.clear()
+            if queues.untried:
+                self._serve_first(starts, now)
+            elif not unplaced:
+                return starts
+
+    def _refill(self, worker: Worker, starts: list[Start], now: float) -> None:
+        """Start on one worker what fits there, the oldest first."""
+        if (
+            not worker.open_to_all
+            and worker.reservation is None
+            and self._hand_over(worker, starts, now)
+        ):
+            return  # its place in the index has not changed
+        worker.give_back()
+        worker.open_to_all = False
+        levels = self._queues.levels
+        while True:
+            level = levels.level_of(worker)
+            fitting = level.mask & self._queues.nonempty
+            chosen = self._first(fitting, worker, now) if fitting else None
+            if chosen is None:
+                levels.place(worker, level)
+                return
+            starts.append(self._start(chosen, worker, now))
+            if self._queues.unplaced:
+                # A reservation ended, which may concern other workers than this one.
+                self._queues.open_to_all(worker)
+                return
+
+    def _hand_over(self, worker: Worker, starts: list[Start], now: float) -> bool:
+        """Let the oldest tasks take over what ended runs of their own queue held.
+
+        Nothing is then given back and allocated anew, and no other task gets room.
+
+        Returns:
+            True if all that was returned was taken over, or the rest waits in ``unplaced``.
+        """
+        while worker.returned and self._queues.order:
+            queue, held = worker.returned[-1]
+            if self._queues.order[0][2] is not queue or not worker.has_time(queue, now):
+                return False
+            worker.returned.pop()
+            starts.append(self._start(queue, worker, now, held))
+            if self._queues.unplaced:  # the task had a reservation elsewhere, which ended
+                self._queues.unplaced[worker.id] = worker
+                return True
+        return not worker.returned
+
+    def _first(self, fitting: int, worker: Worker, now: float) -> TaskQueue | None:
+        """Return the first queue of a bit mask whose oldest task may start on a worker."""
+        for _, _, queue in self._queues.order:
+            if (
+                fitting & queue.bit
+                and worker.has_time(queue, now)
+                and (worker.reservation is None or self._guard.permits(queue, worker, now))
+            ):
+                return queue
+            if self._bounded:
+                self._guard.on_passed_over(queue, now)
+        return None
+
+    def _serve_first(self, starts: list[Start], now: float) -> None:
+        """Try the first untried queue: start its oldest task on the worker that it fits best."""
+        for _, _, queue in self._queues.order:
+            if self._queues.untried & queue.bit:
+                break
+            if self._bounded:
+                self._guard.on_passed_over(queue, now)
+        worker = self._find(queue, now)
+        if worker is None:
+            self._queues.untried &= ~queue.bit
+            return
+        starts.append(self._start(queue, worker, now))
+        self._queues.place(worker)
+
+    def _place(self, worker: Worker) -> None:
+        """Put a worker where what it has free belongs; the queues that fit there are tried."""
+        worker.give_back()
+        worker.open_to_all = False
+        self._queues.place(worker)
+
+    def _find(self, queue: TaskQueue, now: float) -> Worker | None:
+        """Return the worker on which the oldest task of a queue is to start now, if any."""
+        best: Worker | None = None
+        tightest = 0.0
+        for level in self._queues.levels.fitting(queue):
+            slack = level.slack[queue.bit]
+            if best is not None and slack > tightest:
+                break
+            for worker in level.candidates(queue, now):
+                if self._guard.permits(queue, worker, now):
+                    # Of equally tight fits at several levels: as `Level.candidates` orders them.
+                    if best is None or (worker.end < best.end) == (queue.need > 0):
+                        best, tightest = worker, slack
+                    break
+            if best is not None and not queue.has_equal_levels():
+                break
+        return best
+
+    def _start(
+        self, queue: TaskQueue, worker: Worker, now: float, held: Resource | None = None
+    ) -> Start:
+        """Start the oldest task of a queue, with ``held`` or with what is allocated for it."""
+        task = queue.tasks.popleft()
+        self._attempts += 1
+        limit = queue.limits.hard
+        task.worker = worker
+        task.attempt = self._attempts
+        task.held = worker.supply.alloc(queue.space) if held is None else held
+        task.started = now
+        if limit != math.inf:
+            task.until = now + limit
+            self._bounded += 1
+        worker.tasks[task.id] = task
+        queue.running += 1
+        self._waiting -= 1
+        reservation = worker.reservation
+        if reservation is not None and reservation.queue is not queue:
+            if reservation.allows(queue, now):
+                reservation.on_started(task.id, queue, now)
+            else:
+                # An older task took the room, or one of higher priority.
+                self._guard.end(reservation)
+        if self._queues.order[0][2] is not queue:
+            # Only now: a new reservation of this worker has to reckon with the run that begins.
+            self._guard.on_overtaken(queue, worker, now)
+        self._rerank(queue)
+        wtime = queue.wtime
+        allocation = task.held if wtime is None else task.held & wtime.resolved(self.run_times)
+        return Start(worker.id, task.id, task.attempt, allocation, limit)
 
     # ---- small things
 
     def _requeue(self, task: Task) -> None:
-        """A task waits again, at the place of its age."""
+        """Let a task wait at the place of its age, which need not be the last."""
         queue = task.queue
         # Only tasks that ran before are older, and those are few and in front.
-        older = takewhile(lambda other: other.seq < task.seq, queue.tasks)
+        older = takewhile(lambda other: other.age < task.age, queue.tasks)
         queue.tasks.insert(sum(1 for _ in older), task)
         self._waiting += 1
-        if queue.rank is None or queue.rank[1] != queue.tasks[0].seq:
+        if queue.rank is None or queue.rank[1] != queue.tasks[0].age:
             self._rerank(queue)
-            self._queues.open |= (
-                queue.bit
-            )  # as an older one it may pass a promise that a younger may not
+            # Being older, the task may start where a reservation forbids it to a younger one.
+            self._queues.untried |= queue.bit
 
-    def _new_estimate(self, group: str) -> None:
-        for queue in self._queues.by_bit.values():
-            if queue.wtime is not None and queue.wtime.group == group:
-                queue.limits = limits_of(queue.wtime, self.run_times)
-                # Shorter limits may suit workers that were out of the question.
-                self._queues.open |= queue.bit & self._queues.active
+    def _rerank(self, queue: TaskQueue) -> None:
+        """Put a queue at the place of its new oldest task, which nobody overtook yet."""
+        if queue.reservation is not None:
+            self._guard.end(queue.reservation)
+        queue.overtaken = 0
+        queue.reservation_sought = False
+        self._queues.rerank(queue)
 
-    def _release(self, task: Task) -> None:
-        """A task does not run any more."""
+    def _clear_run(self, task: Task) -> None:
+        """Take the marks of a run off a task."""
         if task.until != math.inf:
             self._bounded -= 1
             task.until = math.inf

@@ -1,41 +1,56 @@
-"""The records of the scheduler: tasks, their queues, and the leases of running ones."""
+"""The records of the scheduler: tasks, queues, workers, levels, shapes and reservations.
+
+They refer to each other in circles (a queue has the reservation of its oldest task, a reservation
+has its worker, a worker has the tasks that run on it), so they share a module.
+"""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.resource import ZERO, Limits, WTime
+from grain.resource import ZERO, Limits, Supply, WTime
 
 if TYPE_CHECKING:
-    from grain.head.scheduler.index import Level, Worker
-    from grain.head.scheduler.reservation import Promise
+    from collections.abc import Hashable, Iterable
+
     from grain.resource import Resource, RunTimes
 
 
 class Task:
-    """One task: it waits in its queue, or it runs and holds resources of a worker."""
+    """One task: it waits in its queue, or it runs and holds resources of a worker.
+
+    Attributes:
+        id: the caller's number of it.
+        queue: the queue in which it waits or waited.
+        age: its place among the tasks of its priority; the smaller, the older.
+        cancelled: True if it was cancelled while it waited: its queue drops it later.
+        worker: where it runs; None while it waits. The attributes below are those of a run.
+        attempt: the number of the run, which no other run of any task has.
+        held: the resources that the run holds.
+        started: when it was started.
+        until: when its hard time limit ends it; ``math.inf`` without one.
+    """
 
     __slots__ = (
+        "age",
         "attempt",
         "cancelled",
         "held",
         "id",
         "queue",
-        "seq",
         "started",
         "until",
         "worker",
     )
 
-    def __init__(self, id: int, queue: TaskQueue, seq: int) -> None:  # noqa: A002 - its name
+    def __init__(self, id: int, queue: TaskQueue, age: int) -> None:  # noqa: A002 - its name
         self.id = id
         self.queue = queue
-        self.seq = seq
+        self.age = age
         self.cancelled = False
-        # Of a running task: where, which attempt, with what, since when, and when its hard time
-        # limit ends it (inf without one), in the scheduler's time.
         self.worker: Worker | None = None
         self.attempt = 0
         self.held = ZERO
@@ -47,21 +62,52 @@ class Task:
 
 
 class Start(NamedTuple):
-    """The decision to run a task: the scheduler's outgoing command."""
+    """The decision to run a task: the scheduler's outgoing command.
+
+    Attributes:
+        worker: where.
+        task: which task.
+        attempt: the number of the run.
+        allocation: what the run may use: allocated resources and its time limits.
+        limit: the hard time limit in seconds; ``math.inf`` if there is none.
+    """
 
     worker: int
     task: int
     attempt: int
-    # What the run may use: allocated resources and its time limits.
     allocation: Resource
-    # The hard time limit in seconds; inf if there is none.
     limit: float
 
 
 class TaskQueue:
-    """All waiting tasks of one priority that ask for the same: first come, first served.
+    """The waiting tasks of one owner and priority that ask for the same, the oldest first.
 
-    The scheduler decides between queues, of which there are few, and not between tasks.
+    Attributes:
+        request: what each of the tasks asks for.
+        priority: larger goes first.
+        share: the owner of the tasks, where several owners share a scheduler.
+        bit: the queue's place in the bit masks of `QueueTable`, `Level` and `Shape`.
+        wtime: the part of the request that limits the time, if any.
+        space: the rest of the request.
+        limits: the time limits in seconds, estimated where the request names a group.
+        tasks: the waiting tasks, ascending by age. Tasks that were cancelled stay here until they
+            come to the front, as taking them out of the middle of a long queue is slow.
+        cancelled: the number of cancelled tasks in ``tasks``.
+        running: the number of its tasks that run.
+        serving_shapes: the number of shapes of workers on which such a task fits when they are
+            empty, time limits aside. If it is 0, none of the workers can ever run one.
+        heap: the levels at which the request fits, as a heap: (slack, number of the level, level),
+            so that the tightest fit is first. Levels that have lost their workers since are
+            dropped when they come to the top.
+        rank: the queue's place in the order of service, (-priority, age of the oldest task); None
+            while no task waits.
+        overtaken: how often a younger task was started where the oldest task of this queue could
+            have run.
+        span: a mean of the seconds that runs took lately, kept by `grain.head.hub.prefetch`.
+        reservation: the reservation of the oldest task, if it has one.
+        reservation_sought: True if a reservation with a known start was looked for since the
+            oldest task became the oldest or lost its reservation: once is enough, as looking
+            costs much.
     """
 
     __slots__ = (
@@ -71,12 +117,12 @@ class TaskQueue:
         "limits",
         "overtaken",
         "priority",
-        "promise",
-        "protected",
         "rank",
         "request",
+        "reservation",
+        "reservation_sought",
         "running",
-        "served",
+        "serving_shapes",
         "share",
         "space",
         "span",
@@ -89,33 +135,23 @@ class TaskQueue:
     ) -> None:
         self.request = request
         self.priority = priority
-        # Whose tasks these are, where several share a scheduler.
         self.share = share
-        # This queue's place in the bit masks of levels and shapes.
         self.bit = bit
-        wtime, self.space = split_time(request)
-        self.wtime = wtime
-        self.limits = limits_of(wtime, run_times)
+        self.wtime, self.space = split_time(request)
+        self.limits = limits_of(self.wtime, run_times)
         self.tasks: deque[Task] = deque()
-        # How many of them are cancelled: they are dropped when they come to the front.
         self.cancelled = 0
         self.running = 0
-        # How many shapes of workers could run such a task if they were empty, time limits aside.
-        self.served = 0
-        # Levels at which this request fits, the tightest first: (slack, number, level).
+        self.serving_shapes = 0
         self.heap: list[tuple[float, int, Level]] = []
-        # Where this queue stands in the order of service while a task waits: priority, then age.
         self.rank: tuple[int, int] | None = None
-        # How often younger tasks were started where the head of this queue could have run.
         self.overtaken = 0
-        # Seconds that its runs took lately, where somebody measures it (`grain.head.hub.prefetch`).
         self.span = 1.0
-        # The promise made to the head, and whether one was already looked for.
-        self.promise: Promise | None = None
-        self.protected = False
+        self.reservation: Reservation | None = None
+        self.reservation_sought = False
 
     def head(self) -> Task | None:
-        """The oldest waiting task; cancelled ones are dropped on the way."""
+        """Return the oldest waiting task, and drop the cancelled ones in front of it."""
         tasks = self.tasks
         while tasks:
             if not tasks[0].cancelled:
@@ -126,12 +162,13 @@ class TaskQueue:
 
     @property
     def waiting(self) -> int:
-        """How many tasks wait."""
+        """The number of waiting tasks."""
         return len(self.tasks) - self.cancelled
 
     def has_equal_levels(self) -> bool:
-        """Whether another level may fit as tightly as the first one: the heap's next two tell."""
+        """Return True if another level may fit as tightly as the first one of the heap."""
         heap = self.heap
+        # In a heap the second smallest entry is one of the two below the first.
         return any(entry[0] == heap[0][0] for entry in heap[1:3])
 
     @property
@@ -144,8 +181,199 @@ class TaskQueue:
         return f"<TaskQueue {self.request.ask()} priority={self.priority}: {len(self.tasks)}>"
 
 
+class Worker:
+    """One worker: its account, the tasks that run on it, and its place in the index.
+
+    Attributes:
+        id: the caller's number of it.
+        name: its name, for messages.
+        supply: what it has in all, and what of it is free.
+        end: when its time is over; ``math.inf`` if it has no limit.
+        order: the key by which workers of a level are sorted.
+        shape: the group of workers that have the same in all.
+        level: the group of workers that have the same free; None while the worker is new or
+            draining. It is out of date while the worker is in ``QueueTable.unplaced``.
+        tasks: the tasks that run on it, by id.
+        returned: what ended runs held, with the queues that they came from. The resources are not
+            yet free in ``supply``: most often the next task of the same queue takes them over as
+            they are, which saves giving back and allocating.
+        open_to_all: True if more than what was returned may have become free since the worker was
+            placed (it is new, or it took part in a reservation). Then tasks of all queues are to
+            be considered for it, and what was returned is not handed over.
+        draining: True if it takes no more tasks.
+        reservation: the reservation on it, if there is one.
+    """
+
+    __slots__ = (
+        "draining",
+        "end",
+        "id",
+        "level",
+        "name",
+        "open_to_all",
+        "order",
+        "reservation",
+        "returned",
+        "shape",
+        "supply",
+        "tasks",
+    )
+
+    def __init__(
+        self,
+        id: int,  # noqa: A002 - its name
+        name: str,
+        supply: Supply,
+        shape: Shape,
+        end: float,
+    ) -> None:
+        self.id = id
+        self.name = name
+        self.supply = supply
+        self.end = end
+        self.order = (end, id)
+        self.shape = shape
+        self.level: Level | None = None
+        self.tasks: dict[int, Task] = {}
+        self.returned: list[tuple[TaskQueue, Resource]] = []
+        self.open_to_all = True
+        self.draining = False
+        self.reservation: Reservation | None = None
+
+    def has_time(self, queue: TaskQueue, now: float) -> bool:
+        """Return True if the worker has enough time left for a queue's tasks, and any at all."""
+        return self.end > now and self.end >= now + queue.need
+
+    def give_back(self) -> None:
+        """Make free in the supply what ended runs held."""
+        while self.returned:
+            self.supply.dealloc(self.returned.pop()[1])
+            self.open_to_all = True
+
+
+class Shape:
+    """All workers that are alike when nothing runs on them.
+
+    Attributes:
+        key: the level of such a worker's supply when all of it is free.
+        sample: a supply of this shape, all of it free.
+        mask: the bits of the queues whose requests fit on such a worker when it is empty.
+        workers: the number of these workers.
+    """
+
+    __slots__ = ("key", "mask", "sample", "workers")
+
+    def __init__(self, key: Hashable, sample: Supply) -> None:
+        self.key = key
+        self.sample = sample
+        self.mask = 0
+        self.workers = 0
+
+
+class Level:
+    """All workers that have the same resources free, ordered by the time they have left.
+
+    Attributes:
+        key: the level of their supplies, see `grain.resource.Supply.level`.
+        number: tells levels apart in the heaps of queues.
+        sample: a supply of this level that answers for all of them, and that never changes.
+        mask: the bits of the queues whose requests fit.
+        in_heap: the bits of those that have this level in their heap: all of ``mask`` while a
+            worker is here; some may be missing while none is.
+        slack: how loosely the requests of those queues fit, by bit.
+        order: the sort keys of ``workers``.
+        workers: the workers, ascending by the time at which they end.
+    """
+
+    __slots__ = ("in_heap", "key", "mask", "number", "order", "sample", "slack", "workers")
+
+    def __init__(self, key: Hashable, number: int, sample: Supply) -> None:
+        self.key = key
+        self.number = number
+        self.sample = sample
+        self.mask = 0
+        self.in_heap = 0
+        self.slack: dict[int, float] = {}
+        self.order: list[tuple[float, int]] = []
+        self.workers: list[Worker] = []
+
+    def add(self, worker: Worker) -> None:
+        """Put a worker into its place."""
+        at = bisect_left(self.order, worker.order)
+        self.order.insert(at, worker.order)
+        self.workers.insert(at, worker)
+
+    def remove(self, worker: Worker) -> None:
+        """Take a worker out."""
+        at = bisect_left(self.order, worker.order)
+        del self.order[at], self.workers[at]
+
+    def candidates(self, queue: TaskQueue, now: float) -> Iterable[Worker]:
+        """Return the workers with enough time left for a queue's tasks, in order of preference.
+
+        A task with a known limit goes where the least time remains that still suffices, and leaves
+        the long ones to others. A task without one may take any time: it goes where it is least
+        likely to be cut off.
+        """
+        need = queue.need
+        least = (now + need, -1) if need else (now, math.inf)
+        enough = range(bisect_left(self.order, least), len(self.workers))
+        return map(self.workers.__getitem__, enough if need else reversed(enough))
+
+
+class Reservation:
+    """Room on a worker, kept for the oldest task of a queue.
+
+    Attributes:
+        queue: whose oldest task it is for.
+        worker: where.
+        start: the time at which the task can start at the latest; ``math.inf`` if not known.
+        future: an account of what the worker will have free beside the task at ``start``.
+        beside: what is taken out of ``future`` already, by task: the runs that may still go on
+            at ``start``.
+    """
+
+    __slots__ = ("beside", "future", "queue", "start", "worker")
+
+    def __init__(
+        self,
+        queue: TaskQueue,
+        worker: Worker,
+        start: float,
+        future: Supply,
+        beside: dict[int, Resource],
+    ) -> None:
+        self.queue = queue
+        self.worker = worker
+        self.start = start
+        self.future = future
+        self.beside = beside
+
+    def allows(self, queue: TaskQueue, now: float) -> bool:
+        """Return True if a younger task may start on the worker without pushing back the start."""
+        return self._ends_before(queue, now) or self.future.free.request(queue.space)
+
+    def on_started(self, task: int, queue: TaskQueue, now: float) -> None:
+        """Account for a younger task of a queue that `allows` has let pass."""
+        if not self._ends_before(queue, now):
+            self.beside[task] = self.future.alloc(queue.space)
+
+    def on_finished(self, task: int) -> None:
+        """Account for the end of a run on the worker."""
+        held = self.beside.pop(task, None)
+        if held is not None:
+            self.future.dealloc(held)
+
+    def lapsed(self, now: float) -> bool:
+        """Return True if the worker's time has become too short for the task."""
+        return self.worker.end < now + self.queue.need
+
+    def _ends_before(self, queue: TaskQueue, now: float) -> bool:
+        return self.start != math.inf and now + queue.limits.hard <= self.start
+
+
 def split_time(resource: Resource) -> tuple[WTime | None, Resource]:
-    """The time limit of a resource and the rest of it, as time is scheduled apart."""
+    """Return the time limit of a resource and the rest of it, as time is scheduled apart."""
     wtime = resource.get(WTime)
     if not isinstance(wtime, WTime):
         return None, resource
@@ -157,5 +385,5 @@ def split_time(resource: Resource) -> tuple[WTime | None, Resource]:
 
 
 def limits_of(wtime: WTime | None, run_times: RunTimes) -> Limits:
-    """The limits of a request, estimated where it names a group with an estimate."""
+    """Return the limits of a request, estimated where it names a group with an estimate."""
     return Limits(math.inf, math.inf) if wtime is None else wtime.limits(run_times)
