@@ -207,13 +207,13 @@ def blame_the_line(self: WorkerSession, *args: Any) -> None:
 
 
 def begin_before_its_turn(self: WorkerSession, lease: Any, arguments: object, now: float) -> None:
-    WorkerSession._begin(self, structs.replace(lease, line=0), arguments, now)
+    WorkerSession._begin(self, structs.replace(lease, chain=0), arguments, now)
 
 
 def lengthen_adopted_lines(self: Ledger, held_lease: LeaseRecord, held: HeldRun) -> bool:
     waits = Ledger.adopt_behind(self, held_lease, held)
     if held_lease.line is not None:
-        held_lease.line.number = held.line
+        held_lease.line.number = held.chain
     return waits
 
 

@@ -150,8 +150,8 @@ class Laborer(Peer):
         orders, self.session.to_runner[:] = list(self.session.to_runner), []
         for message, payload in orders:
             if isinstance(message, Run):
-                first_runs = message.line in self.processes
-                if not message.line or self.waiting.admit(message, payload, first_runs=first_runs):
+                first_runs = message.chain in self.processes
+                if not message.chain or self.waiting.admit(message, payload, first_runs=first_runs):
                     self.begin(message, payload)
                 else:
                     self.queued.add(message.task)

@@ -65,10 +65,10 @@ def test_brief_tasks_follow_in_the_place_of_others(scene: Brief) -> None:
     scene.add(6)
     one, two, *ahead = scene.leases()
 
-    assert [0, 0] == [one.line, two.line]
-    assert {one.attempt[1], two.attempt[1]} == {lease.line for lease in ahead}
+    assert [0, 0] == [one.chain, two.chain]
+    assert {one.attempt[1], two.attempt[1]} == {lease.chain for lease in ahead}
     for lease in ahead:
-        front = one if lease.line == one.attempt[1] else two
+        front = one if lease.chain == one.attempt[1] else two
         assert front.res == lease.res
     started = scene.sent(scene.m, Started)
     assert 2 + len(ahead) == sum(len(message.tasks) for message in started)
@@ -108,7 +108,7 @@ def test_ends_that_are_told_together_are_no_sign_of_brief_runs(scene: Brief) -> 
     scene.now += 0.9  # 14 ms for each of them
     scene.end(*leases)
 
-    assert [0, 0] == [lease.line for lease in scene.leases()[:2]]
+    assert [0, 0] == [lease.chain for lease in scene.leases()[:2]]
     assert 2 == scene.hub.ledger.in_line
 
 
@@ -156,7 +156,7 @@ def test_what_came_to_grief_is_sent_again_alone(scene: Brief, how: str) -> None:
     """And what waited behind it has lost nothing."""
     scene.add(6)
     one, _, *ahead = scene.leases()
-    behind = [lease for lease in ahead if lease.line == one.attempt[1]]
+    behind = [lease for lease in ahead if lease.chain == one.attempt[1]]
     scene.end(*behind, status="returned")
     scene.end(one, status=how)
 
@@ -164,7 +164,7 @@ def test_what_came_to_grief_is_sent_again_alone(scene: Brief, how: str) -> None:
     assert [one.task] * (how == "crashed") == [crashed.task for crashed in blamed]
     again = scene.leases()
     assert one.task == again[0].task
-    assert [0] == [lease.line for lease in again]
+    assert [0] == [lease.chain for lease in again]
 
 
 def test_only_what_ran_is_to_blame_for_the_loss_of_a_worker(scene: Brief) -> None:
@@ -172,7 +172,7 @@ def test_only_what_ran_is_to_blame_for_the_loss_of_a_worker(scene: Brief) -> Non
     scene.add(6)
     one, _, *ahead = scene.leases()
     scene.end(one)  # the next one in its line runs now
-    running = next(lease for lease in ahead if lease.line == one.attempt[1])
+    running = next(lease for lease in ahead if lease.chain == one.attempt[1])
     scene.mail.clear()
     scene.lose(scene.w)
     scene.wait(70.0)
@@ -208,12 +208,12 @@ def test_a_worker_that_is_back_tells_of_its_lines(scene: Brief) -> None:
     """What it does not mention has never arrived; the rest goes on in its order."""
     scene.add(8)
     one, two, first, *ahead = scene.leases()
-    lost = [lease for lease in ahead if lease.line == first.line][-1]
+    lost = [lease for lease in ahead if lease.chain == first.chain][-1]
     kept = [lease for lease in (one, two, first, *ahead) if lease is not lost]
     scene.lose(scene.w)
     scene.mail.clear()
     scene.say("again", RegisterWorker("w", "w", "host", {"Cores": 2}, connection=2))
-    scene.say("again", Inventory(tuple(held(lease, line=lease.line) for lease in kept)))
+    scene.say("again", Inventory(tuple(held(lease, chain=lease.chain) for lease in kept)))
     scene.say("again", InventoryEnd())
     for lease in kept:
         scene.say("again", scene.settled(lease), payload=b"")
@@ -233,14 +233,14 @@ def test_another_head_adopts_lines() -> None:
         scene.submit(mission, lease.task, worker="w")
     scene.submit(mission, *range(100, 120))
     scene.say(mission, Synced())
-    worker = scene.worker("w", 2, tuple(held(lease, line=lease.line) for lease in leases))
+    worker = scene.worker("w", 2, tuple(held(lease, chain=lease.chain) for lease in leases))
     assert [] == scene.sent(worker, Lease)
     assert len(leases) - 2 == scene.hub.ledger.in_line
 
     for lease in leases:
         scene.say(worker, RunEnded("m", lease.task, lease.attempt, "value"), payload=b"")
     assert len(leases) == len(scene.sent(mission, Resolved))
-    assert {lease.line for lease in scene.sent(worker, Lease)} == {0}
+    assert {lease.chain for lease in scene.sent(worker, Lease)} == {0}
 
 
 def test_people_see_it_wait(scene: Brief) -> None:

@@ -25,7 +25,7 @@ from grain.remote_exer.local import LocalWorker
 from grain.resource import Cores
 from grain.worker import Call
 from grain.worker.errors import PayloadError
-from grain.worker.messages import Function, InventoryEnd, Leaving, RegisterWorker
+from grain.worker.messages import DefineFunction, InventoryEnd, Leaving, RegisterWorker
 from grain.worker.payload import Payloads
 
 if TYPE_CHECKING:
@@ -338,7 +338,7 @@ async def test_peers_that_are_stuck_hold_back_nobody(address: str) -> None:
                 mission.channel.post(
                     [
                         (RegisterMission("stuck", "stuck"), None),
-                        (Function(function.digest), function.payload),
+                        (DefineFunction(function.digest), function.payload),
                         (Request(0, {"Cores": 1}), None),
                         *((Submit(i, 0, function.digest), arguments) for i in range(40)),
                         (Synced(), None),

@@ -6,7 +6,15 @@ import pytest
 
 from grain.head.hub.harness import F, Scene, held
 from grain.head.messages import Crashed, RegisterMission, Request, Synced
-from grain.worker.messages import BegunCount, Draining, Function, Lease, Leaving, Retire, Revoke
+from grain.worker.messages import (
+    BegunCount,
+    DefineFunction,
+    Draining,
+    Lease,
+    Leaving,
+    Retire,
+    Revoke,
+)
 
 
 def test_a_worker_that_returns_in_time_keeps_its_runs(scene: Scene) -> None:
@@ -103,7 +111,7 @@ def test_a_connection_that_is_heard_of_late_is_not_taken_for_the_newer(scene: Sc
         "new",
         RegisterMission("m", "m", connection=2),
         Request(0, {"Cores": 1}),
-        Function(F),
+        DefineFunction(F),
         Synced(),
     )
     scene.say("old", RegisterMission("m", "m", connection=1))

@@ -8,7 +8,7 @@ from grain.edge.messages import MAX_MESSAGE
 from grain.head.hub.harness import F, Scene
 from grain.head.messages import Depart, Started, Submit, Synced
 from grain.head.service import CODEC
-from grain.worker.messages import ForgetFunctions, Function, Lease
+from grain.worker.messages import DefineFunction, ForgetFunctions, Lease
 
 if TYPE_CHECKING:
     import pytest
@@ -21,7 +21,7 @@ def test_a_function_travels_to_each_worker_once(scene: Scene) -> None:
     scene.submit(mission, 1, 2, 3, 4)
     for worker in (one, two):
         assert 2 == len(scene.sent(worker, Lease))
-        assert [Function(F)] == scene.sent(worker, Function)
+        assert [DefineFunction(F)] == scene.sent(worker, DefineFunction)
 
     scene.say(mission, Depart())
     scene.wait(120.0)

@@ -9,7 +9,7 @@ from grain.edge.questions import Answer, Ask, unpack
 from grain.head.hub.harness import F, Scene
 from grain.head.messages import Crash, RegisterMission, Request, Retract, Submit, Synced
 from grain.head.scheduler import explain
-from grain.worker.messages import Function, InventoryEnd, RegisterWorker, Retire
+from grain.worker.messages import DefineFunction, InventoryEnd, RegisterWorker, Retire
 
 if TYPE_CHECKING:
     import pytest
@@ -143,7 +143,9 @@ def test_missions_go_by_their_names_where_that_is_clear(scene: Scene) -> None:
     """By id, by a name that only one has, by the beginning of an id; never by chance."""
     scene.worker("w", 4)
     for id_, name in (("aaaa1111bb", "one"), ("cccc2222dd", "same"), ("eeee3333ff", "same")):
-        scene.say(id_, RegisterMission(id_, name), Request(0, {"Cores": 1}), Function(F), Synced())
+        scene.say(
+            id_, RegisterMission(id_, name), Request(0, {"Cores": 1}), DefineFunction(F), Synced()
+        )
         scene.submit(id_, 1)
     missions = scene.hub.snapshot(0.0)["missions"]
 

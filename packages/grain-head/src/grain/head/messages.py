@@ -13,7 +13,7 @@ import msgspec
 from grain.edge.messages import Codec, Message
 from grain.edge.questions import Answer as Answer
 from grain.edge.questions import Ask as Ask
-from grain.worker.messages import Attempt, Function
+from grain.worker.messages import Attempt, DefineFunction
 
 _GIB = 1024**3
 
@@ -177,8 +177,8 @@ class Notice(Message, frozen=True):
     workers: bool = True
 
 
-MISSION = (RegisterMission, Function, Request, Submit, Synced, Retract, AckTasks, Depart, Ask)
-"""What a mission says; `Function` is of grain.worker.messages, `Ask` of grain.edge.questions."""
+MISSION = (RegisterMission, DefineFunction, Request, Submit, Synced, Retract, AckTasks, Depart, Ask)
+"""What a mission says; `DefineFunction` is of grain.worker.messages, `Ask` of grain.edge.questions."""
 
 HEAD = (MissionRegistered, Started, Crashed, Resolved, Retracted, Notice, Answer)
 """What a head says to a mission."""

@@ -24,7 +24,7 @@ from grain.remote_exer.link import AT_ONCE, Link
 from grain.remote_exer.session import MissionSession, Resolution
 from grain.resource import from_data, to_data
 from grain.worker.errors import PayloadError
-from grain.worker.messages import Function as FunctionMessage
+from grain.worker.messages import DefineFunction
 from grain.worker.payload import Function, Payloads
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class RemoteExecutor(ExecutorBase[Job]):
         check_size(
             f"the function {function.name}, with the data in it",
             len(function.payload),
-            FunctionMessage.max_payload,
+            DefineFunction.max_payload,
         )
         # Before it is known: whatever Ctrl-C cuts off, no task names a function that never came.
         self._session.function(function.digest, function.payload)

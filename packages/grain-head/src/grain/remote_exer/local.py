@@ -11,7 +11,7 @@ import trio
 
 from grain.edge.channel import memory_channels
 from grain.worker import Runner
-from grain.worker.messages import Ended, ForgetFunctions, Function, Leaving, Run
+from grain.worker.messages import DefineFunction, Ended, ForgetFunctions, Leaving, Run
 from grain.worker.payload import whole
 from grain.worker.session import WireTranslation, WorkerSession
 
@@ -96,7 +96,7 @@ class LocalWorker:
             function, arguments = call
             if message.function not in self._taught:
                 self._taught.add(message.function)
-                batch.append((Function(message.function), function))
+                batch.append((DefineFunction(message.function), function))
             batch.append((message, arguments))
         if batch:
             self._runner.post(batch)

@@ -32,7 +32,7 @@ from grain.head.messages import (
     Submit,
     Synced,
 )
-from grain.worker.messages import Function
+from grain.worker.messages import DefineFunction
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
@@ -128,7 +128,7 @@ class MissionSession:
     def function(self, digest: bytes, function: Payload) -> None:
         """State a function that tasks may call."""
         if digest not in self._functions:
-            self._send(Function(digest), function)
+            self._send(DefineFunction(digest), function)
             self._functions[digest] = function
 
     def submit(self, request: int, function: bytes, arguments: Payload) -> int:
@@ -162,7 +162,7 @@ class MissionSession:
         for request in self._requests:
             self._send(request)
         for digest, function in self._functions.items():
-            self._send(Function(digest), function)
+            self._send(DefineFunction(digest), function)
         for task, p in self.pending.items():
             if not p.retracted:
                 message = Submit(task, p.request, p.function, p.worker, p.crashes)

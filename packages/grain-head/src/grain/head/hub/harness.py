@@ -8,7 +8,7 @@ from grain.head.hub.hub import Hub
 from grain.head.messages import RegisterMission, Request, Submit
 from grain.head.testing import check_scheduler
 from grain.worker.messages import (
-    Function,
+    DefineFunction,
     HeldRun,
     Inventory,
     InventoryEnd,
@@ -76,7 +76,7 @@ class Scene:
     def mission(self, name: str = "m", cores: int = 1, link: str = "") -> str:
         """A mission enrols, with one request; returns its link."""
         link = link or name
-        self.say(link, RegisterMission(name, name), Request(0, {"Cores": cores}), Function(F))
+        self.say(link, RegisterMission(name, name), Request(0, {"Cores": cores}), DefineFunction(F))
         return link
 
     def submit(self, link: str, *tasks: int, **more: Any) -> None:

@@ -27,7 +27,7 @@ from grain.head.messages import (
     Synced,
 )
 from grain.resource import from_data
-from grain.worker.messages import Function
+from grain.worker.messages import DefineFunction
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
@@ -82,7 +82,7 @@ class Clients:
                 resources = from_data(message.resources, unknown="keep")
                 queue = self._ledger.scheduler.queue(resources, message.priority, client.number)
                 client.requests[message.number] = (resources, queue)
-            case Function():
+            case DefineFunction():
                 client.functions[message.digest] = payload
             case Retract():
                 for task in message.tasks:

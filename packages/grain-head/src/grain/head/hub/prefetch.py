@@ -114,7 +114,7 @@ class Ahead(Runs):
     def adopt_behind(self, lease: LeaseRecord, held: HeldRun) -> bool:
         """Whether a run that a worker reports waits there for the end of another one."""
         worker = lease.worker
-        key = (held.attempt[0], held.line or held.attempt[1])
+        key = (held.attempt[0], held.chain or held.attempt[1])
         front = worker.fronts.setdefault(key, lease)
         if front is lease:
             return False

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from grain.head.hub.state import Client, Entry, LeaseRecord, Outbox, Staffer
 from grain.head.hub.waiting import Waiting
 from grain.resource import Supply, to_data
-from grain.worker.messages import Function, Lease, Revoke
+from grain.worker.messages import DefineFunction, Lease, Revoke
 
 if TYPE_CHECKING:
     from grain.head.scheduler.scheduler import Scheduler
@@ -99,7 +99,9 @@ class Runs(Waiting):
         if entry.function not in worker.functions:
             worker.functions.add(entry.function)
             self._outbox.post(
-                worker.link, Function(entry.function), entry.client.functions.get(entry.function)
+                worker.link,
+                DefineFunction(entry.function),
+                entry.client.functions.get(entry.function),
             )
         message = Lease(
             entry.client.id,
