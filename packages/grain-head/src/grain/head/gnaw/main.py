@@ -125,7 +125,7 @@ async def _farewell(service: Service) -> None:
     service.hub.retire()
     service.settle()
     with trio.move_on_after(FAREWELL):
-        while service.hub.ledger.workers:  # noqa: ASYNC110 - a matter of seconds, once
+        while service.hub.registry.workers:  # noqa: ASYNC110 - a matter of seconds, once
             await trio.sleep(0.1)
 
 

@@ -1,4 +1,4 @@
-"""Fair shares: whose task goes first among missions of equal priority.
+"""Fair shares: the order of the tasks of several missions of equal priority.
 
 Each task gets an age when it is submitted, and the scheduler serves lower ages first. Ages are in
 *virtual time*, which advances by one round whenever every mission with waiting tasks has started
@@ -16,7 +16,7 @@ _COUNT_BITS = 44  # below the virtual time: the order of submission, which makes
 
 
 class Share:
-    """What one mission has had so far.
+    """The share of one mission: the virtual time of its last task of each priority.
 
     Args:
         weight: how many tasks it may start a round.
@@ -29,26 +29,26 @@ class Share:
         self._last: dict[int, int] = {}
 
     def advance(self, priority: int, now: int) -> int:
-        """The virtual time of its next task."""
+        """Return the virtual time of its next task."""
         at = max(now, self._last.get(priority, -1) + self.step)
         self._last[priority] = at
         return at
 
 
 class FairShare:
-    """Virtual time of each priority."""
+    """The virtual time of each priority: that of the task which was started last."""
 
     def __init__(self) -> None:
         self._now: dict[int, int] = {}
         self._count = 0
 
     def age(self, share: Share, priority: int) -> int:
-        """The age of a mission's next task; no two are equal, those of one mission ascend."""
+        """Return the age of a mission's next task: no two are equal, those of a mission ascend."""
         self._count += 1
         return share.advance(priority, self._now.get(priority, 0)) << _COUNT_BITS | self._count
 
     def started(self, age: int, priority: int) -> None:
-        """A task was started."""
+        """Advance the virtual time to that of a task which starts."""
         at = age >> _COUNT_BITS
         if at > self._now.get(priority, 0):
             self._now[priority] = at
