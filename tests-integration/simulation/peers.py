@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.resource import Supply, from_data, to_data
 from grain.worker.messages import Cancel, Ended, Lease, Run
+from grain.worker.payload import Function
 from grain.worker.runner.chains import Waiting
 
 if TYPE_CHECKING:
@@ -273,7 +274,7 @@ class SimulatedMission(SimulatedPeer):
         self.story = Story()
         self.plan = plan
         self.requests: dict[Any, int] = {}
-        session.function(b"f" + session.id.encode(), "code")
+        session.define(Function(b"f" + session.id.encode(), b"code", "f"))
 
     def joined(self) -> None:
         self.session.on_connected()

@@ -321,7 +321,7 @@ class TaskTable:
         self.free(lease, now, measured=measured)
 
     def _run_again(self, lease: LeaseRecord, task: TaskRecord, how: str | None, now: float) -> None:
-        """Let a task wait again whose current run came to nothing, and count that if it was a crash."""
+        """Let a task wait again whose current run came to nothing; note the crash, if any."""
         task.lease = None
         if task.retracted:
             self._forget_retracted(task)
