@@ -1,17 +1,23 @@
-"""The head: the scheduler, and the executor that hands jobs to workers.
+"""The head: the scheduler, and the executors that hand jobs to workers.
 
-Layout, decisions first; none of these does I/O or knows the time:
+Decisions are made without I/O and without a clock: in ``scheduler/``, which decides which task
+starts where, and in ``hub/``, which has a scheduler for many missions and workers. Shells around
+them do the I/O: ``executor`` around a scheduler for one process; ``service`` around a hub, in a
+process of its own (``gnaw/``) or in that of a mission (`grain.remote_exer`).
 
-- ``_scheduler`` is the policy, with ``_tasks`` (tasks and queues), ``_levels`` (workers by what
-  they have free), ``_promise`` (room kept for tasks that were overtaken) and ``_explain``
-- ``_hub`` is a scheduler for many missions and workers: ``_ledger`` (one task and its runs),
-  ``_ahead`` (brief tasks that wait on workers), ``_quarantine`` (tasks that run alone), ``_staff``
-  (workers), ``_clients`` (missions), ``_share`` (who is next), with ``_records`` and ``_snapshot``;
-  ``messages`` are what missions and it say; ``_scene`` has scenarios for tests
+Map:
 
-The shells: ``_base`` is what executors have in common, ``_executor`` has a local worker only;
-``service`` around a hub; ``_gnaw``, which ``python -m grain.head`` runs. ``events`` is what others
-can see.
+- ``messages``: the messages between a mission and a head
+- ``scheduler/``: which task starts where and when
+- ``hub/``: one scheduler for many missions and workers
+- ``service``: a hub with the channels of its peers
+- ``gnaw/``: the process that missions share, run by ``python -m grain.head``
+- ``base``: what all executors have in common
+- ``executor``: `GrainExecutor`, with a local worker only
+- ``events``: what others can see of an executor
+- ``errors``: the errors of executors
+- ``collapse``: one exception instead of a group of one
+- ``testing``: a cluster in memory, for tests of policies
 """
 
 from grain.head.base import Result as Result
