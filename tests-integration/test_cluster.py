@@ -20,7 +20,7 @@ from grain.edge.questions import unpack
 from grain.head import Cancelled
 from grain.head.messages import Ask
 from grain.head.service import CODEC
-from grain.remote_exer import Gnaw, RemoteExecutor
+from grain.remote_exer import GnawConnector, RemoteExecutor
 from grain.resource import Cores
 from grain.worker import Call
 
@@ -110,7 +110,7 @@ def mission(address: str, name: str | None = None) -> RemoteExecutor:
     Where that of the test is slow to start it would: one that does not end with the test, and
     which no test kills.
     """
-    return RemoteExecutor(address, name=name, connect=Gnaw(address, start=False).connect)
+    return RemoteExecutor(address, name=name, connect=GnawConnector(address, start=False).connect)
 
 
 async def ask(address: str, about: Any, **more: Any) -> Any:
@@ -205,11 +205,11 @@ async def test_a_mission_that_is_killed_leaves_nothing(address: str, tmp_path: P
     program = tmp_path / "mission.py"
     program.write_text(
         "import trio\n"
-        "from grain.remote_exer import Gnaw, RemoteExecutor\n"
+        "from grain.remote_exer import GnawConnector, RemoteExecutor\n"
         "from grain.resource import Cores\n"
         "async def long():\n    import trio\n    await trio.sleep(1000)\n"
         "async def main():\n"
-        f"    connect = Gnaw({address!r}, start=False).connect\n"
+        f"    connect = GnawConnector({address!r}, start=False).connect\n"
         f"    async with RemoteExecutor({address!r}, connect=connect) as executor:\n"
         "        for _ in range(5): executor.submit(Cores(1), long)\n"
         "trio.run(main)\n"
@@ -277,7 +277,7 @@ async def test_two_missions_that_start_gnaw_at_once_end_up_with_one(
     connected = {1: trio.Event(), 2: trio.Event()}
 
     async def one(number: int) -> None:
-        connect = Gnaw(address, log_file=str(log), arguments=idle).connect
+        connect = GnawConnector(address, log_file=str(log), arguments=idle).connect
         async with RemoteExecutor(address, name=f"m{number}", connect=connect) as executor:
             executor.submit(Cores(1), double, number)
             await executor.ask_why(0)

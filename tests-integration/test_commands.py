@@ -12,7 +12,7 @@ import pytest
 import trio
 from command_site import Site, running
 
-from grain.remote_exer import Gnaw, RemoteExecutor
+from grain.remote_exer import GnawConnector, RemoteExecutor
 from grain.resource import Cores, Memory
 from grain.worker import Call
 
@@ -30,7 +30,7 @@ async def test_what_is_listed_is_what_there_is(site: Site) -> None:
     with site.gnaw(), site.worker("w-a", Cores=2, Memory=8), site.worker("w-b", Cores=1):
         with trio.fail_after(300):
             # It starts no scheduler of its own, which would outlive the test.
-            connect = Gnaw(site.address, name="opt", start=False).connect
+            connect = GnawConnector(site.address, name="opt", start=False).connect
             await site.until(lambda _: True)
             async with RemoteExecutor(site.address, name="opt", connect=connect) as executor:
                 sleep = Call(trio.sleep, (1000.0,), {})

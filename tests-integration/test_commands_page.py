@@ -23,7 +23,7 @@ import trio
 from command_site import SCALE, Site
 from fake_batch.start import Batch, fake, until
 
-from grain.remote_exer import Gnaw, RemoteExecutor
+from grain.remote_exer import GnawConnector, RemoteExecutor
 from grain.resource import Cores, GPUs, Memory
 from grain.worker import Call
 
@@ -137,7 +137,7 @@ async def test_workers_missions_tasks_and_jobs(home: Home) -> None:
         await home.until(lambda s: s["workers"])
         with home.worker("w093015-1", **res) as second:
             await home.until(lambda s: len(s["workers"]) == 2)
-            connect = Gnaw(home.address, name="opt", start=False).connect
+            connect = GnawConnector(home.address, name="opt", start=False).connect
             with trio.CancelScope() as scope:
                 async with RemoteExecutor(home.address, name="opt", connect=connect) as executor:
                     sleep = Call(trio.sleep, (1000.0,), {})

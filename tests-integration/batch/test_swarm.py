@@ -12,7 +12,7 @@ import trio
 from command_site import running
 from fake_batch.start import fake
 
-from grain.remote_exer import Gnaw, RemoteExecutor
+from grain.remote_exer import GnawConnector, RemoteExecutor
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ async def test_what_waits_when_gnaw_leaves(tmp_path: Path, end: str) -> None:
 
         with running(*gnaw, "--config", str(tmp_path / "grain.toml"), **env) as process:
             # A mission keeps it from being idle before there are jobs.
-            connect = Gnaw(address, start=False).connect
+            connect = GnawConnector(address, start=False).connect
             async with RemoteExecutor(address, connect=connect) as mission:
                 await mission.ask_why(0)
                 while "RUNNING" not in states().values():

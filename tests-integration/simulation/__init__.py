@@ -1,7 +1,14 @@
 """The real hub, worker sessions and mission sessions in virtual time, with everything going wrong.
 
-`clock` is the event loop, `wire` the network, `heads` and `people` are the processes, `world` puts
-them together and breaks them, `laws` is what must hold after every step, `bugs` are deliberate
-mistakes which that has to find. ``python -m simulation --seed N`` replays one seed and tells what
-happened.
+``python -m simulation --seed N`` replays one seed and logs what happens.
+
+Map:
+
+- ``clock``: the event loop, in virtual time, and the source of all chance
+- ``wire``: the network: connections that are late, repeat themselves and break
+- ``heads``: a head's process around a real hub
+- ``peers``: the processes of workers and missions around real sessions
+- ``world``: all of them together, and what goes wrong
+- ``laws``: the invariants that are checked after every step
+- ``bugs``: deliberate mistakes, which the laws have to find
 """

@@ -11,7 +11,7 @@ from simulation.world import World
 
 
 def attempt(seed: int) -> tuple[int, int, str]:
-    """One seed: its number, the runs that it took, and what went wrong."""
+    """Run one seed; return its number, the runs that it took, and the error if a law was broken."""
     world = World(seed)
     try:
         world.run()
@@ -21,14 +21,14 @@ def attempt(seed: int) -> tuple[int, int, str]:
 
 
 def main() -> int:
-    """Exit code 1 if a law was broken."""
+    """Run what the command line names; return 1 if a law was broken."""
     parser = argparse.ArgumentParser(prog="python -m simulation", description=__doc__)
-    parser.add_argument("--seed", type=int, help="replay one seed and tell what happens")
+    parser.add_argument("--seed", type=int, help="replay one seed and log what happens")
     parser.add_argument("--seeds", type=int, nargs=2, default=(0, 300), metavar=("FIRST", "COUNT"))
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     options = parser.parse_args()
     if options.seed is not None:
-        World(options.seed, say=print).run()
+        World(options.seed, log=print).run()
         print(f"seed {options.seed}: every law holds")
         return 0
     first, count = options.seeds

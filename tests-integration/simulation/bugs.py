@@ -6,42 +6,53 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import structs
 
-from grain.head.hub.hub import Hub
-from grain.head.hub.missions import Clients
-from grain.head.hub.runs import Runs
-from grain.head.hub.tasks import Ledger
-from grain.head.hub.workers import Staff
+from grain.head.hub.functions import FunctionTable
+from grain.head.hub.hub import Parts
+from grain.head.hub.missions import Missions
+from grain.head.hub.prefetch import Prefetch
+from grain.head.hub.tasks import TaskTable
+from grain.head.hub.workers import Workers
 from grain.remote_exer import MissionSession, Resolution
 from grain.worker.agent.session import WorkerSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from grain.head.hub.state import Client, Entry, LeaseRecord, Staffer
+    from grain.head.hub.state import LeaseRecord, MissionRecord, TaskRecord, WorkerRecord
     from grain.worker.messages import HeldRun, RunEnded
 
 
 class Cast(NamedTuple):
-    """Who plays: the classes of a world."""
+    """The classes of a world: those of the hub's parts, of workers and of missions."""
 
-    hub: type[Hub] = Hub
+    parts: Parts = Parts()
     worker: type[WorkerSession] = WorkerSession
     mission: type[MissionSession] = MissionSession
 
 
-def ledger(**methods: Callable[..., Any]) -> Cast:
-    """A hub with a faulty ledger."""
-    return Cast(type("FaultyHub", (Hub,), {"ledger_class": type("Faulty", (Ledger,), methods)}))
+def tasks(**methods: Callable[..., Any]) -> Cast:
+    """A hub with a faulty task table."""
+    return Cast(Parts(tasks=type("Faulty", (TaskTable,), methods)))
 
 
-def staff(**methods: Callable[..., Any]) -> Cast:
-    """A hub with faulty staff."""
-    return Cast(type("FaultyHub", (Hub,), {"staff_class": type("Faulty", (Staff,), methods)}))
+def prefetch(**methods: Callable[..., Any]) -> Cast:
+    """A hub with a faulty prefetch."""
+    return Cast(Parts(prefetch=type("Faulty", (Prefetch,), methods)))
 
 
-def clients(**methods: Callable[..., Any]) -> Cast:
-    """A hub with faulty clients."""
-    return Cast(type("FaultyHub", (Hub,), {"clients_class": type("Faulty", (Clients,), methods)}))
+def functions(**methods: Callable[..., Any]) -> Cast:
+    """A hub with a faulty table of functions."""
+    return Cast(Parts(functions=type("Faulty", (FunctionTable,), methods)))
+
+
+def workers(**methods: Callable[..., Any]) -> Cast:
+    """A hub with faulty workers."""
+    return Cast(Parts(workers=type("Faulty", (Workers,), methods)))
+
+
+def missions(**methods: Callable[..., Any]) -> Cast:
+    """A hub with faulty missions."""
+    return Cast(Parts(missions=type("Faulty", (Missions,), methods)))
 
 
 def worker(**methods: Callable[..., Any]) -> Cast:
@@ -54,11 +65,11 @@ def mission(**methods: Callable[..., Any]) -> Cast:
     return Cast(mission=type("Faulty", (MissionSession,), methods))
 
 
-def free_when_link_is_lost(self: Staff, link: object, now: float) -> None:
-    known = self.links.get(link)
-    Staff.on_link_lost(self, link, now)
-    for lease in list(known.leases.values()) if known is not None else ():
-        self._ledger.lose(lease, None, now)
+def free_when_link_is_lost(self: Workers, link: object, now: float) -> None:
+    record = self.links.get(link)
+    Workers.on_link_lost(self, link, now)
+    for lease in list(record.leases.values()) if record is not None else ():
+        self._table.on_run_lost(lease, None, now)
 
 
 def begin_again(self: WorkerSession, lease: Any, arguments: object, now: float) -> None:
@@ -72,11 +83,11 @@ def send_and_forget(self: WorkerSession, lease: Any, *args: Any, **kwargs: Any) 
         del self.kept[lease.attempt]
 
 
-def release_at_once(
-    self: Ledger, held_by: Staffer, settled: RunEnded, payload: object, now: float
+def acknowledge_at_once(
+    self: TaskTable, record: WorkerRecord, ended: RunEnded, payload: object, now: float
 ) -> None:
-    Ledger.settle(self, held_by, settled, payload, now)
-    self.release(held_by, settled.attempt)
+    TaskTable.on_run_ended(self, record, ended, payload, now)
+    self.acknowledge(record, ended.attempt)
 
 
 def resolve_again(
@@ -86,33 +97,33 @@ def resolve_again(
     self.resolved.append(Resolution(task, ending, payload, crashes))
 
 
-def no_epoch(self: Ledger, *args: Any) -> None:
-    Ledger.__init__(self, *args)
+def no_epoch(self: TaskTable, *args: Any, **kwargs: Any) -> None:
+    TaskTable.__init__(self, *args, **kwargs)
     self.epoch = 0
 
 
-def report_again(self: Staff, who: Staffer, now: float) -> None:
-    if who.serving:
-        for lease in list(who.leases.values()):
-            self._ledger.lose(lease, None, now)
-    Staff._reported(self, who, now)
+def end_inventory_again(self: Workers, record: WorkerRecord, now: float) -> None:
+    if record.serving:
+        for lease in list(record.leases.values()):
+            self._table.on_run_lost(lease, None, now)
+    Workers._on_inventory_end(self, record, now)
 
 
 def take_stale_failures(
-    self: Ledger, held_by: Staffer, settled: RunEnded, payload: object, now: float
+    self: TaskTable, record: WorkerRecord, ended: RunEnded, payload: object, now: float
 ) -> None:
-    lease = held_by.leases.get(settled.attempt)
-    entry = self._entry(settled)
-    stopped = settled.status == "cancelled"
-    if stopped and lease is not None and entry is not None and not entry.retracted:
-        self._end(lease, now)
-        self._resolve(entry, "error", None, (held_by.id, settled.attempt))
+    lease = record.leases.get(ended.attempt)
+    task = self._task_of(ended)
+    stopped = ended.status == "cancelled"
+    if stopped and lease is not None and task is not None and not task.retracted:
+        self._end(lease, now, measured=False)
+        self._resolve(task, "error", None, (record.id, ended.attempt))
         return
-    Ledger.settle(self, held_by, settled, payload, now)
+    TaskTable.on_run_ended(self, record, ended, payload, now)
 
 
-def drains_are_crashes(self: Staff, who: Staffer, how: str | None, now: float) -> None:
-    Staff._remove(self, who, how or "its worker was lost", now)
+def drains_are_crashes(self: Workers, record: WorkerRecord, how: str | None, now: float) -> None:
+    Workers._remove(self, record, how or "its worker was lost", now)
 
 
 def forget_retractions(self: MissionSession) -> None:
@@ -120,31 +131,31 @@ def forget_retractions(self: MissionSession) -> None:
     self.to_head[:] = [pair for pair in self.to_head if type(pair[0]).__name__ != "Retract"]
 
 
-def discard_quietly(self: Ledger, entry: Entry) -> None:
-    lease = entry.lease
-    entry.lease = None
-    Ledger.discard(self, entry)
+def discard_quietly(self: TaskTable, task: TaskRecord) -> None:
+    lease = task.lease
+    task.lease = None
+    TaskTable.discard(self, task)
     if lease is not None:
-        lease.entry = None
+        lease.task = None
 
 
 def never_count(
-    self: Ledger, lease: LeaseRecord, entry: Entry, how: str | None, now: float
+    self: TaskTable, lease: LeaseRecord, task: TaskRecord, how: str | None, now: float
 ) -> None:
-    Ledger._again(self, lease, entry, None, now)
+    TaskTable._run_again(self, lease, task, None, now)
 
 
-def never_alone(self: Ledger, entry: Entry, now: float) -> None:
-    crashes, entry.crashes = entry.crashes, ()
-    Ledger.enqueue(self, entry, now)
-    entry.crashes = crashes
+def never_alone(self: TaskTable, task: TaskRecord, now: float) -> None:
+    crashes, task.crashes = task.crashes, ()
+    TaskTable.enqueue(self, task, now)
+    task.crashes = crashes
 
 
-def serve_unreported(self: Staff, link: object, message: Any, now: float) -> None:
-    Staff._register(self, link, message, now)
-    known = self.links.get(link)
-    if known is not None and not known.draining:
-        self._ledger.scheduler.on_worker_back(known.number)
+def serve_unreported(self: Workers, link: object, message: Any, now: float) -> None:
+    Workers._register(self, link, message, now)
+    record = self.links.get(link)
+    if record is not None and not record.draining:
+        self._table.scheduler.on_worker_back(record.number)
 
 
 def begin_while_draining(self: WorkerSession, lease: Any, arguments: object, now: float) -> None:
@@ -154,106 +165,117 @@ def begin_while_draining(self: WorkerSession, lease: Any, arguments: object, now
 
 
 def hold_nothing(
-    self: Ledger, lease: LeaseRecord, held: HeldRun, client: Client, entry: Entry | None, now: float
+    self: TaskTable,
+    lease: LeaseRecord,
+    held: HeldRun,
+    record: MissionRecord,
+    task: TaskRecord | None,
+    now: float,
 ) -> None:
     pass
 
 
-def enrol_late(self: Clients, link: object, message: Any, now: float) -> None:
-    self.client(message.mission, now).connection = 0
-    Clients._enrol(self, link, message, now)
+def register_mission_late(self: Missions, link: object, message: Any, now: float) -> None:
+    self.get(message.mission, now).connection = 0
+    Missions._register(self, link, message, now)
 
 
-def register_late(self: Staff, link: object, message: Any, now: float) -> None:
-    known = self._ledger.workers.get(message.worker)
-    if known is not None:
-        known.connection = 0
-    Staff._register(self, link, message, now)
+def register_worker_late(self: Workers, link: object, message: Any, now: float) -> None:
+    record = self._registry.workers.get(message.worker)
+    if record is not None:
+        record.connection = 0
+    Workers._register(self, link, message, now)
 
 
-def submit_again(self: Clients, client: Client, *args: Any) -> None:
-    client.last_task = -1
-    Clients._submit(self, client, *args)
+def submit_again(self: Missions, record: MissionRecord, *args: Any) -> None:
+    record.last_submitted = -1
+    Missions._submit(self, record, *args)
 
 
-def drop_too_much(self: Staff, wanted: set[bytes]) -> None:
-    known = {who: set(who.functions) for who in self._ledger.workers.values()}
-    Staff.sweep(self, set())
-    for who, functions in known.items():
-        who.functions = functions
+def forget_too_much(self: FunctionTable, wanted: set[bytes]) -> None:
+    before = {record: set(record.functions) for record in self._registry.workers.values()}
+    FunctionTable._forget_all_but(self, set())
+    for record, digests in before.items():
+        record.functions = digests
 
 
-def keep_unclaimed(self: Clients, client: Client) -> None:
-    for entry in client.entries.values():
-        entry.claimed = True
-    Clients._synced(self, client)
+def keep_unclaimed(self: Missions, record: MissionRecord) -> None:
+    for task in record.tasks.values():
+        task.claimed = True
+    Missions._on_synced(self, record)
 
 
-def adopt_nothing(self: Ledger, who: Staffer, held: HeldRun, client: Client, now: float) -> None:
-    if not client.synced:
+def adopt_nothing(
+    self: TaskTable, record: WorkerRecord, held: HeldRun, owner: MissionRecord, now: float
+) -> None:
+    if not owner.synced:
         return
-    Ledger.adopt(self, who, held, client, now)
+    TaskTable.adopt(self, record, held, owner, now)
 
 
-def blame_all(self: Staff, who: Staffer, how: str | None, now: float) -> None:
-    for held in list(who.leases.values()):
-        self._ledger.lose(held, how, now)
-    Staff._remove(self, who, how, now)
+def blame_all(self: Workers, record: WorkerRecord, how: str | None, now: float) -> None:
+    for lease in list(record.leases.values()):
+        self._table.on_run_lost(lease, how, now)
+    Workers._remove(self, record, how, now)
 
 
-def blame_the_line(self: WorkerSession, *args: Any) -> None:
+def blame_the_chain(self: WorkerSession, *args: Any) -> None:
     self._lines.waiting = list  # type: ignore[method-assign]
     WorkerSession.on_runner_crashed(self, *args)
 
 
 def begin_before_its_turn(self: WorkerSession, lease: Any, arguments: object, now: float) -> None:
-    WorkerSession._begin(self, structs.replace(lease, line=0), arguments, now)
+    WorkerSession._begin(self, structs.replace(lease, chain=0), arguments, now)
 
 
-def lengthen_adopted_lines(self: Ledger, held_lease: LeaseRecord, held: HeldRun) -> bool:
-    waits = Ledger.adopt_behind(self, held_lease, held)
-    if held_lease.line is not None:
-        held_lease.line.number = held.line
+def lengthen_adopted_chains(self: Prefetch, lease: LeaseRecord, held: HeldRun) -> bool:
+    waits = Prefetch.adopt(self, lease, held)
+    if lease.chain is not None:
+        lease.chain.number = held.chain
     return waits
 
 
-def free_under_a_line(self: Ledger, *args: Any, **kwargs: Any) -> None:
-    args[0].line = None
-    Runs.free(self, *args, **kwargs)
+def free_under_a_chain(
+    self: Prefetch, lease: LeaseRecord, now: float, *, measured: bool
+) -> LeaseRecord | None:
+    lease.chain = None
+    return None
 
 
-def forget_lines(self: Ledger, held_lease: LeaseRecord, held: HeldRun) -> bool:
+def forget_chains(self: Prefetch, lease: LeaseRecord, held: HeldRun) -> bool:
     return False
 
 
 BUGS: dict[str, Cast] = {
-    "resources are free when a connection is lost": staff(on_link_lost=free_when_link_is_lost),
+    "resources are free when a connection is lost": workers(on_link_lost=free_when_link_is_lost),
     "a worker begins a lease as often as it comes": worker(_begin=begin_again),
     "a worker forgets an outcome once it is sent": worker(_settle=send_and_forget),
-    "a head releases outcomes that no mission has": ledger(settle=release_at_once),
+    "a head acknowledges outcomes that no mission has": tasks(on_run_ended=acknowledge_at_once),
     "a mission takes a second resolution": mission(_resolve=resolve_again),
-    "two heads use the same attempts": ledger(__init__=no_epoch),
-    "a repeated report settles new leases": staff(_reported=report_again),
-    "a stale cancellation resolves a task": ledger(settle=take_stale_failures),
-    "a drained worker's runs count as crashed": staff(_remove=drains_are_crashes),
+    "two heads use the same attempts": tasks(__init__=no_epoch),
+    "a repeated report ends new leases": workers(_on_inventory_end=end_inventory_again),
+    "a stale cancellation resolves a task": tasks(on_run_ended=take_stale_failures),
+    "a drained worker's runs count as crashed": workers(_remove=drains_are_crashes),
     "a mission forgets to retract again": mission(on_connected=forget_retractions),
-    "what nobody wants runs on": ledger(discard=discard_quietly),
-    "crashes are never counted": ledger(_again=never_count),
-    "suspects run beside others": ledger(enqueue=never_alone),
-    "leases go to workers that have not reported": staff(_register=serve_unreported),
+    "runs that nobody wants go on": tasks(discard=discard_quietly),
+    "crashes are never counted": tasks(_run_again=never_count),
+    "suspects run beside others": tasks(enqueue=never_alone),
+    "leases go to workers that have not reported": workers(_register=serve_unreported),
     "a draining worker begins runs": worker(_begin=begin_while_draining),
-    "adopted runs hold nothing": ledger(_hold=hold_nothing),
-    "a lost connection's greeting comes late and counts": clients(_enrol=enrol_late),
-    "a lost connection's registration comes late and counts": staff(_register=register_late),
-    "a submission counts as often as it comes": clients(_submit=submit_again),
-    "functions in use are dropped": staff(sweep=drop_too_much),
-    "what a mission does not want any more is kept": clients(_synced=keep_unclaimed),
-    "what workers report is not adopted": ledger(adopt=adopt_nothing),
-    "who waited in line is blamed for the loss of a worker": staff(_remove=blame_all),
-    "who waited in line is blamed for a crash": worker(on_runner_crashed=blame_the_line),
-    "a worker begins what is to wait in line": worker(_begin=begin_before_its_turn),
-    "another head's lines are made longer": ledger(adopt_behind=lengthen_adopted_lines),
-    "a run frees what the next in its line uses": ledger(free=free_under_a_line),
-    "lines are adopted as if all of them ran": ledger(adopt_behind=forget_lines),
+    "adopted runs hold nothing": tasks(_hold=hold_nothing),
+    "a mission's registration on a lost connection counts": missions(
+        _register=register_mission_late
+    ),
+    "a worker's registration on a lost connection counts": workers(_register=register_worker_late),
+    "a submission counts as often as it comes": missions(_submit=submit_again),
+    "functions in use are forgotten": functions(_forget_all_but=forget_too_much),
+    "tasks that their mission does not want are kept": missions(_on_synced=keep_unclaimed),
+    "runs that workers report are not adopted": tasks(adopt=adopt_nothing),
+    "runs that waited in a chain are blamed for the loss of a worker": workers(_remove=blame_all),
+    "runs that waited in a chain are blamed for a crash": worker(on_runner_crashed=blame_the_chain),
+    "a worker begins runs that are to wait in a chain": worker(_begin=begin_before_its_turn),
+    "another head's chains are made longer": prefetch(adopt=lengthen_adopted_chains),
+    "a run frees what its successor uses": prefetch(leave=free_under_a_chain),
+    "chains are adopted as if all of them ran": prefetch(adopt=forget_chains),
 }
 """Each bug by what it is, as the classes of a world that has it."""

@@ -20,21 +20,21 @@ class Clock:
         self._heap: list[tuple[float, int, Callable[[], object]]] = []
         self._count = 0
 
-    def at(self, time: float, what: Callable[[], object]) -> None:
-        """Do something at a time."""
+    def at(self, time: float, action: Callable[[], object]) -> None:
+        """Call a function at a time."""
         self._count += 1
-        heappush(self._heap, (max(time, self.now), self._count, what))
+        heappush(self._heap, (max(time, self.now), self._count, action))
 
-    def after(self, seconds: float, what: Callable[[], object]) -> None:
-        """Do something later."""
-        self.at(self.now + seconds, what)
+    def after(self, seconds: float, action: Callable[[], object]) -> None:
+        """Call a function later."""
+        self.at(self.now + seconds, action)
 
     def step(self, until: float) -> bool:
-        """Let the next event happen; False if there is none before a time."""
+        """Let the next event happen; return False if there is none before a time."""
         if not self._heap or self._heap[0][0] > until:
             self.now = max(self.now, until)
             return False
-        self.now, _, what = heappop(self._heap)
+        self.now, _, action = heappop(self._heap)
         self.steps += 1
-        what()
+        action()
         return True

@@ -1,4 +1,4 @@
-"""A head: the real hub, and the wires to it."""
+"""A head's process: the real hub, and the wires to it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class HeadProcess:
-    """A head: a hub and the wires to it."""
+    """The process of a head: a hub and the wires to it."""
 
     def __init__(self, world: World, hub: Hub, offset: float) -> None:
         self.world = world
@@ -24,14 +24,14 @@ class HeadProcess:
         self.offset = offset
         self.ready: set[Wire] = set()
         self.wires: dict[Wire, None] = {}
-        # What missions told of, by their wires.
+        # The tasks that missions submitted or retracted, by wire.
         self.wanted: dict[Wire, set[int]] = {}
-        # The newest connection on which each peer has greeted.
+        # The newest connection on which each peer has registered.
         self.newest: dict[End, int] = {}
 
     @property
     def now(self) -> float:
-        """What its clock says."""
+        """The time by its own clock."""
         return self.world.clock.now + self.offset
 
     def on_mail(self, wire: Wire, mail: Mail) -> None:
@@ -52,7 +52,7 @@ class HeadProcess:
                 self.world.laws.drained.add((self, wire.peer))
             self.hub.on_message(wire, message, payload, self.now)
             if isinstance(message, Inventory):
-                self.world.laws.on_told(self, wire, message)
+                self.world.laws.on_inventory(self, wire, message)
         self.flush()
 
     def on_cut(self, wire: Wire) -> None:
@@ -62,13 +62,13 @@ class HeadProcess:
             self.flush()
 
     def tick(self) -> None:
-        """As its shell would, once a second."""
+        """Let time pass, as its shell does once a second."""
         if self.alive:
             self.hub.on_tick(self.now)
             self.flush()
 
     def flush(self) -> None:
-        """Decide, and send."""
+        """Decide, and send what is to be sent."""
         self.hub.dispatch(self.now)
         for wire, mail in self.hub.take().items():
             assert isinstance(wire, Wire)

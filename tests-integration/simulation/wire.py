@@ -12,20 +12,20 @@ if TYPE_CHECKING:
 
 
 class End(Protocol):
-    """Who is at one end of a wire."""
+    """A process at one end of a wire."""
 
     def on_mail(self, wire: Wire, mail: Mail) -> None:
-        """Messages arrive together."""
+        """Handle messages that arrive together."""
 
     def on_cut(self, wire: Wire) -> None:
-        """This end notices that the wire is cut."""
+        """Handle the loss of the wire, as soon as this end notices it."""
 
 
 class Wire:
     """One connection.
 
     Args:
-        clock: tells the time.
+        clock: the time.
         head: the head's end.
         peer: the other end.
         number: ascends with each connection of the peer.
@@ -45,7 +45,7 @@ class Wire:
         self._slow = slow
         self._twice = twice
         self._next = {id(head): 0.0, id(peer): 0.0}
-        # Messages under way, by whom they are for: those that a cut lets pass are counted.
+        # Messages under way, by the end that they are for; and how many of them a cut lets pass.
         self._under_way = {id(head): 0, id(peer): 0}
         self._passing = {id(head): 0, id(peer): 0}
 
@@ -75,7 +75,7 @@ class Wire:
             to.on_mail(self, mail)
 
     def cut(self, *, at_once: bool = False) -> None:
-        """The connection is lost: a part of what is under way arrives, and each end will notice."""
+        """Cut the connection: a part of what is under way arrives, and each end will notice."""
         if self.cut_off:
             return
         self.cut_off = True
@@ -93,6 +93,6 @@ class Wire:
             end.on_cut(self)
 
     def close(self, end: End) -> None:
-        """One end is gone, or has no use for the wire any more."""
+        """Close one end: its process has ended, or has no use for the wire any more."""
         self.closed_for.add(id(end))
         self.cut()

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.head.hub.hub import Hub
+from grain.head.hub.hub import Hub, Parts
 from grain.remote_exer import MissionSession
 from grain.resource import Cores, Memory
 from grain.worker.agent.session import WorkerSession
 from simulation.clock import Clock
 from simulation.heads import HeadProcess
 from simulation.laws import Laws
-from simulation.people import Client, Job, Laborer, Peer
+from simulation.peers import Behaviour, SimulatedMission, SimulatedPeer, SimulatedWorker
 from simulation.wire import Wire
 
 if TYPE_CHECKING:
@@ -41,23 +41,25 @@ class World:
 
     Args:
         seed: of all chance.
-        hub: the class of hubs; so are the next two. Tests put faulty ones here.
-        say: is told what happens.
+        parts: the classes of the hub's parts; tests put faulty ones here, and into the next two.
+        worker: the class of the workers' sessions.
+        mission: the class of the missions' sessions.
+        log: called with a line for each thing that happens.
     """
 
     def __init__(
         self,
         seed: int,
         *,
-        hub: type[Hub] = Hub,
+        parts: Parts = Parts(),  # noqa: B008 - it cannot change
         worker: type[WorkerSession] = WorkerSession,
         mission: type[MissionSession] = MissionSession,
-        say: Callable[[str], object] = lambda _: None,
+        log: Callable[[str], object] = lambda _: None,
     ) -> None:
         self.clock = Clock(seed)
         self.laws = Laws(self)
-        self.say = say
-        self._kinds = (hub, worker, mission)
+        self.log = log
+        self._parts, self._worker, self._mission = parts, worker, mission
         chance = self.clock.chance
         self.slow = chance.choice((0.01, 0.3, 3.0))
         self.twice = chance.choice((0.0, 0.0, 0.05, 0.3))
@@ -65,12 +67,12 @@ class World:
         # Where all ask for the same, tasks are sent ahead: how much, and how long that may wait.
         self.requests = chance.choice((kinds, kinds, kinds[1:2], kinds[3:]))
         self.ahead = chance.choice((5.0, 100.0))
-        self.line_patience = chance.choice((0.1, 3.0, 100.0))
+        self.chain_patience = chance.choice((0.1, 3.0, 100.0))
         self.heads: list[HeadProcess] = []
         self.head: HeadProcess | None = None
-        self.workers: list[Laborer] = []
-        self.clients: list[Client] = []
-        self._jobs: dict[str, list[Job]] = {}
+        self.workers: list[SimulatedWorker] = []
+        self.missions: list[SimulatedMission] = []
+        self._behaviours: dict[str, list[Behaviour]] = {}
         self._epoch = 0
         self._connections = 0
         self.start_head()
@@ -85,7 +87,7 @@ class World:
         self.clock.after(1.0, self.tick)
 
     def run(self) -> Laws:
-        """Live it to the end.
+        """Run it to the end.
 
         Raises:
             Broken: a law does not hold.
@@ -97,19 +99,19 @@ class World:
         self.laws.check_end()
         return self.laws
 
-    def job(self, mission: str, task: int) -> Job:
-        """What a task does."""
-        return self._jobs[mission][task - 1]
+    def behaviour(self, mission: str, task: int) -> Behaviour:
+        """Return what a task does."""
+        return self._behaviours[mission][task - 1]
 
-    # ---- who comes
+    # ---- processes start
 
     def start_head(self) -> None:
         self._epoch += 1
-        hub = self._kinds[0](self._epoch, self.clock.now, grace=GRACE, ahead=self.ahead)
+        hub = Hub(self._epoch, self.clock.now, grace=GRACE, ahead=self.ahead, parts=self._parts)
         head = HeadProcess(self, hub, 0.0)
         self.heads.append(head)
         self.head = head
-        self.say(f"head {self._epoch} starts")
+        self.log(f"head {self._epoch} starts")
 
     def restart_head(self) -> None:
         """Start one unless there is one."""
@@ -120,57 +122,57 @@ class World:
         chance = self.clock.chance
         number = len(self.workers) + 1
         total = Cores([2 * k + 1 for k in range(chance.randint(3, 5))]) & Memory(8)
-        session = self._kinds[1](
+        session = self._worker(
             f"id{number}",
             f"w{number}",
             "host",
             total,
             self.clock.now,
-            line_patience=self.line_patience,
+            line_patience=self.chain_patience,
         )
-        worker = Laborer(self, session)
+        worker = SimulatedWorker(self, session)
         self.workers.append(worker)
-        self.say(f"worker w{number} starts with {total!r}")
+        self.log(f"worker w{number} starts with {total!r}")
         worker.dial()
 
     def start_mission(self) -> None:
         chance = self.clock.chance
-        number = len(self.clients) + 1
+        number = len(self.missions) + 1
         kinds = ["value"] * 12 + ["error"] * 2 + ["poison"] * (chance.random() < 0.3)
         # Many brief ones where all ask for the same.
         alike = len(self.requests) == 1
         times = (0.0, 0.5, 5.0) if alike else (0.0, 0.5, 5.0, 60.0)
         plan = [
-            Job(chance.choice(times), chance.choice(kinds))
+            Behaviour(chance.choice(times), chance.choice(kinds))
             for _ in range(chance.randint(4, 14) * (3 if alike else 1))
         ]
-        session = self._kinds[2](f"m{number}", f"mission {number}")
-        self._jobs[session.id] = plan
-        client = Client(self, session, plan)
-        self.clients.append(client)
-        self.say(f"mission m{number} starts with {len(plan)} tasks")
-        client.dial()
-        client.submit(chance.randint(1, len(plan)))
+        session = self._mission(f"m{number}", f"mission {number}")
+        self._behaviours[session.id] = plan
+        mission = SimulatedMission(self, session, plan)
+        self.missions.append(mission)
+        self.log(f"mission m{number} starts with {len(plan)} tasks")
+        mission.dial()
+        mission.submit(chance.randint(1, len(plan)))
         for _ in range(len(plan)):
-            self.clock.after(chance.uniform(0, CALM), lambda: client.submit(1))
+            self.clock.after(chance.uniform(0, CALM), lambda: mission.submit(1))
 
-    def connect(self, head: HeadProcess, peer: Peer) -> Wire:
+    def connect(self, head: HeadProcess, peer: SimulatedPeer) -> Wire:
         self._connections += 1
         wire = Wire(self.clock, head, peer, self._connections, self.slow, self.twice)
         head.wires[wire] = None
         return wire
 
     def tick(self) -> None:
-        """Every second: the clocks of all, and who is done leaves."""
+        """Let time pass for every process, once a second; missions that are done leave."""
         for head in self.heads:
             head.tick()
         for worker in self.workers:
             worker.tick()
-        for client in self.clients:
-            client.tick()
-            if client.alive and client.done and self.clock.now > CALM + 5 * GRACE:
-                client.session.depart()
-                client.flush()
+        for mission in self.missions:
+            mission.tick()
+            if mission.alive and mission.done and self.clock.now > CALM + 5 * GRACE:
+                mission.session.depart()
+                mission.flush()
         if self.clock.now > CALM and self.head is None:
             self.start_head()
         if self.clock.now > CALM and not any(worker.alive for worker in self.workers):
@@ -189,22 +191,22 @@ class World:
             return
         names = list(self.often)
         fault = chance.choices(names, [self.often[name] for name in names])[0]
-        self.say(f"{self.clock.now:.3f}: {fault}")
+        self.log(f"{self.clock.now:.3f}: {fault}")
         getattr(self, fault.replace(" ", "_"))()
         self.clock.after(chance.expovariate(1 / 12), self.go_wrong)
 
-    def peer(self) -> Peer:
-        peers = [p for p in (*self.workers, *self.clients) if p.alive]
+    def peer(self) -> SimulatedPeer:
+        peers = [p for p in (*self.workers, *self.missions) if p.alive]
         return self.clock.chance.choice(peers or self.workers)
 
-    def worker(self) -> Laborer:
+    def worker(self) -> SimulatedWorker:
         return self.clock.chance.choice([w for w in self.workers if w.alive] or self.workers)
 
     def cut(self) -> None:
         peer = self.peer()
         if peer.wire is not None:
             peer.wire.cut()
-        # Its next connections are lost, too, maybe while its first words are under way.
+        # Its next connections are lost, too, maybe while its registration is under way.
         peer.jinxed = self.clock.chance.choice((0, 4))
 
     def part(self) -> None:
@@ -222,7 +224,7 @@ class World:
             self.clock.after(later, self.restart_head)
 
     def replace_head(self) -> None:
-        """Another head takes over; the old one goes on with who is connected to it."""
+        """Let another head take over; the old one goes on with the peers connected to it."""
         old = self.head
         if old is not None:
             self.start_head()
@@ -253,13 +255,13 @@ class World:
             self.clock.after(5.0, self.start_worker)
 
     def kill_mission(self) -> None:
-        client = self.clock.chance.choice(self.clients)
-        if client.alive:
-            client.kill()
+        mission = self.clock.chance.choice(self.missions)
+        if mission.alive:
+            mission.kill()
             self.start_mission()
 
     def cancel(self) -> None:
-        self.clock.chance.choice(self.clients).cancel()
+        self.clock.chance.choice(self.missions).cancel()
 
     def jump_head(self) -> None:
         if self.head is not None:

@@ -154,7 +154,7 @@ def many_workers(count: int, tasks: int) -> float:
         hub.on_message(name, worker.InventoryEnd(), None, 0.0)
     hub.on_message("m", mission.RegisterMission("m", "m"), None, 0.0)
     hub.on_message("m", mission.Request(0, {"Cores": 1}), None, 0.0)
-    hub.on_message("m", worker.Function(b"f"), b"", 0.0)
+    hub.on_message("m", worker.DefineFunction(b"f"), b"", 0.0)
     hub.on_message("m", mission.Synced(), None, 0.0)
     began = time.perf_counter()
     for task in range(tasks):
@@ -180,7 +180,7 @@ def queued() -> float:
     hub = Hub(1, 0.0)
     hub.on_message("m", mission.RegisterMission("m", "m"), None, 0.0)
     hub.on_message("m", mission.Request(0, {"Cores": 1}), None, 0.0)
-    hub.on_message("m", worker.Function(b"f"), b"", 0.0)
+    hub.on_message("m", worker.DefineFunction(b"f"), b"", 0.0)
     gc.collect()
     before = resident()
     for task in range(QUEUED):

@@ -1,11 +1,10 @@
-"""What tests share: examples of properties without a time limit; a scene with a hub."""
+"""What tests share: examples of properties without a time limit; a harness with a hub."""
 
 from __future__ import annotations
 
 import pytest
+from hub_harness import HubHarness
 from hypothesis import HealthCheck, settings
-
-from grain.head.hub.harness import Scene
 
 # A machine that does something else for a while is no counterexample.
 settings.register_profile(
@@ -15,5 +14,5 @@ settings.load_profile("patient")
 
 
 @pytest.fixture
-def scene() -> Scene:
-    return Scene()
+def harness() -> HubHarness:
+    return HubHarness()

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from grain.remote_exer.functions import Functions
+from grain.remote_exer import MissionSession
+from grain.remote_exer.functions import FunctionCache
 from grain.worker.payload import Function, Payloads
 
 if TYPE_CHECKING:
@@ -30,44 +31,43 @@ class Slotted:
 
 
 def counted(dumped: list[Any]) -> Callable[[Any], Function]:
-    payloads = Payloads()
+    payloads, session = Payloads(), MissionSession("m", "mission")
 
-    def dump(fn: Any) -> Function:
+    def define(fn: Any) -> Function:
         function = payloads.dump_function(fn)
         dumped.append(function)
-        return function
+        return session.define(function)
 
-    return dump
+    return define
 
 
 @pytest.mark.parametrize("make", [lambda c: c.energy, lambda c: partial(Calculator.energy, c)])
-def test_one_for_each_call(make: Callable[[Calculator], Any]) -> None:
-    """They are forgotten with the object, and equal bytes are kept once."""
+def test_functions_made_for_each_call_are_forgotten_and_equal_bytes_kept_once(
+    make: Callable[[Calculator], Any],
+) -> None:
     dumped: list[Function] = []
-    functions, calculator = Functions(counted(dumped)), Calculator()
+    functions, calculator = FunctionCache(counted(dumped)), Calculator()
 
     found = {id(functions.find(make(calculator)).payload) for _ in range(20)}
 
     gc.collect()
     assert 20 == len(dumped)
     assert 1 == len(found)
-    assert not functions._known
+    assert not functions._seen
 
 
 @pytest.mark.parametrize("fn", [Calculator().energy, Slotted()])
-def test_one_for_all_calls(fn: Any) -> None:
-    """It is made bytes of once, also where nothing can refer to it weakly."""
+def test_a_function_is_dumped_once_even_where_it_cannot_be_weakly_referenced(fn: Any) -> None:
     dumped: list[Function] = []
-    functions = Functions(counted(dumped))
+    functions = FunctionCache(counted(dumped))
 
     assert 1 == len({id(functions.find(fn)) for _ in range(5)})
     assert 1 == len(dumped)
 
 
-def test_another_in_its_place() -> None:
-    """What comes to lie where one lay that is gone is none of it."""
+def test_a_function_with_the_id_of_one_that_is_gone_is_another() -> None:
     dumped: list[Function] = []
-    functions = Functions(counted(dumped))
+    functions = FunctionCache(counted(dumped))
     for i in range(50):
         calculator = Calculator()
         calculator.basis = b"%d" % i

@@ -20,12 +20,12 @@ from grain.head.events import NeverStarts
 from grain.head.gnaw.main import run_gnaw
 from grain.head.messages import Ask, RegisterMission, Request, Submit, Synced
 from grain.head.service import CODEC
-from grain.remote_exer import Gnaw, HostingExecutor, RemoteExecutor, Resolution
+from grain.remote_exer import GnawConnector, HostingExecutor, RemoteExecutor, Resolution
 from grain.remote_exer.local import LocalWorker
 from grain.resource import Cores
 from grain.worker import Call
 from grain.worker.errors import PayloadError
-from grain.worker.messages import Function, InventoryEnd, Leaving, RegisterWorker
+from grain.worker.messages import DefineFunction, InventoryEnd, Leaving, RegisterWorker
 from grain.worker.payload import Payloads
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ async def test_a_mission_too_many_is_told_why(address: str) -> None:
     """At once, with the setting that is to blame; one that ends makes room."""
     async with trio.open_nursery() as nursery:
         await nursery.start(partial(run_gnaw, address, max_conn=1))
-        gnaw = Gnaw(address, start=False)
+        gnaw = GnawConnector(address, start=False)
         with trio.fail_after(60):
             async with RemoteExecutor(connect=gnaw.connect) as first:
                 await first.ask_why(0)  # it connects when it is needed
@@ -240,7 +240,7 @@ async def test_a_mission_too_many_is_told_why(address: str) -> None:
 
 async def test_a_mission_that_comes_back_is_not_one_too_many(address: str) -> None:
     """Its old connection is lost; the scheduler will know that in a minute."""
-    gnaw = Gnaw(address, start=False)
+    gnaw = GnawConnector(address, start=False)
     cut = trio.CancelScope()
     connections = 0
 
@@ -290,7 +290,9 @@ async def test_where_nothing_can_be_written(tmp_path: Path) -> None:
     with trio.fail_after(60):
         for where in ("/proc/nowhere", f"{tmp_path}/file"):
             with pytest.raises(MeetingError, match=where):
-                async with RemoteExecutor(connect=Gnaw(f"edge://{where}/meeting").connect) as one:
+                async with RemoteExecutor(
+                    connect=GnawConnector(f"edge://{where}/meeting").connect
+                ) as one:
                     one.submit(Cores(1), double, 1)
                     await trio.sleep_forever()
 
@@ -300,7 +302,7 @@ async def test_workers_and_questions_are_not_counted_as_missions(address: str) -
     async with trio.open_nursery() as nursery:
         await nursery.start(partial(run_gnaw, address, max_conn=1))
         with trio.fail_after(60):
-            async with RemoteExecutor(connect=Gnaw(address, start=False).connect) as first:
+            async with RemoteExecutor(connect=GnawConnector(address, start=False).connect) as first:
                 await first.ask_why(0)
                 for role in ("worker", "cli"):
                     async with dial(address, role=role, codec=CODEC, patience=30) as peer:
@@ -318,7 +320,7 @@ async def test_peers_that_are_stuck_hold_back_nobody(address: str) -> None:
 
     async def work() -> None:
         async with dial(address, role="worker", codec=CODEC) as peer:
-            await LocalWorker("works", Cores(2)).serve(peer.channel)
+            await LocalWorker("works", Cores(2), peer.channel).serve()
 
     payloads = Payloads()
     function = payloads.dump_function(echo)
@@ -338,13 +340,15 @@ async def test_peers_that_are_stuck_hold_back_nobody(address: str) -> None:
                 mission.channel.post(
                     [
                         (RegisterMission("stuck", "stuck"), None),
-                        (Function(function.digest), function.payload),
+                        (DefineFunction(function.digest), function.payload),
                         (Request(0, {"Cores": 1}), None),
                         *((Submit(i, 0, function.digest), arguments) for i in range(40)),
                         (Synced(), None),
                     ]
                 )
-                async with RemoteExecutor(connect=Gnaw(address, start=False).connect) as executor:
+                async with RemoteExecutor(
+                    connect=GnawConnector(address, start=False).connect
+                ) as executor:
                     jobs = {executor.submit(Cores(1), double, i): 2 * i for i in range(50)}
                     got: dict[int, int] = {}
                     while len(got) < 48:  # two may be where nobody reads

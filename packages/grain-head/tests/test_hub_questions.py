@@ -5,37 +5,38 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from hub_harness import F, HubHarness
+
 from grain.edge.questions import Answer, Ask, unpack
-from grain.head.hub.harness import F, Scene
 from grain.head.messages import Crash, RegisterMission, Request, Retract, Submit, Synced
 from grain.head.scheduler import explain
-from grain.worker.messages import Function, InventoryEnd, RegisterWorker, Retire
+from grain.worker.messages import DefineFunction, InventoryEnd, RegisterWorker, Retire
 
 if TYPE_CHECKING:
     import pytest
 
 
-def test_why_tells_where_a_task_is(scene: Scene) -> None:
+def test_why_tells_where_a_task_is(harness: HubHarness) -> None:
     """Running, waiting with the reasons of each worker, or not known."""
-    scene.worker("w", 1)
-    mission = scene.mission()
-    scene.say(mission, Synced())
-    scene.submit(mission, 1, 2)
+    harness.worker("w", 1)
+    mission = harness.mission()
+    harness.send(mission, Synced())
+    harness.submit(mission, 1, 2)
 
-    assert "running" == scene.hub.why("m", 1, 0.0).state
-    waiting = scene.hub.why("m", 2, 0.0)
+    assert "running" == harness.hub.why("m", 1, 0.0).state
+    waiting = harness.hub.why("m", 2, 0.0)
     assert "waiting" == waiting.state
     assert any("w: not now" in reason for reason in waiting.reasons)
-    assert "unknown" == scene.hub.why("m", 3, 0.0).state
+    assert "unknown" == harness.hub.why("m", 3, 0.0).state
 
 
-def test_a_snapshot_is_plain_data(scene: Scene) -> None:
+def test_a_snapshot_is_plain_data(harness: HubHarness) -> None:
     """What `grain ls` shows: workers with total and free, missions, queues."""
-    scene.worker("w", 2)
-    mission = scene.mission()
-    scene.say(mission, Synced())
-    scene.submit(mission, 1, 2, 3)
-    found = scene.hub.snapshot(0.0)
+    harness.worker("w", 2)
+    mission = harness.mission()
+    harness.send(mission, Synced())
+    harness.submit(mission, 1, 2, 3)
+    found = harness.hub.snapshot(0.0)
 
     assert {"Cores": 2} == found["workers"][0]["total"]
     assert {"Cores": []} == found["workers"][0]["free"] or {"Cores": 0} == found["workers"][0][
@@ -45,14 +46,14 @@ def test_a_snapshot_is_plain_data(scene: Scene) -> None:
     assert 1 == found["queues"][0]["waiting"]
 
 
-def test_a_snapshot_tells_what_waits_and_why(scene: Scene) -> None:
+def test_a_snapshot_tells_what_waits_and_why(harness: HubHarness) -> None:
     """Of each queue its oldest task, by a name that `why` understands."""
-    scene.worker("w", 2)
-    mission = scene.mission("abc")
-    scene.say(mission, Request(1, {"Cores": 9}), Synced())
-    scene.submit(mission, 1, 2, 3, 4)
-    scene.say(mission, Submit(5, 1, F), payload=b"args")
-    found = scene.hub.snapshot(0.0)
+    harness.worker("w", 2)
+    mission = harness.mission("abc")
+    harness.send(mission, Request(1, {"Cores": 9}), Synced())
+    harness.submit(mission, 1, 2, 3, 4)
+    harness.send(mission, Submit(5, 1, F), payload=b"args")
+    found = harness.hub.snapshot(0.0)
     queues = {queue["request"]["Cores"]: queue for queue in found["queues"]}
 
     assert ("abc:3", "the worker is full", "") == tuple(
@@ -80,34 +81,34 @@ class UnwalkedTasks(deque):  # type: ignore[type-arg]
         raise AssertionError("walked")
 
 
-def test_questions_do_not_walk_what_waits(scene: Scene) -> None:
+def test_questions_do_not_walk_what_waits(harness: HubHarness) -> None:
     """A million tasks may wait, and nobody else is served meanwhile."""
-    scene.worker("w", 2)
-    mission = scene.mission()
-    scene.say(mission, Synced())
-    scene.submit(mission, *range(1, 9))
-    scene.say(mission, Retract((5,)))
-    client = scene.hub.ledger.clients["m"]
-    [queue] = scene.hub.scheduler.queues.values()
-    client.entries, queue.tasks = Unwalked(client.entries), UnwalkedTasks(queue.tasks)
-    found = scene.hub.snapshot(0.0)
-    scene.hub.why("m", 3, 0.0)
+    harness.worker("w", 2)
+    mission = harness.mission()
+    harness.send(mission, Synced())
+    harness.submit(mission, *range(1, 9))
+    harness.send(mission, Retract((5,)))
+    record = harness.hub.registry.missions["m"]
+    [queue] = harness.hub.scheduler.queues.values()
+    record.tasks, queue.tasks = Unwalked(record.tasks), UnwalkedTasks(queue.tasks)
+    found = harness.hub.snapshot(0.0)
+    harness.hub.why("m", 3, 0.0)
 
     assert (2, 5) == (found["missions"][0]["running"], found["missions"][0]["waiting"])
     assert (2, 5) == (found["queues"][0]["running"], found["queues"][0]["waiting"])
 
 
-def test_how_many_are_older(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_many_are_older(harness: HubHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted without those that were cancelled; of very many, an upper bound."""
-    scene.worker("w", 1)
-    mission = scene.mission()
-    scene.say(mission, Synced())
-    scene.submit(mission, *range(1, 9))
-    before = [scene.hub.why("m", task, 0.0).reasons[1] for task in (3, 8)]
-    scene.say(mission, Retract((5,)))
-    after = scene.hub.why("m", 8, 0.0).reasons[1]
+    harness.worker("w", 1)
+    mission = harness.mission()
+    harness.send(mission, Synced())
+    harness.submit(mission, *range(1, 9))
+    before = [harness.hub.why("m", task, 0.0).reasons[1] for task in (3, 8)]
+    harness.send(mission, Retract((5,)))
+    after = harness.hub.why("m", 8, 0.0).reasons[1]
     monkeypatch.setattr(explain, "_COUNTED", 3)
-    many = scene.hub.why("m", 8, 0.0).reasons[1]
+    many = harness.hub.why("m", 8, 0.0).reasons[1]
 
     assert "1 older task that asks for the same goes first" == before[0]
     assert "6 older tasks that ask for the same go first" == before[1]
@@ -115,53 +116,55 @@ def test_how_many_are_older(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> No
     assert "up to 6 older tasks that ask for the same go first" == many
 
 
-def test_a_task_that_is_to_run_alone_waits(scene: Scene) -> None:
+def test_a_task_that_is_to_run_alone_waits(harness: HubHarness) -> None:
     """It is counted for its mission while no worker is free for it."""
-    mission = scene.mission()
-    scene.say(mission, Synced())
-    scene.submit(mission, 1)
-    [entry] = scene.hub.ledger.clients["m"].entries.values()
-    scene.hub.ledger.withdraw(entry)
-    entry.crashes = (Crash((1, 1), "w", "SIGKILL", 0.0), Crash((1, 2), "w", "SIGKILL", 0.0))
-    scene.hub.ledger.enqueue(entry, 0.0)
-    found = scene.hub.snapshot(0.0)
+    mission = harness.mission()
+    harness.send(mission, Synced())
+    harness.submit(mission, 1)
+    [task] = harness.hub.registry.missions["m"].tasks.values()
+    harness.hub.tasks.withdraw(task)
+    task.crashes = (Crash((1, 1), "w", "SIGKILL", 0.0), Crash((1, 2), "w", "SIGKILL", 0.0))
+    harness.hub.tasks.enqueue(task, 0.0)
+    found = harness.hub.snapshot(0.0)
 
     assert (0, 1) == (found["missions"][0]["running"], found["missions"][0]["waiting"])
 
 
-def test_a_snapshot_has_kinds_without_a_class(scene: Scene) -> None:
+def test_a_snapshot_has_kinds_without_a_class(harness: HubHarness) -> None:
     """They are passed on as they came; what of them is used, nobody knows."""
     register = RegisterWorker("w", "w", "host", {"Cores": 2, "Licences": {"orca": 3}}, connection=1)
-    scene.say("w", register, InventoryEnd())
-    (worker,) = scene.hub.snapshot(0.0)["workers"]
+    harness.send("w", register, InventoryEnd())
+    (worker,) = harness.hub.snapshot(0.0)["workers"]
 
     assert {"orca": 3} == worker["total"]["Licences"] == worker["free"]["Licences"]
     assert {"Cores": 0.0, "Licences": None} == worker["used"]
 
 
-def test_missions_go_by_their_names_where_that_is_clear(scene: Scene) -> None:
+def test_missions_go_by_their_names_where_that_is_clear(harness: HubHarness) -> None:
     """By id, by a name that only one has, by the beginning of an id; never by chance."""
-    scene.worker("w", 4)
+    harness.worker("w", 4)
     for id_, name in (("aaaa1111bb", "one"), ("cccc2222dd", "same"), ("eeee3333ff", "same")):
-        scene.say(id_, RegisterMission(id_, name), Request(0, {"Cores": 1}), Function(F), Synced())
-        scene.submit(id_, 1)
-    missions = scene.hub.snapshot(0.0)["missions"]
+        harness.send(
+            id_, RegisterMission(id_, name), Request(0, {"Cores": 1}), DefineFunction(F), Synced()
+        )
+        harness.submit(id_, 1)
+    missions = harness.hub.snapshot(0.0)["missions"]
 
     assert ["one", "cccc2222", "eeee3333"] == [mission["label"] for mission in missions]
-    assert {"running"} == {scene.hub.why(m["label"], 1, 0.0).state for m in missions}
+    assert {"running"} == {harness.hub.why(m["label"], 1, 0.0).state for m in missions}
     for word in ("same", "nobody"):
-        assert "here are: one, same, same" in scene.hub.why(word, 1, 0.0).reasons[0]
+        assert "here are: one, same, same" in harness.hub.why(word, 1, 0.0).reasons[0]
 
 
-def test_questions_are_answered_on_any_link(scene: Scene) -> None:
+def test_questions_are_answered_on_any_link(harness: HubHarness) -> None:
     """Asking makes no mission and no worker of a peer."""
-    scene.worker("w", 2)
+    harness.worker("w", 2)
     for ask in (Ask("state"), Ask("why", "m", 1), Ask("retire", pattern="w*")):
-        scene.say("somebody", ask)
-    answers = {m.about: unpack(data) for m, data in scene.mail["somebody"] if type(m) is Answer}
+        harness.send("somebody", ask)
+    answers = {m.about: unpack(data) for m, data in harness.mail["somebody"] if type(m) is Answer}
 
     assert ["w"] == [worker["name"] for worker in answers["state"]["workers"]]
     assert "unknown" == answers["why"]["state"]
     assert [{"name": "w", "host": "host", "state": "serving", "running": 0}] == answers["retire"]
-    assert [Retire(at_once=False)] == scene.sent("w", Retire)
-    assert "draining" == scene.hub.snapshot(0.0)["workers"][0]["state"]
+    assert [Retire(at_once=False)] == harness.sent("w", Retire)
+    assert "draining" == harness.hub.snapshot(0.0)["workers"][0]["state"]

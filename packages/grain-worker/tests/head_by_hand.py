@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import trio
 
 from grain.edge import serve
-from grain.worker.messages import CODEC, AckRuns, Function, Lease, RunEnded, WorkerRegistered
+from grain.worker.messages import CODEC, AckRuns, DefineFunction, Lease, RunEnded, WorkerRegistered
 from grain.worker.payload import Payloads
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Head:
         function = self.payloads.dump_function(fn)
         lease = Lease("m", self.last, (1, self.last), function.digest, {"Cores": [0]})
         arguments = self.payloads.dump_arguments(args, {})
-        await self.send((Function(function.digest), function.payload), (lease, arguments))
+        await self.send((DefineFunction(function.digest), function.payload), (lease, arguments))
         return self.last
 
     async def settled(self, number: int) -> tuple[str, Any]:

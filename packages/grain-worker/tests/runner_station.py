@@ -80,7 +80,7 @@ class Station:
         function = self.payloads.dump_function(fn)
         arguments = self.payloads.dump_arguments(args, {})
         res = to_data(more.get("res", Cores(0)))
-        run = Run(self.last, 1, res, more.get("limit"), function.digest, more.get("line", 0))
+        run = Run(self.last, 1, res, more.get("limit"), function.digest, more.get("chain", 0))
         self.runner.start(run, (function.payload, arguments))
         return self.last
 

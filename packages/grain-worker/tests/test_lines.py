@@ -15,8 +15,8 @@ from grain.worker import Call, Runner
 from grain.worker.messages import (
     BegunCount,
     Cancel,
+    DefineFunction,
     Ended,
-    Function,
     Inventory,
     Lease,
     Revoke,
@@ -38,12 +38,12 @@ def made() -> WorkerSession:
     session = WorkerSession("id", "w", "host", Cores(4), 0.0)
     session.on_connected(0.0)
     session.to_head.clear()
-    session.on_message(Function(b"f"), b"code", 0.0)
+    session.on_message(DefineFunction(b"f"), b"code", 0.0)
     return session
 
 
 def lease(number: int, line: int = 0) -> Lease:
-    return Lease("m", number, (1, number), b"f", {"Cores": 1}, line=line)
+    return Lease("m", number, (1, number), b"f", {"Cores": 1}, chain=line)
 
 
 def sent(session: WorkerSession, kind: type[M]) -> list[M]:
@@ -71,13 +71,13 @@ def test_the_runner_is_told_of_lines_by_its_own_numbers() -> None:
     session = made()
     session.on_message(lease(7), b"", 0.0)
     session.on_message(lease(8, 7), b"", 0.0)
-    assert [0, 1] == [run.line for run in ordered(session, Run)]
+    assert [0, 1] == [run.chain for run in ordered(session, Run)]
 
     for number in (1, 2):
         session.on_ended(Ended(number, number), b"", 0.1)
     session.on_message(lease(9, 7), b"", 0.2)
     session.on_message(lease(10, 7), b"", 0.2)
-    assert [0, 3] == [run.line for run in ordered(session, Run)][2:]
+    assert [0, 3] == [run.chain for run in ordered(session, Run)][2:]
 
 
 def test_what_waits_was_not_begun() -> None:
@@ -88,7 +88,7 @@ def test_what_waits_was_not_begun() -> None:
 
     session.on_disconnected(1.0)
     session.on_connected(2.0)
-    assert [(1, 0), (2, 1), (3, 1)] == [(r.task, r.line) for r in sent(session, Inventory)[0].runs]
+    assert [(1, 0), (2, 1), (3, 1)] == [(r.task, r.chain) for r in sent(session, Inventory)[0].runs]
 
 
 def test_nobody_waits_for_long() -> None:
@@ -205,7 +205,7 @@ async def told(head: Channel) -> list[Any]:
 
 async def test_one_after_the_other(autojump_clock: trio.testing.MockClock) -> None:
     """In the order in which they came, whoever ends meanwhile elsewhere."""
-    runs = [Run(1, 1, ZERO), Run(2, 2, ZERO, line=1), Run(3, 3, ZERO), Run(4, 4, ZERO, line=1)]
+    runs = [Run(1, 1, ZERO), Run(2, 2, ZERO, chain=1), Run(3, 3, ZERO), Run(4, 4, ZERO, chain=1)]
     async with serving(runs) as (head, steps):
         await wait_all_tasks_blocked()
         assert ["1 begins", "3 begins"] == sorted(steps.said)
@@ -223,7 +223,7 @@ async def test_an_end_is_told_though_others_wait(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """It may wait for company, but not for the end of a long run."""
-    runs = [Run(1, 1, ZERO), Run(2, 2, ZERO, line=1), Run(3, 3, ZERO, line=1)]
+    runs = [Run(1, 1, ZERO), Run(2, 2, ZERO, chain=1), Run(3, 3, ZERO, chain=1)]
     async with serving(runs) as (head, steps):
         steps.go[1].set()
         with trio.fail_after(1.0):
@@ -235,7 +235,7 @@ async def test_an_end_is_told_though_others_wait(
 @pytest.mark.parametrize(("waiting", "status"), [(True, "returned"), (False, "cancelled")])
 async def test_what_waits_never_begins_once_it_is_cancelled(waiting: bool, status: str) -> None:
     """And what has begun is not touched by who wants only what waits."""
-    runs = [Run(1, 1, ZERO), Run(2, 2, ZERO, line=1), Run(3, 3, ZERO, line=1)]
+    runs = [Run(1, 1, ZERO), Run(2, 2, ZERO, chain=1), Run(3, 3, ZERO, chain=1)]
     async with serving(runs) as (head, steps):
         head.post([(Cancel(2, 2, waiting), None), (Cancel(1, 1, waiting=True), None)])
         ((ended, _),) = await told(head)
@@ -251,7 +251,7 @@ async def test_what_waits_does_not_begin_when_the_head_has_left() -> None:
     steps = Steps()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Runner("w", theirs).serve)
-        runs = [Run(1, 1, ZERO), Run(2, 2, ZERO, line=1)]
+        runs = [Run(1, 1, ZERO), Run(2, 2, ZERO, chain=1)]
         head.post([(run, Call(steps.run, (run.task,), {})) for run in runs])
         await wait_all_tasks_blocked()
         await head.aclose()
@@ -267,7 +267,7 @@ def test_nothing_is_kept_of_lines_that_are_over() -> None:
     waiting = Waiting()
     session = three()
     for run in ordered(session, Run):
-        if run.line:
+        if run.chain:
             assert not waiting.admit(run, None, first_runs=True)
     runs = ordered(session, Run)
     assert runs[1] == waiting.ended(runs[0])[0]  # type: ignore[index]

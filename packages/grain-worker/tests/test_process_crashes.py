@@ -168,6 +168,6 @@ async def test_nothing_follows_a_run_that_died_with_its_process() -> None:
     async with station() as the:
         first = the.start(kill)
         await the.witness.until(lambda: the.witness.crashes)
-        late = the.start(three, line=first)
+        late = the.start(three, chain=first)
         assert 3 == await the.result(three)
         assert "returned" == the.witness.outcomes[late][0].status

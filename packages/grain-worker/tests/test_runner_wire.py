@@ -16,7 +16,7 @@ import trio
 from grain.resource import Cores, to_data
 from grain.worker.agent.signals import on_signals
 from grain.worker.errors import PayloadError
-from grain.worker.messages import ForgetFunctions, Function, Run
+from grain.worker.messages import DefineFunction, ForgetFunctions, Run
 from grain.worker.node.limits import raise_open_files
 from grain.worker.payload import Payloads
 from grain.worker.runner.translation import WireTranslation
@@ -37,7 +37,7 @@ def test_a_call_is_put_together_from_its_parts() -> None:
     """Function, arguments and resources, which came apart."""
     mission, wire = Payloads(), WireTranslation("w1")
     function = mission.dump_function(add)
-    wire.learn(Function(function.digest), function.payload)
+    wire.learn(DefineFunction(function.digest), function.payload)
 
     message, call = wire.decode(run(function.digest), mission.dump_arguments((1,), {"b": 2}))
 

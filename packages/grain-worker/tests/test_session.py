@@ -14,9 +14,9 @@ from grain.worker.messages import (
     AckRuns,
     BegunCount,
     Cancel,
+    DefineFunction,
     Draining,
     Ended,
-    Function,
     Inventory,
     InventoryEnd,
     Lease,
@@ -36,7 +36,7 @@ def made(**more: Any) -> WorkerSession:
     session = WorkerSession("id", "w", "host", Cores(4), 0.0, **more)
     session.on_connected(0.0)
     session.to_head.clear()
-    session.on_message(Function(b"f"), b"code", 0.0)
+    session.on_message(DefineFunction(b"f"), b"code", 0.0)
     return session
 
 
@@ -208,7 +208,7 @@ def test_it_forgets_the_oldest_functions_where_no_message_has_room_for_all() -> 
     session = made()
     digests = [number.to_bytes(16, "big") for number in range(70_000)]
     for digest in digests:
-        session.on_message(Function(digest), b"code", 0.0)
+        session.on_message(DefineFunction(digest), b"code", 0.0)
     session.on_disconnected(1.0)
     session.on_connected(2.0)
 

@@ -1,22 +1,23 @@
-"""The head: the scheduler, the hub around it, and the executors and processes around those.
+"""The head: the scheduler, and the executors that hand jobs to workers.
 
-Decisions come first: ``scheduler`` and ``hub`` do no I/O and read no clock. The shells around them
-are ``executor`` (a scheduler with a local worker only), ``service`` (a hub behind an address) and
-``gnaw`` (the process that ``python -m grain.head`` runs). Others see ``events``.
+Decisions are made without I/O and without a clock: in ``scheduler/``, which decides which task
+starts where, and in ``hub/``, which has a scheduler for many missions and workers. Shells around
+them do the I/O: ``executor`` around a scheduler for one process; ``service`` around a hub, in a
+process of its own (``gnaw/``) or in that of a mission (`grain.remote_exer`).
 
 Map:
 
-- ``scheduler/``: which task starts where, and when
-- ``hub/``: the scheduler for many missions and workers, without I/O
-- ``messages``: the messages between missions and a hub
-- ``service``: a hub with its connections
-- ``gnaw/``: the process that serves a hub to the missions of a user
-- ``base``: the parts that all executors have in common
-- ``executor``: ``GrainExecutor``, for one mission with its local worker
-- ``collapse``: exception groups, made into the exception that matters
+- ``messages``: the messages between a mission and a head
+- ``scheduler/``: which task starts where and when
+- ``hub/``: one scheduler for many missions and workers
+- ``service``: a hub with the channels of its peers
+- ``gnaw/``: the process that missions share, run by ``python -m grain.head``
+- ``base``: what all executors have in common
+- ``executor``: `GrainExecutor`, with a local worker only
+- ``events``: what others can see of an executor
 - ``errors``: the errors of executors
-- ``events``: the events and counts of executors
-- ``testing``: tests of the scheduler, for developers (import it by name)
+- ``collapse``: one exception instead of a group of one
+- ``testing``: a cluster in memory, for tests of policies
 """
 
 from grain.head.base import Result as Result

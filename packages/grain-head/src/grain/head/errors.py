@@ -14,14 +14,14 @@ class ExecutorError(Exception):
 
 
 class ExecutorClosed(ExecutorError, RuntimeError):
-    """The executor is not running: not entered yet, or left already."""
+    """The executor does not run: it was not entered yet, or was left already."""
 
 
 class TaskCrashed(ExecutorError):
-    """A task was given up, because its process or its worker died again and again.
+    """A task that was given up because its process or its worker died again and again.
 
     Attributes:
-        crashes: each of them, with worker, reason and time.
+        crashes: the crashes, with worker, reason and time of each.
     """
 
     def __init__(self, message: str, crashes: tuple[Crash, ...] = ()) -> None:
@@ -37,7 +37,7 @@ class TaskCrashed(ExecutorError):
 
 
 class BadMessage(ExecutorError, ValueError):
-    """A peer sent something that makes no sense; it is dropped."""
+    """A message of a peer makes no sense; the peer is dropped."""
 
 
 class Unreachable(ExecutorError, ConnectionError):
@@ -45,4 +45,4 @@ class Unreachable(ExecutorError, ConnectionError):
 
 
 class Cancelled(ExecutorError):
-    """The outcome of a task that was cancelled, for whoever still waits for it."""
+    """The outcome of a task that was cancelled."""

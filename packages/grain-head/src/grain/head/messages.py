@@ -1,7 +1,7 @@
-"""What a mission and a head say to each other; docs/protocol.md has the rules of delivery.
+"""The messages between a mission and a head; docs/protocol.md has the rules of delivery.
 
-A task is known by its number in its mission. Numbers only ever grow, so that a head can tell a
-task that it has not heard of yet from one that is over.
+A task is known by its number in its mission. Numbers only ever grow: a head that has no task of a
+number can see whether it is over or yet to come.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import msgspec
 from grain.edge.messages import Codec, Message
 from grain.edge.questions import Answer as Answer
 from grain.edge.questions import Ask as Ask
-from grain.worker.messages import Attempt, Function
+from grain.worker.messages import Attempt, DefineFunction
 
 _GIB = 1024**3
 
 Ending = Literal["value", "error", "crashed"]
-"""How a task was resolved: see `Resolved`."""
+"""The way in which a task was resolved: see `Resolved`."""
 
 
 class Crash(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A run of a task ended with the process or the worker that it was in.
+    """A run of a task that ended with its process or its worker.
 
     Attributes:
         attempt: which run.
-        worker: what people call the worker.
-        how: what is known of it, such as the signal.
+        worker: the name of the worker.
+        how: how the process or worker ended, such as the signal.
         at: seconds since the epoch of Unix, by the head's clock, for people.
     """
 
@@ -41,7 +41,7 @@ class Crash(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class RegisterMission(Message, frozen=True):
-    """First on every connection. Then come the unresolved tasks, ascending, and `Synced`.
+    """The first message on every connection; unresolved tasks follow, ascending, and `Synced`.
 
     Attributes:
         mission: random name of this mission.
@@ -49,7 +49,7 @@ class RegisterMission(Message, frozen=True):
         host: where it is.
         pid: its process there.
         connection: counts its connections: of two, the one with the larger number is in use,
-            whichever is heard of first.
+            whichever arrives first.
     """
 
     mission: str
@@ -60,7 +60,7 @@ class RegisterMission(Message, frozen=True):
 
 
 class Request(Message, frozen=True):
-    """What tasks may ask for, stated once a connection.
+    """A resource request that tasks of this connection refer to.
 
     Attributes:
         number: by which `Submit` refers to it.
@@ -74,14 +74,14 @@ class Request(Message, frozen=True):
 
 
 class Submit(Message, frozen=True):
-    """A task is to be run. The payload is its arguments.
+    """A task to be run. The payload is its arguments.
 
     Attributes:
         task: its number, larger than all before on this connection.
         request: the number of its `Request`.
         function: the digest of its function, which was sent before.
-        worker: where it ran when the mission was last told, empty if it did not.
-        crashes: what is known of its crashes.
+        worker: the id of the worker on which it ran by the last report, empty if it did not run.
+        crashes: its crashes so far.
     """
 
     max_payload = 256 * 1024**2
@@ -94,30 +94,30 @@ class Submit(Message, frozen=True):
 
 
 class Synced(Message, frozen=True):
-    """The mission has told of all its unresolved tasks: no other task of it is wanted."""
+    """All unresolved tasks of the mission were submitted: no other task of it is wanted."""
 
 
 class Retract(Message, frozen=True):
-    """Tasks are not wanted any more; `Retracted` tells when nothing of them is left."""
+    """Tasks that are not wanted any more; `Retracted` follows when nothing of them is left."""
 
     tasks: tuple[int, ...]
 
 
 class AckTasks(Message, frozen=True):
-    """The outcomes of these tasks have arrived: forget them."""
+    """Tasks whose outcomes have arrived: forget them."""
 
     tasks: tuple[int, ...]
 
 
 class Depart(Message, frozen=True):
-    """The mission is over: nothing of it is wanted any more."""
+    """The end of the mission: nothing of it is wanted any more."""
 
 
 # ---- head to mission
 
 
 class MissionRegistered(Message, frozen=True):
-    """The head knows all that the mission told.
+    """The head has all tasks of the mission: the answer to `Synced`.
 
     Attributes:
         epoch: the head's.
@@ -127,21 +127,21 @@ class MissionRegistered(Message, frozen=True):
 
 
 class Started(Message, frozen=True):
-    """Tasks run on a worker, or wait again if its id is empty."""
+    """Tasks that run on a worker, or wait again if its id is empty."""
 
     worker: str
     tasks: tuple[int, ...]
 
 
 class Crashed(Message, frozen=True):
-    """A run of a task crashed; the task goes on."""
+    """A crash of a run of a task; the task goes on."""
 
     task: int
     crash: Crash
 
 
 class Resolved(Message, frozen=True):
-    """What became of a task; repeated on every connection until `AckTasks`.
+    """The outcome of a task, repeated on every connection until `AckTasks`.
 
     Attributes:
         task: which task.
@@ -158,13 +158,13 @@ class Resolved(Message, frozen=True):
 
 
 class Retracted(Message, frozen=True):
-    """Nothing is left of a task that was retracted."""
+    """A task that was retracted, and of which nothing is left."""
 
     task: int
 
 
 class Notice(Message, frozen=True):
-    """Tasks with a request cannot start on any worker that is here, and wait for another.
+    """A request that no worker here can ever meet; tasks with it wait for another worker.
 
     Attributes:
         request: the number of the request.
@@ -177,11 +177,22 @@ class Notice(Message, frozen=True):
     workers: bool = True
 
 
-MISSION = (RegisterMission, Function, Request, Submit, Synced, Retract, AckTasks, Depart, Ask)
-"""What a mission says; `Function` is of grain.worker.messages, `Ask` of grain.edge.questions."""
+MISSION = (
+    RegisterMission,
+    DefineFunction,
+    Request,
+    Submit,
+    Synced,
+    Retract,
+    AckTasks,
+    Depart,
+    Ask,
+)
+"""The messages of a mission; `DefineFunction` is of grain.worker.messages, `Ask` of
+grain.edge.questions."""
 
 HEAD = (MissionRegistered, Started, Crashed, Resolved, Retracted, Notice, Answer)
-"""What a head says to a mission."""
+"""The messages of a head to a mission."""
 
 CODEC = Codec(*MISSION, *HEAD)
-"""Mission and head."""
+"""The codec between a mission and a head."""

@@ -5,9 +5,10 @@
         serving = await nursery.start(partial(serve, service.handle, address, codec=CODEC))
         nursery.start_soon(service.run)
 
-Each peer has a task which receives; what is decided then is posted to whom it concerns, and each
-channel writes by itself. So a slow or stuck peer holds back nobody else: its outbox grows, by no
-more than what runs on it or what it has submitted, until its channel breaks for silence.
+Each peer has a trio task that receives. What the hub decides then is posted to the channels, and
+each channel writes by itself. So a slow or stuck peer holds back nobody else: the buffer of its
+channel grows, by no more than what runs on it or what it has submitted, until the channel breaks
+for silence.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from grain.head.hub.state import Link
 
 CODEC = Codec(*worker.AGENT, *worker.HEAD, *mission.MISSION, *mission.HEAD)
-"""What a head speaks: with agents and with missions."""
+"""The messages between a head and its peers: agents and missions."""
 
 _log = logging.getLogger("grain.head")
 
@@ -62,12 +63,12 @@ class Service:
         self._max_missions = max_missions
         self._links = itertools.count(1)
         self._channels: dict[Link, Channel] = {}
-        # By who they are, and each with its last connection: one that was cut off comes back while
-        # the connection before still seems to be there, until that breaks for silence.
+        # By their identity, each with its last connection: a mission that was cut off comes back
+        # while its connection before still seems to be there, until that breaks for silence.
         self._missions: dict[str | Link, Link] = {}
 
     def admit(self, hello: Hello) -> str:
-        """Why a peer may not join, for `grain.edge.serve`; "" if it may."""
+        """Return why a peer may not join, for `grain.edge.serve`; "" if it may."""
         if hello.role != "mission" or self._has_room(hello.identity):
             return ""
         count = len(self._missions)
@@ -101,14 +102,15 @@ class Service:
         Args:
             channel: to the peer.
             role: what the peer is.
-            identity: who it is, as in `grain.edge.messages.Hello`.
+            identity: by which it is recognised on its next connection, as in
+                `grain.edge.messages.Hello`.
 
         Raises:
-            BadMessage, ResourceError: the peer made no sense.
+            BadMessage, ResourceError: a message of the peer makes no sense.
             ChannelError: the connection is lost.
         """
         if role == "mission" and not self._has_room(identity):
-            return  # it came with others at the same moment; when it comes again it is told why
+            return  # it came with others at the same moment; `admit` says why when it comes again
         link = next(self._links)
         who = identity or link
         self._channels[link] = channel
@@ -121,16 +123,16 @@ class Service:
             if self._missions.get(who) == link:
                 del self._missions[who]
             self.hub.on_link_lost(link, trio.current_time())
-            self.settle()
+            self.dispatch()
 
     def _take(self, link: int, batch: Batch) -> None:
         now = trio.current_time()
         for message, payload in batch:
             self.hub.on_message(link, message, payload, now)
-        self.settle()
+        self.dispatch()
 
-    def settle(self) -> None:
-        """Decide, and tell those whom it concerns."""
+    def dispatch(self) -> None:
+        """Decide, and send what is to be sent."""
         self.hub.dispatch(trio.current_time())
         for link, mail in self.hub.take().items():
             channel = self._channels.get(link)
@@ -141,11 +143,11 @@ class Service:
             except LocalProtocolError:
                 raise  # a bug
             except (ChannelError, trio.BrokenResourceError, trio.ClosedResourceError):
-                pass  # whoever receives from it is about to see that
+                pass  # the task that receives from it is about to notice that
 
     async def run(self) -> None:
-        """Let time pass; for ever."""
+        """Let time pass, until cancelled."""
         while True:
             await trio.sleep(1.0)
             self.hub.on_tick(trio.current_time())
-            self.settle()
+            self.dispatch()

@@ -1,11 +1,22 @@
-"""The mission's side of a scheduler that missions share.
+"""A mission's side of a scheduler that missions share.
 
-Layout: `_session` is what a mission remembers and says, without I/O; `_functions` has its functions
-as bytes; `_connection` finds the scheduler, or starts it; `_link` keeps connected to it;
-`_executor` is the shell around all; `_hosting` has the scheduler within, with a `_local` worker.
+`RemoteExecutor` has the same face as `grain.GrainExecutor`: jobs go in, outcomes come out. Its
+state is a `MissionSession`, which does no I/O: it keeps every unresolved task, and after each loss
+of the connection it submits them anew, to the same scheduler or to its successor. A `SchedulerLink`
+sends its messages and hands over those that arrive.
+
+Map:
+
+- ``session``: the mission's tasks and functions, and the messages about them; no I/O
+- ``functions``: functions as bytes, made once for each object
+- ``connector``: finds the scheduler that missions share, or starts it
+- ``link``: keeps the session connected
+- ``executor``: `RemoteExecutor`, the shell around all
+- ``hosting``: `HostingExecutor`, which has the scheduler within
+- ``local``: a worker within the process of a mission
 """
 
-from grain.remote_exer.connection import Gnaw as Gnaw
+from grain.remote_exer.connector import GnawConnector as GnawConnector
 from grain.remote_exer.executor import RemoteExecutor as RemoteExecutor
 from grain.remote_exer.hosting import HostingExecutor as HostingExecutor
 from grain.remote_exer.session import MissionSession as MissionSession

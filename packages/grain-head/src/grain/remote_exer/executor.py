@@ -1,4 +1,4 @@
-"""`RemoteExecutor`: a mission's tasks on workers that a scheduler elsewhere gives out."""
+"""`RemoteExecutor`: a mission's jobs on the workers of a scheduler that missions share."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from grain.head.collapse import collapsing
 from grain.head.errors import Cancelled, TaskCrashed
 from grain.head.events import Event, NeverStarts, NoWorkers
 from grain.head.messages import Ask, Submit
-from grain.remote_exer.connection import Gnaw
-from grain.remote_exer.functions import Functions
-from grain.remote_exer.link import AT_ONCE, Link
+from grain.remote_exer.connector import GnawConnector
+from grain.remote_exer.functions import FunctionCache
+from grain.remote_exer.link import AT_ONCE, SchedulerLink
 from grain.remote_exer.session import MissionSession, Resolution
 from grain.resource import from_data, to_data
 from grain.worker.errors import PayloadError
-from grain.worker.messages import Function as FunctionMessage
+from grain.worker.messages import DefineFunction
 from grain.worker.payload import Function, Payloads
 
 if TYPE_CHECKING:
@@ -37,23 +37,23 @@ if TYPE_CHECKING:
     from grain.worker import Call
     from grain.worker.job import Outcome
 
-_MANY = 256  # outcomes that are confirmed by themselves
-_ANSWER = 5.0  # seconds after which a question is put again
-_FAREWELL = 10.0  # seconds that leaving waits for a scheduler which is away
+_MANY = 256  # outcomes that are confirmed without waiting for other messages
+_ANSWER = 5.0  # seconds after which a question is sent again
+_FAREWELL = 10.0  # seconds for which leaving waits for a scheduler that is away
 
 
-class Job(NamedTuple):
-    """What the executor keeps of a task until it is resolved."""
+class RemoteJob(NamedTuple):
+    """A job that is not resolved, as the executor keeps it."""
 
     name: str
     deliver: Deliver | None
 
 
 def check_size(what: str, size: int, most: int) -> None:
-    """Refuse what is too large to travel.
+    """Refuse a payload that is too large to travel.
 
     Raises:
-        PayloadError: it is.
+        PayloadError: it is too large.
     """
     if size > most:
         raise PayloadError(
@@ -62,15 +62,16 @@ def check_size(what: str, size: int, most: int) -> None:
         )
 
 
-class RemoteExecutor(ExecutorBase[Job]):
-    """Submits jobs to a scheduler that missions share; the same face as `grain.GrainExecutor`.
+class RemoteExecutor(ExecutorBase[RemoteJob]):
+    """An executor whose jobs go to a scheduler that missions share.
 
-    The scheduler may be killed and replaced at any time: jobs go on, and none is lost. It is
-    looked for, and started, when the first job is submitted.
+    It has the same face as `grain.GrainExecutor`. The scheduler may be killed and replaced at any
+    time: jobs go on, and none is lost. It is looked for, and started if there is none, when the
+    first job is submitted.
 
     Leaving the ``async with`` block waits until every job has ended. Leaving it by an exception,
     cancellation or Ctrl-C cancels the jobs, and returns when nothing of them is left, or at the
-    latest ten seconds later if the scheduler is away: it then ends them by itself.
+    latest ten seconds later if the scheduler is away, which then ends them by itself.
 
     Args:
         address: where the scheduler is met; one is started there if there is none.
@@ -93,12 +94,14 @@ class RemoteExecutor(ExecutorBase[Job]):
         self._session = MissionSession(
             secrets.token_hex(8), self.name, socket.gethostname(), os.getpid()
         )
-        connect = connect or Gnaw(address, name=self.name).connect
-        self._link = Link(self._session, connect, self._take, self._on_event)
+        connect = connect or GnawConnector(address, name=self.name).connect
+        self._link = SchedulerLink(self._session, connect, self._take, self._on_event)
         self._payloads = Payloads(f"mission {self.name}")
-        self._functions = Functions(self._state)
+        self._functions = FunctionCache(self._define)
         self._requests: dict[tuple[Resource, int], int] = {}
-        self._by_identity: dict[tuple[int, int], int] = {}  # of those in _requests; saves a hash
+        # By the identity of objects that `_requests` keeps: most jobs bring the same object again,
+        # and to hash a resource costs more than all else here.
+        self._by_identity: dict[tuple[int, int], int] = {}
         self._answered = trio.Event()
 
     # ---- the queue of jobs
@@ -124,7 +127,7 @@ class RemoteExecutor(ExecutorBase[Job]):
             request = self._session.request(to_data(res), priority)
             self._requests[res, priority] = self._by_identity[id(res), priority] = request
         job = self._session.submit(request, function.digest, arguments)
-        self._jobs[job] = Job(function.name, deliver)
+        self._jobs[job] = RemoteJob(function.name, deliver)
         self._link.wanted.set()
         self._link.wake()
         unsent = len(self._session.to_head)
@@ -132,42 +135,40 @@ class RemoteExecutor(ExecutorBase[Job]):
             self._link.flush()
         return job
 
-    def _state(self, fn: Callable[..., Any]) -> Function:
+    def _define(self, fn: Callable[..., Any]) -> Function:
         function = self._payloads.dump_function(fn)
         check_size(
             f"the function {function.name}, with the data in it",
             len(function.payload),
-            FunctionMessage.max_payload,
+            DefineFunction.max_payload,
         )
-        # Before it is known: whatever Ctrl-C cuts off, no task names a function that never came.
-        self._session.function(function.digest, function.payload)
-        return function
+        return self._session.define(function)
 
     def cancel(self, job: int) -> None:
-        """Cancel a job; as `GrainExecutor.cancel`, but that it is always resolved later."""
+        """Cancel a job, as `GrainExecutor.cancel` does; but it is always resolved later."""
         self._session.cancel(job)
         self._link.wake()
 
     # ---- questions
 
     def statistics(self) -> Statistics:
-        """How things stand, as far as the scheduler has told."""
+        """Return the counts of jobs, as far as the scheduler has reported."""
         running = self._session.running
         return self._counted(len(self._jobs) - running, running)
 
     def why(self, job: int) -> Explanation:
-        """Why a job is not running, as far as is known here; `ask_why` knows more."""
-        known = self._session.pending.get(job)
-        if known is None:
+        """Explain why a job is not running, from the state here alone; `ask_why` explains more."""
+        pending = self._session.pending.get(job)
+        if pending is None:
             return Explanation(job, "unknown", ("it has ended, or was never submitted",))
-        if known.worker:
-            return Explanation(job, "running", (f"on worker {known.worker}",))
+        if pending.worker:
+            return Explanation(job, "running", (f"on worker {pending.worker}",))
         if not self._session.connected:
             return Explanation(job, "waiting", ("the scheduler is away",))
         return Explanation(job, "waiting", ("the scheduler has found no room for it",))
 
     async def ask_why(self, job: int) -> Explanation:
-        """Why a job is not running; asks the scheduler, and waits until it can be asked."""
+        """Explain why a job is not running; ask the scheduler, and wait until it answers."""
         self._link.wanted.set()
         while True:
             await self._link.joined.wait()
@@ -176,9 +177,9 @@ class RemoteExecutor(ExecutorBase[Job]):
             self._link.wake()
             with trio.move_on_after(_ANSWER):
                 await self._answered.wait()
-            for about, told in self._session.answers:
-                if about == "why" and told["task"] == job:
-                    return Explanation(job, told["state"], tuple(told["reasons"]))
+            for about, answer in self._session.answers:
+                if about == "why" and answer["task"] == job:
+                    return Explanation(job, answer["state"], tuple(answer["reasons"]))
 
     # ---- life
 
@@ -206,7 +207,7 @@ class RemoteExecutor(ExecutorBase[Job]):
             self._put_result.close()
 
     async def _leave(self, scope: trio.CancelScope) -> None:
-        """Wait until nothing of a cancelled job is left, and say goodbye."""
+        """Wait until nothing of a cancelled job is left, and depart."""
         with trio.CancelScope(shield=True):
             away = 0.0
             while self._jobs and self._link.met and away < _FAREWELL:
@@ -228,12 +229,12 @@ class RemoteExecutor(ExecutorBase[Job]):
         for resolution in resolved:
             self._resolve(resolution)
         if session.notices:
-            self._report()
+            self._report_notices()
         if session.answers:
             self._answered.set()
             self._answered = trio.Event()
 
-    def _report(self) -> None:
+    def _report_notices(self) -> None:
         notices, self._session.notices = self._session.notices, []
         for notice in notices:
             request = from_data(self._session.request_of(notice.request).resources)
@@ -248,7 +249,7 @@ class RemoteExecutor(ExecutorBase[Job]):
         cancelled = resolution.ending == "cancelled"
         self._hand_over(resolution.task, job, ended, cancelled=cancelled)
 
-    def _outcome(self, job: Job, resolution: Resolution) -> Outcome:
+    def _outcome(self, job: RemoteJob, resolution: Resolution) -> Outcome:
         if resolution.ending == "cancelled":
             return outcome.Error(Cancelled(f"{job.name} was cancelled (job {resolution.task})"))
         if resolution.ending == "crashed":

@@ -1,7 +1,9 @@
-"""The functions of a mission as bytes: made once for each, and kept once for each content.
+"""Functions as bytes: made once for each function object, and forgotten with it.
 
 A loop may make a function for each of its calls: a bound method is a new object whenever it is
-looked up, and so is every partial. Those are forgotten with the object, and equal bytes are one.
+looked up, and so is every partial. So what is kept here goes with the object. The bytes themselves
+are in `grain.remote_exer.session.MissionSession`, once for each content, as long as the mission
+lasts: a task that names them may have to be submitted again.
 """
 
 from __future__ import annotations
@@ -15,35 +17,34 @@ if TYPE_CHECKING:
     from grain.worker.payload import Function
 
 
-class Functions:
-    """What functions are as bytes, by identity as long as they live.
+class FunctionCache:
+    """The function objects seen so far, each with its bytes, by identity as long as they live.
 
     Args:
-        dump: makes bytes of one.
+        define: makes bytes of a function; those that were made before, where they are equal.
     """
 
-    def __init__(self, dump: Callable[[Any], Function]) -> None:
-        self._dump = dump
-        # What returns the function, or None when it is no more; and its bytes.
-        self._known: dict[int, tuple[Callable[[], Any], Function]] = {}
-        self._by_digest: dict[bytes, Function] = {}
+    def __init__(self, define: Callable[[Any], Function]) -> None:
+        self._define = define
+        # By id: what returns the object, or None when it is no more; and its bytes. Another object
+        # may get the same id before the callback of the first has run, so it is compared.
+        self._seen: dict[int, tuple[Callable[[], Any], Function]] = {}
 
     def find(self, fn: Callable[..., Any]) -> Function:
-        """A function as bytes, as it was when it was first asked for.
+        """Return a function as bytes, as it was when it was first passed.
 
         Raises:
-            Exception: what ``dump`` raises.
+            Exception: as raised by ``define``.
         """
         number = id(fn)
-        known = self._known.get(number)
-        if known is not None and known[0]() is fn:
-            return known[1]
-        function = self._dump(fn)
-        function = self._by_digest.setdefault(function.digest, function)
+        seen = self._seen.get(number)
+        if seen is not None and seen[0]() is fn:
+            return seen[1]
+        function = self._define(fn)
         held: Callable[[], Any]
         try:
-            held = weakref.ref(fn, lambda _: self._known.pop(number, None))
-        except TypeError:  # as of an object with slots; so it is kept
+            held = weakref.ref(fn, lambda _: self._seen.pop(number, None))
+        except TypeError:  # as of an object with slots: it is kept alive, or its id would be reused
             held = lambda: fn  # noqa: E731
-        self._known[number] = held, function
+        self._seen[number] = held, function
         return function

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class HostingExecutor(RemoteExecutor):
-    """A scheduler for one mission, with a local worker, that workers of an address may join.
+    """An executor with a scheduler within, and a local worker; other workers may join.
 
-    The same face as `grain.GrainExecutor`, which is faster where no other worker can join: here
-    functions, arguments and results travel as bytes to the local worker, too.
+    It has the same face as `grain.GrainExecutor`, which is faster where no other worker can join:
+    here functions, arguments and results travel as bytes to the local worker, too.
 
     Args:
         local: the resources of the local worker; without them there is none.
@@ -45,60 +45,93 @@ class HostingExecutor(RemoteExecutor):
         name: str | None = None,
         on_event: Callable[[Event], object] | None = None,
     ) -> None:
-        super().__init__(name=name, on_event=on_event, connect=self._within)
+        super().__init__(name=name, on_event=on_event, connect=self._connect)
         if not isinstance(local, Resource):
             raise TypeError(f"local={local!r}: give the resources of the local worker, as Cores(2)")
         self.local = local
         self.address = address
-        self._scopes: list[trio.CancelScope] = []
+        self._host: _Host | None = None
 
     @asynccontextmanager
     async def _living(self) -> AsyncGenerator[None]:
-        service = self._service = Service()
         worker = ""
         try:
             with collapsing():
                 async with trio.open_nursery() as nursery:
-                    self._nursery = nursery
-                    await nursery.start(
-                        partial(serve, service.handle, self.address, codec=CODEC), name="serve"
-                    )
-                    self._shielded(service.run)
+                    host = self._host = _Host(nursery)
+                    await host.serve(self.address)
                     if self.local.parts():
                         worker = f"{self.name}(local)"
-                        self._start_worker(worker)
+                        host.start_worker(worker, self.local)
+                        self._on_event(WorkerJoined(worker, self.local))
                     try:
                         async with super()._living():
                             yield
                     finally:
                         if worker:
                             self._on_event(WorkerCleaning(worker))
-                        for scope in self._scopes:
-                            scope.cancel()
-                        nursery.cancel_scope.cancel()
+                        host.stop()
         finally:
             if worker:
                 self._on_event(WorkerLeft(worker))
 
-    def _start_worker(self, name: str) -> None:
+    @asynccontextmanager
+    async def _connect(self, mission: str) -> AsyncGenerator[Channel]:
+        """Open the mission's own connection; the link asks for it only while the host lives."""
+        assert self._host is not None
+        async with self._host.connect(mission) as channel:
+            yield channel
+
+
+class _Host:
+    """The scheduler within a mission, and what connects to it in the same process.
+
+    All of it runs until `stop`, even when the nursery is cancelled: it takes a scheduler and a
+    worker to cancel what runs.
+
+    Args:
+        nursery: runs it.
+    """
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.service = Service()
+        self._nursery = nursery
+        self._scopes: list[trio.CancelScope] = []
+
+    async def serve(self, address: str) -> None:
+        """Serve, and let other workers join at an address; returns as soon as they may.
+
+        Raises:
+            grain.edge.errors.EdgeError: it cannot serve there.
+        """
+        await self._nursery.start(partial(serve, self.service.handle, address, codec=CODEC))
+        # Not before: nothing would stop it if there is an error above.
+        self._shielded(self.service.run)
+
+    def start_worker(self, name: str, total: Resource) -> None:
+        """Start a worker in this process."""
         ours, theirs = memory_channels()
-        self._shielded(self._service.serve, ours, "worker")
-        self._shielded(LocalWorker(name, self.local).serve, theirs)
-        self._on_event(WorkerJoined(name, self.local))
+        self._shielded(self.service.serve, ours, "worker")
+        self._shielded(LocalWorker(name, total, theirs).serve)
 
     @asynccontextmanager
-    async def _within(self, mission: str) -> AsyncGenerator[Channel]:
-        """The mission's own connection."""
+    async def connect(self, mission: str) -> AsyncGenerator[Channel]:
+        """Open a connection to the scheduler for the mission of an id."""
         ours, theirs = memory_channels()
-        self._shielded(self._service.serve, theirs, "mission", mission)
+        self._shielded(self.service.serve, theirs, "mission", mission)
         try:
             yield ours
         finally:
             with trio.CancelScope(shield=True):
                 await ours.aclose()
 
+    def stop(self) -> None:
+        """Cancel all of it, and the nursery with the acceptor of other workers."""
+        for scope in self._scopes:
+            scope.cancel()
+        self._nursery.cancel_scope.cancel()
+
     def _shielded(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
-        """Run something until the jobs have ended, even when the block is cancelled."""
         scope = trio.CancelScope(shield=True)
         self._scopes.append(scope)
 

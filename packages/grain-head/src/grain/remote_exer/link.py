@@ -1,4 +1,4 @@
-"""The mission's link to its scheduler: opened when it is wanted, and again whenever it is lost."""
+"""The link of a mission to its scheduler: opened on demand, and again whenever it is lost."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _GOODBYE = 1.0  # seconds for closing a connection that works
 _log = logging.getLogger("grain.remote_exer")
 
 
-class Link:
-    """Carries what a session says, and hands over what it hears.
+class SchedulerLink:
+    """Sends the messages of a session to its scheduler, and hands over those that arrive.
 
     Args:
         session: the mission's.
         connect: opens a channel to the scheduler for the mission of an id.
-        take: gets each batch that arrives.
+        take: called with each batch that arrives.
         on_event: called with the events of the scheduler's absence.
 
     Attributes:
-        joined: set while there is a connection.
-        met: whether there is a scheduler that knows of the mission's jobs.
-        wanted: to be set when there is something to say to a scheduler.
+        joined: set while there is a connection; another event after each loss.
+        met: whether a scheduler has the mission's jobs.
+        wanted: to be set when there is something for a scheduler.
     """
 
     def __init__(
@@ -67,65 +67,65 @@ class Link:
         self._sending = False
 
     def wake(self) -> None:
-        """The session has something to say."""
+        """Have the messages of the session sent."""
         self._wake.set()
 
-    # Ctrl-C waits for the next checkpoint: here it would tear a frame, or send one twice.
+    # Ctrl-C waits for the next checkpoint: here it would tear a frame, or have one sent twice.
     @trio.lowlevel.enable_ki_protection
     def flush(self) -> None:
-        """Send what the session has to say, as far as that needs no waiting.
+        """Send the messages of the session, as far as that needs no waiting.
 
-        Who submits a hundred thousand jobs in a loop lets nobody else run meanwhile. But other
-        processes may: so the first of them are done before the last is submitted.
+        A loop that submits a hundred thousand jobs leaves no other task of this process a turn, but
+        other processes have theirs: so the first jobs are done before the last is submitted.
         """
         if self._channel is None or self._sending:
             return  # or later messages would overtake those that the sender has in hand
         try:
             self._channel.send_nowait(self._session.to_head)
         except (trio.WouldBlock, ChannelBroken, trio.ClosedResourceError):
-            return  # the sender will wait, or see what is wrong
+            return  # the sender will wait, or notice what is wrong
         self._session.to_head = []
 
     async def run(
         self, task_status: trio.TaskStatus[trio.CancelScope] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Keep connected, until the scope that is reported is cancelled.
+        """Keep connected, until the scope passed to ``task_status`` is cancelled.
 
         Raises:
-            EdgeError: no scheduler can be had, and waiting would not help.
+            EdgeError: no scheduler can be reached, and waiting would not help.
         """
-        # Shielded: the connection is needed to cancel what runs.
+        # Shielded: it takes the connection to cancel what runs.
         with trio.CancelScope(shield=True) as scope:
             task_status.started(scope)
             await self.wanted.wait()
             while True:
                 try:
                     async with self._connect(self._session.id) as channel:
-                        self._tell(None)
+                        self._report(None)
                         await self._serve(channel)
                 except NotAdmitted as error:
-                    if not self._session.epoch:  # it never was let in
+                    if not self._session.epoch:  # it was never admitted
                         self.met = False
                         raise
-                    self._tell(str(error))  # after a loss: it has jobs, and comes again
+                    self._report(str(error))  # after a loss: it has jobs, and tries again
                 except VersionMismatch:
                     self.met = False
                     raise
                 except (ChannelError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
                     _log.info("the connection to the scheduler is lost: %s", error)
                 except Unreachable as error:
-                    self._tell(str(error))
+                    self._report(str(error))
                 except EdgeError as error:
                     if error.final:
                         self.met = False
                         raise
-                    self._tell(str(error))
+                    self._report(str(error))
                 if self._flushed.is_set():
                     return
                 await trio.sleep(_AGAIN)
 
     async def end(self, scope: trio.CancelScope) -> None:
-        """Tell the scheduler that the mission is over, and close the connection.
+        """End the mission at the scheduler, and close the connection.
 
         Args:
             scope: that of `run`.
@@ -136,13 +136,13 @@ class Link:
         if self._session.connected:
             with trio.move_on_after(_GOODBYE):
                 await self._flushed.wait()
-        if self._flushed.is_set():  # then it says goodbye, which may take a moment
+        if self._flushed.is_set():  # closing the channel in good order may take a moment
             scope.deadline = trio.current_time() + _GOODBYE
         else:
             scope.cancel()
 
-    def _tell(self, why: str | None) -> None:
-        """Tell of the scheduler's absence, and of its return; once each."""
+    def _report(self, why: str | None) -> None:
+        """Report the scheduler's absence (why), or its return (None), once each."""
         away, self._away = self._away, why is not None
         if why is not None:
             _log.info("%s", why)
@@ -172,7 +172,7 @@ class Link:
             self._session.on_disconnected()
 
     async def _confirm(self) -> None:
-        """Confirm what nothing else was sent with."""
+        """Have outcomes confirmed with which nothing else was sent."""
         while True:
             await trio.sleep(_SOON)
             if self._session.unconfirmed:

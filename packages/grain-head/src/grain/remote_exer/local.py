@@ -1,4 +1,4 @@
-"""A worker in the process of its head: the agent's shell around a `Runner` in the same trio."""
+"""A worker in the process of a mission: the agent's shell around a `Runner` in the same trio."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import trio
 
 from grain.edge.channel import memory_channels
 from grain.worker import Runner
-from grain.worker.messages import Ended, ForgetFunctions, Function, Leaving, Run
+from grain.worker.messages import DefineFunction, Ended, ForgetFunctions, Leaving, Run
 from grain.worker.payload import whole
 from grain.worker.session import WireTranslation, WorkerSession
 
@@ -22,46 +22,49 @@ if TYPE_CHECKING:
 
 
 class LocalWorker:
-    """Serves a head over a channel; what a tasklet does to its process, it does to the head's.
+    """A worker without processes of its own: what a tasklet does to its process, it does to ours.
 
     Args:
         name: what people call it, and tasklets see as ``GVAR.instance``.
         total: its resources.
+        head: the channel to its head, which stays open when it has ended.
     """
 
-    def __init__(self, name: str, total: Resource) -> None:
+    def __init__(self, name: str, total: Resource, head: Channel) -> None:
         self.name = name
+        self._head = head
+        self._to_runner, self._of_runner = memory_channels()
         self._session = WorkerSession(
             secrets.token_hex(8), name, socket.gethostname(), total, trio.current_time()
         )
-        self._taught: set[bytes] = set()
+        # The digests of the functions that the runner has.
+        self._defined: set[bytes] = set()
         self._changed = trio.Event()
         self._looks_at = math.inf
 
-    async def serve(self, head: Channel) -> None:
-        """Run what the head says, until the channel ends; cancelling it cancels the runs."""
-        self._head = head
-        self._runner, theirs = memory_channels()
+    async def serve(self) -> None:
+        """Run what the head sends, until its channel ends; cancelling it cancels the runs."""
         self._session.on_connected(trio.current_time())
         try:
             async with trio.open_nursery() as nursery:
-                runner = Runner(self.name, theirs, WireTranslation(self.name))
+                runner = Runner(self.name, self._of_runner, WireTranslation(self.name))
                 nursery.start_soon(runner.serve)
-                nursery.start_soon(self._runner.receive_into, self._ended)
+                nursery.start_soon(self._to_runner.receive_into, self._on_ended)
                 nursery.start_soon(self._let_time_pass)
-                self._settle()
-                await head.receive_into(self._take)
+                self._flush()
+                await self._head.receive_into(self._take)
                 nursery.cancel_scope.cancel()
         except BaseException:
-            # As Ctrl-C in a tasklet. Nothing runs here any more; a head that is not told would
-            # wait for what did, and nobody else can tell it: the channel stays open.
+            # As Ctrl-C in a tasklet. Nothing runs here any more; a head that does not learn so
+            # would wait for the ends of those runs, and nobody else can report them: the channel
+            # stays open.
             self._post([(Leaving(), None)])
             raise
 
     async def _let_time_pass(self) -> None:
         while not self._session.finished:
             self._session.on_tick(trio.current_time())
-            self._settle()
+            self._flush()
             self._changed = trio.Event()
             self._looks_at = self._session.next_tick()
             with trio.move_on_at(self._looks_at):
@@ -71,20 +74,22 @@ class LocalWorker:
         now = trio.current_time()
         for message, payload in batch:
             if isinstance(message, ForgetFunctions):
-                self._taught.difference_update(message.digests)
-                self._runner.post([(message, None)])
+                self._defined.difference_update(message.digests)
+                self._to_runner.post([(message, None)])
             self._session.on_message(message, payload, now)
-        self._settle()
+        self._flush()
 
-    def _ended(self, batch: Batch) -> None:
+    def _on_ended(self, batch: Batch) -> None:
         now = trio.current_time()
         for message, payload in batch:
             if isinstance(message, Ended):
-                # In one piece: those of a result would keep it beside what is loaded from them.
+                # In one piece: the parts of a result would keep the whole of it alive beside what
+                # is loaded from them.
                 self._session.on_ended(message, payload and whole(payload), now)
-        self._settle()
+        self._flush()
 
-    def _settle(self) -> None:
+    def _flush(self) -> None:
+        """Send the session's messages, to the runner and to the head."""
         if self._session.next_tick() < self._looks_at:
             self._changed.set()
         orders, self._session.to_runner = self._session.to_runner, []
@@ -94,12 +99,12 @@ class LocalWorker:
                 batch.append((message, None))
                 continue
             function, arguments = call
-            if message.function not in self._taught:
-                self._taught.add(message.function)
-                batch.append((Function(message.function), function))
+            if message.function not in self._defined:
+                self._defined.add(message.function)
+                batch.append((DefineFunction(message.function), function))
             batch.append((message, arguments))
         if batch:
-            self._runner.post(batch)
+            self._to_runner.post(batch)
         mail, self._session.to_head = self._session.to_head, []
         if mail:
             self._post(mail)
@@ -108,4 +113,4 @@ class LocalWorker:
         try:
             self._head.post(mail)
         except trio.BrokenResourceError:
-            pass  # the head has left: nobody wants to know
+            pass  # the head has left, and needs none of it

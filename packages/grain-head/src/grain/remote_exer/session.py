@@ -1,11 +1,11 @@
-"""What a mission remembers and says to a head, whatever becomes of the connection. No I/O.
+"""The state of a mission towards its head, whatever happens to the connection. No I/O.
 
 1.  A mission keeps each task with all that is needed to run it until it is resolved.
-2.  A connection begins with all unresolved tasks, ascending, so that a head which knows nothing
-    can take over. What was retracted is not submitted again, only retracted again.
+2.  A connection begins with all unresolved tasks, ascending, so that an empty head can take over.
+    A task that was retracted is not submitted again, only retracted again.
 3.  The first resolution of a task counts; each that arrives is confirmed, so that its worker need
     not keep it, and those after the first are dropped.
-4.  A task that was retracted is resolved as cancelled, whatever the head says of it.
+4.  A task that was retracted is resolved as cancelled, whatever its outcome.
 """
 
 from __future__ import annotations
@@ -32,22 +32,23 @@ from grain.head.messages import (
     Submit,
     Synced,
 )
-from grain.worker.messages import Function
+from grain.worker.messages import DefineFunction
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
+    from grain.worker.payload import Function
 
 _AT_ONCE = 65536  # tasks in one `Retract` or `AckTasks`; at nine bytes each they fit a message
 
 
 class Resolution(NamedTuple):
-    """What became of a task.
+    """The outcome of a task.
 
     Attributes:
         task: its number.
         ending: as in `Resolved`, or ``"cancelled"``.
         payload: what it returned or raised.
-        crashes: those that it was given up for.
+        crashes: those for which it was given up.
     """
 
     task: int
@@ -56,8 +57,8 @@ class Resolution(NamedTuple):
     crashes: tuple[Crash, ...]
 
 
-class Pending:
-    """A task that is not resolved."""
+class PendingTask:
+    """A task that is not resolved, with all that is needed to submit it again."""
 
     __slots__ = ("arguments", "crashes", "function", "request", "retracted", "worker")
 
@@ -65,6 +66,7 @@ class Pending:
         self.request = request
         self.function = function
         self.arguments = arguments
+        # The id of the worker that it runs on, as the head last reported; empty while it waits.
         self.worker = ""
         self.crashes: tuple[Crash, ...] = ()
         self.retracted = False
@@ -80,116 +82,125 @@ class MissionSession:
         pid: its process there.
 
     Attributes:
-        to_head: messages for the head; dropped while there is no connection.
-        resolved: what became of tasks, to be taken away by the shell around.
+        to_head: messages for the head, to be taken away by the shell around. There are none while
+            there is no connection: the next one begins with everything.
+        resolved: outcomes of tasks, to be taken away likewise.
         notices: requests that cannot start, by number, with the reason; likewise.
         answers: answers to questions; likewise.
         pending: the unresolved tasks, by number.
         running: how many of them run.
-        epoch: the head's number.
+        functions: those that tasks may call, by digest: the only store of their bytes.
+        epoch: the head's number; 0 before the first head has registered the mission.
+        connected: whether there is a connection.
     """
 
     def __init__(self, id: str, name: str, host: str = "", pid: int = 0) -> None:  # noqa: A002
         self.id = id
         self.name = name
-        self._hello = RegisterMission(id, name, host, pid)
+        self._registration = RegisterMission(id, name, host, pid)
         self.to_head: list[tuple[Message, Payload]] = []
         self.resolved: list[Resolution] = []
         self.notices: list[Notice] = []
         self.answers: list[tuple[str, Any]] = []
-        self.pending: dict[int, Pending] = {}
+        self.pending: dict[int, PendingTask] = {}
         self.running = 0
+        self.functions: dict[bytes, Function] = {}
         self.epoch = 0
         self.connected = False
         self._connections = 0
         self._requests: list[Request] = []
-        self._functions: dict[bytes, Payload] = {}
         self._last_task = 0
-        self._confirm: list[int] = []
+        # Tasks whose outcomes have arrived on this connection, and are not confirmed yet.
+        self._unconfirmed: list[int] = []
 
     @property
     def unconfirmed(self) -> int:
-        """How many outcomes have arrived and are not confirmed."""
-        return len(self._confirm)
+        """The number of outcomes that have arrived and are not confirmed."""
+        return len(self._unconfirmed)
 
     # ---- tasks
 
     def request(self, resources: dict[str, Any], priority: int = 0) -> int:
-        """State what tasks may ask for; returns its number."""
+        """Define what tasks may ask for; return its number."""
         message = Request(len(self._requests), resources, priority)
         self._requests.append(message)
         self._send(message)
         return message.number
 
     def request_of(self, number: int) -> Request:
-        """What was stated under a number."""
+        """Return the request of a number."""
         return self._requests[number]
 
-    def function(self, digest: bytes, function: Payload) -> None:
-        """State a function that tasks may call."""
-        if digest not in self._functions:
-            self._send(Function(digest), function)
-            self._functions[digest] = function
+    def define(self, function: Function) -> Function:
+        """Define a function that tasks may call; return it, or the one of equal bytes."""
+        known = self.functions.get(function.digest)
+        if known is not None:
+            return known
+        # Sent before it is stored: an interrupt in between has it sent twice, and never leaves a
+        # function that is stored here and was not sent.
+        self._send(DefineFunction(function.digest), function.payload)
+        self.functions[function.digest] = function
+        return function
 
     def submit(self, request: int, function: bytes, arguments: Payload) -> int:
-        """A task is to be run; returns its number."""
+        """Submit a task; return its number."""
         self._last_task = task = self._last_task + 1
-        self.pending[task] = Pending(request, function, arguments)
+        self.pending[task] = PendingTask(request, function, arguments)
         if self.connected:
             self.to_head.append((Submit(task, request, function), arguments))
         return task
 
     def cancel(self, task: int) -> None:
-        """A task is not wanted any more; its resolution tells when nothing of it is left."""
-        known = self.pending.get(task)
-        if known is not None and not known.retracted:
-            known.retracted = True
-            known.arguments = None
+        """Retract a task; it is resolved as cancelled when nothing of it is left."""
+        pending = self.pending.get(task)
+        if pending is not None and not pending.retracted:
+            pending.retracted = True
+            pending.arguments = None
             self._send(Retract((task,)))
 
     def depart(self) -> None:
-        """The mission is over; what is still unresolved is not wanted any more."""
+        """End the mission: no task that is still unresolved is wanted any more."""
         self._send(Depart())
 
     # ---- the connection
 
     def on_connected(self) -> None:
-        """A head was reached."""
+        """Begin a connection: register, and submit all that is unresolved."""
         self.connected = True
         self.to_head.clear()
         self._connections += 1
-        self._send(msgspec.structs.replace(self._hello, connection=self._connections))
+        self._send(msgspec.structs.replace(self._registration, connection=self._connections))
         for request in self._requests:
             self._send(request)
-        for digest, function in self._functions.items():
-            self._send(Function(digest), function)
-        for task, p in self.pending.items():
+        for digest, function in self.functions.items():
+            self._send(DefineFunction(digest), function.payload)
+        for task, p in self.pending.items():  # ascending: tasks are added in that order
             if not p.retracted:
                 message = Submit(task, p.request, p.function, p.worker, p.crashes)
                 self._send(message, p.arguments)
-        self._send_of(Retract, [task for task, p in self.pending.items() if p.retracted])
+        self._send_in_parts(Retract, [task for task, p in self.pending.items() if p.retracted])
         self._send(Synced())
 
     def on_disconnected(self) -> None:
-        """The head is away; what was under way to it may be lost."""
+        """End a connection; what was under way to the head may be lost."""
         self.connected = False
         self.to_head.clear()
-        self._confirm.clear()
+        self._unconfirmed.clear()  # they arrive again
 
     def on_message(self, message: Message, payload: Payload) -> None:
-        """The head says something."""
+        """Handle one message from the head."""
         match message:
             case Resolved():
-                self._confirm.append(message.task)
+                self._unconfirmed.append(message.task)
                 self._resolve(message.task, message.ending, payload, message.crashes)
             case Retracted():
                 self._resolve(message.task, "cancelled", None, ())
             case Started():
                 self._started(message)
             case Crashed():
-                known = self.pending.get(message.task)
-                if known is not None and message.crash not in known.crashes:
-                    known.crashes = (*known.crashes, message.crash)
+                pending = self.pending.get(message.task)
+                if pending is not None and message.crash not in pending.crashes:
+                    pending.crashes = (*pending.crashes, message.crash)
             case Notice():
                 self.notices.append(message)
             case Answer():
@@ -200,17 +211,17 @@ class MissionSession:
                 pass
 
     def confirm(self) -> None:
-        """Confirm what has arrived: soon, and best together with what is sent anyway."""
-        if self._confirm:
-            confirm, self._confirm = self._confirm, []
-            self._send_of(AckTasks, confirm)
+        """Confirm the outcomes that have arrived: soon, and best together with other messages."""
+        if self._unconfirmed:
+            tasks, self._unconfirmed = self._unconfirmed, []
+            self._send_in_parts(AckTasks, tasks)
 
     def _started(self, message: Started) -> None:
         for task in message.tasks:
-            known = self.pending.get(task)
-            if known is not None:
-                self.running += bool(message.worker) - bool(known.worker)
-                known.worker = message.worker
+            pending = self.pending.get(task)
+            if pending is not None:
+                self.running += bool(message.worker) - bool(pending.worker)
+                pending.worker = message.worker
 
     def _resolve(
         self,
@@ -219,15 +230,15 @@ class MissionSession:
         payload: Payload,
         crashes: tuple[Crash, ...],
     ) -> None:
-        known = self.pending.pop(task, None)
-        if known is None:
-            return
-        self.running -= bool(known.worker)
-        if known.retracted:
+        pending = self.pending.pop(task, None)
+        if pending is None:
+            return  # it comes again, as its confirmation was lost
+        self.running -= bool(pending.worker)
+        if pending.retracted:
             ending, payload = "cancelled", None
         self.resolved.append(Resolution(task, ending, payload, crashes))
 
-    def _send_of(self, kind: type[Retract | AckTasks], tasks: list[int]) -> None:
+    def _send_in_parts(self, kind: type[Retract | AckTasks], tasks: list[int]) -> None:
         for at in range(0, len(tasks), _AT_ONCE):
             self._send(kind(tuple(tasks[at : at + _AT_ONCE])))
 

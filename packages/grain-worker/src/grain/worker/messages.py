@@ -1,8 +1,8 @@
 """What a head, a worker's agent and its runner say to each other.
 
 Agent and runner (also the head and its local worker): `Run`, `Cancel`, `Ended`, and where they are
-two processes `Ready`, `Function` and `ForgetFunctions`. Head and agent: everything below, told field by field
-and with the rules of delivery in docs/protocol.md. A run is known by its *attempt*: (epoch of the
+two processes `Ready`, `DefineFunction` and `ForgetFunctions`. Head and agent: everything below;
+docs/protocol.md has every field and the rules of delivery. A run is known by its *attempt*: (epoch of the
 head that started it, a number of that head's), which no other run ever has.
 """
 
@@ -40,9 +40,9 @@ class Run(Message, frozen=True):
         limit: the hard time limit in seconds, None without one.
         function: the digest of the function, where the payload is not the call itself: within the
             agent ``(function, arguments)``, to the runner the arguments alone, as it got the
-            `Function` before.
-        line: 0, or the task that began the line in which this one waits: it begins when all that
-            came before it in that line have ended.
+            `DefineFunction` before.
+        chain: 0, or the task that began the chain in which this one waits: it begins when all of
+            its predecessors in that chain have ended.
     """
 
     max_payload = 256 * 1024**2
@@ -52,7 +52,7 @@ class Run(Message, frozen=True):
     res: Any
     limit: float | None = None
     function: bytes = b""
-    line: int = 0
+    chain: int = 0
 
 
 class Cancel(Message, frozen=True):
@@ -61,7 +61,7 @@ class Cancel(Message, frozen=True):
     Attributes:
         task: which task.
         attempt: which of its runs.
-        waiting: only if it still waits in line: it is then ``"returned"``.
+        waiting: only if it still waits in a chain: it is then ``"returned"``.
     """
 
     task: int
@@ -137,7 +137,7 @@ class HeldRun(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
         left: seconds until its hard limit, None without one.
         alone: whether the whole worker was given to it.
         ended: whether it has ended; its `RunEnded` follows.
-        line: as in its `Lease`. Of those in a line that have not ended, the first is under way.
+        chain: as in its `Lease`. Of those in a chain that have not ended, the first is under way.
     """
 
     mission: str
@@ -148,7 +148,7 @@ class HeldRun(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     left: float | None = None
     alone: bool = False
     ended: bool = False
-    line: int = 0
+    chain: int = 0
 
 
 class Inventory(Message, frozen=True):
@@ -162,7 +162,7 @@ class InventoryEnd(Message, frozen=True):
 
 
 class BegunCount(Message, frozen=True):
-    """How many `Lease`s of this connection were begun so far, without those that wait in line."""
+    """The number of `Lease`s of this connection begun so far, without those that wait in a chain."""
 
     count: int
 
@@ -210,7 +210,7 @@ class WorkerRegistered(Message, frozen=True):
     epoch: int
 
 
-class Function(Message, frozen=True):
+class DefineFunction(Message, frozen=True):
     """A function, before the first call of it. The payload is the function.
 
     Attributes:
@@ -239,9 +239,9 @@ class Lease(Message, frozen=True):
         res: what the run may use, as plain data.
         limit: the hard time limit in seconds, None without one.
         alone: whether the whole worker is given to it.
-        line: 0, or the number of the attempt that began the line in which it waits: runs of a line
-            take place one after the other, in the order in which their leases came, with the same
-            resources.
+        chain: 0, or the number of the attempt that began the chain in which it waits: runs of a
+            chain take place one after the other, in the order in which their leases came, with the
+            same resources.
     """
 
     max_payload = 256 * 1024**2
@@ -253,7 +253,7 @@ class Lease(Message, frozen=True):
     res: dict[str, Any]
     limit: float | None = None
     alone: bool = False
-    line: int = 0
+    chain: int = 0
 
 
 class Revoke(Message, frozen=True):
@@ -281,7 +281,7 @@ class Retire(Message, frozen=True):
 AGENT = (RegisterWorker, Inventory, InventoryEnd, BegunCount, RunEnded, Draining, Leaving)
 """What an agent says."""
 
-HEAD = (WorkerRegistered, Function, ForgetFunctions, Lease, Revoke, AckRuns, Retire)
+HEAD = (WorkerRegistered, DefineFunction, ForgetFunctions, Lease, Revoke, AckRuns, Retire)
 """What a head says to an agent."""
 
 CODEC = Codec(*AGENT, *HEAD)

@@ -65,14 +65,14 @@ async def executing(
 
 
 def _shared(config: Config, name: str | None, on_event: Listener) -> RemoteExecutor:
-    from grain.remote_exer import Gnaw, RemoteExecutor
+    from grain.remote_exer import GnawConnector, RemoteExecutor
 
     address, gnaw = config.head.listen, config.head.gnaw
     options = [f"--idle-quit={gnaw.idle_quit}", f"--max-conn={gnaw.max_conn}"]
     if gnaw.swarm:
         options += [f"--swarm={gnaw.swarm}", f"--config={config.source or ''}"]
     arguments = (*options, *gnaw.extra_args)
-    finder = Gnaw(address, name=name or "", log_file=gnaw.log_file, arguments=arguments)
+    finder = GnawConnector(address, name=name or "", log_file=gnaw.log_file, arguments=arguments)
     return RemoteExecutor(address, name=name, on_event=on_event, connect=finder.connect)
 
 

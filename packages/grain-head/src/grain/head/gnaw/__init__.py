@@ -1,1 +1,11 @@
-"""gnaw."""
+"""Gnaw: the scheduler that missions share, as a process of its own.
+
+A mission that finds none starts one (`grain.remote_exer.connector`), and it outlives the mission.
+It holds no state that has to survive: when it is killed, the next mission or worker that looks for
+it finds or starts a successor.
+
+Map:
+
+- ``main``: the command line, and the life from its start until it has been idle
+- ``swarm``: workers that it keeps alive by ``grain scale``
+"""

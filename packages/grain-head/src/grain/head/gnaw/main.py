@@ -1,8 +1,8 @@
 """Gnaw: a hub in a process of its own, which missions start and which outlives them.
 
-It serves until no mission has been there for a while; then it lets its workers go, and leaves. If
-somebody else serves at its address it leaves at once: of two missions that start one at the same
-time, both end up with the same.
+It serves until no mission has been there for a while; then it retires its workers, and leaves. If
+another one serves at its address it leaves at once: two missions that start one at the same time
+end up with the same.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FAREWELL = 30.0
-"""Seconds that workers have for leaving when Gnaw leaves."""
+"""Seconds that workers have for leaving before Gnaw leaves."""
 
 _log = logging.getLogger("grain.head")
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options of ``python -m grain.head``."""
-    made = argparse.ArgumentParser(prog="python -m grain.head", description=__doc__)
-    made.add_argument("--address", default=DEFAULT, help="where it is met (%(default)s)")
-    made.add_argument("--log-file", default="", help="where it logs; by default standard error")
-    made.add_argument(
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of ``python -m grain.head``."""
+    parser = argparse.ArgumentParser(prog="python -m grain.head", description=__doc__)
+    parser.add_argument("--address", default=DEFAULT, help="where it is met (%(default)s)")
+    parser.add_argument("--log-file", default="", help="where it logs; by default standard error")
+    parser.add_argument(
         "--idle-quit", type=float, default=1800.0, metavar="SECONDS", help="without a mission"
     )
-    made.add_argument("--max-conn", type=float, default=math.inf, help="missions at a time")
-    made.add_argument(
+    parser.add_argument("--max-conn", type=float, default=math.inf, help="missions at a time")
+    parser.add_argument(
         "--swarm", type=int, default=0, metavar="N", help="workers to keep alive, by grain scale"
     )
-    made.add_argument("--config", default="", metavar="FILE", help="configuration for --swarm")
-    made.add_argument(
-        "--grace", type=float, default=GRACE, metavar="SECONDS", help="for who is away"
+    parser.add_argument("--config", default="", metavar="FILE", help="configuration for --swarm")
+    parser.add_argument(
+        "--grace", type=float, default=GRACE, metavar="SECONDS", help="for peers that are away"
     )
-    return made
+    return parser
 
 
 async def run_gnaw(
@@ -73,11 +73,11 @@ async def run_gnaw(
         grace: seconds for which workers and missions that are away are waited for.
         swarm: how many workers are kept alive meanwhile; 0 leaves that to others.
         config: the configuration file by which they are submitted.
-        task_status: gets what it serves, once peers may come.
+        task_status: gets the serving, with its address and targets, once peers may come.
 
     Raises:
-        grain.edge.errors.MeetingTaken: another one serves there.
-        grain.edge.errors.Superseded: another one took over.
+        grain.edge.errors.MeetingTaken: another scheduler serves there.
+        grain.edge.errors.Superseded: another scheduler took over.
         grain.edge.errors.EdgeError: it cannot serve there.
     """
     service = Service(grace=grace, max_missions=max_conn)
@@ -95,9 +95,9 @@ async def run_gnaw(
 
 
 async def _until_idle(service: Service, idle_quit: float, swarm: int, config: str) -> None:
-    """Until there is nothing to do; meanwhile a swarm is kept, and its jobs are withdrawn then.
+    """Keep the swarm until there is nothing to do; then withdraw its jobs.
 
-    What waits is cancelled before the workers are let go, or it would start in their place.
+    Jobs that wait are cancelled before the workers are retired, or they would take their place.
     """
     while True:
         async with trio.open_nursery() as keeping:
@@ -113,6 +113,7 @@ async def _until_idle(service: Service, idle_quit: float, swarm: int, config: st
 
 
 async def _without_a_mission(service: Service, seconds: float) -> None:
+    """Wait until no mission has been there for so long."""
     idle_since = trio.current_time()
     while trio.current_time() - idle_since < seconds:
         await trio.sleep(min(1.0, seconds / 4))
@@ -121,11 +122,11 @@ async def _without_a_mission(service: Service, seconds: float) -> None:
 
 
 async def _farewell(service: Service) -> None:
-    """Let the workers go."""
+    """Retire the workers, and wait until they have left."""
     service.hub.retire()
-    service.settle()
+    service.dispatch()
     with trio.move_on_after(FAREWELL):
-        while service.hub.ledger.workers:  # noqa: ASYNC110 - a matter of seconds, once
+        while service.hub.registry.workers:  # noqa: ASYNC110 - a matter of seconds, once
             await trio.sleep(0.1)
 
 
@@ -137,7 +138,7 @@ async def _until_signal(scope: trio.CancelScope) -> None:
 
 
 def _open_log(path: str) -> int:
-    """Open the log; one that cannot be opened does not keep missions from their scheduler."""
+    """Open the log; a log that cannot be opened does not keep missions from their scheduler."""
     if path:
         try:
             return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
@@ -147,8 +148,8 @@ def _open_log(path: str) -> int:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run Gnaw; 0 if it left as it should, or if another one serves there already."""
-    options = parser().parse_args(words)
+    """Run Gnaw; return 0 if it left as it should, or if another one serves there already."""
+    options = make_parser().parse_args(words)
     fd = _open_log(options.log_file)
     log_to(fd, "%(asctime)s %(process)d %(name)s %(levelname)s %(message)s")
     try:

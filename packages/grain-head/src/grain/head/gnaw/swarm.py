@@ -1,7 +1,7 @@
-"""Workers that Gnaw keeps alive: `grain scale` as a child, where grain-cli is installed.
+"""The swarm: workers that Gnaw keeps alive by `grain scale`, where grain-cli is installed.
 
-Submitting jobs is the business of grain-cli, of which this package knows nothing but its command
-line.
+Submitting jobs is the business of grain-cli, which this package starts as a child and does not
+import.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ AGAIN = 60.0
 """Seconds until `grain scale` is started again after it has ended by itself."""
 
 PATIENCE = 30.0
-"""Seconds that a batch system has for what is under way when this process leaves."""
+"""Seconds that the child has for a submission under way when this process leaves."""
 
 _log = logging.getLogger("grain.head")
 
 
 def command(size: int, config: str, parent: int) -> list[str]:
-    """The child's command line. It ends when its parent is gone, whatever that died of."""
+    """Return the command line of a child that ends with its parent, however that ends."""
     chosen = ["-c", config] if config else []
     return [
         *(sys.executable, "-m", "grain.cli", *chosen),
@@ -35,12 +35,12 @@ def command(size: int, config: str, parent: int) -> list[str]:
 
 
 def _folder(config: str) -> Path:
-    """Where relative outputs of workers go."""
+    """Return the directory for relative outputs of workers."""
     return Path(config).parent if config else Path.home()
 
 
 async def keep_swarm(size: int, config: str) -> None:
-    """Have workers kept alive, until cancelled; then the child ends, and its jobs stay.
+    """Keep workers alive until cancelled; then the child ends, and its jobs stay.
 
     Args:
         size: how many.
@@ -53,7 +53,7 @@ async def keep_swarm(size: int, config: str) -> None:
     words = command(size, config, os.getpid())
     while True:
         _log.info("keeping %d workers: %s", size, " ".join(words))
-        # What it says goes to where our own errors go.
+        # Its output goes where our own errors go.
         done = await trio.run_process(
             words,
             check=False,
@@ -67,16 +67,16 @@ async def keep_swarm(size: int, config: str) -> None:
 
 
 async def _end(child: trio.Process) -> None:
-    """Let it record what it submits at this moment: a job that is not recorded is nobody's."""
+    """End the child, after it has recorded what it submits: a job without a record is lost."""
     child.terminate()
     await trio.sleep(PATIENCE)
     child.kill()
 
 
 async def withdraw_swarm(size: int, config: str) -> None:
-    """Have those jobs cancelled which `keep_swarm` submitted and which still wait.
+    """Cancel the jobs that `keep_swarm` submitted and that still wait.
 
-    Takes half a minute at most. What cannot be cancelled is told in the log.
+    Takes half a minute at most. The log says so if jobs are left.
 
     Args:
         size: as for `keep_swarm`, which must have ended.

@@ -1,1 +1,48 @@
-"""hub."""
+"""The hub: one scheduler for many missions and workers. Plain state, no I/O, no clock.
+
+Peers are known by their links. The shell around a hub (`grain.head.service`) calls `on_message`
+with each message that arrives on a link, `on_link_lost` when it breaks, `on_tick` at `next_tick`,
+and after each of them `dispatch`, and sends what `take` returns. The same hub serves in Gnaw, in a
+mission's own process, and in the simulation.
+
+It is *soft state*: missions own their unresolved tasks, workers their runs and outcomes, and both
+report them on every connection. So an empty hub, put in the place of one that was killed, comes to
+the same state. docs/protocol.md has the messages; the rules are with what they rule.
+
+The way of a task: a mission submits it (``missions``), it waits, runs and is resolved (``tasks``),
+and its worker reports the end of its run (``workers``). The records that all of them change are in
+``state``: a `TaskRecord` for each unresolved task, and a `LeaseRecord` for each of its runs that a
+worker has. Every effect on the outside goes through one `Outgoing`.
+
+Whatever a task meets on its way has a number of its own, as each is counted by somebody else:
+
+======================  ===========================  ============================================
+number                  counted by                   because
+======================  ===========================  ============================================
+task number             the mission                  it only grows: a hub sees which tasks are
+                                                     over from those yet to come
+age                     `FairShare`                  the order of service, which is not that of
+                                                     submission where missions take turns
+scheduler id            `TaskTable`                  a task that waits again is a new one for the
+                                                     scheduler; the runs of a chain are one
+attempt                 `TaskTable`, with its epoch  no two runs have the same, of whatever head;
+                                                     it grows in the order of the leases, which
+                                                     the order of scheduler ids is not
+index of a lease        each connection              the worker only counts what it has begun
+======================  ===========================  ============================================
+
+A chain has none: it goes by the attempt that began it.
+
+Map:
+
+- ``hub``: its face, and how its parts are put together
+- ``state``: the records of missions, tasks, leases, chains and workers; messages to be sent
+- ``tasks``: the task table: waiting, leases, outcomes, adoption
+- ``missions``: how missions join, are missed, return and leave
+- ``workers``: how workers join, are missed, return and leave
+- ``prefetch``: chains of brief tasks that wait on workers
+- ``quarantine``: tasks that run alone after crashes
+- ``functions``: which workers have which functions of missions
+- ``fair_share``: turns of missions of equal priority
+- ``snapshot``: the state of everything as plain data, for ``grain ls``
+"""

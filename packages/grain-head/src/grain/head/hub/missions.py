@@ -1,11 +1,11 @@
-"""The missions of a hub: how they come, are missed, come back, and leave. Plain state, no I/O.
+"""The missions of a hub: registration, absence, return and departure. Plain state, no I/O.
 
-1.  A mission tells of all its unresolved tasks on every connection, ascending; after `Synced` no
-    other task of it is wanted. So within a connection a task that does not ascend was told twice.
-2.  When its connection is lost, its waiting tasks are forgotten, as it will tell of them again.
-    Its runs go on, and what became of them is kept until it has it.
-3.  After the grace period it is gone: what runs is revoked, what is kept is released.
-4.  A task that ran on a worker, as the mission was told by this head's predecessor, is held back
+1.  A mission submits all its unresolved tasks on every connection, ascending; after `Synced` no
+    other task of it is wanted. So within a connection a task that does not ascend comes twice.
+2.  When its connection is lost, its waiting tasks are forgotten, as it will submit them again.
+    Its runs go on, and their outcomes are kept until it confirms them.
+3.  After the grace period it is over: its runs are revoked, its outcomes acknowledged.
+4.  A task that ran on a worker under this head's predecessor, as its mission reports, is held back
     until that worker has reported, or until the grace period of this head's start is over.
 """
 
@@ -15,7 +15,7 @@ import math
 from typing import TYPE_CHECKING
 
 from grain.head.errors import BadMessage
-from grain.head.hub.state import Client, Entry
+from grain.head.hub.state import MissionRecord, TaskRecord
 from grain.head.messages import (
     AckTasks,
     Depart,
@@ -27,178 +27,205 @@ from grain.head.messages import (
     Synced,
 )
 from grain.resource import from_data
-from grain.worker.messages import Function
+from grain.worker.messages import DefineFunction
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
-    from grain.head.hub.state import Link, Outbox
-    from grain.head.hub.tasks import Ledger
-    from grain.head.hub.workers import Staff
+    from grain.head.hub.functions import FunctionTable
+    from grain.head.hub.state import Link, Outgoing, Registry
+    from grain.head.hub.tasks import TaskTable
 
 
-class Clients:
-    """Whose tasks are run.
+class Missions:
+    """The missions of a hub.
 
     Args:
-        ledger: the books, whose missions are kept here.
-        outbox: takes the messages.
+        table: has their tasks.
+        registry: has the missions by id.
+        functions: is kept free of functions that no mission has.
+        outgoing: takes the messages.
         grace: seconds for which a mission that is away is waited for.
         now: the time, from which workers have the grace period to come over.
+
+    Attributes:
+        links: those that are attached, by link.
     """
 
-    def __init__(self, ledger: Ledger, outbox: Outbox, grace: float, now: float) -> None:
-        self._ledger = ledger
-        self._outbox = outbox
+    def __init__(
+        self,
+        table: TaskTable,
+        registry: Registry,
+        functions: FunctionTable,
+        outgoing: Outgoing,
+        *,
+        grace: float,
+        now: float,
+    ) -> None:
+        self._table = table
+        self._missions = registry.missions
+        self._workers = registry.workers
+        self._functions = functions
+        self._outgoing = outgoing
         self._grace = grace
-        self._limbo = now + grace
+        # Until then a worker may still come over from this head's predecessor, with runs that a
+        # mission knows of: its tasks are in limbo, and not started.
+        self._limbo_ends = now + grace
         self._last_number = 0
-        self.staff: Staff
-        self.links: dict[Link, Client] = {}
+        self.links: dict[Link, MissionRecord] = {}
 
-    def client(self, mission: str, now: float) -> Client:
-        """The mission of an id; one that has not come yet is waited for."""
-        client = self._ledger.clients.get(mission)
-        if client is None:
+    def get(self, id: str, now: float) -> MissionRecord:  # noqa: A002 - its name
+        """Return the mission of an id, made if there is none; then it has the grace period to come.
+
+        A worker may report the runs of a mission before that has found this head.
+        """
+        mission = self._missions.get(id)
+        if mission is None:
             self._last_number += 1
-            client = self._ledger.clients[mission] = Client(mission, self._last_number)
-            client.deadline = now + self._grace
-        return client
+            mission = self._missions[id] = MissionRecord(id, self._last_number)
+            mission.deadline = now + self._grace
+        return mission
 
     def on_message(self, link: Link, message: Message, payload: Payload, now: float) -> None:
-        """A mission says something."""
+        """Handle one message from a mission."""
         if isinstance(message, RegisterMission):
-            self._enrol(link, message, now)
+            self._register(link, message, now)
             return
-        client = self.links.get(link)
-        if client is None or client.link != link:
+        mission = self.links.get(link)
+        if mission is None or mission.link != link:
             return
         match message:
             case Submit():
-                self._submit(client, message, payload, now)
+                self._submit(mission, message, payload, now)
             case AckTasks():
                 for task in message.tasks:
-                    self._ledger.received(client, task)
+                    self._table.on_confirmed(mission, task)
             case Request():
                 resources = from_data(message.resources, unknown="keep")
-                queue = self._ledger.scheduler.queue(resources, message.priority, client.number)
-                client.requests[message.number] = (resources, queue)
-            case Function():
-                client.functions[message.digest] = payload
+                queue = self._table.scheduler.queue(resources, message.priority, mission.number)
+                mission.requests[message.number] = (resources, queue)
+            case DefineFunction():
+                mission.functions[message.digest] = payload
             case Retract():
                 for task in message.tasks:
-                    self._ledger.retract(client, task)
+                    self._table.retract(mission, task)
             case Synced():
-                self._synced(client)
+                self._on_synced(mission)
             case Depart():
-                self._remove(client)
+                self._remove(mission)
             case _:
                 pass
 
-    def _enrol(self, link: Link, message: RegisterMission, now: float) -> None:
+    # ---- joining
+
+    def _register(self, link: Link, message: RegisterMission, now: float) -> None:
         if link in self.links:
             return
-        client = self.client(message.mission, now)
-        if message.connection <= client.connection:
-            return  # heard of late: another one has replaced it
-        client.connection = message.connection
-        if client.link is not None:
-            self.links.pop(client.link, None)
-            self._detach(client)
-        client.name = message.name
-        client.host = message.host
-        client.link = link
-        client.deadline = math.inf
-        client.last_task = -1
-        client.requests.clear()
-        client.reported.clear()
-        self.links[link] = client
+        mission = self.get(message.mission, now)
+        if message.connection <= mission.connection:
+            return  # it comes late: a newer connection has replaced this one
+        mission.connection = message.connection
+        if mission.link is not None:
+            self.links.pop(mission.link, None)
+            self._detach(mission)
+        mission.name = message.name
+        mission.host = message.host
+        mission.link = link
+        mission.deadline = math.inf
+        mission.last_submitted = -1
+        mission.requests.clear()
+        mission.noticed.clear()
+        self.links[link] = mission
 
-    def _submit(self, client: Client, message: Submit, arguments: Payload, now: float) -> None:
-        if message.task <= client.last_task:
+    def _submit(
+        self, mission: MissionRecord, message: Submit, arguments: Payload, now: float
+    ) -> None:
+        if message.task <= mission.last_submitted:
             return
-        if message.request not in client.requests or message.function not in client.functions:
+        if message.request not in mission.requests or message.function not in mission.functions:
             raise BadMessage(f"task {message.task} names a request or a function that never came")
-        client.last_task = message.task
-        entry = client.entries.get(message.task)
-        if entry is None:
-            entry = client.entries[message.task] = Entry(client, message.task)
+        mission.last_submitted = message.task
+        task = mission.tasks.get(message.task)
+        if task is None:
+            task = mission.tasks[message.task] = TaskRecord(mission, message.task)
         # The queue is looked up again: one without tasks may have been retired meanwhile.
-        resources, queue = client.requests[message.request]
-        entry.queue = self._ledger.scheduler.queue(resources, queue.priority, client.number)
-        entry.request = message.request
-        entry.age = self._ledger.shares.age(client.share, queue.priority)
-        entry.function = message.function
-        entry.arguments = arguments
+        resources, queue = mission.requests[message.request]
+        task.queue = self._table.scheduler.queue(resources, queue.priority, mission.number)
+        task.request = message.request
+        task.age = self._table.shares.age(mission.share, queue.priority)
+        task.function = message.function
+        task.arguments = arguments
         if message.crashes:
-            known = {crash.attempt for crash in message.crashes}
-            more = [crash for crash in entry.crashes if crash.attempt not in known]
-            entry.crashes = (*message.crashes, *more)
-        elsewhere = message.worker
-        here = self._ledger.workers.get(elsewhere)
-        if now >= self._limbo or (here is not None and here.serving):
-            elsewhere = ""
-        self._ledger.claim(entry, elsewhere, now)
+            reported = {crash.attempt for crash in message.crashes}
+            more = [crash for crash in task.crashes if crash.attempt not in reported]
+            task.crashes = (*message.crashes, *more)
+        ran_on = message.worker
+        worker = self._workers.get(ran_on)
+        if now >= self._limbo_ends or (worker is not None and worker.serving):
+            ran_on = (
+                ""  # it has reported, or will not: if it has the run, the task is leased by now
+            )
+        self._table.claim(task, ran_on, now)
 
-    def _synced(self, client: Client) -> None:
-        if client.synced:
+    def _on_synced(self, mission: MissionRecord) -> None:
+        if mission.synced:
             return
-        client.synced = True
-        for entry in [e for e in client.entries.values() if not e.claimed]:
-            self._ledger.discard(entry)
-        self._outbox.post(client.link, MissionRegistered(self._ledger.epoch))
+        mission.synced = True
+        for task in [task for task in mission.tasks.values() if not task.claimed]:
+            self._table.discard(task)
+        self._outgoing.post(mission.link, MissionRegistered(self._table.epoch))
 
-    # ---- going
+    # ---- leaving
 
     def on_link_lost(self, link: Link, now: float) -> None:
-        """The connection to a mission is lost."""
-        client = self.links.pop(link, None)
-        if client is not None and client.link == link:
-            client.link = None
-            client.deadline = now + self._grace
-            self._detach(client)
+        """Detach the mission whose connection is lost, and wait for it."""
+        mission = self.links.pop(link, None)
+        if mission is not None and mission.link == link:
+            mission.link = None
+            mission.deadline = now + self._grace
+            self._detach(mission)
 
-    def _detach(self, client: Client) -> None:
-        client.synced = False
+    def _detach(self, mission: MissionRecord) -> None:
+        """Forget what waits of a mission; keep what runs, what has ended, and who crashed."""
+        mission.synced = False
         # The youngest first: the scheduler's queues then only lose their ends.
-        for entry in list(reversed(client.entries.values())):
-            entry.claimed = False
-            self._ledger.withdraw(entry)
-            if entry.lease is None and entry.ending is None and not entry.crashes:
-                del client.entries[entry.number]
+        for task in list(reversed(mission.tasks.values())):
+            task.claimed = False
+            self._table.withdraw(task)
+            if task.lease is None and task.ending is None and not task.crashes:
+                del mission.tasks[task.number]
 
-    def _remove(self, client: Client) -> None:
-        """A mission is over: nothing of it is wanted any more."""
-        if client.link is not None:
-            self.links.pop(client.link, None)
-            client.link = None
-        for entry in list(reversed(client.entries.values())):
-            self._ledger.discard(entry)
-        del self._ledger.clients[client.id]
-        self.staff.swept = False
+    def _remove(self, mission: MissionRecord) -> None:
+        """End a mission: no task of it is wanted any more."""
+        if mission.link is not None:
+            self.links.pop(mission.link, None)
+            mission.link = None
+        for task in list(reversed(mission.tasks.values())):  # the youngest first, as above
+            self._table.discard(task)
+        del self._missions[mission.id]
+        self._functions.on_changed()
 
     def on_tick(self, now: float) -> None:
-        """Give up those who were away for too long."""
-        for client in [c for c in self._ledger.clients.values() if c.deadline <= now]:
-            self._remove(client)
-        if self._limbo > now:
+        """Remove the missions whose grace period is over; end the limbo when it is time."""
+        for mission in [m for m in self._missions.values() if m.deadline <= now]:
+            self._remove(mission)
+        if self._limbo_ends > now:
             return
-        for worker in list(self._ledger.awaiting):
-            self._ledger.heard_of(worker, now)
-        known = self._ledger.clients.values()
-        if not self.staff.swept and all(client.synced for client in known):
-            self.staff.swept = True
-            self.staff.sweep({digest for client in known for digest in client.functions})
+        for worker in list(self._table.held_back):
+            self._table.enqueue_held_back(worker, now)
+        # Not before: a mission that has yet to come over may have functions that workers have.
+        if all(mission.synced for mission in self._missions.values()):
+            self._functions.sweep()
 
     def postpone(self, since: float, seconds: float) -> None:
-        """This process was stopped for so long: nobody could reach it meanwhile."""
-        if self._limbo > since:
-            self._limbo += seconds
-        for client in self._ledger.clients.values():
-            client.deadline += seconds
+        """Move all deadlines: this process was stopped for so long, and nobody could reach it."""
+        if self._limbo_ends > since:
+            self._limbo_ends += seconds
+        for mission in self._missions.values():
+            mission.deadline += seconds
 
     def next_tick(self) -> float:
-        """When `on_tick` has something to do."""
-        due = [client.deadline for client in self._ledger.clients.values()]
-        if self._ledger.awaiting:
-            due.append(self._limbo)
+        """Return when `on_tick` has something to do."""
+        due = [mission.deadline for mission in self._missions.values()]
+        if self._table.held_back:
+            due.append(self._limbo_ends)
         return min(due, default=math.inf)

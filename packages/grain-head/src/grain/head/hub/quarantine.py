@@ -2,8 +2,8 @@
 
 A worker is reserved for a suspect: the one with the least to finish among those that suffice. It
 takes nothing else, and when all that ran there has ended, the suspect gets all of it. So if its
-process dies again nobody else is harmed, and nobody else is blamed. Some of the workers at most
-are reserved at a time, so that suspects never hold up everything else.
+process dies again nobody else is harmed, and nobody else is blamed. Only some of the workers are
+reserved at a time, so that suspects never hold up everything else.
 """
 
 from __future__ import annotations
@@ -11,94 +11,101 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from grain.head.hub.state import Entry, Staffer
+    from grain.head.hub.state import Registry, TaskRecord, WorkerRecord
     from grain.head.scheduler.scheduler import Scheduler
 
 _PART = 4  # one worker in so many may be reserved, and one in any case
 
 
 class Quarantine:
-    """Who waits to run alone, and which workers are reserved.
+    """The tasks that wait to run alone, and the workers reserved for them.
 
     Args:
-        scheduler: is told which workers take nothing else.
-        workers: those there are, by id.
+        scheduler: gets no tasks onto reserved workers.
+        registry: has the workers.
+
+    Attributes:
+        waiting: the tasks, each with the worker reserved for it, if there is one.
     """
 
-    def __init__(self, scheduler: Scheduler, workers: dict[str, Staffer]) -> None:
+    def __init__(self, scheduler: Scheduler, registry: Registry) -> None:
         self._scheduler = scheduler
-        self._workers = workers
-        self.waiting: dict[Entry, Staffer | None] = {}
-        self._reserved: set[Staffer] = set()
+        self._workers = registry.workers
+        self.waiting: dict[TaskRecord, WorkerRecord | None] = {}
+        # Of waiting tasks and of running ones: a worker stays reserved until its suspect has ended.
+        self._reserved: set[WorkerRecord] = set()
 
-    def add(self, entry: Entry) -> None:
-        """A task waits to run alone."""
-        self.waiting[entry] = None
+    @property
+    def idle(self) -> bool:
+        """True if no task is quarantined and no worker is reserved."""
+        return not self.waiting and not self._reserved
 
-    def remove(self, entry: Entry) -> None:
-        """A task does not wait any more."""
-        if self.waiting.pop(entry, None) is not None:
+    def add(self, task: TaskRecord) -> None:
+        """Let a task wait to run alone."""
+        self.waiting[task] = None
+
+    def remove(self, task: TaskRecord) -> None:
+        """Forget a task that does not wait any more."""
+        if self.waiting.pop(task, None) is not None:
             self._give_up_reservations()
 
-    def ready(self, now: float) -> list[tuple[Entry, Staffer]]:
-        """Reserve workers; returns the tasks that can start, and where."""
+    def ready(self, now: float) -> list[tuple[TaskRecord, WorkerRecord]]:
+        """Reserve workers; return the tasks that can start, each with its worker."""
         reserved = {worker.number for worker in self.waiting.values() if worker is not None}
         most = max(1, len(self._workers) // _PART)
-        found = []
-        for entry, worker in self.waiting.items():
-            if worker is not None and not self._fit(entry, worker, now):
+        ready = []
+        for task, worker in self.waiting.items():
+            if worker is not None and not self._suffices(worker, task, now):
                 reserved.discard(worker.number)
-                worker = self.waiting[entry] = None
+                worker = self.waiting[task] = None
             if worker is None and len(reserved) < most:
-                worker = self.waiting[entry] = self._choose(entry, reserved, now)
+                worker = self.waiting[task] = self._choose(task, reserved, now)
                 if worker is not None:
                     reserved.add(worker.number)
                     worker.reserved = True
                     self._reserved.add(worker)
                     self._scheduler.on_worker_draining(worker.number)
-            if worker is not None and not any(lease.ticket for lease in worker.leases.values()):
-                found.append((entry, worker))
+            if worker is not None and not any(x.scheduler_id for x in worker.leases.values()):
+                ready.append((task, worker))
         self._give_up_reservations()
-        return found
+        return ready
 
-    def started(self, entry: Entry) -> None:
-        """A task has started on its worker, which stays reserved while it runs."""
-        del self.waiting[entry]
+    def on_started(self, task: TaskRecord) -> None:
+        """Forget a task that has started; its worker stays reserved while it runs."""
+        del self.waiting[task]
 
-    def _choose(self, entry: Entry, reserved: set[int], now: float) -> Staffer | None:
-        fits = [
+    def _choose(self, task: TaskRecord, reserved: set[int], now: float) -> WorkerRecord | None:
+        candidates = [
             (len(worker.leases), worker.number, worker)
             for worker in self._workers.values()
             if worker.number not in reserved
             and not any(lease.alone for lease in worker.leases.values())
-            and self._fit(entry, worker, now)
+            and self._suffices(worker, task, now)
         ]
-        return min(fits, default=(0, 0, None))[2]
+        return min(candidates, default=(0, 0, None))[2]
 
-    def _fit(self, entry: Entry, worker: Staffer, now: float) -> bool:
-        known = self._scheduler.workers.get(worker.number)
-        queue = entry.queue
+    def _suffices(self, worker: WorkerRecord, task: TaskRecord, now: float) -> bool:
+        scheduled = self._scheduler.workers.get(worker.number)
+        queue = task.queue
         assert queue is not None
         return (
-            known is not None
+            scheduled is not None
             and worker.serving
             and not worker.draining
-            and known.end >= now + queue.need
-            and known.supply.total.request(queue.space)
+            and scheduled.end >= now + queue.need
+            and scheduled.supply.total.request(queue.space)
         )
 
     def _give_up_reservations(self) -> None:
-        """Workers that are reserved for nobody any more take everybody's tasks again."""
+        """Return the workers that are reserved for no task any more to the scheduler."""
         wanted = {worker.number for worker in self.waiting.values() if worker is not None}
         for worker in list(self._reserved):
-            if worker.number in wanted or any(x.alone and x.ticket for x in worker.leases.values()):
+            if worker.number in wanted or any(
+                lease.alone and lease.scheduler_id for lease in worker.leases.values()
+            ):
                 continue
             self._reserved.discard(worker)
             worker.reserved = False
+            # It may have left meanwhile, and another record may have its id.
             if self._workers.get(worker.id) is worker and worker.serving and not worker.draining:
                 self._scheduler.on_worker_back(worker.number)
-
-    @property
-    def idle(self) -> bool:
-        """Whether nobody is under suspicion and no worker is reserved."""
-        return not self.waiting and not self._reserved

@@ -1,6 +1,7 @@
-"""How things stand in a hub, as plain data: what ``grain ls`` shows.
+"""The state of a hub as plain data, which ``grain ls`` shows.
 
-Nothing else happens meanwhile, so tasks that wait are not walked: a million may.
+The hub does nothing else meanwhile, so nothing here goes through the waiting tasks, of which there
+may be a million: they are counted by queue.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from grain.resource import Opaque, to_data
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from grain.head.hub.state import Client, Entry, Staffer
-    from grain.head.hub.tasks import Ledger
+    from grain.head.hub.state import MissionRecord, Registry, TaskRecord, WorkerRecord
+    from grain.head.hub.tasks import TaskTable
     from grain.head.scheduler.state import TaskQueue
     from grain.resource import Supply
 
@@ -25,63 +26,69 @@ _QUEUES = 200  # shown at most: a look at each costs a look at the workers
 _TASKS = 4  # named for each worker
 
 
-def snapshot(ledger: Ledger, now: float) -> dict[str, Any]:
-    """The state of a hub.
+def snapshot(table: TaskTable, now: float) -> dict[str, Any]:
+    """Return the state of a hub.
+
+    Args:
+        table: the hub's tasks.
+        now: the time.
 
     Returns:
         ``epoch``; ``tasks``: counts; ``workers``, ``missions`` and ``queues``: a list of dicts
         each; ``more_queues``: how many are left out, those with the fewest tasks. Resources are
         plain data, times are seconds; ``used`` is the part of each kind, None where it has no
-        class here. A task is named as `named` understands it, ``mission:number``.
+        class here. A task is named ``mission:number``, with the mission as `find_mission` takes it.
     """
-    labels = _labels(ledger.clients.values())
-    queues = [queue for queue in ledger.scheduler.queues.values() if queue.tasks or queue.running]
+    scheduler, registry = table.scheduler, table.registry
+    labels = _labels(registry.missions.values())
+    queues = [queue for queue in scheduler.queues.values() if queue.tasks or queue.running]
     queues.sort(key=lambda queue: -queue.waiting)
-    running, waiting = _counts(ledger)
-    shown = [_queue(ledger, queue, labels, now) for queue in queues[:_QUEUES]]
+    running, waiting = _counts(table)
+    shown = [_queue(table, queue, labels, now) for queue in queues[:_QUEUES]]
     return {
-        "epoch": ledger.epoch,
-        "tasks": {**ledger.summary(), "suspect": len(ledger.quarantine.waiting)},
-        "workers": [_worker(ledger, worker, labels, now) for worker in ledger.workers.values()],
+        "epoch": table.epoch,
+        "tasks": table.counts(),
+        "workers": [_worker(table, worker, labels, now) for worker in registry.workers.values()],
         "missions": [
-            _mission(client, labels, running[client.number], waiting[client.number])
-            for client in ledger.clients.values()
+            _mission(mission, labels, running[mission.number], waiting[mission.number])
+            for mission in registry.missions.values()
         ],
+        # Again: a queue whose tasks were all cancelled finds that out when it is looked at.
         "queues": [queue for queue in shown if queue["waiting"] or queue["running"]],
         "more_queues": len(queues) - len(shown),
     }
 
 
-def named(ledger: Ledger, word: str) -> Client | None:
-    """The mission of an id, of a name, or of the beginning of an id; None if that is not one."""
-    clients = ledger.clients
-    if word in clients or not word:
-        return clients.get(word)
-    found = [client for client in clients.values() if client.name == word]
-    found = found or [client for client in clients.values() if client.id.startswith(word)]
-    return found[0] if len(found) == 1 else None
+def find_mission(registry: Registry, word: str) -> MissionRecord | None:
+    """Return the mission of an id, a name, or the beginning of an id; None unless that is one."""
+    missions = registry.missions
+    if word in missions or not word:
+        return missions.get(word)
+    matches = [mission for mission in missions.values() if mission.name == word]
+    matches = matches or [m for m in missions.values() if m.id.startswith(word)]
+    return matches[0] if len(matches) == 1 else None
 
 
-def retired(ledger: Ledger, worker: Staffer) -> dict[str, Any]:
-    """What to tell of a worker that is to leave."""
-    running = len(ledger.scheduler.workers[worker.number].tasks)
-    state = _state(worker)
+def retired_worker(table: TaskTable, worker: WorkerRecord) -> dict[str, Any]:
+    """Return what is shown of a worker that is asked to leave."""
+    running = len(table.scheduler.workers[worker.number].tasks)
+    state = _worker_state(worker)
     return {"name": worker.name, "host": worker.host, "state": state, "running": running}
 
 
-def _labels(clients: Iterable[Client]) -> dict[int, str]:
-    """What each mission is called: its name, or the beginning of its id if others have that."""
-    seen: dict[str, list[Client]] = {}
-    for client in clients:
-        seen.setdefault(client.name, []).append(client)
+def _labels(missions: Iterable[MissionRecord]) -> dict[int, str]:
+    """Return each mission's name, or the beginning of its id if others have that name."""
+    by_name: dict[str, list[MissionRecord]] = {}
+    for mission in missions:
+        by_name.setdefault(mission.name, []).append(mission)
     return {
-        client.number: name if name and len(same) == 1 else client.id[:8]
-        for name, same in seen.items()
-        for client in same
+        mission.number: name if name and len(same) == 1 else mission.id[:8]
+        for name, same in by_name.items()
+        for mission in same
     }
 
 
-def _state(worker: Staffer) -> str:
+def _worker_state(worker: WorkerRecord) -> str:
     if worker.link is None:
         return "away"
     if not worker.serving:
@@ -89,22 +96,24 @@ def _state(worker: Staffer) -> str:
     return "draining" if worker.draining or worker.retired is not None else "serving"
 
 
-def _worker(ledger: Ledger, worker: Staffer, labels: dict[int, str], now: float) -> dict[str, Any]:
-    known = ledger.scheduler.workers[worker.number]
-    known.give_back()
+def _worker(
+    table: TaskTable, worker: WorkerRecord, labels: dict[int, str], now: float
+) -> dict[str, Any]:
+    scheduled = table.scheduler.workers[worker.number]
+    scheduled.give_back()
     leases = [lease for lease in worker.leases.values() if not lease.waits]
-    entries = (lease.entry for lease in leases if lease.entry is not None)
+    tasks = (lease.task for lease in leases if lease.task is not None)
     return {
         "id": worker.id,
         "name": worker.name,
         "host": worker.host,
-        "state": _state(worker),
-        "total": to_data(known.supply.total),
-        "free": to_data(known.supply.free),
-        "used": _used(known.supply),
-        "left": None if known.end == math.inf else known.end - now,
-        "running": len(known.tasks),
-        "tasks": [_label(entry, labels) for entry in islice(entries, _TASKS)],
+        "state": _worker_state(worker),
+        "total": to_data(scheduled.supply.total),
+        "free": to_data(scheduled.supply.free),
+        "used": _used(scheduled.supply),
+        "left": None if scheduled.end == math.inf else scheduled.end - now,
+        "running": len(scheduled.tasks),
+        "tasks": [_label(task, labels) for task in islice(tasks, _TASKS)],
     }
 
 
@@ -112,77 +121,83 @@ def _used(supply: Supply) -> dict[str, float | None]:
     used: dict[str, float | None] = {}
     for kind, part in supply.free.parts().items():
         free, owned = part._stat()
-        known = owned and not isinstance(part, Opaque)
-        used[kind] = round(1 - free / owned, 4) if known else None
+        measurable = owned and not isinstance(part, Opaque)
+        used[kind] = round(1 - free / owned, 4) if measurable else None
     return used
 
 
-def _label(entry: Entry, labels: dict[int, str]) -> str:
-    return f"{labels.get(entry.client.number, entry.client.id[:8])}:{entry.number}"
+def _label(task: TaskRecord, labels: dict[int, str]) -> str:
+    return f"{labels.get(task.mission.number, task.mission.id[:8])}:{task.number}"
 
 
-def _counts(ledger: Ledger) -> tuple[Counter[int], Counter[int]]:
-    """How many tasks of each mission run, and how many wait, by the mission's number."""
+def _counts(table: TaskTable) -> tuple[Counter[int], Counter[int]]:
+    """Return how many tasks of each mission run, and how many wait, by the mission's number."""
     running: Counter[int] = Counter()
     waiting: Counter[int] = Counter()
-    for worker in ledger.workers.values():
+    for worker in table.registry.workers.values():
         for lease in worker.leases.values():
-            if lease.entry is not None and lease.current:
+            if lease.task is not None and lease.current:
                 counts = waiting if lease.waits else running
-                counts[lease.entry.client.number] += 1
-    for queue in ledger.scheduler.queues.values():
+                counts[lease.task.mission.number] += 1
+    for queue in table.scheduler.queues.values():
         waiting[queue.share] += queue.waiting
     # Both of these ran before, so there are no more than once fitted on the workers.
-    for entry in (*ledger.quarantine.waiting, *chain.from_iterable(ledger.awaiting.values())):
-        waiting[entry.client.number] += 1
+    held_back = chain.from_iterable(table.held_back.values())
+    for task in (*table.quarantine.waiting, *held_back):
+        waiting[task.mission.number] += 1
     return running, waiting
 
 
-def _mission(client: Client, labels: dict[int, str], running: int, waiting: int) -> dict[str, Any]:
+def _mission(
+    mission: MissionRecord, labels: dict[int, str], running: int, waiting: int
+) -> dict[str, Any]:
     return {
-        "id": client.id,
-        "name": client.name,
-        "label": labels[client.number],
-        "host": client.host,
-        "connected": client.link is not None,
+        "id": mission.id,
+        "name": mission.name,
+        "label": labels[mission.number],
+        "host": mission.host,
+        "connected": mission.link is not None,
         "running": running,
         "waiting": waiting,
     }
 
 
-def _queue(ledger: Ledger, queue: TaskQueue, labels: dict[int, str], now: float) -> dict[str, Any]:
+def _queue(
+    table: TaskTable, queue: TaskQueue, labels: dict[int, str], now: float
+) -> dict[str, Any]:
     head = queue.head()
-    never = _shortened(ledger.scheduler.why_never(queue.request, now)) if head else ""
-    oldest = ledger.tickets.get(head.id) if head else None
-    entry = oldest.entry if isinstance(oldest, LeaseRecord) else oldest
+    never = _shortened(table.scheduler.why_never(queue.request, now)) if head else ""
+    oldest = table.by_scheduler_id.get(head.id) if head else None
+    task = oldest.task if isinstance(oldest, LeaseRecord) else oldest
     return {
         "request": to_data(queue.request),
         "mission": labels.get(queue.share, ""),
         "priority": queue.priority,
         "waiting": queue.waiting,
         "running": queue.running,
-        "oldest": _label(entry, labels) if entry is not None else "",
+        "oldest": _label(task, labels) if task is not None else "",
         "never": never,
-        "why": never or (_why(ledger, queue, now) if head else ""),
+        "why": never or (_why(table, queue, now) if head else ""),
     }
 
 
 def _shortened(never: str | None) -> str:
-    """The reasons of the first workers, which are most often those of all."""
+    """Return the reasons of the first workers, which are most often those of all."""
     reasons = (never or "").split("; ")
     more = [f"and so on for {len(reasons) - 3} more"] if len(reasons) > 3 else []
     return "; ".join(reasons[:3] + more)
 
 
-def _why(ledger: Ledger, queue: TaskQueue, now: float) -> str:
-    """What its oldest task waits for, in a sentence; `Hub.why` tells it worker by worker."""
+def _why(table: TaskTable, queue: TaskQueue, now: float) -> str:
+    """Return what its oldest task waits for, in a sentence; `Hub.why` has it worker by worker."""
     reservation = queue.reservation
     if reservation is not None and reservation.start < math.inf:
         after = max(reservation.start - now, 0)
         return f"{reservation.worker.name} has room for it in {after:.0f} s at the latest"
     if reservation is not None:
         return f"{reservation.worker.name} is kept free for it"
-    serving = sum(worker.serving and not worker.draining for worker in ledger.workers.values())
+    workers = table.registry.workers.values()
+    serving = sum(worker.serving and not worker.draining for worker in workers)
     if not serving:
         return "no worker that is here takes tasks"
     return "the worker is full" if serving == 1 else f"all {serving} workers are full"

@@ -1,9 +1,14 @@
-"""The records of a hub: missions and their tasks, workers and the leases on them."""
+"""The records of a hub: missions, tasks, leases, chains and workers; and the messages to be sent.
+
+They hold state and no rules, apart from properties that read one record alone. The rules stand
+with those who change the records: `grain.head.hub.tasks`, `prefetch`, `missions` and `workers`.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import deque
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from grain.head.hub.fair_share import Share
@@ -24,121 +29,156 @@ if TYPE_CHECKING:
 _AT_ONCE = 1024  # attempts in one `AckRuns`
 
 
-class Outbox:
-    """What is to be sent, by link; the hub's only way to the outside."""
+class Outgoing:
+    """The messages to be sent, by link: a hub's only way to the outside."""
 
     def __init__(self) -> None:
-        self.mail: dict[Link, list[tuple[Message, Payload]]] = {}
-        self._released: dict[Link, list[Attempt]] = {}
+        self._mail: dict[Link, list[tuple[Message, Payload]]] = {}
+        self._acknowledged: dict[Link, list[Attempt]] = {}
 
     def post(self, link: Link | None, message: Message, payload: Payload = None) -> None:
-        """Send to a peer; to one that is away nothing is sent, it will tell what it has."""
+        """Queue a message for a peer.
+
+        Nothing is queued for a peer that is away (None): on its next connection it reports what it
+        has, and gets its messages by that.
+        """
         if link is not None:
-            mail = self.mail.get(link)
+            mail = self._mail.get(link)
             if mail is None:
-                self.mail[link] = [(message, payload)]
+                self._mail[link] = [(message, payload)]
             else:
                 mail.append((message, payload))
 
-    def release(self, link: Link | None, attempt: Attempt) -> None:
-        """Let a worker forget what became of a run; all of a batch in one message."""
+    def acknowledge(self, link: Link | None, attempt: Attempt) -> None:
+        """Let a worker forget the outcome of a run; all those of a batch leave in one message."""
         if link is not None:
-            self._released.setdefault(link, []).append(attempt)
+            self._acknowledged.setdefault(link, []).append(attempt)
 
     def take(self) -> dict[Link, list[tuple[Message, Payload]]]:
-        """What is to be sent since the last time."""
-        for link, attempts in self._released.items():
+        """Return the messages queued since the last call, by link."""
+        for link, attempts in self._acknowledged.items():
             for at in range(0, len(attempts), _AT_ONCE):
                 self.post(link, AckRuns(tuple(attempts[at : at + _AT_ONCE])))
-        if self._released:
-            self._released = {}
-        mail, self.mail = self.mail, {}
+        if self._acknowledged:
+            self._acknowledged = {}
+        mail, self._mail = self._mail, {}
         return mail
 
     def drop(self, link: Link) -> None:
-        """A link is lost: what is for it has no way to go."""
-        self.mail.pop(link, None)
-        self._released.pop(link, None)
+        """Discard the messages for a link that is lost."""
+        self._mail.pop(link, None)
+        self._acknowledged.pop(link, None)
 
 
-class Client:
-    """A mission, as the hub knows it.
+class Registry:
+    """The missions and the workers of a hub, those that are away included.
 
-    It is *attached* while it has a link, and *synced* once it has told of all its tasks on it.
+    Attributes:
+        missions: by id.
+        workers: by id.
+        numbered: the workers by the number that the scheduler has for each.
+    """
+
+    def __init__(self) -> None:
+        self.missions: dict[str, MissionRecord] = {}
+        self.workers: dict[str, WorkerRecord] = {}
+        self.numbered: dict[int, WorkerRecord] = {}
+
+
+class MissionRecord:
+    """A mission.
+
+    It is *attached* while it has a link, and *synced* once it has submitted all its unresolved
+    tasks on that link.
     """
 
     __slots__ = (
         "connection",
         "deadline",
-        "entries",
         "functions",
         "host",
         "id",
-        "last_task",
+        "last_submitted",
         "link",
         "name",
+        "noticed",
         "number",
-        "reported",
         "requests",
         "share",
         "synced",
+        "tasks",
     )
 
     def __init__(self, id: str, number: int) -> None:  # noqa: A002 - its name
         self.id = id
+        # Names the owner of a queue in the scheduler.
         self.number = number
         self.name = ""
         self.host = ""
         self.link: Link | None = None
+        # The mission's count of its connections: a registration with a smaller one comes late.
         self.connection = 0
         self.synced = False
         # When a mission that is away is given up.
         self.deadline = math.inf
-        self.entries: dict[int, Entry] = {}
+        self.tasks: dict[int, TaskRecord] = {}
         self.functions: dict[bytes, Payload] = {}
         # By their number on this link: the resources and the queue for them.
         self.requests: dict[int, tuple[Resource, TaskQueue]] = {}
-        self.reported: set[int] = set()
-        self.last_task = -1
+        # The requests of this link for which the mission got a `Notice`.
+        self.noticed: set[int] = set()
+        self.last_submitted = -1
         self.share = Share()
 
 
-class Entry:
-    """A task. It is in exactly one of these states:
+class TaskState(Enum):
+    """The states of a task, each with the field of `TaskRecord` that makes it so."""
 
-    ==========  ==========================================================================
-    waiting     ``ticket`` is its place in the scheduler's queue
-    suspect     ``suspect`` is set; it waits for a worker of its own
-    held back   ``awaits`` is the worker that it ran on, which has not come back yet
-    leased      ``lease`` is its current run
-    resolved    ``ending`` is set; kept until the mission has it
-    ==========  ==========================================================================
+    WAITING = "waiting"
+    """In a queue of the scheduler, by its ``scheduler_id``."""
+    SUSPECT = "suspect"
+    """``suspect``: it crashed before, and waits for a worker of its own."""
+    HELD_BACK = "held back"
+    """``awaits``: it ran on that worker under another head, and the worker has yet to report."""
+    LEASED = "leased"
+    """``lease``: its current run."""
+    RESOLVED = "resolved"
+    """``ending``: it has an outcome, kept until its mission confirms that."""
+    DORMANT = "dormant"
+    """None of them: its mission is away and will submit it again; only its crashes are kept."""
 
-    One that a worker told of before its mission did is not ``claimed``: it is leased or resolved.
-    """  # noqa: D415
 
+class TaskRecord:
+    """A task, in exactly one `TaskState`.
+
+    It is ``claimed`` while its mission is attached and has submitted it on that connection. One
+    that is not is leased, resolved or dormant: it came from a worker's report, or its mission is
+    away.
+    """
+
+    # A million of these may wait: a field more is 8 MB.
     __slots__ = (
         "age",
         "arguments",
         "awaits",
         "claimed",
-        "client",
         "crashes",
         "ending",
         "function",
+        "kept_by",
         "lease",
+        "mission",
         "number",
         "outcome",
         "queue",
         "request",
         "retracted",
-        "source",
+        "scheduler_id",
         "suspect",
-        "ticket",
     )
 
-    def __init__(self, client: Client, number: int) -> None:
-        self.client = client
+    def __init__(self, mission: MissionRecord, number: int) -> None:
+        self.mission = mission
         self.number = number
         self.claimed = False
         self.queue: TaskQueue | None = None
@@ -147,107 +187,141 @@ class Entry:
         self.function = b""
         self.arguments: Payload = None
         self.crashes: tuple[Crash, ...] = ()
-        self.ticket: int | None = None
+        self.scheduler_id: int | None = None
         self.suspect = False
         self.awaits = ""
         self.lease: LeaseRecord | None = None
+        # The mission does not want it any more, and waits for `Retracted`. No state of its own: a
+        # retracted task stays leased until its worker has ended the run.
         self.retracted = False
         self.ending: Ending | None = None
         self.outcome: Payload = None
-        # Who keeps the outcome: a worker's id, and the run.
-        self.source: tuple[str, Attempt] | None = None
+        # The worker that keeps the outcome, by id, and the run that it is of.
+        self.kept_by: tuple[str, Attempt] | None = None
+
+    @property
+    def state(self) -> TaskState:
+        """The state of the task.
+
+        Derived from the fields, not stored beside them. Each state is the presence of what it
+        needs anyway (an id, a worker, a lease, an ending), so a stored name could only agree with
+        that or be wrong; and it would take 8 bytes of each of a million tasks, and four more
+        writes on the way of each. The simulation checks after every step that no two are set.
+        """
+        if self.lease is not None:
+            return TaskState.LEASED
+        if self.ending is not None:
+            return TaskState.RESOLVED
+        if self.scheduler_id is not None:
+            return TaskState.WAITING
+        if self.suspect:
+            return TaskState.SUSPECT
+        return TaskState.HELD_BACK if self.awaits else TaskState.DORMANT
 
     def __repr__(self) -> str:
-        return f"<Entry {self.client.id}:{self.number}>"
+        return f"<TaskRecord {self.mission.id}:{self.number}, {self.state.value}>"
 
 
 class LeaseRecord:
-    """A run on a worker. It holds resources as long as it has a ticket.
+    """A run on a worker. It holds resources there as long as it has a scheduler id.
 
-    It is its entry's current one, or a stale one whose success would still be welcome, or, without
-    an entry, one that nobody wants.
+    It is the current run of its task; or a stale one, whose success would still be welcome; or,
+    without a task, one that nobody wants.
     """
 
     __slots__ = (
         "alone",
         "attempt",
         "began",
-        "entry",
+        "chain",
         "index",
-        "line",
         "revoked",
+        "scheduler_id",
         "session",
-        "ticket",
+        "task",
         "worker",
     )
 
     def __init__(
-        self, attempt: Attempt, entry: Entry | None, worker: Staffer, ticket: int | None
+        self,
+        attempt: Attempt,
+        task: TaskRecord | None,
+        worker: WorkerRecord,
+        scheduler_id: int | None,
     ) -> None:
         self.attempt = attempt
-        self.entry = entry
+        self.task = task
         self.worker = worker
-        self.ticket = ticket
+        self.scheduler_id = scheduler_id
         self.began = 0.0
         self.revoked = False
         self.alone = False
-        # In which of the worker's connections it was sent or last confirmed, and as which; 0 if the
-        # worker is known to have begun it.
+        # The session of the worker in which the lease was sent or last confirmed, and its place
+        # among those sent in that session, from 1: a worker reports how many it has begun. 0 says
+        # that it has begun for certain: a later session, which counts anew, cannot undo that.
         self.session = worker.session
         self.index = 0
-        # The line that it is in front of, or waits in.
-        self.line: Line | None = None
+        # The chain that it is the head of, or waits in.
+        self.chain: Chain | None = None
 
     @property
     def waits(self) -> bool:
-        """Whether it waits on its worker for the end of another run, whose place it takes."""
-        return self.line is not None and self.line.front is not self
+        """True if it waits on its worker, in a chain, for the end of its predecessor."""
+        return self.chain is not None and self.chain.head is not self
 
     @property
     def current(self) -> bool:
-        """Whether it is the run that its task is waiting for."""
-        return self.entry is not None and self.entry.lease is self
+        """True if its task waits for this run, and no other."""
+        return self.task is not None and self.task.lease is self
 
     @property
     def begun(self) -> bool:
-        """Whether the worker is known to have begun it."""
+        """True if the worker is known to have begun it, so that it may be to blame for a crash."""
         if self.waits:
             return False
-        took = self.worker.took if self.session == self.worker.session else 0
-        return self.index <= took
+        # One of an earlier session: the worker's count is of later leases.
+        begun = self.worker.begun if self.session == self.worker.session else 0
+        return self.index <= begun
 
     def __repr__(self) -> str:
-        return f"<LeaseRecord {self.attempt} of {self.entry} on {self.worker.name}>"
+        return f"<LeaseRecord {self.attempt} of {self.task} on {self.worker.name}>"
 
 
-class Line:
-    """A run, and those that take its place one after the other: see `grain.head.hub.prefetch`."""
+class Chain:
+    """A run, and those that take its place one after the other: see `grain.head.hub.prefetch`.
 
-    __slots__ = ("front", "number", "resources", "waiting")
+    Attributes:
+        number: that of the attempt which began it, by which its worker refers to it; 0 if another
+            head began it, whose attempts have other numbers.
+        head: the run under way, which holds the resources.
+        waiting: its successors, in their order.
+        resources: what each of them may use, as plain data.
+    """
 
-    def __init__(self, front: LeaseRecord, number: int, resources: dict[str, Any]) -> None:
-        # By which the worker knows it; 0 if another head began it, which has other numbers.
+    __slots__ = ("head", "number", "resources", "waiting")
+
+    def __init__(self, head: LeaseRecord, number: int, resources: dict[str, Any]) -> None:
         self.number = number
-        self.front = front
+        self.head = head
         self.waiting: deque[LeaseRecord] = deque()
-        # What all of them may use, as plain data.
         self.resources = resources
 
 
-class Staffer:
-    """A worker, as the hub knows it.
+class WorkerRecord:
+    """A worker.
 
-    It *serves* once it has reported what it has on its present link. Without a link it is suspect:
-    nothing new goes there, and nothing of what it has is done elsewhere.
+    It *serves* once it has reported its inventory on its present link. Without a link it is away:
+    nothing new goes there, and nothing of what it has is started elsewhere.
     """
 
     __slots__ = (
+        "away_since",
+        "begun",
+        "chain_heads",
         "connection",
         "deadline",
         "draining",
-        "fronts",
         "functions",
-        "gone_at",
         "host",
         "id",
         "leases",
@@ -259,30 +333,34 @@ class Staffer:
         "sent",
         "serving",
         "session",
-        "took",
     )
 
     def __init__(self, id: str, number: int) -> None:  # noqa: A002 - its name
         self.id = id
+        # Its id in the scheduler.
         self.number = number
         self.name = ""
         self.host = ""
         self.link: Link | None = None
+        # The worker's count of its connections: a registration with a smaller one comes late.
         self.connection = 0
         self.serving = False
         self.draining = False
         # Kept free for a task that is to run alone, or running it.
         self.reserved = False
-        # Whether it was told to leave, and if so, whether at once.
+        # None unless it was asked to leave; then whether at once.
         self.retired: bool | None = None
+        # This hub's count of its connections; in the present one, how many leases were sent, and
+        # how many of those it has begun.
         self.session = 0
-        # How many leases were sent in this session, and how many of them it has begun.
         self.sent = 0
-        self.took = 0
+        self.begun = 0
+        # In the order in which they were sent: those that wait in a chain come after its head.
         self.leases: dict[Attempt, LeaseRecord] = {}
         self.functions: set[bytes] = set()
-        # While it reports: the runs that it has, by the attempt that began their line.
-        self.fronts: dict[Attempt, LeaseRecord] = {}
+        # While it reports: the first run of each chain reported so far, by the attempt that began
+        # the chain.
+        self.chain_heads: dict[Attempt, LeaseRecord] = {}
         # When its link was lost, and when it is given up.
-        self.gone_at = math.inf
+        self.away_since = math.inf
         self.deadline = math.inf

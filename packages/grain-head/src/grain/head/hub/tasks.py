@@ -1,15 +1,18 @@
-"""Tasks and leases: what is decided about one task. Plain state, no I/O.
+"""The task table of a hub: every task and its runs, from submission to outcome. No I/O, no clock.
 
-1.  A lease holds resources on its worker until the worker says that the run is over, or reports
-    without it on a later connection, or is lost as a whole. No timer frees them.
+A task waits for room, runs as a lease on a worker, and is resolved (`grain.head.hub.state` has its
+states). The rules:
+
+1.  A lease holds resources on its worker until the worker reports that the run has ended, or
+    reports without it on a later connection, or is lost as a whole. No timer frees them.
 2.  The first success of any run resolves a task; a failure only if it is that of the current run.
-    What comes after the resolution is released and dropped.
+    What comes after the resolution is acknowledged and dropped.
 3.  A run that a worker reports is adopted by its task if that waits. If another run of the task is
     under way, the older of the two goes on and the other is revoked, but holds what it holds.
 4.  A task whose mission is away is not started: if it waits it is forgotten, as the mission will
     submit it again. If it runs it goes on.
 5.  A run that was begun and whose process or worker died is a crash of its task. After `SOLO`
-    crashes a task runs alone on a worker (`_quarantine`); after `CRASHES` it fails.
+    crashes a task runs alone on a worker (`grain.head.hub.quarantine`); after `CRASHES` it fails.
     Runs that were lost in any other way do not count.
 """
 
@@ -18,258 +21,510 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from grain.head.hub.prefetch import Ahead
-from grain.head.hub.state import Client, Entry, LeaseRecord, Staffer
-from grain.head.messages import Crash, Crashed, Resolved, Retracted, Started
+from grain.head.hub.fair_share import FairShare
+from grain.head.hub.state import LeaseRecord, TaskRecord
+from grain.head.messages import Crash, Crashed, Notice, Resolved, Retracted, Started
 from grain.head.scheduler.state import split_time
-from grain.resource import from_data
+from grain.resource import Supply, from_data, to_data
+from grain.worker.messages import Lease, Revoke
 
 if TYPE_CHECKING:
     from grain.edge.messages import Payload
+    from grain.head.hub.functions import FunctionTable
+    from grain.head.hub.prefetch import Prefetch
+    from grain.head.hub.quarantine import Quarantine
+    from grain.head.hub.state import MissionRecord, Outgoing, Registry, WorkerRecord
     from grain.head.messages import Ending
+    from grain.head.scheduler.scheduler import Scheduler
+    from grain.head.scheduler.state import Start, TaskQueue
     from grain.worker.messages import Attempt, HeldRun, RunEnded
+
+SOLO = 2
+"""Crashes after which a task runs alone."""
 
 CRASHES = 5
 """Crashes after which a task fails."""
 
 
-class Ledger(Ahead):
+class TaskTable:
     """The tasks of all missions and their runs on all workers.
 
     Args:
         epoch: this head's number; no other head of these missions and workers has it.
-        scheduler: decides what starts.
-        outbox: takes the messages.
         wall: the difference between the clock of Unix and that of ``now``, in seconds.
-        ahead: seconds of work that are sent ahead for each run.
+        registry: the missions and workers, whose records hold their tasks and leases.
+        scheduler: decides what starts.
+        prefetch: decides what waits on workers.
+        quarantine: decides where suspects run.
+        functions: sends functions to workers.
+        outgoing: takes the messages.
+
+    Attributes:
+        by_scheduler_id: what each of the scheduler's tasks is here: a task that waits, or a lease
+            that holds resources.
+        held_back: the tasks that wait for a worker's report, by the worker's id.
+        done: how many tasks have resolved with a value.
+        failed: how many have resolved otherwise.
     """
+
+    def __init__(
+        self,
+        epoch: int,
+        wall: float,
+        *,
+        registry: Registry,
+        scheduler: Scheduler,
+        prefetch: Prefetch,
+        quarantine: Quarantine,
+        functions: FunctionTable,
+        outgoing: Outgoing,
+    ) -> None:
+        self.epoch = epoch
+        self.registry = registry
+        self.scheduler = scheduler
+        self.prefetch = prefetch
+        self.quarantine = quarantine
+        self.shares = FairShare()
+        self.by_scheduler_id: dict[int, TaskRecord | LeaseRecord] = {}
+        self.held_back: dict[str, dict[TaskRecord, None]] = {}
+        self.done = self.failed = 0
+        self._wall = wall
+        self._functions = functions
+        self._outgoing = outgoing
+        self._last_scheduler_id = 0
+        self._last_attempt = 0
+
+    # ---- waiting
+
+    def enqueue(self, task: TaskRecord, now: float) -> None:
+        """Let a task wait for room; a suspect waits for a worker of its own."""
+        queue = task.queue
+        assert queue is not None
+        if not queue.served:
+            self._notify(task, queue, now)
+        if len(task.crashes) >= SOLO:
+            task.suspect = True
+            self.quarantine.add(task)
+            return
+        self._last_scheduler_id += 1
+        task.scheduler_id = self._last_scheduler_id
+        self.by_scheduler_id[self._last_scheduler_id] = task
+        self.scheduler.on_submitted(self._last_scheduler_id, queue, task.age)
+
+    def hold_back(self, task: TaskRecord, worker: str) -> None:
+        """Let a task wait for the report of the worker that it ran on under another head."""
+        task.awaits = worker
+        self.held_back.setdefault(worker, {})[task] = None
+
+    def enqueue_held_back(self, worker: str, now: float) -> None:
+        """Let the tasks that were held back for a worker, and not adopted, wait for room."""
+        for task in list(self.held_back.get(worker, ())):
+            self.withdraw(task)
+            self.enqueue(task, now)
+
+    def withdraw(self, task: TaskRecord) -> None:
+        """End the waiting of a task, whatever it waits for; no effect on one that does not wait."""
+        # By the fields and not by `TaskRecord.state`: it runs once for every task.
+        if task.scheduler_id is not None:
+            self.scheduler.on_cancelled(task.scheduler_id)
+            del self.by_scheduler_id[task.scheduler_id]
+            task.scheduler_id = None
+        elif task.suspect:
+            task.suspect = False
+            self.quarantine.remove(task)
+        elif task.awaits:
+            others = self.held_back[task.awaits]
+            del others[task]
+            if not others:
+                del self.held_back[task.awaits]
+            task.awaits = ""
+
+    def _notify(self, task: TaskRecord, queue: TaskQueue, now: float) -> None:
+        """Report a request that no worker here could ever meet, once for each connection."""
+        mission = task.mission
+        if task.request not in mission.noticed:
+            mission.noticed.add(task.request)
+            why = self.scheduler.why_never(queue.request, now)
+            if why is not None:
+                notice = Notice(task.request, why, bool(self.scheduler.workers))
+                self._outgoing.post(mission.link, notice)
+
+    # ---- starting
+
+    def start(self, start: Start, now: float) -> LeaseRecord:
+        """Start a task as the scheduler has decided."""
+        task = self.by_scheduler_id[start.task]
+        assert isinstance(task, TaskRecord)
+        assert task.queue is not None
+        task.scheduler_id = None
+        lease = self._lease(task, self.registry.numbered[start.worker], start.task, now)
+        self.shares.started(task.age, task.queue.priority)
+        self._send_lease(lease, task, to_data(start.allocation), start.limit)
+        self.prefetch.on_started(lease)
+        return lease
+
+    def start_suspects(self, now: float) -> list[LeaseRecord]:
+        """Start tasks that are to run alone, on workers that have been emptied for them."""
+        leases = []
+        for task, worker in self.quarantine.ready(now):
+            queue = task.queue
+            assert queue is not None
+            self.quarantine.on_started(task)
+            task.suspect = False
+            self._last_scheduler_id += 1
+            lease = self._lease(task, worker, self._last_scheduler_id, now)
+            lease.alone = True
+            limit = queue.limits.hard
+            # It holds the whole worker, and may use what it asked for.
+            whole = self.scheduler.workers[worker.number].supply.total
+            self.scheduler.on_adopted(
+                self._last_scheduler_id, queue, worker.number, whole, task.age, now, now + limit
+            )
+            part = Supply(whole).alloc(queue.space)
+            if queue.wtime is not None:
+                part = part & queue.wtime.resolved(self.scheduler.run_times)
+            self._send_lease(lease, task, to_data(part), limit)
+            leases.append(lease)
+        return leases
+
+    def send_ahead(self) -> list[LeaseRecord]:
+        """Send brief tasks behind runs that have begun; after all that can start has started."""
+        leases = []
+        for chain, queue, count in self.prefetch.growth():
+            for scheduler_id in self.scheduler.on_taken(queue, count):
+                task = self.by_scheduler_id.pop(scheduler_id)
+                assert isinstance(task, TaskRecord)
+                task.scheduler_id = None
+                lease = self._new_lease(task, chain.head.worker, None)
+                self.prefetch.append(lease, chain)
+                self.shares.started(task.age, queue.priority)
+                self._send_lease(lease, task, chain.resources, chain=chain.number)
+                leases.append(lease)
+        return leases
+
+    def _lease(
+        self, task: TaskRecord, worker: WorkerRecord, scheduler_id: int, now: float
+    ) -> LeaseRecord:
+        """Make the lease of a run that begins as soon as it arrives."""
+        lease = self._new_lease(task, worker, scheduler_id)
+        self.by_scheduler_id[scheduler_id] = lease
+        lease.began = now
+        worker.sent += 1
+        lease.index = worker.sent
+        return lease
+
+    def _new_lease(
+        self, task: TaskRecord, worker: WorkerRecord, scheduler_id: int | None
+    ) -> LeaseRecord:
+        self._last_attempt += 1
+        lease = LeaseRecord((self.epoch, self._last_attempt), task, worker, scheduler_id)
+        task.lease = lease
+        worker.leases[lease.attempt] = lease
+        return lease
+
+    def _send_lease(
+        self,
+        lease: LeaseRecord,
+        task: TaskRecord,
+        resources: dict[str, Any],
+        limit: float = math.inf,
+        chain: int = 0,
+    ) -> None:
+        self._functions.send(task.function, task.mission, lease.worker)
+        message = Lease(
+            task.mission.id,
+            task.number,
+            lease.attempt,
+            task.function,
+            resources,
+            None if limit == math.inf else limit,
+            lease.alone,
+            chain,
+        )
+        self._outgoing.post(lease.worker.link, message, task.arguments)
 
     # ---- the end of a run
 
-    def settle(self, worker: Staffer, settled: RunEnded, payload: Payload, now: float) -> None:
-        """A worker says what became of a run."""
-        lease = worker.leases.get(settled.attempt)
-        if lease is None:
-            self._settled_before(worker, settled)
+    def revoke(self, lease: LeaseRecord) -> None:
+        """Have a run ended that nobody wants; it holds what it holds until its worker reports."""
+        lease.revoked = True
+        self._outgoing.post(lease.worker.link, Revoke(lease.attempt))
+
+    def free(self, lease: LeaseRecord, now: float, *, measured: bool = False) -> None:
+        """Free what a run held, or pass it on to its successor.
+
+        Its outcome may still be under way.
+        """
+        successor = self.prefetch.leave(lease, now, measured=measured)
+        scheduler_id, lease.scheduler_id = lease.scheduler_id, None
+        if scheduler_id is None:
             return
-        measured = settled.status in ("value", "error")
-        self._end(lease, now, measured=measured)
-        entry = self._entry(settled)
-        if entry is None or entry.ending is not None:
-            self.release(worker, settled.attempt)
-        elif settled.status == "value" or (settled.status == "error" and lease.current):
-            self._resolve(entry, settled.status, payload, (worker.id, settled.attempt))
+        if successor is None:
+            del self.by_scheduler_id[scheduler_id]
+            self.scheduler.on_finished(scheduler_id, now, measured=measured)
+            return
+        # For the scheduler the same task goes on, with the resources that it has; but its time
+        # counts from now.
+        self.by_scheduler_id[scheduler_id] = successor
+        successor.scheduler_id = scheduler_id
+        successor.began = self.scheduler.tasks[scheduler_id].started = now
+        successor.index = 0  # begun for certain: the worker begins it without any further message
+
+    def on_run_ended(
+        self, worker: WorkerRecord, ended: RunEnded, payload: Payload, now: float
+    ) -> None:
+        """Take a worker's report that a run has ended, with its outcome."""
+        lease = worker.leases.get(ended.attempt)
+        task = self._task_of(ended)
+        if lease is None:
+            # A repeated report. It is acknowledged, unless the outcome is that of the task, and
+            # its mission has not confirmed it yet: then the worker has to keep it.
+            if task is None or task.kept_by != (worker.id, ended.attempt):
+                self.acknowledge(worker, ended.attempt)
+            return
+        self._end(lease, now, measured=ended.status in ("value", "error"))
+        if task is None or task.ending is not None:
+            self.acknowledge(worker, ended.attempt)
+        elif ended.status == "value" or (ended.status == "error" and lease.current):
+            self._resolve(task, ended.status, payload, (worker.id, ended.attempt))
         else:
-            self.release(worker, settled.attempt)
+            self.acknowledge(worker, ended.attempt)
             if lease.current:
-                how = settled.detail if settled.status == "crashed" else None
-                self._again(lease, entry, how, now)
+                how = ended.detail if ended.status == "crashed" else None
+                self._run_again(lease, task, how, now)
 
-    def _entry(self, settled: RunEnded) -> Entry | None:
-        """The task of a run; looked up, as it may have come again since the run was given up."""
-        client = self.clients.get(settled.mission)
-        return None if client is None else client.entries.get(settled.task)
-
-    def _settled_before(self, worker: Staffer, settled: RunEnded) -> None:
-        """Told twice; but an outcome that the mission has yet to confirm is to be kept."""
-        entry = self._entry(settled)
-        if entry is None or entry.source != (worker.id, settled.attempt):
-            self.release(worker, settled.attempt)
-
-    def lose(self, lease: LeaseRecord, how: str | None, now: float) -> None:
-        """A run is gone without an outcome.
+    def on_run_lost(self, lease: LeaseRecord, how: str | None, now: float) -> None:
+        """End a run that is gone without an outcome.
 
         Args:
-            lease: which.
+            lease: of the run.
             how: what its worker died of, if the run may have been the reason.
             now: the time.
         """
-        ran = lease.begun and lease.ticket is not None
-        self._end(lease, now)
+        ran = lease.begun and lease.scheduler_id is not None
+        self._end(lease, now, measured=False)
         if lease.current:
-            assert lease.entry is not None
-            self._again(lease, lease.entry, how if ran else None, now)
+            assert lease.task is not None
+            self._run_again(lease, lease.task, how if ran else None, now)
 
-    def _again(self, lease: LeaseRecord, entry: Entry, how: str | None, now: float) -> None:
-        """The current run of a task has come to nothing."""
-        entry.lease = None
-        if entry.retracted:
-            self._gone(entry)
+    def _task_of(self, ended: RunEnded) -> TaskRecord | None:
+        """Return the task of a run.
+
+        It is looked up, and not that of the lease: the task may have been forgotten, and submitted
+        again since the run was given up; then its success is welcome there.
+        """
+        mission = self.registry.missions.get(ended.mission)
+        return None if mission is None else mission.tasks.get(ended.task)
+
+    def _end(self, lease: LeaseRecord, now: float, *, measured: bool) -> None:
+        del lease.worker.leases[lease.attempt]
+        self.free(lease, now, measured=measured)
+
+    def _run_again(self, lease: LeaseRecord, task: TaskRecord, how: str | None, now: float) -> None:
+        """Let a task wait again whose current run came to nothing; note the crash, if any."""
+        task.lease = None
+        if task.retracted:
+            self._forget_retracted(task)
             return
         if how is not None:
             crash = Crash(lease.attempt, lease.worker.name, how, self._wall + now)
-            if all(known.attempt != crash.attempt for known in entry.crashes):
-                entry.crashes = (*entry.crashes, crash)
-                if entry.claimed:
-                    self._outbox.post(entry.client.link, Crashed(entry.number, crash))
-            if len(entry.crashes) >= CRASHES:
-                self._resolve(entry, "crashed", None, None)
+            # The mission may have told of the same crash, under another head.
+            if all(earlier.attempt != crash.attempt for earlier in task.crashes):
+                task.crashes = (*task.crashes, crash)
+                if task.claimed:
+                    self._outgoing.post(task.mission.link, Crashed(task.number, crash))
+            if len(task.crashes) >= CRASHES:
+                self._resolve(task, "crashed", None, None)
                 return
-        if entry.claimed:
-            self._outbox.post(entry.client.link, Started("", (entry.number,)))
-            self.enqueue(entry, now)
-        elif not entry.crashes:  # or the mission is to be told of them
-            del entry.client.entries[entry.number]
+        if task.claimed:
+            self._outgoing.post(task.mission.link, Started("", (task.number,)))
+            self.enqueue(task, now)
+        elif not task.crashes:  # else it is dormant, until the mission gets the crashes
+            del task.mission.tasks[task.number]
 
     # ---- the end of a task
 
     def _resolve(
-        self, entry: Entry, ending: Ending, outcome: Payload, source: tuple[str, Attempt] | None
+        self,
+        task: TaskRecord,
+        ending: Ending,
+        outcome: Payload,
+        kept_by: tuple[str, Attempt] | None,
     ) -> None:
-        self.withdraw(entry)
-        if entry.lease is not None:
-            if source is None or entry.lease.attempt != source[1]:
-                self.revoke(entry.lease)
-            entry.lease = None
-        entry.arguments = None
-        if entry.retracted:
-            if source is not None:
-                self.release(self.workers.get(source[0]), source[1])
-            self._gone(entry)
+        self.withdraw(task)
+        if task.lease is not None:
+            if kept_by is None or task.lease.attempt != kept_by[1]:
+                self.revoke(task.lease)
+            task.lease = None
+        task.arguments = None
+        if task.retracted:
+            if kept_by is not None:
+                self.acknowledge(self.registry.workers.get(kept_by[0]), kept_by[1])
+            self._forget_retracted(task)
             return
-        entry.ending = ending
-        entry.outcome = outcome
-        entry.source = source
+        task.ending = ending
+        task.outcome = outcome
+        task.kept_by = kept_by
         if ending == "value":
             self.done += 1
         else:
             self.failed += 1
-        if entry.claimed:
-            self.deliver(entry)
+        if task.claimed:
+            self.deliver(task)
 
-    def deliver(self, entry: Entry) -> None:
-        """Tell the mission what became of its task."""
-        assert entry.ending is not None
-        crashes = entry.crashes if entry.ending == "crashed" else ()
-        message = Resolved(entry.number, entry.ending, crashes)
-        self._outbox.post(entry.client.link, message, entry.outcome)
+    def deliver(self, task: TaskRecord) -> None:
+        """Send the outcome of a task to its mission."""
+        assert task.ending is not None
+        crashes = task.crashes if task.ending == "crashed" else ()
+        message = Resolved(task.number, task.ending, crashes)
+        self._outgoing.post(task.mission.link, message, task.outcome)
 
-    def received(self, client: Client, task: int) -> None:
-        """The mission has the outcome: nobody needs to keep it."""
-        entry = client.entries.get(task)
-        if entry is not None and entry.ending is not None:
-            self.discard(entry)
+    def on_confirmed(self, mission: MissionRecord, number: int) -> None:
+        """Forget a task whose outcome its mission has: no worker needs to keep that any more."""
+        task = mission.tasks.get(number)
+        if task is not None and task.ending is not None:
+            self.discard(task)
 
-    def retract(self, client: Client, task: int) -> None:
-        """The mission does not want a task any more."""
-        entry = client.entries.get(task)
-        if entry is None:
-            self._outbox.post(client.link, Retracted(task))
+    def retract(self, mission: MissionRecord, number: int) -> None:
+        """End a task that its mission does not want any more; report when nothing of it is left."""
+        task = mission.tasks.get(number)
+        if task is None:
+            self._outgoing.post(mission.link, Retracted(number))
             return
-        entry.claimed = True
-        if entry.ending is not None:
-            self.deliver(entry)
-        elif not entry.retracted:
-            entry.retracted = True
-            if entry.lease is None:
-                self.withdraw(entry)
-                self._gone(entry)
-            elif not entry.lease.revoked:
-                self.revoke(entry.lease)
+        task.claimed = True
+        if task.ending is not None:
+            self.deliver(task)
+        elif not task.retracted:
+            task.retracted = True
+            if task.lease is None:
+                self.withdraw(task)
+                self._forget_retracted(task)
+            elif not task.lease.revoked:
+                self.revoke(task.lease)
 
-    def _gone(self, entry: Entry) -> None:
-        del entry.client.entries[entry.number]
-        self._outbox.post(entry.client.link, Retracted(entry.number))
+    def _forget_retracted(self, task: TaskRecord) -> None:
+        del task.mission.tasks[task.number]
+        self._outgoing.post(task.mission.link, Retracted(task.number))
 
-    def discard(self, entry: Entry) -> None:
-        """A task is forgotten, whatever state it is in."""
-        self.withdraw(entry)
-        del entry.client.entries[entry.number]
-        if entry.source is not None:
-            self.release(self.workers.get(entry.source[0]), entry.source[1])
-        if entry.lease is not None:
-            entry.lease.entry = None
-            if not entry.lease.revoked:
-                self.revoke(entry.lease)
-            entry.lease = None
+    def discard(self, task: TaskRecord) -> None:
+        """Forget a task, whatever state it is in; its run is revoked, its outcome acknowledged."""
+        self.withdraw(task)
+        del task.mission.tasks[task.number]
+        if task.kept_by is not None:
+            self.acknowledge(self.registry.workers.get(task.kept_by[0]), task.kept_by[1])
+        if task.lease is not None:
+            task.lease.task = None
+            if not task.lease.revoked:
+                self.revoke(task.lease)
+            task.lease = None
 
-    def release(self, worker: Staffer | None, attempt: Attempt) -> None:
-        """A worker need not keep an outcome."""
+    def acknowledge(self, worker: WorkerRecord | None, attempt: Attempt) -> None:
+        """Let a worker forget an outcome; None for one that is lost, and its outcomes with it."""
         if worker is not None:
-            self._outbox.release(worker.link, attempt)
+            self._outgoing.acknowledge(worker.link, attempt)
 
-    # ---- adoption
+    # ---- adoption: what workers and missions report when they connect
 
-    def confirm(self, worker: Staffer, held: HeldRun, now: float) -> None:
-        """A worker that connects again reports a run that is known."""
+    def confirm(self, worker: WorkerRecord, held: HeldRun, now: float) -> None:
+        """Note that a worker which connects again has a run that is in the table."""
         lease = worker.leases[held.attempt]
         lease.session = worker.session
-        lease.index = 0
+        lease.index = 0  # it is there: begun for certain, unless it waits in a chain
         if held.ended:
             self.free(lease, now)
         elif lease.revoked:
-            self.revoke(lease)
+            self.revoke(lease)  # again: the first message may be lost
 
-    def adopt(self, worker: Staffer, held: HeldRun, client: Client, now: float) -> None:
-        """A worker reports a run that another head has begun, or that was given up."""
-        entry = client.entries.get(held.task)
-        if entry is None and not client.synced:
-            entry = client.entries[held.task] = Entry(client, held.task)
-        if entry is not None and entry.source == (worker.id, held.attempt):
+    def adopt(
+        self, worker: WorkerRecord, held: HeldRun, mission: MissionRecord, now: float
+    ) -> None:
+        """Take a run into the table that another head has begun, or that was given up."""
+        task = mission.tasks.get(held.task)
+        if task is None and not mission.synced:
+            # The mission has yet to submit it, or to be synced without it.
+            task = mission.tasks[held.task] = TaskRecord(mission, held.task)
+        if task is not None and task.kept_by == (worker.id, held.attempt):
             return  # resolved by this very run, which the mission has not confirmed yet
-        unwanted = entry is None or entry.ending is not None or entry.retracted
-        lease = LeaseRecord(held.attempt, None if unwanted else entry, worker, None)
+        unwanted = task is None or task.ending is not None or task.retracted
+        lease = LeaseRecord(held.attempt, None if unwanted else task, worker, None)
         lease.began = now - held.elapsed
         lease.alone = held.alone
         worker.leases[held.attempt] = lease
-        if not held.ended and not self.adopt_behind(lease, held):
-            self._hold(lease, held, client, entry, now)
-        if unwanted or entry is None:
+        if not held.ended and not self.prefetch.adopt(lease, held):
+            self._hold(lease, held, mission, task, now)
+        if unwanted or task is None:
             if not held.ended:
                 self.revoke(lease)
-        elif entry.lease is None:
-            self.withdraw(entry)
-            entry.lease = lease
-            self._outbox.post(client.link, Started(worker.id, (entry.number,)))
+        elif task.lease is None:
+            self.withdraw(task)
+            task.lease = lease
+            self._outgoing.post(mission.link, Started(worker.id, (task.number,)))
         elif not held.ended:
-            other = entry.lease
-            older = other.ticket is not None and lease.began < other.began
+            # Two runs of one task. One under way goes before one that waits in a chain, and of two
+            # under way the older, as it is likely to end first; the other one is revoked.
+            other = task.lease
+            older = other.scheduler_id is not None and lease.began < other.began
             if not lease.waits and (other.waits or older):
-                entry.lease, lease = lease, entry.lease
+                task.lease, lease = lease, task.lease
             self.revoke(lease)
 
     def _hold(
-        self, lease: LeaseRecord, held: HeldRun, client: Client, entry: Entry | None, now: float
+        self,
+        lease: LeaseRecord,
+        held: HeldRun,
+        mission: MissionRecord,
+        task: TaskRecord | None,
+        now: float,
     ) -> None:
         """Take what a reported run uses out of what its worker has free."""
         space = split_time(from_data(held.res, unknown="keep"))[1]
         if held.alone:
             space = self.scheduler.workers[lease.worker.number].supply.total
-        queue = entry.queue if entry is not None and not held.alone else None
-        queue = queue or self.scheduler.queue(space, 0, client.number)
-        self._tickets += 1
+        # Until its mission has submitted the task, its request is not known: what it holds stands
+        # for that, until `claim` puts the run into its own queue.
+        queue = task.queue if task is not None and not held.alone else None
+        queue = queue or self.scheduler.queue(space, 0, mission.number)
+        self._last_scheduler_id += 1
         until = math.inf if held.left is None else now + held.left
-        age = self.shares.age(client.share, queue.priority)
+        age = self.shares.age(mission.share, queue.priority)
         self.scheduler.on_adopted(
-            self._tickets, queue, lease.worker.number, space, age, lease.began, until
+            self._last_scheduler_id, queue, lease.worker.number, space, age, lease.began, until
         )
-        lease.ticket = self._tickets
-        self.tickets[lease.ticket] = lease
+        lease.scheduler_id = self._last_scheduler_id
+        self.by_scheduler_id[lease.scheduler_id] = lease
 
-    def claim(self, entry: Entry, worker: str, now: float) -> None:
-        """A mission has told of a task, and where it ran when it was last told."""
-        entry.claimed = True
-        if entry.ending is not None:
-            self.deliver(entry)
-        elif len(entry.crashes) >= CRASHES and entry.lease is None:
-            self._resolve(entry, "crashed", None, None)
-        elif entry.lease is None:
+    def claim(self, task: TaskRecord, worker: str, now: float) -> None:
+        """Take a task that its mission has submitted on this connection.
+
+        Args:
+            task: with its queue, age and arguments.
+            worker: the id of the worker whose report it has to wait for, because it ran there under
+                another head; empty if there is none.
+            now: the time.
+        """
+        task.claimed = True
+        if task.ending is not None:
+            self.deliver(task)
+        elif len(task.crashes) >= CRASHES and task.lease is None:
+            self._resolve(task, "crashed", None, None)
+        elif task.lease is None:
             if worker:
-                self.hold_back(entry, worker)
+                self.hold_back(task, worker)
             else:
-                self.enqueue(entry, now)
-        elif entry.lease.ticket is not None and not entry.lease.alone:
-            assert entry.queue is not None
-            self.scheduler.on_reclassified(entry.lease.ticket, entry.queue, entry.age)
+                self.enqueue(task, now)
+        elif task.lease.scheduler_id is not None and not task.lease.alone:
+            assert task.queue is not None
+            self.scheduler.on_reclassified(task.lease.scheduler_id, task.queue, task.age)
 
-    # ---- small things
+    # ---- questions
 
-    def summary(self) -> dict[str, Any]:
-        """Counts, for people."""
+    def counts(self) -> dict[str, int]:
+        """Return how many tasks are in each state, as people see it."""
         return {
-            "waiting": self.scheduler.waiting + self.in_line,
-            "held back": sum(map(len, self.awaiting.values())),
+            "waiting": self.scheduler.waiting + self.prefetch.in_chains,
+            "held back": sum(map(len, self.held_back.values())),
             "running": self.scheduler.running,
             "done": self.done,
             "failed": self.failed,
+            "suspect": len(self.quarantine.waiting),
         }

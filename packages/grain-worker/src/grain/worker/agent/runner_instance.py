@@ -12,7 +12,7 @@ import trio
 from grain.edge.channel import FramedChannel
 from grain.edge.errors import ChannelError
 from grain.worker.agent.listener import Crash
-from grain.worker.messages import Ended, ForgetFunctions, Function, Ready, Run
+from grain.worker.messages import DefineFunction, Ended, ForgetFunctions, Ready, Run
 from grain.worker.node.cgroup import read_cgroups
 from grain.worker.processes.subreaper_client import End, Warded
 from grain.worker.runner.wire import BLOCKED, CODEC, PACE
@@ -60,7 +60,7 @@ class Incarnation:
         for run, (function, arguments) in runs:
             if not (function is None or run.function in self._taught or run.function in taught):
                 taught.add(run.function)
-                batch.append((Function(run.function), function))
+                batch.append((DefineFunction(run.function), function))
             batch.append((run, arguments))
         if not self.post(batch):
             return False

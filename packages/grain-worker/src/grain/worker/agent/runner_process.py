@@ -110,13 +110,13 @@ class RunnerProcess:
 
         What that one held is free when nothing of it is left, and it is not known here when.
         """
-        if self._now is None or not self._now.ready or not any(run.line for run, _ in runs):
+        if self._now is None or not self._now.ready or not any(run.chain for run, _ in runs):
             return runs
-        first = min([self._now.first, *(run.task for run, _ in runs if not run.line)])
+        first = min([self._now.first, *(run.task for run, _ in runs if not run.chain)])
         for run, _ in runs:
-            if 0 < run.line < first:
+            if 0 < run.chain < first:
                 self._end_unrun(Ended(run.task, run.attempt, "returned"))
-        return [order for order in runs if not 0 < order[0].line < first]
+        return [order for order in runs if not 0 < order[0].chain < first]
 
     def cancel(self, task: int, attempt: int, *, waiting: bool = False) -> None:
         """Cancel a run; `Reports.ended` tells when nothing of it is left.

@@ -27,9 +27,9 @@ from grain.worker.messages import (
     Attempt,
     BegunCount,
     Cancel,
+    DefineFunction,
     Ended,
     ForgetFunctions,
-    Function,
     HeldRun,
     Inventory,
     InventoryEnd,
@@ -155,7 +155,7 @@ class WorkerSession:
         match message:
             case Lease():
                 self._begin(message, payload, now)
-            case Function():
+            case DefineFunction():
                 self.functions[message.digest] = payload
             case Revoke():
                 self._revoke(message.attempt)
@@ -184,7 +184,7 @@ class WorkerSession:
         if count <= self._begun.get(epoch, -1):
             return
         self._begun[epoch] = count
-        if not lease.line:
+        if not lease.chain:
             self._took += 1
             self._took_due = min(self._took_due, now + _TOOK)
         if self.draining:
@@ -193,8 +193,8 @@ class WorkerSession:
         self._last_number = number = self._last_number + 1
         run = self.runs[attempt] = self._by_number[number] = Running(lease, number, now)
         line = 0
-        if lease.line:
-            first = (epoch, lease.line)
+        if lease.chain:
+            first = (epoch, lease.chain)
             line = self._lines.join(first, run, self.runs.get(first), now)
         order = Run(number, number, lease.res, lease.limit, lease.function, line)
         self.to_runner.append((order, (self.functions.get(lease.function), arguments)))
@@ -320,7 +320,7 @@ class WorkerSession:
             left,
             lease.alone,
             ended,
-            lease.line,
+            lease.chain,
         )
 
     def _total_now(self, now: float) -> dict[str, Any]:

@@ -40,9 +40,9 @@ class Waiting:
             payload: is given back with it.
             first_runs: whether the run that began the line is under way.
         """
-        line = self.lines.get(run.line)
+        line = self.lines.get(run.chain)
         if line is None:
-            line = self.lines[run.line] = deque()
+            line = self.lines[run.chain] = deque()
             if not first_runs:
                 return True
         line.append((run, payload))
@@ -51,7 +51,7 @@ class Waiting:
 
     def ended(self, run: Run) -> tuple[Run, Any] | None:
         """A run has ended: what begins now, if something waits in its line."""
-        number = run.line or run.task
+        number = run.chain or run.task
         line = self.lines.get(number)
         if line is None:
             return None

@@ -111,9 +111,9 @@ class Runner:
     def _take(self, batch: Batch) -> None:
         for message, payload in batch:
             if type(message) is Run:
-                line = message.line  # an agent numbers its runs: task and attempt are the same
-                if not line or self._waiting.admit(
-                    message, payload, first_runs=(line, line) in self._runs
+                chain = message.chain  # an agent numbers its runs: task and attempt are the same
+                if not chain or self._waiting.admit(
+                    message, payload, first_runs=(chain, chain) in self._runs
                 ):
                     self._start(message, payload)
             elif type(message) is Cancel:

@@ -10,7 +10,7 @@ import outcome
 from grain.resource import ResourceError, from_data
 from grain.worker.errors import PayloadError
 from grain.worker.job import Call, name_of
-from grain.worker.messages import Ended, ForgetFunctions, Function, Run
+from grain.worker.messages import DefineFunction, Ended, ForgetFunctions, Run
 from grain.worker.payload import Payloads, failed
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class WireTranslation:
 
     def learn(self, message: Message, payload: Payload) -> None:
         """Take in a function, or forget one."""
-        if isinstance(message, Function):
+        if isinstance(message, DefineFunction):
             self._functions[message.digest] = payload
         elif isinstance(message, ForgetFunctions):
             for digest in message.digests:
@@ -53,7 +53,9 @@ class WireTranslation:
         fn = self._function(message.function)
         args, kwargs = self._payloads.load_arguments(payload)
         res = self._resource(message.res)
-        run = Run(message.task, message.attempt, res, message.limit, message.function, message.line)
+        run = Run(
+            message.task, message.attempt, res, message.limit, message.function, message.chain
+        )
         return run, Call(fn, args, kwargs)
 
     def _resource(self, data: dict[str, Any]) -> Resource:

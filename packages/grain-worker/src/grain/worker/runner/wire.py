@@ -6,9 +6,9 @@ import math
 
 from grain.edge.channel import Pace
 from grain.edge.messages import Codec
-from grain.worker.messages import Cancel, Ended, ForgetFunctions, Function, Ready, Run
+from grain.worker.messages import Cancel, DefineFunction, Ended, ForgetFunctions, Ready, Run
 
-CODEC = Codec(Run, Cancel, Ended, Function, ForgetFunctions, Ready)
+CODEC = Codec(Run, Cancel, Ended, DefineFunction, ForgetFunctions, Ready)
 
 PACE = Pace(heartbeat=1.0, suspect=5.0, lost=math.inf)
 """A runner that is silent is blocked by a tasklet, which is no death: only its process's end is."""

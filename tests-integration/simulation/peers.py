@@ -1,7 +1,7 @@
-"""The processes: workers and missions around the real sessions, with what they live through.
+"""The processes of workers and missions, around the real sessions.
 
-Each keeps what it really did (runs that took place, what they were given), which the laws compare
-with what was said.
+Each records what really took place (runs, with what they were given), which the laws compare with
+the messages.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.resource import Supply, from_data, to_data
 from grain.worker.messages import Cancel, Ended, Lease, Run
+from grain.worker.payload import Function
 from grain.worker.runner.chains import Waiting
 
 if TYPE_CHECKING:
@@ -21,28 +22,28 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 
-class Job(NamedTuple):
-    """What a task does, whenever it runs."""
+class Behaviour(NamedTuple):
+    """What a task does, in every run of it."""
 
     seconds: float
     kind: str  # "value", "error" or "poison"
 
 
 @dataclass(eq=False)
-class Process:
+class SimulatedRun:
     """One run that really takes place on a worker."""
 
-    worker: Laborer
+    worker: SimulatedWorker
     lease: Lease
     number: int
-    job: Job
+    behaviour: Behaviour
     space: Resource
     run: Run
     ending: bool = False
 
 
-class Peer:
-    """Who dials a head: again and again, until it is gone."""
+class SimulatedPeer:
+    """A process that dials a head, again and again, until it ends."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -54,7 +55,7 @@ class Peer:
         self.parted_until = 0.0
 
     def dial(self) -> None:
-        """Try to reach the head, now and later."""
+        """Try to reach the head, now and later until that succeeds."""
         if not self.alive or self.wire is not None:
             return
         world = self.world
@@ -81,7 +82,7 @@ class Peer:
         self.flush()
 
     def thaw(self) -> None:
-        """What came meanwhile is read, in its order."""
+        """Handle what came while the process was frozen, in its order."""
         if self.frozen_until > self.world.clock.now:
             self.world.clock.at(self.frozen_until, self.thaw)
             return
@@ -119,21 +120,21 @@ class Peer:
         raise NotImplementedError
 
 
-class Laborer(Peer):
+class SimulatedWorker(SimulatedPeer):
     """A worker: the session, and the runs that really take place."""
 
     def __init__(self, world: World, session: WorkerSession) -> None:
         super().__init__(world)
         self.session = session
         self.offset = 0.0
-        self.processes: dict[int, Process] = {}
-        # Its runner: what waits there in line.
+        self.runs: dict[int, SimulatedRun] = {}
+        # Its runner's part: the runs that wait in chains.
         self.waiting = Waiting()
         self.queued: set[int] = set()
 
     @property
     def now(self) -> float:
-        """What its clock says."""
+        """The time by its own clock."""
         return self.world.clock.now + self.offset
 
     def joined(self) -> None:
@@ -150,8 +151,8 @@ class Laborer(Peer):
         orders, self.session.to_runner[:] = list(self.session.to_runner), []
         for message, payload in orders:
             if isinstance(message, Run):
-                first_runs = message.line in self.processes
-                if not message.line or self.waiting.admit(message, payload, first_runs=first_runs):
+                first_runs = message.chain in self.runs
+                if not message.chain or self.waiting.admit(message, payload, first_runs=first_runs):
                     self.begin(message, payload)
                 else:
                     self.queued.add(message.task)
@@ -164,13 +165,13 @@ class Laborer(Peer):
         self.send(self.session.to_head)
         if self.session.finished and self.alive:
             self.alive = False
-            assert not self.processes, "a worker left while something ran on it"
+            assert not self.runs, "a worker left while something ran on it"
             if self.wire is not None:
                 wire = self.wire
                 self.world.clock.after(30.0, lambda: wire.close(self))
 
     def tick(self) -> None:
-        """As its shell would, once a second."""
+        """Let time pass, as its shell does once a second."""
         if self.alive and self.frozen_until <= self.world.clock.now:
             self.flush()
 
@@ -178,43 +179,43 @@ class Laborer(Peer):
         lease = next(r.lease for r in self.session.runs.values() if r.number == run.task)
         function, arguments = payload
         assert function is not None, f"the function of {lease} is missing"
-        job = self.world.job(lease.mission, lease.task)
+        behaviour = self.world.behaviour(lease.mission, lease.task)
         assert arguments == (lease.mission, lease.task), "the arguments of another task"
-        process = Process(self, lease, run.task, job, from_data(run.res), run)
-        self.processes[run.task] = process
+        process = SimulatedRun(self, lease, run.task, behaviour, from_data(run.res), run)
+        self.runs[run.task] = process
         self.world.laws.on_begun(process)
-        seconds = job.seconds * (0.5 + self.world.clock.chance.random())
+        seconds = behaviour.seconds * (0.5 + self.world.clock.chance.random())
         self.world.clock.after(seconds, lambda: self.end(process))
 
-    def end(self, process: Process) -> None:
-        """The program of a run comes to its natural end."""
-        if not self.alive or self.processes.get(process.number) is not process:
+    def end(self, process: SimulatedRun) -> None:
+        """End a run whose program comes to its natural end."""
+        if not self.alive or self.runs.get(process.number) is not process:
             return
         if self.frozen_until > self.world.clock.now:
             self.world.clock.at(self.frozen_until, lambda: self.end(process))
             return
-        if process.job.kind == "poison":
+        if process.behaviour.kind == "poison":
             self.crash()
             return
-        del self.processes[process.number]
+        del self.runs[process.number]
         lease = process.lease
-        outcome = (lease.mission, lease.task, lease.attempt, process.job.kind)
+        outcome = (lease.mission, lease.task, lease.attempt, process.behaviour.kind)
         self.world.laws.on_completed(process, outcome)
-        failed = process.job.kind == "error"
+        failed = process.behaviour.kind == "error"
         ended = Ended(process.number, process.number, "done", failed)
         self.session.on_ended(ended, outcome, self.now)
         self.follow(process)
         self.flush()
 
-    def follow(self, process: Process) -> None:
-        """A run has ended: what waits for that begins."""
-        following = self.waiting.ended(process.run)
-        if following is not None:
-            self.queued.discard(following[0].task)
-            self.begin(*following)
+    def follow(self, process: SimulatedRun) -> None:
+        """Begin the run that waits for the end of another."""
+        successor = self.waiting.ended(process.run)
+        if successor is not None:
+            self.queued.discard(successor[0].task)
+            self.begin(*successor)
 
     def cancel(self, message: Cancel) -> None:
-        """A run is not wanted any more."""
+        """End a run, or let it not begin."""
         if self.waiting.withdraw(message.task) is not None:
             self.queued.discard(message.task)
             status = "returned" if message.waiting else "cancelled"
@@ -223,26 +224,26 @@ class Laborer(Peer):
             self.stop(message.task)
 
     def stop(self, number: int) -> None:
-        """A run is cancelled; its program takes a while to go."""
-        process = self.processes.get(number)
+        """Cancel a run; its program takes a while to end."""
+        process = self.runs.get(number)
         if process is not None and not process.ending:
             process.ending = True
             slow = self.world.clock.chance.choice((0.0, 0.1, 5.0))
             self.world.clock.after(slow, lambda: self.stopped(process))
 
-    def stopped(self, process: Process) -> None:
-        if self.alive and self.processes.get(process.number) is process:
-            del self.processes[process.number]
+    def stopped(self, process: SimulatedRun) -> None:
+        if self.alive and self.runs.get(process.number) is process:
+            del self.runs[process.number]
             ended = Ended(process.number, process.number, "cancelled")
             self.session.on_ended(ended, None, self.now)
             self.follow(process)
             self.flush()
 
     def crash(self) -> None:
-        """The runner's process dies, with all that runs in it."""
-        for process in self.processes.values():
+        """Let the runner's process die, with all that runs in it."""
+        for process in self.runs.values():
             self.world.laws.on_crashed(process)
-        self.processes.clear()
+        self.runs.clear()
         self.waiting.clear()
         self.queued.clear()
         self.session.on_runner_crashed("SIGSEGV", self.now)
@@ -250,30 +251,30 @@ class Laborer(Peer):
 
     def kill(self) -> None:
         super().kill()
-        for process in self.processes.values():
+        for process in self.runs.values():
             self.world.laws.on_crashed(process)
-        self.processes.clear()
+        self.runs.clear()
 
 
 @dataclass(eq=False)
 class Story:
-    """What became of the tasks of a mission."""
+    """The history of the tasks of a mission."""
 
     submitted: list[int] = field(default_factory=list)
     cancelled: set[int] = field(default_factory=set)
     resolved: dict[int, Resolution] = field(default_factory=dict)
 
 
-class Client(Peer):
-    """A mission: the session, and what its program would see."""
+class SimulatedMission(SimulatedPeer):
+    """A mission: the session, and what its program sees."""
 
-    def __init__(self, world: World, session: MissionSession, plan: list[Job]) -> None:
+    def __init__(self, world: World, session: MissionSession, plan: list[Behaviour]) -> None:
         super().__init__(world)
         self.session = session
         self.story = Story()
         self.plan = plan
         self.requests: dict[Any, int] = {}
-        session.function(b"f" + session.id.encode(), "code")
+        session.define(Function(b"f" + session.id.encode(), b"code", "f"))
 
     def joined(self) -> None:
         self.session.on_connected()
@@ -288,7 +289,7 @@ class Client(Peer):
             self.session.confirm()
 
     def tick(self) -> None:
-        """As its shell would, now and then."""
+        """Let time pass, as its shell does now and then."""
         if self.alive:
             self.session.confirm()
             self.flush()
@@ -329,15 +330,15 @@ class Client(Peer):
 
     @property
     def done(self) -> bool:
-        """Whether all of its tasks were submitted and are resolved."""
+        """True if all of its tasks were submitted and are resolved."""
         return len(self.plan) == len(self.story.submitted) == len(self.story.resolved)
 
 
-def fits(total: Resource, processes: list[Process]) -> bool:
-    """Whether runs can be on a worker at a time, each core used once."""
+def fits(total: Resource, runs: list[SimulatedRun]) -> bool:
+    """Return True if runs can be on a worker at a time, each core used once."""
     supply = Supply(total)
     try:
-        for process in processes:
+        for process in runs:
             supply.reclaim(process.space)
     except ValueError:
         return False

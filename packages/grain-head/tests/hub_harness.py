@@ -8,7 +8,7 @@ from grain.head.hub.hub import Hub
 from grain.head.messages import RegisterMission, Request, Submit
 from grain.head.testing import check_scheduler
 from grain.worker.messages import (
-    Function,
+    DefineFunction,
     HeldRun,
     Inventory,
     InventoryEnd,
@@ -24,7 +24,7 @@ M = TypeVar("M")
 F = b"function"
 
 
-class Scene:
+class HubHarness:
     """A hub, named peers, and what was sent to each."""
 
     def __init__(self, epoch: int = 1, grace: float = 60.0) -> None:
@@ -33,13 +33,13 @@ class Scene:
         self.mail: dict[str, list[tuple[Message, Any]]] = {}
         self.connections = 0
 
-    def say(self, link: str, *messages: Message, payload: Any = None) -> None:
+    def send(self, link: str, *messages: Message, payload: Any = None) -> None:
         """Messages arrive together."""
         for message in messages:
             self.hub.on_message(link, message, payload, self.now)
-        self.settle()
+        self.dispatch()
 
-    def settle(self) -> None:
+    def dispatch(self) -> None:
         self.hub.dispatch(self.now)
         check_scheduler(self.hub.scheduler, dispatched=self.now)
         for link, mail in self.hub.take().items():
@@ -47,14 +47,14 @@ class Scene:
 
     def lose(self, link: str) -> None:
         self.hub.on_link_lost(link, self.now)
-        self.settle()
+        self.dispatch()
 
     def wait(self, seconds: float) -> None:
         while seconds > 0:
             self.now += min(seconds, 5.0)
             seconds -= 5.0
             self.hub.on_tick(self.now)
-            self.settle()
+            self.dispatch()
 
     def sent(self, link: str, kind: type[M]) -> list[M]:
         """What was sent to a peer, of one kind, since the last look."""
@@ -70,19 +70,21 @@ class Scene:
         link = link or name
         self.connections += 1
         register = RegisterWorker(name, name, "host", {"Cores": cores}, connection=self.connections)
-        self.say(link, register, *([Inventory(held)] if held else []), InventoryEnd())
+        self.send(link, register, *([Inventory(held)] if held else []), InventoryEnd())
         return link
 
     def mission(self, name: str = "m", cores: int = 1, link: str = "") -> str:
         """A mission enrols, with one request; returns its link."""
         link = link or name
-        self.say(link, RegisterMission(name, name), Request(0, {"Cores": cores}), Function(F))
+        self.send(
+            link, RegisterMission(name, name), Request(0, {"Cores": cores}), DefineFunction(F)
+        )
         return link
 
     def submit(self, link: str, *tasks: int, **more: Any) -> None:
-        self.say(link, *[Submit(task, 0, F, **more) for task in tasks], payload=b"args")
+        self.send(link, *[Submit(task, 0, F, **more) for task in tasks], payload=b"args")
 
-    def settled(self, lease: Lease, status: Any = "value", **more: Any) -> RunEnded:
+    def ended(self, lease: Lease, status: Any = "value", **more: Any) -> RunEnded:
         return RunEnded(lease.mission, lease.task, lease.attempt, status, **more)
 
 

@@ -1,4 +1,4 @@
-"""The mission's connection to its scheduler: kept up, and found again when it is lost."""
+"""The way to the scheduler that missions share: found, or started where there is none."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _LOOK = 1.0  # seconds to look for a scheduler before one is started
 _START = 30.0  # seconds for one that was started
 
 
-class Gnaw:
-    """The scheduler that missions share: finds it, and starts it where there is none.
+class GnawConnector:
+    """Connects a mission to Gnaw, the scheduler that missions share, and starts it if need be.
 
-    Two missions that start it at once end up with one: the second one cannot have the address,
-    and leaves.
+    Two missions that start one at the same time end up with the same: the second scheduler cannot
+    have the address, and leaves.
 
     Args:
-        address: where it is met.
+        address: where the scheduler is met.
         name: the mission's name.
-        log_file: where it logs if it has to be started; empty for nowhere.
+        log_file: where a scheduler that is started here logs; empty for nowhere.
         arguments: further arguments for ``python -m grain.head``.
-        start: whether it may be started.
+        start: whether a scheduler may be started.
     """
 
     def __init__(
@@ -58,17 +58,18 @@ class Gnaw:
         self._log_file = str(Path(log_file).absolute()) if log_file else ""
         self._arguments = tuple(arguments)
         self._start = start
-        self._found = False
+        # Whether there was a scheduler at any time.
+        self._reached = False
 
     @asynccontextmanager
     async def connect(self, mission: str = "") -> AsyncGenerator[Channel]:
-        """Connect to it.
+        """Open a channel to the scheduler, which is closed at the end of the block.
 
         Args:
-            mission: the mission's id, by which it is known again after a loss.
+            mission: the mission's id, by which the scheduler recognises it after a loss.
 
         Raises:
-            Unreachable: it cannot be reached, nor started.
+            Unreachable: the scheduler cannot be reached, nor started; trying again may help.
             grain.edge.errors.EdgeError: something that waiting does not cure.
         """
         connected = False
@@ -83,7 +84,7 @@ class Gnaw:
                     patience=patience,
                     identity=mission,
                 ) as peer:
-                    connected = self._found = True
+                    connected = self._reached = True
                     yield peer.channel
                 return  # noqa: TRY300 - else would run after an exception of the block, too
             except DialError as error:
@@ -91,26 +92,28 @@ class Gnaw:
                     raise
                 if not self._start or patience == _START:
                     raise Unreachable(f"no scheduler at {self.address}: {error}") from error
+            # Missions that begin together do not all start one at the same moment.
             await trio.sleep(random.uniform(0, 0.2))  # noqa: S311
-            await self._see_that_it_can_be_met()
+            await self._check_address()
             await self.start()
             patience = _START
 
-    async def _see_that_it_can_be_met(self) -> None:
-        """One that is started here and cannot write would leave at once, and tell only its log.
+    async def _check_address(self) -> None:
+        """Raise if a scheduler that is started here could not be met at the address.
 
-        Once there was one, somebody else may start the next.
+        It would leave at once, and say so in nothing but its log. But once there was a scheduler,
+        somebody else may start the next: then waiting may help.
         """
         try:
             await prepare(self.address)
         except (FilesystemReadOnly, FilesystemFailed) as error:
-            if not self._found:
+            if not self._reached:
                 error.final = True
                 raise
             raise Unreachable(str(error)) from error
 
     async def start(self) -> None:
-        """Start one in the background, where it outlives this process."""
+        """Start a scheduler in the background, where it outlives this process."""
         words = [sys.executable, "-m", "grain.head", "--address", self.address]
         if self._log_file:
             words += ["--log-file", self._log_file]
@@ -125,11 +128,11 @@ class Gnaw:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 errors = path.open("ab")
             except OSError as error:
-                # No reason for a mission to fail. Nobody has set up a log: this is seen.
+                # No reason for a mission to fail. A warning is seen without any set-up of logging.
                 _log.warning("the scheduler goes without a log: %s", error)
         try:
-            # Its own session: no signal of our terminal or of our job reaches it. The process is
-            # not waited for: it outlives us, or leaves at once because another one serves.
+            # Its own session: no signal of our terminal or of our job reaches it. Nobody waits for
+            # the process: it outlives us, or leaves at once because another one serves.
             process = subprocess.Popen(  # noqa: S603 - our own interpreter
                 words,
                 stdin=subprocess.DEVNULL,
