@@ -100,7 +100,7 @@ class TaskTable:
         """Let a task wait for room; a suspect waits for a worker of its own."""
         queue = task.queue
         assert queue is not None
-        if not queue.served:
+        if not queue.serving_shapes:
             self._notify(task, queue, now)
         if len(task.crashes) >= SOLO:
             task.suspect = True
