@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)#\s]+)")
 """Where a link leads, if not to another site."""
 
-NAMED = re.compile(r"\[([\w./-]+\.md)\]\(\1\)")
-"""A link whose text is the name of a page: the site shows its title."""
+NAMED = re.compile(r"\[([\w./-]+\.md)\]\((\1(?:#[\w-]+)?)\)")
+"""A link whose text is the name of a page: the site shows the title."""
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def complete(app: Sphinx, docname: str, content: list[str]) -> None:
             return posixpath.relpath(pages[target], at)
         return link[0] if here else posixpath.relpath(target, at)
 
-    content[0] = LINK.sub(moved, NAMED.sub(r"[](\1)", content[0]))
+    content[0] = LINK.sub(moved, NAMED.sub(r"[](\2)", content[0]))
     if docname == app.config.root_doc:
         content[0] += "".join(_toctree(*part) for part in app.config.navigation.items())
     if docname in app.config.navigation_below:

@@ -81,7 +81,12 @@ def draw(source: str) -> str:
     """Return the SVG of a picture, in colours that the page's style decides."""
     svg: str = mermaidx.render(
         source,
-        config={"theme": "base", "fontFamily": "sans-serif", "themeVariables": THEME},
+        config={
+            "theme": "base",
+            "fontFamily": "sans-serif",
+            "themeVariables": THEME,
+            "sequence": {"mirrorActors": False, "actorMargin": 90, "width": 130},
+        },
     ).svg()
     # Several pictures can be on one page.
     svg = svg.replace("my-svg", f"picture-{hashlib.sha256(source.encode()).hexdigest()[:8]}")

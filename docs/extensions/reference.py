@@ -105,3 +105,5 @@ def shorten(
     """Cut a module's docstring after its first paragraph; the rest is for who reads the code."""
     if what == "module" and "" in lines:
         del lines[lines.index("") + 1 :]
+    elif lines and lines[0].startswith("Alias for field number"):
+        lines.clear()  # what Python says of each field of a named tuple
