@@ -71,14 +71,19 @@ navigation = {
         "api/config",
         "api/cli",
     ],
-    "Developers": ["contributing", "changelog"],
+    "Developers": ["contributing", "changes", "changelog", "security"],
 }
 
 # Pages below another one.
 navigation_below = {"examples": ["examples/*"]}
 
-# Pages that stand at the top of the repository, as code hosts expect, and appear here as well.
-from_the_root = {"contributing": "CONTRIBUTING.md", "changelog": "CHANGELOG.md"}
+# Pages that stand elsewhere in the repository, as code hosts expect, and appear here as well.
+from_the_root = {
+    "contributing": "CONTRIBUTING.md",
+    "changes": "changes/README.md",
+    "changelog": "CHANGELOG.md",
+    "security": "SECURITY.md",
+}
 
 # ---- Markdown
 

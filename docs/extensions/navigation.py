@@ -1,4 +1,4 @@
-"""The navigation, and pages that stand at the top of the repository.
+"""The navigation, and pages that stand elsewhere in the repository.
 
 Pages are Markdown for code hosts, too, where a `toctree` would be shown as a piece of code. So
 conf.py has the navigation, and the landing page gets it when Sphinx reads it.
@@ -36,7 +36,7 @@ def complete(app: Sphinx, docname: str, content: list[str]) -> None:
     if docname in mirrored:
         root = Path(app.srcdir).parent
         content[0] = (root / mirrored[docname]).read_text(encoding="utf-8")
-        here = ""
+        here = posixpath.dirname(mirrored[docname])
     elif Path(app.env.doc2path(docname)).suffix == ".md":
         here = posixpath.join("docs", posixpath.dirname(docname))
     else:
@@ -49,7 +49,7 @@ def complete(app: Sphinx, docname: str, content: list[str]) -> None:
         target = posixpath.normpath(posixpath.join(here, link[0]))
         if target in pages:
             return posixpath.relpath(pages[target], at)
-        return link[0] if here else posixpath.relpath(target, at)
+        return posixpath.relpath(target, at) if docname in mirrored else link[0]
 
     content[0] = LINK.sub(moved, NAMED.sub(r"[](\2)", content[0]))
     if docname == app.config.root_doc:
