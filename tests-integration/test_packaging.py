@@ -277,10 +277,3 @@ class TestWheels:
             "grain-resource lacks grain/__init__.py",
             "grain-resource lacks grain/py.typed",
         ] == found
-
-
-@pytest.mark.parametrize("file", sorted(ROOT.glob("tools/*.py")), ids=lambda file: file.name)
-def test_tools_are_short(file: Path) -> None:
-    """A tool is read in one go; only those that stand in for a whole cluster are longer."""
-    longest = 300 if file.stem in {"hosts", "real_slurm"} else 100
-    assert len(file.read_text().splitlines()) <= longest
