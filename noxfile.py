@@ -95,12 +95,13 @@ def editable(names: list[str]) -> list[str]:
 
 def install_declared(session: nox.Session, package: str, *options: str) -> None:
     """Install one package with its declared dependencies, and what its tests need."""
-    session.install(*editable(closure(package)), *group("test", package), *options)
+    packages = editable(closure(package))
+    session.install(*packages, "-e", "tools/testkit", *group("test", package), *options)
 
 
 def install_all(session: nox.Session, *requirements: str) -> None:
     """Install every package, and what their tests need."""
-    session.install(*editable(PACKAGES), *group("test"), *requirements)
+    session.install(*editable(PACKAGES), "-e", "tools/testkit", *group("test"), *requirements)
 
 
 # ---- sessions for every day

@@ -1,8 +1,8 @@
 """Set one version everywhere, or check that it is one: the packages move in lockstep.
 
-    python tools/bump.py 1.1.0          set it
-    python tools/bump.py --check        compare versions and pins, look over the changelog
-    python tools/bump.py --check v1.1.0 the same before a release: is it ready for this tag?
+python tools/bump.py 1.1.0          set it
+python tools/bump.py --check        compare versions and pins, look over the changelog
+python tools/bump.py --check v1.1.0 the same before a release: is it ready for this tag?
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def problems(tag: str | None) -> list[str]:
 def main(words: list[str]) -> str | None:
     """Do what the command line says; return what is wrong, for the exit status."""
     if words[:1] == ["--check"] and len(words) <= 2:
-        found = problems(*words[1:] or [None])
+        found = problems(words[1] if words[1:] else None)
         if not found:
             print("one version, and a changelog")
         return "\n".join(found) or None

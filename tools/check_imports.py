@@ -22,7 +22,7 @@ def main() -> int:
         for source in ROOT.glob("packages/*/src"):
             shutil.copytree(source, folder, dirs_exist_ok=True)
         linter = Path(sys.executable).with_name("lint-imports")
-        command = [linter, "--config", ROOT / ".importlinter", "--no-cache", "--no-logo"]
+        command = [str(linter), "--config", str(ROOT / ".importlinter"), "--no-cache", "--no-logo"]
         environment = {**os.environ, "PYTHONPATH": folder}
         return subprocess.run(command, cwd=folder, env=environment, check=False).returncode
 

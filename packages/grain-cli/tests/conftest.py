@@ -1,4 +1,4 @@
-"""Configurations and the jobs that come of them; a scheduler that says what it is told to."""
+"""Fixtures: configurations and the jobs made of them; a scheduler with prepared answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
-from hypothesis import HealthCheck, settings
 
 from grain.cli.batch import BatchJob, worker_job
 from grain.config import Config, load
@@ -26,12 +25,6 @@ if TYPE_CHECKING:
 
 Configure = Callable[[str], Config]
 NOW = datetime.datetime(2026, 3, 4, 9, 30, 15)
-
-# A machine that does something else for a while is no counterexample.
-settings.register_profile(
-    "patient", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("patient")
 
 
 @pytest.fixture

@@ -1,22 +1,16 @@
-"""What tests share: examples of properties without a time limit; a directory for kept results."""
+"""The fixture of tests that keep results: a directory of their own."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
-from kept_calls import CALLS
+
+from grain_testkit.kept_calls import CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-# A machine that does something else for a while is no counterexample.
-settings.register_profile(
-    "patient", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("patient")
 
 
 @pytest.fixture

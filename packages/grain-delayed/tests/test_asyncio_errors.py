@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
-from asyncio_programs import asyncio_run, fail, failing, here
 
 from grain.config import ConfigError
 from grain.delayed import delayed, mission
 from grain.delayed.missions.asyncio_guest import hosted
 from grain.resource import Cores
+from grain_testkit.asyncio_programs import asyncio_run, fail, failing, here
 
 if sys.version_info < (3, 11):
     from exceptiongroup import ExceptionGroup

@@ -13,10 +13,10 @@ import time
 import outcome
 import pytest
 import trio
-from asyncio_programs import add, asyncio_run, here, wait_for
 
 from grain.delayed import NotInMission
 from grain.resource import Cores
+from grain_testkit.asyncio_programs import add, asyncio_run, here, wait_for
 
 
 def test_asyncio_goes_on_meanwhile() -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 import trio
-from asyncio_programs import failing, here
 
 from grain.delayed.missions.asyncio_guest import hosted
+from grain_testkit.asyncio_programs import failing, here
 
 
 @pytest.mark.parametrize("steps", range(8))

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import trio
-from asyncio_programs import add, asyncio_run, fail, here, record_end, until, wait_for
 
 from grain.delayed import delayed, each
 from grain.head import Cancelled
 from grain.resource import Cores
+from grain_testkit.asyncio_programs import add, asyncio_run, fail, here, record_end, until, wait_for
 
 if sys.version_info < (3, 11):
     from exceptiongroup import ExceptionGroup

@@ -8,10 +8,10 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from asyncio_programs import add, asyncio_run, here, record_end, until
 
 from grain.delayed import NotInMission, delayed
 from grain.resource import Cores, Infeasible
+from grain_testkit.asyncio_programs import add, asyncio_run, here, record_end, until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import trio
-from asyncio_programs import add, asyncio_run, here, wait_for
 
 from grain.combine import exec1, open_waitgroup
 from grain.delayed import NotInMission, delayed, each, run
 from grain.resource import Cores
 from grain.util import open_nursery_with_capacity
+from grain_testkit.asyncio_programs import add, asyncio_run, here, wait_for
 
 
 def test_a_call_elsewhere() -> None:

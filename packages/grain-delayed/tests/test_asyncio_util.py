@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 import trio
-from asyncio_programs import asyncio_run, fail, here, wait_for
 
 from grain.delayed import delayed, delayedval, each
 from grain.util import QueueLimiter, as_completed
 from grain.util.capacity import Room
+from grain_testkit.asyncio_programs import asyncio_run, fail, here, wait_for
 
 
 def test_as_completed() -> None:

@@ -7,11 +7,11 @@ import contextvars
 from typing import TYPE_CHECKING, Any
 
 import trio
-from asyncio_programs import add, asyncio_run, here
 
 from grain import GVAR
 from grain.delayed import delayed, each
 from grain.resource import Cores
+from grain_testkit.asyncio_programs import add, asyncio_run, here
 
 if TYPE_CHECKING:
     from pathlib import Path

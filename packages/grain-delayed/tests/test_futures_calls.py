@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
-from quiet_executor import executor
 
 from grain import GVAR
 from grain.delayed import Executor
 from grain.remote_exer import HostingExecutor
 from grain.resource import Cores
+from grain_testkit.quiet_executor import executor
 
 if TYPE_CHECKING:
     from pathlib import Path

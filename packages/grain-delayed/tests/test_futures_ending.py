@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
-from quiet_executor import executor
+
+from grain_testkit.quiet_executor import executor
 
 if TYPE_CHECKING:
     from pathlib import Path

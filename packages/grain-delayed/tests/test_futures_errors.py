@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
-from quiet_executor import executor
 
 import grain.delayed
 from grain.config import ConfigError
 from grain.delayed import Executor
 from grain.delayed.futures.engine import Engine
 from grain.resource import Cores, Infeasible, Memory
+from grain_testkit.quiet_executor import executor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

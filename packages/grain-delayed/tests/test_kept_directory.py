@@ -8,11 +8,11 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kept_calls import CALLS, again, square
 
 from grain.delayed import CacheError, run
 from grain.delayed.cache.cache import cache_root
 from grain.resource import Cores
+from grain_testkit.kept_calls import CALLS, again, square
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from kept_calls import CALLS, again, square
 
 from grain.delayed import delayed
 from grain.delayed.cache.key import Caching, function_name
 from grain.worker import Call
+from grain_testkit.kept_calls import CALLS, again, square
 
 pytestmark = pytest.mark.usefixtures("here")
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
-from kept_calls import CALLS, again, square
 
 from grain.delayed import delayed, each, mission
 from grain.resource import Cores
+from grain_testkit.kept_calls import CALLS, again, square
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,10 +6,10 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kept_calls import CALLS, again, square
 
 from grain.delayed import delayed, each, mission, run
 from grain.resource import Cores, Infeasible
+from grain_testkit.kept_calls import CALLS, again, square
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,11 +1,10 @@
-"""What tests share: no time limit for examples; a configuration's text; an Edge file's address."""
+"""Fixtures: configurations from their text, and the address of an Edge file."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from grain.config import Config, ConfigError, load
 
@@ -14,12 +13,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HOME = {"HOME": "/home/me"}
-
-# A machine that does something else for a while is no counterexample.
-settings.register_profile(
-    "patient", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("patient")
 
 
 class Load(Protocol):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from frames_wire import wire
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from grain.edge.messages import (
     encode_greeting,
 )
 from grain.edge.testing import CODEC, Note
+from grain_testkit.frames_wire import wire
 
 
 def test_nothing_but_greetings_before_the_greeting() -> None:

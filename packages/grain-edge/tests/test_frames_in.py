@@ -6,7 +6,6 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from frames_wire import Loose, inbox, wire
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from grain.edge.framing.frames_in import Inbox
 from grain.edge.framing.frames_out import Outbox
 from grain.edge.messages import ORDINARY, Codec, Pieces
 from grain.edge.testing import CODEC, Alarm, Cargo, Note
+from grain_testkit.frames_wire import Loose, inbox, wire
 
 SMALL = st.one_of(st.none(), st.binary(max_size=40))
 LARGE = st.integers(INLINE - 2, INLINE + 5000).map(lambda n: bytes(range(256)) * (n // 256 + 1))

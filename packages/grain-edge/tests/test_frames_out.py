@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from frames_wire import Loose, inbox, wire
 
 from grain.edge.errors import LocalProtocolError
 from grain.edge.framing.frames import HEADER
 from grain.edge.framing.frames_out import Outbox
 from grain.edge.messages import MAX_MESSAGE, Hello, Message, Pieces
 from grain.edge.testing import CODEC, Alarm, Cargo, Note
+from grain_testkit.frames_wire import Loose, inbox, wire
 
 
 @pytest.mark.parametrize("count", [1, 15, 16, 4096, 4097, 70_000])

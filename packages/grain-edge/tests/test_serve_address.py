@@ -8,12 +8,12 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from head_and_diallers import dialling, echo, head, receive
 
 from grain.edge import serve
 from grain.edge.errors import ExposedFile, MeetingError, MeetingTaken
 from grain.edge.testing import Note
 from grain.edge.transports import unix
+from grain_testkit.head_and_diallers import dialling, echo, head, receive
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
-from head_and_diallers import dialling, head, receive
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from grain.edge.errors import ChannelBroken, Refused
@@ -21,6 +20,7 @@ from grain.edge.framing.frames import greeting_frame
 from grain.edge.messages import Hello, encode_greeting
 from grain.edge.testing import Note
 from grain.edge.transports.unix import dial as dial_unix
+from grain_testkit.head_and_diallers import dialling, head, receive
 
 if TYPE_CHECKING:
     from grain.edge import Peer

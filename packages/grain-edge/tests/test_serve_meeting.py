@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import trio
-from head_and_diallers import TRANSPORTS, dialling, echo, head, receive
 
 from grain.edge import Serving, serve
 from grain.edge.errors import DialError, ExposedFile, MeetingTaken, Superseded
@@ -17,6 +16,7 @@ from grain.edge.framing.frames import greeting_frame
 from grain.edge.messages import Hello, encode_greeting
 from grain.edge.testing import Note
 from grain.edge.transports.unix import dial as dial_unix
+from grain_testkit.head_and_diallers import TRANSPORTS, dialling, echo, head, receive
 
 
 async def test_dialler_first(address: str) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import trio
-from head_and_diallers import TRANSPORTS, dialling, echo, head, receive
 from trio.testing import MockClock
 
 from grain.edge import Peer, examine
 from grain.edge.errors import ChannelBroken, NotAdmitted
 from grain.edge.testing import Cargo, Note
+from grain_testkit.head_and_diallers import TRANSPORTS, dialling, echo, head, receive
 
 
 @pytest.fixture

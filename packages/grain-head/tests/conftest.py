@@ -1,16 +1,10 @@
-"""What tests share: examples of properties without a time limit; a harness with a hub."""
+"""The fixture of tests of a hub: a harness without I/O."""
 
 from __future__ import annotations
 
 import pytest
-from hub_harness import HubHarness
-from hypothesis import HealthCheck, settings
 
-# A machine that does something else for a while is no counterexample.
-settings.register_profile(
-    "patient", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("patient")
+from grain_testkit.hub_harness import HubHarness
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hub_harness import F, HubHarness, held
 
 from grain.head.messages import Crashed, Request, Resolved, Retract, Started, Submit, Synced
 from grain.worker.messages import (
@@ -17,6 +16,7 @@ from grain.worker.messages import (
     Revoke,
     RunEnded,
 )
+from grain_testkit.hub_harness import F, HubHarness, held
 
 
 class Brief(HubHarness):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hub_harness import F, HubHarness, held
 
 from grain.head.messages import Crashed, RegisterMission, Request, Synced
 from grain.worker.messages import (
@@ -15,6 +14,7 @@ from grain.worker.messages import (
     Retire,
     Revoke,
 )
+from grain_testkit.hub_harness import F, HubHarness, held
 
 
 def test_a_worker_that_returns_in_time_keeps_its_runs(harness: HubHarness) -> None:

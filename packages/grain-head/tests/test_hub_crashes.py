@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from hub_harness import HubHarness
-
 from grain.head.messages import Crash, Resolved, Synced
 from grain.worker.messages import Lease
+from grain_testkit.hub_harness import HubHarness
 
 
 def crash(harness: HubHarness, worker: str, times: int) -> list[Lease]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hub_harness import F, HubHarness
-
 from grain.edge.messages import MAX_MESSAGE
 from grain.head.messages import Depart, Started, Submit, Synced
 from grain.head.service import CODEC
 from grain.worker.messages import DefineFunction, ForgetFunctions, Lease
+from grain_testkit.hub_harness import F, HubHarness
 
 if TYPE_CHECKING:
     import pytest

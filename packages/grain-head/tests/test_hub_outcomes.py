@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from hub_harness import HubHarness, held
-
 from grain.head.messages import AckTasks, Resolved, Started, Synced
 from grain.worker.messages import AckRuns, Lease, Revoke
+from grain_testkit.hub_harness import HubHarness, held
 
 
 def given_up(harness: HubHarness) -> tuple[str, str, Lease]:

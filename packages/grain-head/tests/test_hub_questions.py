@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from hub_harness import F, HubHarness
-
 from grain.edge.questions import Answer, Ask, unpack
 from grain.head.messages import Crash, RegisterMission, Request, Retract, Submit, Synced
 from grain.head.scheduler import explain
 from grain.worker.messages import DefineFunction, InventoryEnd, RegisterWorker, Retire
+from grain_testkit.hub_harness import F, HubHarness
 
 if TYPE_CHECKING:
     import pytest

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hub_harness import F, HubHarness
 
 from grain.head.errors import BadMessage
 from grain.head.messages import Notice, Retract, Retracted, Submit, Synced
 from grain.worker.messages import AckRuns, Lease, Revoke
+from grain_testkit.hub_harness import F, HubHarness
 
 
 def test_a_retracted_task_is_gone_when_its_run_is(harness: HubHarness) -> None:

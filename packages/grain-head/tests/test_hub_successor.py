@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from hub_harness import HubHarness
-
 from grain.head.messages import Resolved, Synced
 from grain.worker.messages import HeldRun, Lease, Revoke, RunEnded
+from grain_testkit.hub_harness import HubHarness
 
 
 def test_a_successor_adopts_what_runs() -> None:

@@ -1,4 +1,4 @@
-"""What tests share: no time limit for examples; surroundings of programs that are to be ended."""
+"""Fixtures of tests that start programs: no allocation, and a mark to find them by."""
 
 from __future__ import annotations
 
@@ -10,21 +10,14 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from hypothesis import HealthCheck, settings
-from program_trees import alive
 
 from grain import GVAR
+from grain_testkit.program_trees import alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from grain.resource import Resource
-
-# A machine that does something else for a while is no counterexample.
-settings.register_profile(
-    "patient", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("patient")
 
 
 @pytest.fixture

@@ -8,8 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import trio
-from head_by_hand import code, head, worker
-from local_processes import descendants_of
 
 from grain.worker.messages import (
     AckRuns,
@@ -22,6 +20,8 @@ from grain.worker.messages import (
     Revoke,
     RunEnded,
 )
+from grain_testkit.head_by_hand import code, head, worker
+from grain_testkit.local_processes import descendants_of
 
 
 async def test_it_registers_runs_and_leaves_on_sigterm(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from contextlib import suppress
 import pytest
 import trio
 import trio.testing
-from program_trees import PYTHON, TREE, alive, gone, grown, named
 
 from grain.worker.external import ExternalLostError, run_external
 from grain.worker.processes.fork_server_client import Shepherd
+from grain_testkit.program_trees import PYTHON, TREE, alive, gone, grown, named
 
 pytestmark = pytest.mark.usefixtures("no_allocation")
 

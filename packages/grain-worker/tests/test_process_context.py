@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from runner_station import station
 
 from grain.worker.errors import RunnerUnusable
+from grain_testkit.runner_station import station
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,11 +7,11 @@ import signal
 from typing import TYPE_CHECKING
 
 import trio
-from local_processes import alive, there, written
-from runner_station import station
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from grain.worker.runner.wire import BLOCKED, PACE
+from grain_testkit.local_processes import alive, there, written
+from grain_testkit.runner_station import station
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import trio
-from local_processes import alive, descendants, descendants_of, there, written
-from runner_station import station
+
+from grain_testkit.local_processes import alive, descendants, descendants_of, there, written
+from grain_testkit.runner_station import station
 
 
 async def test_leaving_ends_what_blocks(tmp_path: Path) -> None:
@@ -83,9 +84,8 @@ async def test_the_runner_prefers_to_be_killed_and_ignores_the_batch_systems_sig
 
 
 AGENT = """
-import sys, trio
-sys.path.insert(0, {tests!r})
-import runner_station as t
+import trio
+import grain_testkit.runner_station as t
 async def program(path):
     import subprocess
     from grain.worker.external import run_external
@@ -103,7 +103,7 @@ trio.run(main)
 async def test_everything_ends_with_the_agent(tmp_path: Path) -> None:
     """Which is killed by SIGKILL: the runner, the program, and what was started behind its back."""
     path = tmp_path / "pid"
-    script = AGENT.format(tests=str(Path(__file__).parent), path=str(path))
+    script = AGENT.format(path=str(path))
     agent = await trio.lowlevel.open_process([sys.executable, "-c", script])
     try:
         await written(path)

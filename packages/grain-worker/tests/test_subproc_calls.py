@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 import trio.testing
-from pool_scope import pool, where
 
 from grain.subproc import subprocify
+from grain_testkit.pool_scope import pool, where
 
 if TYPE_CHECKING:
     from pathlib import Path

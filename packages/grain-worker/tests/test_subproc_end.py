@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 import trio.testing
-from local_processes import alive, descendants
 
 from grain.subproc import BrokenSubprocessError, subprocess_pool_scope, subprocify
 from grain.worker.errors import TaskletError
+from grain_testkit.local_processes import alive, descendants
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

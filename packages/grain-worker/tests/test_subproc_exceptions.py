@@ -6,10 +6,10 @@ import os
 import sys
 
 import pytest
-from pool_scope import pool, where
 
 from grain.subproc import subprocify
 from grain.worker.errors import TaskletAborted
+from grain_testkit.pool_scope import pool, where
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
@@ -30,7 +30,7 @@ async def test_an_exception_comes_back() -> None:
             await subprocify(faulty)()
         assert pid == await where()
     assert 28 == caught.value.errno
-    note = caught.value.__notes__[-1]
+    note = getattr(caught.value, "__notes__")[-1]  # noqa: B009  mypy for 3.10
     assert f"pid {pid}" in note
     assert "in faulty" in note
     assert "inner" in note

@@ -8,10 +8,10 @@ import sys
 from typing import TYPE_CHECKING
 
 import trio
-from pool_scope import pool
 
 from grain.subproc import subprocify
 from grain.subproc.output import Output
+from grain_testkit.pool_scope import pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,11 +8,10 @@ import threading
 import types
 from typing import Any
 
-from pool_scope import pool, where
-
 from grain import GVAR
 from grain.resource import ZERO, Cores
 from grain.subproc import subprocify
+from grain_testkit.pool_scope import pool, where
 
 
 @subprocify

@@ -1,4 +1,4 @@
-"""What tests look up about processes of this machine, and in files that these write."""
+"""Find processes of this machine, and read the files that they write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of functions in processes share: a pool, and the pid of one of its processes."""
+"""A pool of interpreter processes for tests, and the pid of one of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of frames share: both ends of a connection without I/O, and a loose message."""
+"""Both ends of a connection without I/O, and a message on its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of missions in asyncio programs share: running them, and functions that are called."""
+"""Asyncio programs for tests: they run missions, and call plain functions."""
 
 from __future__ import annotations
 

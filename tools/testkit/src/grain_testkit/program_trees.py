@@ -1,4 +1,4 @@
-"""Programs whose processes are hard to find or to end, and finding what is left of them."""
+"""Programs whose processes are hard to find or to end, and a search for what is left of them."""
 
 # Other processes cannot set an event here: one has to look. Paths are on a local disk.
 
@@ -10,7 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import trio
-from local_processes import alive as running
+
+from grain_testkit.local_processes import alive as running
 
 PYTHON = sys.executable
 

@@ -1,4 +1,4 @@
-"""A runner in a process of its own, with all that is reported of it."""
+"""A runner in a process of its own, with a record of all that it reports."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import trio
-from local_processes import descendants
 
 from grain.resource import Cores, to_data
 from grain.worker.agent.runner_process import RunnerProcess
 from grain.worker.messages import Run
 from grain.worker.payload import Payloads
+from grain_testkit.local_processes import descendants
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence

@@ -1,4 +1,4 @@
-"""Functions whose results are kept, and what ran; tests of them need the fixture `here`."""
+"""Functions whose results are kept, and a list of their runs; tests need the fixture `here`."""
 
 from __future__ import annotations
 

@@ -1,0 +1,21 @@
+"""Helpers of Grain's own tests, installed beside the packages by every test session.
+
+Tests import them by name, and so do other processes that a test starts and hands a function to.
+A package's tests run with nothing but what the package declares: a module here imports only its
+package and what that declares, and this file imports nothing.
+
+Map:
+
+- ``plugin``: what pytest loads by itself: a hypothesis profile without time limits
+- ``frames_wire``: grain-edge: frames through memory
+- ``head_and_diallers``: grain-edge: a head that echoes, and those who dial it
+- ``head_by_hand``: grain-worker: a scheduler that a test drives message by message
+- ``local_processes``: grain-worker: the processes of this machine
+- ``pool_scope``: grain-worker: pools of interpreter processes
+- ``program_trees``: grain-worker: programs that start programs
+- ``runner_station``: grain-worker: a runner process and a record of its events
+- ``hub_harness``: grain-head: scenarios of a hub
+- ``asyncio_programs``: grain-delayed: missions in asyncio programs
+- ``kept_calls``: grain-delayed: cached functions that record their calls
+- ``quiet_executor``: grain-delayed: an executor without progress lines
+"""
