@@ -56,10 +56,10 @@ def tool(name: str) -> ModuleType:
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A copy of what the tools work on."""
-    for file in ("pyproject.toml", ".importlinter"):
+    for file in ("pyproject.toml", ".importlinter", "CHANGELOG.md", "CITATION.cff"):
         shutil.copy(ROOT / file, tmp_path)
     skip = shutil.ignore_patterns("__pycache__", "tests", "*.egg-info")
-    for directory in ("packages", "tools"):
+    for directory in ("packages", "tools", "changes"):
         shutil.copytree(ROOT / directory, tmp_path / directory, ignore=skip)
     return tmp_path
 
@@ -224,6 +224,7 @@ class TestBump:
             ]
             assert 1 + len(pins(directory)) == len(changed)
             assert all(old in line for line in changed)
+        assert "\nversion: 7.8.9rc1\n" in (checkout / "CITATION.cff").read_text()
 
     @pytest.mark.parametrize("words", [[], ["1.1"], ["v1.1.0"], ["1.1.0", "1.2.0"]])
     def test_refuses_no_version(self, checkout: Path, words: list[str]) -> None:
@@ -234,6 +235,93 @@ class TestBump:
         assert 1 == done.returncode
         assert done.stderr.startswith("usage: python tools/bump.py VERSION")
         assert before == project(checkout)
+
+
+class TestVersions:
+    """The check of versions and of the changelog, on copies that are spoilt."""
+
+    FRAGMENT = "changes/grain-edge/+faster.fixed.md"
+
+    def found(self, checkout: Path, *tag: str) -> list[str]:
+        done = run(checkout, "tools/bump.py", "--check", *tag)
+        assert bool(done.stderr) == bool(done.returncode)
+        return done.stderr.splitlines()
+
+    @staticmethod
+    def edit(file: Path, old: str, new: str) -> None:
+        assert old in file.read_text()
+        file.write_text(file.read_text().replace(old, new))
+
+    def test_the_checkout_has_one_version_and_a_changelog(self) -> None:
+        assert [] == self.found(ROOT)
+
+    def test_a_version_or_a_pin_that_differs_is_named_with_its_place(self, checkout: Path) -> None:
+        version = project(ROOT)["version"]
+        head = checkout / "packages/grain-head/pyproject.toml"
+        self.edit(head, f"grain-worker=={version}", "grain-worker==0.0.9")
+        self.edit(checkout / "CITATION.cff", f"\nversion: {version}\n", "\nversion: 0.0.8\n")
+
+        assert [
+            f"CITATION.cff: 0.0.8, not {version}",
+            f"packages/grain-head/pyproject.toml, grain-worker: 0.0.9, not {version}",
+        ] == self.found(checkout)
+
+    @pytest.mark.parametrize(
+        ("fragment", "text", "wrong"),
+        [
+            ("changes/+faster.fixed.md", "Faster.\n", "is not in the folder of a package"),
+            ("changes/grain-ege/+faster.fixed.md", "Faster.\n", "is not in the folder of"),
+            ("changes/grain-edge/+faster.better.md", "Faster.\n", "is not named"),
+            ("changes/grain-edge/faster.fixed.md", "Faster.\n", "is not named"),
+            (FRAGMENT, "", "is not a sentence"),
+            (FRAGMENT, "- faster\n", "is not a sentence"),
+        ],
+    )
+    def test_a_malformed_fragment_is_named(
+        self, checkout: Path, fragment: str, text: str, wrong: str
+    ) -> None:
+        file = checkout / fragment
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+        (found,) = self.found(checkout)
+
+        assert found.startswith(f"{fragment} {wrong}")
+
+    def test_a_version_needs_a_section_or_fragments(self, checkout: Path) -> None:
+        shutil.rmtree(checkout / "changes")
+        run(checkout, "tools/bump.py", "7.8.9")
+        assert ["CHANGELOG.md: no section 7.8.9, and no fragments in changes"] == self.found(
+            checkout
+        )
+
+        (checkout / self.FRAGMENT).parent.mkdir(parents=True)
+        (checkout / self.FRAGMENT).write_text("`dial` is faster (see docs/edge.md).\n")
+        assert [] == self.found(checkout)
+
+    def test_a_release_needs_its_tag_a_dated_section_and_no_fragments(self, checkout: Path) -> None:
+        run(checkout, "tools/bump.py", "7.8.9")
+        shutil.rmtree(checkout / "changes")
+        (checkout / self.FRAGMENT).parent.mkdir(parents=True)
+        (checkout / self.FRAGMENT).write_text("`dial` is faster.\n")
+        assert [
+            "the tag v7.8.8 is not v7.8.9",
+            "CHANGELOG.md: the section 7.8.9 has no date: none",
+            "changes: 1 fragments are left; run towncrier build",
+        ] == self.found(checkout, "v7.8.8")
+
+        (checkout / self.FRAGMENT).unlink()
+        log = checkout / "CHANGELOG.md"
+        log.write_text(f"{log.read_text()}\n## 7.8.9 (2026-12-01)\n")
+        assert [] == self.found(checkout, "v7.8.9")
+
+
+def test_pre_commit_runs_the_tools_of_lint_in_their_versions() -> None:
+    toml = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text()
+    used = set(re.findall(r"additional_dependencies: \[(.*)\]", hooks))
+
+    assert used
+    assert used <= set(toml["dependency-groups"]["lint"])
 
 
 class TestWheels:
