@@ -311,7 +311,8 @@ def add_note(error: BaseException, note: str) -> None:
         if hasattr(error, "add_note"):
             error.add_note(note)
         else:
-            error.__notes__ = [*getattr(error, "__notes__", ()), note]
+            notes = [*getattr(error, "__notes__", ()), note]
+            error.__notes__ = notes  # type: ignore[attr-defined,unused-ignore]
     except Exception:  # noqa: S110 - a class that wants no attributes does without
         pass
 
