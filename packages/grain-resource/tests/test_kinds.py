@@ -123,7 +123,9 @@ class TestDecorator:
         with pytest.raises(DuplicateKind) as raised:
             resource_kind("KindTaken")(Second)
 
-        where = f"{__name__}.TestDecorator.test_duplicate.<locals>"
+        where = (
+            f"{__name__}.TestDecorator.test_another_class_cannot_take_a_kind_that_has_one.<locals>"
+        )
         assert (
             f"the kind KindTaken is {where}.First already; give {where}.Second another name, "
             'as with @resource_kind("MyKindTaken")' == str(raised.value)
