@@ -104,8 +104,15 @@ async def test_leaving_by_exception_cancels() -> None:
     assert executor.statistics().cancelled == 2
 
 
-async def test_outside_of_its_life() -> None:
-    """Jobs are refused outside of the block and after close(), and an executor is used once."""
+async def test_an_executor_that_was_closed_early_cannot_be_entered() -> None:
+    executor = GrainExecutor(Cores(1))
+    executor.close()
+    with pytest.raises(ExecutorClosed, match="used once"):
+        async with executor:
+            pass
+
+
+async def test_jobs_are_refused_outside_of_the_block_which_is_entered_once() -> None:
     executor = GrainExecutor(Cores(1))
     with pytest.raises(ExecutorClosed, match="takes no jobs"):
         executor.submit(Cores(1), nap, 1)

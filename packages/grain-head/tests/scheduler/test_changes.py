@@ -171,7 +171,7 @@ def test_a_reserved_start_and_a_lack_of_time_are_stated_in_seconds() -> None:
     long = cluster.submit(Cores(1) & WTime(T=501))
     cluster.wait(40)
 
-    assert "w0 is reserved for it, and takes it in 60 s at the latest" in cluster.why(wide).reasons
+    assert "w0 is reserved for it, from 60 s on at the latest" in cluster.why(wide).reasons
     assert "w0: never, 460 s are left and it needs 501 s" in cluster.why(long).reasons
 
 
