@@ -1,8 +1,9 @@
 """Grain: a resource-aware scheduler for parallel external computing on clusters.
 
-The top level has this file and ``_gvar.py`` only, which the distribution grain-resource ships. Every other distribution ships subpackages of ``grain``
-(``grain.edge``, ``grain.worker``, ...); ``extend_path`` below joins them wherever they lie.
-docs/architecture.md has the reasons against the alternatives.
+The top level has this file and ``_gvar.py`` only; the distribution grain-resource ships them. Every
+other distribution ships subpackages of ``grain`` (``grain.edge``, ``grain.worker``, ...), which
+``extend_path`` below joins wherever they lie. docs/architecture.md has the reasons against the
+alternatives.
 """
 
 from pkgutil import extend_path
