@@ -25,8 +25,9 @@ async def nap(seconds: float) -> float:
     return seconds
 
 
-async def test_queues(autojump_clock: MockClock) -> None:
-    """Results come with their job's id, in the order of ending, and end after close()."""
+async def test_results_come_in_the_order_of_ending_and_end_after_close(
+    autojump_clock: MockClock,
+) -> None:
     async with GrainExecutor(Cores(2)) as executor:
         ids = [executor.submit(Cores(1), nap, seconds) for seconds in (3, 1, 1)]
         executor.close()
@@ -36,7 +37,7 @@ async def test_queues(autojump_clock: MockClock) -> None:
     assert ids == [1, 2, 3]
 
 
-async def test_results_left_unread() -> None:
+async def test_unread_results_outlast_the_executor() -> None:
     """Results that nobody took are there after the executor has ended."""
     async with GrainExecutor(Cores(1)) as executor:
         for _ in range(50):
@@ -46,8 +47,9 @@ async def test_results_left_unread() -> None:
     assert len([job async for job, _ in executor.results]) == 50
 
 
-async def test_cancel(autojump_clock: MockClock) -> None:
-    """A cancelled job frees its resources when it has ended, even if it takes its time."""
+async def test_a_cancelled_job_frees_its_resources_when_it_has_ended(
+    autojump_clock: MockClock,
+) -> None:
     times: list[float] = []
 
     async def stubborn() -> None:
@@ -102,8 +104,15 @@ async def test_leaving_by_exception_cancels() -> None:
     assert executor.statistics().cancelled == 2
 
 
-async def test_outside_of_its_life() -> None:
-    """Jobs are refused outside of the block and after close(), and an executor is used once."""
+async def test_an_executor_that_was_closed_early_cannot_be_entered() -> None:
+    executor = GrainExecutor(Cores(1))
+    executor.close()
+    with pytest.raises(ExecutorClosed, match="used once"):
+        async with executor:
+            pass
+
+
+async def test_jobs_are_refused_outside_of_the_block_which_is_entered_once() -> None:
     executor = GrainExecutor(Cores(1))
     with pytest.raises(ExecutorClosed, match="takes no jobs"):
         executor.submit(Cores(1), nap, 1)
@@ -115,16 +124,15 @@ async def test_outside_of_its_life() -> None:
         await executor.__aenter__()
 
 
-async def test_infeasible() -> None:
-    """What can never run is an error at once, where no worker can join."""
+async def test_a_job_that_can_never_run_is_an_error_where_no_worker_can_join() -> None:
     async with GrainExecutor(Cores(2)) as executor:
         with pytest.raises(Infeasible, match=r"asks for Cores\(3\) can never run here .*it has"):
             executor.submit(Cores(3), nap, 1)
         assert executor.statistics().queued == 0
 
 
-async def test_events() -> None:
-    """Events come in order; an impossible request is told of once if workers may join."""
+async def test_events_come_in_order_and_an_impossible_request_is_reported_once() -> None:
+    """Events come in order; an impossible request is reported once if workers may join."""
     events: list[Event] = []
     with pytest.raises(KeyError):
         async with GrainExecutor(Cores(2), expect_workers=True, on_event=events.append) as executor:
@@ -137,8 +145,9 @@ async def test_events() -> None:
     assert kinds == [WorkerJoined, NeverStarts, WorkerCleaning, WorkerLeft]
 
 
-async def test_time_limit(autojump_clock: MockClock) -> None:
-    """A job that exceeds its hard limit fails with TooSlowError."""
+async def test_a_job_that_exceeds_its_hard_limit_fails_with_too_slow_error(
+    autojump_clock: MockClock,
+) -> None:
     async with GrainExecutor(Cores(1)) as executor:
         executor.submit(Cores(1) & WTime(T=5), nap, 10)
         _, ended = await executor.results.receive()
@@ -162,8 +171,9 @@ async def test_worker_runs_out_of_time(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize("waits", [WTime(T=2), WTime(T=2) & Cores(1), Cores(1)])
-async def test_time_runs_out(autojump_clock: MockClock, waits: Resource) -> None:
-    """A job that waited until no time is left for it fails; nobody waits for ever."""
+async def test_a_job_that_waited_until_no_time_is_left_fails(
+    autojump_clock: MockClock, waits: Resource
+) -> None:
     async with GrainExecutor(Cores(1) & Capacity(1) & WTime(T=3)) as executor:
         executor.submit(Cores(1), nap, 4 if waits == Cores(1) else 2)
         late = executor.submit(waits, nap, 1)
@@ -184,8 +194,7 @@ async def test_request_of_a_wrong_type(wrong: Any) -> None:
             executor.submit(wrong, nap, 1)
 
 
-async def test_priority() -> None:
-    """Larger priorities go first."""
+async def test_larger_priorities_go_first() -> None:
     order: list[int] = []
 
     async def note(k: int) -> None:
@@ -208,7 +217,7 @@ async def test_two_wait_for_the_end(autojump_clock: MockClock) -> None:
     assert executor.statistics().done == 1
 
 
-async def test_failures_are_outcomes() -> None:
+async def test_a_sync_function_or_a_base_exception_fails_its_job_only() -> None:
     """A sync function and a BaseException fail their job and nothing else."""
 
     async def leaves() -> None:

@@ -26,8 +26,7 @@ def test_each_task_counts_as_one() -> None:
     assert {"Cores": (7, 8), "Capacity": (1, 2)} == supply.free.stat()
 
 
-def test_full_worker() -> None:
-    """Free cores do not help a worker that has its tasks, until one of them ends."""
+def test_free_cores_do_not_help_a_worker_that_has_its_tasks() -> None:
     supply = Supply(Cores(8) & Capacity(1))
     got = supply.alloc(Cores(1))
     with pytest.raises(Insufficient) as raised:
@@ -38,7 +37,7 @@ def test_full_worker() -> None:
     assert Fit.NOW is supply.fit(Cores(1))
 
 
-def test_larger_share() -> None:
+def test_a_task_that_asks_for_a_larger_share_gets_it_instead_of_one() -> None:
     """A task that asks for more than one instance is given that instead."""
     supply = Supply(Cores(8) & Capacity(4))
     got = supply.alloc(Cores(1) & Capacity(3))
@@ -47,8 +46,7 @@ def test_larger_share() -> None:
     assert {"Cores": (7, 8), "Capacity": (1, 4)} == supply.free.stat()
 
 
-def test_alone() -> None:
-    """A worker of nothing but capacity runs tasks that need nothing."""
+def test_a_worker_of_nothing_but_capacity_runs_tasks_that_need_nothing() -> None:
     supply = Supply(Capacity(1))
     got = supply.alloc(ZERO)
 
@@ -57,7 +55,7 @@ def test_alone() -> None:
     assert Fit.NEVER is supply.fit(Capacity(2))
 
 
-def test_worker_without() -> None:
+def test_a_worker_that_states_no_capacity_has_no_bound() -> None:
     """A worker that states no capacity has no bound, so an allocation from one that does fits."""
     got = Supply(Cores(8) & Capacity(4)).alloc(Cores(1))
     supply = Supply(Cores(8))
@@ -66,8 +64,7 @@ def test_worker_without() -> None:
     assert Fit.NOW is supply.fit(Capacity(100))
 
 
-def test_shown() -> None:
-    """A capacity is its number."""
+def test_a_capacity_shows_its_number() -> None:
     assert "Capacity(3)" == repr(Capacity(3))
     assert {"Capacity": 3} == to_data(Capacity(3))
     assert ONE_INSTANCE == Capacity(1)
@@ -83,8 +80,9 @@ def test_shown() -> None:
         ("1", TypeError, "Capacity('1'): a number of tasks is a whole number"),
     ],
 )
-def test_bad_input(given: Any, error: type[Exception], text: str) -> None:
-    """What is no number of tasks is refused."""
+def test_what_is_no_number_of_tasks_is_refused(
+    given: Any, error: type[Exception], text: str
+) -> None:
     with pytest.raises(error) as raised:
         Capacity(given)
 

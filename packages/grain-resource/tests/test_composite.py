@@ -33,8 +33,7 @@ def test_attributes_of_all_parts() -> None:
     assert ("a", [3]) == (res.token, res.g)
 
 
-def test_missing_attribute() -> None:
-    """What was not asked for is not there, and the error says so."""
+def test_an_attribute_that_was_not_asked_for_is_an_error_that_says_so() -> None:
     with pytest.raises(AttributeError) as raised:
         _ = Node(1, 2).g
 
@@ -58,16 +57,14 @@ def test_two_of_a_kind(same: Resource) -> None:
     )
 
 
-def test_and_something_else() -> None:
-    """Only resources can be combined."""
+def test_only_resources_can_be_combined() -> None:
     with pytest.raises(TypeError, match="unsupported operand"):
         Cores(1) & 3  # type: ignore[operator]
 
     assert Cores(1) != 3
 
 
-def test_order_shows_only() -> None:
-    """The order of the parts shows in the representation, and nowhere else."""
+def test_the_order_of_the_parts_shows_in_the_representation_only() -> None:
     one, other = Cores(1) & Memory(2), Memory(2) & Cores(1)
 
     assert ("CPU_Cores([0]) & Memory(2GB)", "Memory(2GB) & CPU_Cores([0])") == (
@@ -78,8 +75,7 @@ def test_order_shows_only() -> None:
     assert 1 == len({one, other})
 
 
-def test_partial_request() -> None:
-    """A request for one kind is met by a supply of several; the others are left alone."""
+def test_a_request_for_one_kind_is_met_by_a_supply_of_several() -> None:
     supply = Node(4, 16)
 
     assert Memory(2) == supply.alloc(Memory(2))
@@ -96,8 +92,7 @@ def test_single_supply_meets_composite_in_part_only() -> None:
         assert "CPU_Cores([0-3]) has no Memory, asked for Memory(1)" == str(raised.value)
 
 
-def test_refused_whole() -> None:
-    """If one part cannot be met, none is taken, and the error names that one."""
+def test_if_one_part_cannot_be_met_none_is_taken() -> None:
     supply = Node(4, 16)
     with pytest.raises(Insufficient) as raised:
         supply.alloc(Node(4, 17))
@@ -114,7 +109,7 @@ def test_dealloc_of_a_foreign_kind() -> None:
     assert "GPUs([0]) was not allocated from CPU_Cores([0-3]) & Memory(16GB)" == str(raised.value)
 
 
-def test_get() -> None:
+def test_a_part_is_found_by_its_class() -> None:
     """A part can be had by its class."""
     res = Node(2, 4)
 
@@ -126,19 +121,17 @@ def test_get() -> None:
 class TestZero:
     """No resource at all."""
 
-    def test_shown(self) -> None:
-        """It shows as the empty set."""
+    def test_zero_shows_as_the_empty_set(self) -> None:
         assert "Ø" == repr(ZERO) == str(ZERO) == ZERO.ask()
         assert {} == to_data(ZERO) == ZERO.stat() == ZERO.parts()
 
-    def test_fits_everywhere(self) -> None:
-        """Every supply meets it, and it meets nothing but itself."""
+    def test_every_supply_meets_zero_which_meets_nothing_but_itself(self) -> None:
         assert Cores(1).request(ZERO)
         assert ZERO.request(ZERO)
         assert ZERO is Cores(1).alloc(ZERO)
         assert not ZERO.request(Cores(1))
 
-    def test_the_only_one(self) -> None:
+    def test_copies_and_pickles_are_zero_itself(self) -> None:
         """Copies and pickles are ZERO itself, under its public name."""
         assert ZERO is copy.copy(ZERO)
         assert ZERO is copy.deepcopy(ZERO)
@@ -146,8 +139,7 @@ class TestZero:
         assert b"grain.resource" in pickle.dumps(ZERO)
         assert ZERO is Supply(ZERO).free
 
-    def test_identity(self) -> None:
-        """Joined to it, a resource is itself."""
+    def test_a_resource_joined_to_zero_is_itself(self) -> None:
         cores = Cores(1)
 
         assert cores is cores & ZERO
@@ -166,7 +158,7 @@ class TestZero:
     ],
 )
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
-def test_copies(resource: Resource, protocol: int) -> None:
+def test_copies_and_pickles_are_apart_from_the_original(resource: Resource, protocol: int) -> None:
     """Resources can be copied and pickled, and the copies are apart from them."""
     for again in (pickle.loads(pickle.dumps(resource, protocol)), copy.deepcopy(resource)):
         assert resource == again

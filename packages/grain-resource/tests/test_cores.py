@@ -16,8 +16,7 @@ def test_number_stands_for_first_ids() -> None:
     assert Cores(3) == Cores([2, 0, 1])
 
 
-def test_ids_are_sorted() -> None:
-    """The ids may be given in any order, by any iterable."""
+def test_ids_may_be_given_in_any_order_by_any_iterable() -> None:
     assert [1, 5, 9] == Cores(iter([9, 1, 5])).c
     assert 3 == Cores({1, 5, 9}).N
 
@@ -55,18 +54,15 @@ def test_given_back_ids_are_reused() -> None:
         (Cores(0), "CPU_Cores([])"),
     ],
 )
-def test_repr(cores: Cores, shown: str) -> None:
-    """Runs of ids are shown as spans."""
+def test_runs_of_ids_are_shown_as_spans(cores: Cores, shown: str) -> None:
     assert shown == repr(cores)
 
 
-def test_ask() -> None:
-    """As a request, cores are shown by their number."""
+def test_as_a_request_cores_are_shown_by_their_number() -> None:
     assert "Cores(3)" == Cores([5, 7, 8]).ask()
 
 
-def test_stat() -> None:
-    """Free cores out of those that the supply had in the beginning."""
+def test_stat_counts_free_cores_out_of_those_of_the_beginning() -> None:
     supply = Supply(Cores(8))
     supply.alloc(Cores(3))
 
@@ -76,13 +72,11 @@ def test_stat() -> None:
 @pytest.mark.parametrize(
     ("cores", "data"), [(Cores(3), 3), (Cores([0, 2]), [0, 2]), (Cores(0), 0), (Cores([4]), [4])]
 )
-def test_data(cores: Cores, data: object) -> None:
-    """The data are a number where that says it all, else the list of ids."""
+def test_the_data_are_a_number_where_that_says_it_all(cores: Cores, data: object) -> None:
     assert {"Cores": data} == to_data(cores)
 
 
-def test_insufficient() -> None:
-    """The refusal tells what is left and what was asked for."""
+def test_the_refusal_states_what_is_left_and_what_was_asked_for() -> None:
     supply = Cores([2, 3])
     with pytest.raises(Insufficient) as raised:
         supply.alloc(Cores(3))
@@ -91,8 +85,7 @@ def test_insufficient() -> None:
     assert [2, 3] == supply.c
 
 
-def test_given_back_twice() -> None:
-    """Giving back twice is an error, and the cores stay whole."""
+def test_giving_back_twice_is_an_error_and_the_cores_stay_whole() -> None:
     supply = Cores(2)
     got = supply.alloc(Cores(1))
     supply.dealloc(got)
@@ -103,8 +96,7 @@ def test_given_back_twice() -> None:
     assert Cores(2) == supply
 
 
-def test_given_back_elsewhere() -> None:
-    """What was never owned cannot be given back."""
+def test_what_was_never_owned_cannot_be_given_back() -> None:
     supply = Cores(2)
     with pytest.raises(ValueError) as raised:
         supply.dealloc(Cores([7]))
@@ -138,7 +130,9 @@ WHOLE = "a number of cores is a whole number, as in Cores(4), or a list of ids, 
         ),
     ],
 )
-def test_bad_input(given: Any, error: type[Exception], text: str) -> None:
+def test_what_is_no_number_of_cores_is_refused_with_a_remedy(
+    given: Any, error: type[Exception], text: str
+) -> None:
     """What is no number of cores says what would be one."""
     with pytest.raises(error) as raised:
         Cores(given)

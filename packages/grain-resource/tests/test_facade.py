@@ -15,7 +15,8 @@ import grain.resource
 NAMES = {
     "Capacity", "Cores", "DuplicateKind", "Fit", "GPUs", "Infeasible", "Insufficient", "Limits",
     "Memory", "Node", "ONE_INSTANCE", "Opaque", "Resource", "ResourceError", "RunTimes", "Supply",
-    "Token", "UnknownKind", "WTime", "ZERO", "from_data", "resource_kind", "to_data",
+    "Token", "UnknownKind", "WTime", "ZERO", "clock_seconds", "from_data", "resource_kind",
+    "to_data", "unit_seconds",
 }  # fmt: skip
 SOURCE = Path(grain.resource.__file__).parent
 
@@ -29,8 +30,7 @@ def python(code: str) -> str:
     return done.stdout.strip()
 
 
-def test_public_names() -> None:
-    """Exactly these names are public, besides the modules."""
+def test_exactly_these_names_are_public() -> None:
     import grain.resource.testing
 
     public = {name for name in vars(grain.resource) if not name.startswith("_")}
@@ -39,8 +39,7 @@ def test_public_names() -> None:
     assert NAMES | modules == public
 
 
-def test_star_import() -> None:
-    """``from grain import *`` works where grain-head is not installed, and gives GVAR."""
+def test_a_star_import_works_without_grain_head_and_gives_gvar() -> None:
     assert "['GVAR']" == python(
         "import sys; sys.modules['grain.head'] = None\n"
         "names = {}; exec('from grain import *', names)\n"
@@ -48,8 +47,7 @@ def test_star_import() -> None:
     )
 
 
-def test_executor_without_head() -> None:
-    """Where grain-head is missing, the error names it."""
+def test_where_grain_head_is_missing_the_error_names_it() -> None:
     assert "grain.head" == python(
         "import sys; sys.modules['grain.head'] = None\n"
         "try:\n    from grain import GrainExecutor\n"
@@ -57,8 +55,7 @@ def test_executor_without_head() -> None:
     )
 
 
-def test_executor_is_lazy() -> None:
-    """GrainExecutor is the one of ``grain.head``, which is imported only when it is asked for."""
+def test_grain_head_is_imported_only_when_its_executor_is_asked_for() -> None:
     assert "False here" == python(
         "import sys, types, grain\n"
         "lazy = 'grain.head' in sys.modules\n"
@@ -68,14 +65,13 @@ def test_executor_is_lazy() -> None:
     )
 
 
-def test_unknown_name() -> None:
+def test_a_name_that_the_facade_lacks_is_an_attribute_error() -> None:
     """What the facade lacks is reported as for any module."""
     with pytest.raises(AttributeError, match=r"^module 'grain' has no attribute 'Bogus'$"):
         _ = grain.Bogus  # type: ignore[attr-defined]
 
 
-def test_stdlib_only() -> None:
-    """Importing all of the package imports nothing outside the standard library."""
+def test_importing_the_package_imports_the_standard_library_only() -> None:
     assert "[]" == python(
         "import sys\n"
         "before = set(sys.modules)\n"
@@ -112,8 +108,7 @@ def test_testing_is_not_imported() -> None:
     )
 
 
-def test_portions_are_joined(tmp_path: Path) -> None:
-    """Subpackages of ``grain`` are found wherever they lie on the path."""
+def test_subpackages_of_grain_are_found_wherever_they_lie_on_the_path(tmp_path: Path) -> None:
     portion = tmp_path / "grain" / "elsewhere"
     portion.mkdir(parents=True)
     (portion / "__init__.py").write_text("here = True\n")

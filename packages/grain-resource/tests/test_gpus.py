@@ -7,8 +7,7 @@ import pytest
 from grain.resource import Cores, GPUs, Infeasible
 
 
-def test_identities() -> None:
-    """A request for a number of GPUs gets the ids that a program has to be told."""
+def test_a_request_for_a_number_of_gpus_gets_ids() -> None:
     supply = GPUs([0, 2, 3])
     got = supply.alloc(GPUs(2))
 
@@ -18,8 +17,7 @@ def test_identities() -> None:
     assert {"GPUs": (1, 3)} == supply.stat()
 
 
-def test_no_cores() -> None:
-    """GPUs are not cores: neither stands for the other."""
+def test_gpus_and_cores_do_not_stand_for_each_other() -> None:
     with pytest.raises(Infeasible, match=r"GPUs\(\[0-1\]\) has no Cores, asked for Cores\(1\)"):
         GPUs(2).alloc(Cores(1))
 
@@ -27,14 +25,12 @@ def test_no_cores() -> None:
 
 
 @pytest.mark.parametrize("joined", [Cores(4) & GPUs([1]), GPUs([1]) & Cores(4)])
-def test_with_cores(joined: Cores) -> None:
-    """Joined to cores in any order, ``.N`` tells of the cores and ``.g`` of the GPUs."""
+def test_joined_to_cores_n_counts_the_cores_and_g_has_the_gpus(joined: Cores) -> None:
     assert 4 == joined.N
     assert [1] == joined.g
 
 
-def test_bad_input() -> None:
-    """Errors speak of GPUs."""
+def test_errors_of_gpus_speak_of_gpus() -> None:
     with pytest.raises(ValueError) as raised:
         GPUs(-1)
 

@@ -10,14 +10,13 @@ from grain import GVAR
 from grain.resource import ZERO, Cores
 
 
-def test_defaults() -> None:
-    """Outside of a run there are no resources and there is no worker."""
+def test_outside_of_a_run_there_are_no_resources_and_no_worker() -> None:
     assert ZERO is contextvars.Context().run(lambda: GVAR.res)
     assert "" == contextvars.Context().run(lambda: GVAR.instance)
     assert "<grain.GVAR res=Ø instance=''>" == repr(GVAR)
 
 
-def test_scope() -> None:
+def test_a_scope_sets_both_variables_and_restores_them() -> None:
     """Within a scope both variables are set; afterwards they are what they were."""
     with GVAR.scope(Cores(2), "node7"):
         assert (Cores(2), "node7") == (GVAR.res, GVAR.instance)
@@ -39,9 +38,7 @@ def test_scope_left_by_an_error() -> None:
     assert ZERO is GVAR.res
 
 
-def test_contexts_are_apart() -> None:
-    """Setting a variable in one context does not show in another."""
-
+def test_setting_a_variable_in_one_context_does_not_show_in_another() -> None:
     def run(n: int) -> None:
         GVAR.res = Cores(n)
         GVAR.instance = f"node{n}"
@@ -55,7 +52,7 @@ def test_contexts_are_apart() -> None:
     assert ZERO is GVAR.res
 
 
-def test_inherited() -> None:
+def test_a_context_that_is_copied_later_has_what_was_set() -> None:
     """A context that is copied later sees what was set, as tasks started by a tasklet do."""
     with GVAR.scope(Cores(3), "node1"):
         child = contextvars.copy_context()
@@ -63,7 +60,7 @@ def test_inherited() -> None:
     assert (3, "node1") == child.run(lambda: (GVAR.res.N, GVAR.instance))
 
 
-def test_pickled_by_name() -> None:
+def test_gvar_is_pickled_by_its_public_name() -> None:
     """GVAR travels as the name ``grain.GVAR``; no private module is part of what travels."""
     data = pickle.dumps(GVAR, 4)
 

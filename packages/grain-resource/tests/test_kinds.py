@@ -80,18 +80,14 @@ class TestDecorator:
         assert got == from_data(to_data(got))
         assert Plain(2) == got.get(Plain)
 
-    def test_data_forms(self) -> None:
-        """By default a resource is made of the arguments by name, or of the only one as it is."""
-
+    def test_a_resource_is_made_of_arguments_by_name_or_of_the_only_one(self) -> None:
         @resource_kind("KindForms")
         class Forms(Counted):
             pass
 
         assert Forms(3) == from_data({"KindForms": {"n": 3}}) == from_data({"KindForms": 3})
 
-    def test_bad_data(self) -> None:
-        """Data that the class refuses are named together with the kind and the reason."""
-
+    def test_data_that_the_class_refuses_are_named_with_kind_and_reason(self) -> None:
         @resource_kind("KindBad")
         class Bad(Counted):
             pass
@@ -101,7 +97,7 @@ class TestDecorator:
 
         assert "KindBad = -1 is not a resource: not below zero" == str(raised.value)
 
-    def test_notebook(self) -> None:
+    def test_a_decorated_class_that_is_defined_again_replaces_the_former(self) -> None:
         """A class that is defined once more, as in a notebook, replaces the former one."""
 
         def cell() -> Any:
@@ -116,9 +112,7 @@ class TestDecorator:
         assert second is type(from_data({"KindCell": 1}))
         assert first is not second
 
-    def test_duplicate(self) -> None:
-        """Another class cannot take a kind that has one, and does not become one."""
-
+    def test_another_class_cannot_take_a_kind_that_has_one(self) -> None:
         @resource_kind("KindTaken")
         class First(Counted):
             pass
@@ -129,7 +123,9 @@ class TestDecorator:
         with pytest.raises(DuplicateKind) as raised:
             resource_kind("KindTaken")(Second)
 
-        where = f"{__name__}.TestDecorator.test_duplicate.<locals>"
+        where = (
+            f"{__name__}.TestDecorator.test_another_class_cannot_take_a_kind_that_has_one.<locals>"
+        )
         assert (
             f"the kind KindTaken is {where}.First already; give {where}.Second another name, "
             'as with @resource_kind("MyKindTaken")' == str(raised.value)
@@ -148,7 +144,7 @@ class TestDecorator:
                 pass
 
     @pytest.mark.parametrize("name", ["", "two words", "1st", None, Counted])
-    def test_bad_name(self, name: Any) -> None:
+    def test_the_name_of_a_kind_is_an_identifier(self, name: Any) -> None:
         """The name of a kind is an identifier; a decorator without a name says so, too."""
         with pytest.raises(TypeError) as raised:
             resource_kind(name)
@@ -157,8 +153,8 @@ class TestDecorator:
             raised.value
         )
 
-    def test_incomplete(self) -> None:
-        """A class without part of the interface is told which."""
+    def test_decorating_a_class_that_lacks_part_of_the_interface_names_the_part(self) -> None:
+        """The message names the methods that the class lacks."""
 
         class Half(Resource):
             def _repr(self) -> str:
@@ -170,8 +166,7 @@ class TestDecorator:
         with pytest.raises(TypeError, match=r"Half lacks _alloc, _dealloc, _stat$"):
             resource_kind("KindHalf")(Half)
 
-    def test_no_resource(self) -> None:
-        """A class of something else cannot be a kind."""
+    def test_a_class_of_something_else_cannot_be_a_kind(self) -> None:
         with pytest.raises(TypeError, match=r"<class 'int'> is not a subclass of grain.resource"):
             resource_kind("KindInt")(int)  # type: ignore[type-var]
 
@@ -373,8 +368,9 @@ def install(site: Path, distribution: str, module: str, kind: str, cls: str = "T
 class TestEntryPoint:
     """Kinds of installed packages."""
 
-    def test_found_when_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A kind is imported from the package that offers it, when data first name it."""
+    def test_a_kind_is_imported_from_its_package_when_data_first_name_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         install(tmp_path, "kindpack", "kind_pack_module", "KindPacked")
         monkeypatch.syspath_prepend(tmp_path)
 
@@ -385,8 +381,9 @@ class TestEntryPoint:
         assert {"KindPacked": 3, "Cores": 1} == to_data(res)
         assert res == from_data(to_data(res))
 
-    def test_found_twice(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """One class that is found twice on the path (as when also editable) is one offer."""
+    def test_one_class_that_is_found_twice_on_the_path_is_one_offer(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         for site in (tmp_path / "a", tmp_path / "b"):
             site.mkdir()
             install(site, "kindtwice", "kind_twice_module", "KindTwice")
@@ -394,8 +391,9 @@ class TestEntryPoint:
 
         assert {"KindTwice": 1} == to_data(from_data({"KindTwice": 1}))
 
-    def test_rivals(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Two packages that claim one kind are named, and neither wins."""
+    def test_two_packages_that_claim_one_kind_are_named_and_neither_wins(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         install(tmp_path, "rivala", "kind_rival_a", "KindRival")
         install(tmp_path, "rivalb", "kind_rival_b", "KindRival")
         monkeypatch.syspath_prepend(tmp_path)
@@ -407,7 +405,9 @@ class TestEntryPoint:
             "kind_rival_a:Tool, kind_rival_b:Tool; uninstall all but one" == str(raised.value)
         )
 
-    def test_other_name(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_entry_point_that_disagrees_with_the_decorator_is_an_error(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """An entry point that disagrees with the decorator is an error: a class has one kind."""
         install(tmp_path, "kindother", "kind_other_module", "KindAlias")
         module = tmp_path / "kind_other_module.py"
@@ -428,8 +428,7 @@ class TestEntryPoint:
 class TestUnknown:
     """Kinds without a class."""
 
-    def test_error(self) -> None:
-        """An unknown kind is named, with those that are known and what to do."""
+    def test_an_unknown_kind_is_named_with_those_that_are_known_and_the_remedy(self) -> None:
         with pytest.raises(UnknownKind) as raised:
             from_data({"Cores": 1, "Bananas": 3})
 
@@ -445,8 +444,7 @@ class TestUnknown:
         assert isinstance(raised.value, ResourceError)
         assert isinstance(raised.value, LookupError)
 
-    def test_keep(self) -> None:
-        """Kept as opaque, it is shown and passed on as it came."""
+    def test_an_opaque_resource_is_shown_and_passed_on_as_it_came(self) -> None:
         data = {"Cores": 2, "Bananas": {"ripe": [1, 2]}}
         res = from_data(data, unknown="keep")
 
@@ -455,8 +453,7 @@ class TestUnknown:
         assert res == from_data(data, unknown="keep")
         assert hash(res) == hash(from_data(data, unknown="keep"))
 
-    def test_not_handed_out(self) -> None:
-        """An opaque resource meets nothing and is met by nothing."""
+    def test_an_opaque_resource_meets_nothing_and_nothing_meets_it(self) -> None:
         bananas = Opaque("Bananas", 3)
 
         assert Fit.NEVER is Supply(Cores(2) & bananas).fit(Opaque("Bananas", 1))
@@ -465,7 +462,7 @@ class TestUnknown:
             Supply(Node(2, 4)).alloc(bananas)
         assert {"Bananas": (0, 1)} == bananas.stat()
 
-    def test_two_opaque_kinds(self) -> None:
+    def test_opaque_resources_of_different_kinds_combine(self) -> None:
         """Opaque resources of different kinds combine, of the same kind they do not."""
         assert {"A": 1, "B": 2} == to_data(Opaque("A", 1) & Opaque("B", 2))
         with pytest.raises(ValueError, match="both are of the kind A"):
@@ -481,14 +478,15 @@ class TestUnknown:
         ({"Token": None}, "Token = None is not a resource: Token(None): a tag is a str"),
     ],
 )
-def test_bad_data(data: dict[str, Any], text: str) -> None:
-    """Bad data of a built-in kind name the kind, the data and the reason."""
+def test_bad_data_of_a_built_in_kind_name_kind_data_and_reason(
+    data: dict[str, Any], text: str
+) -> None:
     with pytest.raises(ValueError) as raised:
         from_data(data)
 
     assert str(raised.value).startswith(text)
 
 
-def test_by_name() -> None:
+def test_the_arguments_may_be_given_by_name() -> None:
     """The arguments may be given by name, as in a table of a configuration file."""
     assert Cores([0, 2]) & Memory(4) == from_data({"Cores": {"N": [0, 2]}, "Memory": {"M": 4}})

@@ -138,7 +138,9 @@ def state(supply: Supply) -> tuple[Any, Any]:
 
 @settings(LAWS, max_examples=300)
 @given(total=SUPPLIES, steps=STEPS)
-def test_interleavings(total: Resource, steps: list[Resource | int]) -> None:
+def test_the_laws_hold_in_any_order_of_allocating_and_giving_back(
+    total: Resource, steps: list[Resource | int]
+) -> None:
     """In any order of alloc and dealloc: request agrees with alloc, nothing is handed out twice,
     refusals change nothing, shares stay within the whole, and giving back restores exactly."""
     supply = Supply(total)
@@ -178,8 +180,9 @@ def test_interleavings(total: Resource, steps: list[Resource | int]) -> None:
 
 @LAWS
 @given(total=SUPPLIES, first=REQUESTS, steps=STEPS)
-def test_alloc_then_dealloc(total: Resource, first: Resource, steps: list[Resource | int]) -> None:
-    """An allocation that is given back at once leaves the supply, however used, as it was."""
+def test_an_allocation_that_is_given_back_at_once_leaves_the_supply_as_it_was(
+    total: Resource, first: Resource, steps: list[Resource | int]
+) -> None:
     supply = Supply(total)
     for step in steps:
         if isinstance(step, Resource) and supply.fit(step) is Fit.NOW:
@@ -193,7 +196,7 @@ def test_alloc_then_dealloc(total: Resource, first: Resource, steps: list[Resour
 
 @LAWS
 @given(total=SUPPLIES, request=REQUESTS)
-def test_allocation_is_request(total: Resource, request: Resource) -> None:
+def test_an_allocation_can_be_asked_for_again(total: Resource, request: Resource) -> None:
     """What was allocated can be asked for again from the same supply, with as much in return."""
     supply = Supply(total)
     if supply.fit(request) is not Fit.NOW:
@@ -227,8 +230,9 @@ def test_allocation_gives_what_was_asked(total: Resource, request: Resource) -> 
     amount=st.integers(0, 5),
     request=st.one_of(st.just(ZERO), st.just(Cores(1)), st.just(Token("a")), st.just(Memory(0.5))),
 )
-def test_implied_capacity(amount: int, request: Resource) -> None:
-    """A worker of capacity V takes V tasks at once, however little they ask for."""
+def test_a_worker_of_a_capacity_takes_so_many_tasks_however_little_they_ask_for(
+    amount: int, request: Resource
+) -> None:
     supply = Supply(Cores(9) & Memory(9) & Token("a") & Capacity(amount))
     for _ in range(amount):
         supply.alloc(request)
@@ -242,10 +246,9 @@ def test_implied_capacity(amount: int, request: Resource) -> None:
     a=st.lists(REQUESTS, max_size=6), b=st.lists(REQUESTS, max_size=6), probes=st.lists(REQUESTS)
 )
 @pytest.mark.parametrize("total", [Cores(4) & Memory(2) & Seats(3) & Capacity(4), Cores(3), ZERO])
-def test_equal_levels(
+def test_supplies_of_equal_level_answer_every_request_alike(
     total: Resource, a: list[Resource], b: list[Resource], probes: list[Resource]
 ) -> None:
-    """Supplies of equal level answer every request alike, however they came to it."""
     one, other = Supply(total), Supply(total)
     for supply, requests in [(one, a), (other, b)]:
         for request in requests:
@@ -265,15 +268,17 @@ def test_equal_levels(
 
 @LAWS
 @given(names=NAMES, other=NAMES)
-def test_default_level(names: list[str], other: list[str]) -> None:
-    """The default level of a kind tells supplies apart by all that is public in them."""
+def test_the_default_level_tells_supplies_apart_by_all_that_is_public(
+    names: list[str], other: list[str]
+) -> None:
     assert (names == other) == (Supply(Seats(names)).level() == Supply(Seats(other)).level())
 
 
 @LAWS
 @given(st.permutations(range(7)), st.integers(0, 6), st.integers(0, 6), st.data())
-def test_and(order: list[int], i: int, j: int, data: st.DataObject) -> None:
-    """``&`` is commutative and associative, and ``ZERO`` is its identity."""
+def test_joining_is_commutative_and_associative_and_zero_is_its_identity(
+    order: list[int], i: int, j: int, data: st.DataObject
+) -> None:
     parts = [data.draw(kinds(5)[k]) for k in order]
     i, j = sorted((i, j))
     groups = [parts[:i], parts[i:j], parts[j:]]
@@ -296,7 +301,7 @@ def _joined(parts: list[Resource]) -> Resource:
 
 @LAWS
 @given(resource=composites(10))
-def test_wire(resource: Resource) -> None:
+def test_a_resource_is_the_same_after_json(resource: Resource) -> None:
     """A resource is the same after a way through plain data, as JSON."""
     again = from_data(json.loads(json.dumps(to_data(resource))))
 
@@ -323,8 +328,9 @@ def test_wire_of_used_supply(total: Resource, steps: list[Resource | int]) -> No
 
 @LAWS
 @given(total=SUPPLIES, request=REQUESTS)
-def test_values(total: Resource, request: Resource) -> None:
-    """Allocating changes neither the request nor the resource that the supply was made of."""
+def test_allocating_changes_neither_the_request_nor_the_resource_of_the_supply(
+    total: Resource, request: Resource
+) -> None:
     before, asked = to_data(total), to_data(request)
     supply = Supply(total)
     if supply.fit(request) is Fit.NOW:
@@ -343,7 +349,9 @@ class Failing(Memory):
 
 
 @pytest.mark.parametrize("failing_first", [True, False])
-def test_roll_back(failing_first: bool) -> None:
+def test_if_a_kind_fails_to_allocate_the_parts_of_the_others_are_given_back(
+    failing_first: bool,
+) -> None:
     """If a kind fails while it allocates, what the others gave is taken back."""
 
     def node(n: int) -> Resource:

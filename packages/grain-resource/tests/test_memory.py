@@ -10,14 +10,13 @@ import pytest
 from grain.resource import Cores, Insufficient, Memory, Node, Supply, to_data
 
 
-def test_attributes() -> None:
-    """``.M`` and ``.m`` are the same value, an int where it is whole."""
+def test_both_attributes_are_the_same_value_and_an_int_where_it_is_whole() -> None:
     assert (8, 8) == (Memory(8).M, Memory(8).m)
     assert isinstance(Memory(8.0).M, int)
     assert 0.5 == Memory(0.5).m
 
 
-def test_alloc() -> None:
+def test_a_request_gets_exactly_what_it_asked_for() -> None:
     """A request gets exactly what it asked for, which is missing from the supply then."""
     supply = Supply(Memory(10))
 
@@ -26,8 +25,7 @@ def test_alloc() -> None:
     assert {"Memory": (7_500_000, 10_000_000)} == supply.free.stat()
 
 
-def test_sum_of_decimals() -> None:
-    """Ten tenths are one, unlike in floats."""
+def test_ten_tenths_are_one() -> None:
     supply = Memory(1)
     for _ in range(10):
         supply.alloc(Memory(0.1))
@@ -35,7 +33,7 @@ def test_sum_of_decimals() -> None:
     assert 0 == supply.M
 
 
-def test_resolution() -> None:
+def test_a_request_for_little_is_never_one_for_nothing() -> None:
     """Amounts are rounded to kB, but a request for little is never one for nothing."""
     assert Memory(0.1) == Memory(0.1 + 1e-9)
     assert Memory(1e-6) == Memory(1e-12)
@@ -45,26 +43,22 @@ def test_resolution() -> None:
 @pytest.mark.parametrize(
     ("memory", "shown"), [(Memory(8), "Memory(8GB)"), (Memory(2.5), "Memory(2.5GB)")]
 )
-def test_repr(memory: Memory, shown: str) -> None:
-    """The unit is shown."""
+def test_memory_is_shown_with_its_unit(memory: Memory, shown: str) -> None:
     assert shown == repr(memory)
 
 
-def test_data() -> None:
-    """The data are the number of GB."""
+def test_the_data_of_memory_are_the_number_of_gb() -> None:
     assert {"Memory": 2.5} == to_data(Memory(Decimal("2.5")))  # type: ignore[arg-type]
 
 
-def test_insufficient() -> None:
-    """The refusal tells what is left and what was asked for."""
+def test_the_refusal_states_what_is_left_and_what_was_asked_for() -> None:
     with pytest.raises(Insufficient) as raised:
         Memory(4).alloc(Memory(4.5))
 
     assert "Memory(4GB) cannot give Memory(4.5) now" == str(raised.value)
 
 
-def test_given_back_twice() -> None:
-    """More than was taken cannot be given back."""
+def test_more_than_was_taken_cannot_be_given_back() -> None:
     supply = Memory(4)
     got = supply.alloc(Memory(3))
     supply.dealloc(got)
@@ -75,7 +69,7 @@ def test_given_back_twice() -> None:
     assert Memory(4) == supply
 
 
-def test_node() -> None:
+def test_a_node_is_cores_and_memory() -> None:
     """``Node(N, M)`` is N cores and M GB."""
     assert Cores(16) & Memory(10) == Node(N=16, M=10)
     assert "CPU_Cores([0-15]) & Memory(10GB)" == repr(Node(16, 10))
@@ -100,7 +94,9 @@ NO_AMOUNT = "memory in GB cannot be negative, infinite or NaN"
         ([8], TypeError, f"Memory([8]): {NO_NUMBER}"),
     ],
 )
-def test_bad_input(given: Any, error: type[Exception], text: str) -> None:
+def test_what_is_no_amount_of_memory_is_refused_with_a_remedy(
+    given: Any, error: type[Exception], text: str
+) -> None:
     """What is no amount of memory says what would be one."""
     with pytest.raises(error) as raised:
         Memory(given)

@@ -18,7 +18,7 @@ from grain.resource import (
 )
 
 
-def test_three_answers() -> None:
+def test_a_supply_answers_now_or_not_now_or_never() -> None:
     """Now; not now, as part of it is in use; never, as there is not enough."""
     supply = Supply(Node(4, 8))
     supply.alloc(Cores(2))
@@ -39,7 +39,9 @@ def test_three_answers() -> None:
         (Capacity(3), "it has Capacity(2), asked for Capacity(3)"),
     ],
 )
-def test_never(request_: Resource, text: str) -> None:
+def test_a_request_that_can_never_be_met_names_the_part_that_cannot(
+    request_: Resource, text: str
+) -> None:
     """A request that can never be met says which part, also while the supply is in use."""
     supply = Supply(Node(4, 8) & Capacity(2))
     supply.alloc(Cores(3))
@@ -50,8 +52,7 @@ def test_never(request_: Resource, text: str) -> None:
     assert text == supply.why_never(request_)
 
 
-def test_not_now() -> None:
-    """A request that has to wait says what is left."""
+def test_a_request_that_has_to_wait_states_what_is_left() -> None:
     supply = Supply(Node(4, 8))
     supply.alloc(Cores(3))
     with pytest.raises(Insufficient) as raised:
@@ -60,8 +61,7 @@ def test_not_now() -> None:
     assert "CPU_Cores([3]) cannot give Cores(2) now" == str(raised.value)
 
 
-def test_own_copy() -> None:
-    """Supplies made of one resource do not share it."""
+def test_supplies_made_of_one_resource_do_not_share_it() -> None:
     stated = Node(4, 8)
     one, other = Supply(stated), Supply(stated)
     one.alloc(Cores(4))
@@ -70,8 +70,7 @@ def test_own_copy() -> None:
     assert Node(4, 8) == one.total
 
 
-def test_idle() -> None:
-    """A supply is idle when all of it is free."""
+def test_a_supply_is_idle_when_all_of_it_is_free() -> None:
     supply = Supply(Node(4, 8))
 
     assert supply.idle()
@@ -90,7 +89,7 @@ def test_level_of_cores_is_their_number() -> None:
     assert one.level() != other.level()
 
 
-def test_slack() -> None:
+def test_the_tighter_fit_has_less_slack() -> None:
     """The tighter fit has less slack; what was not asked for counts as left over."""
     small, large = Supply(Cores(4)), Supply(Cores(16))
     with_gpus = Supply(Cores(4) & GPUs(1))
@@ -103,8 +102,7 @@ def test_slack() -> None:
     assert 0 == Supply(Memory(0)).slack(Memory(0)) == Supply(Cores(0)).slack(Cores(0))
 
 
-def test_given_back_twice() -> None:
-    """A second giving back is refused."""
+def test_a_second_giving_back_is_refused() -> None:
     supply = Supply(Node(4, 8))
     got = supply.alloc(Node(1, 1))
     supply.dealloc(got)
@@ -114,8 +112,7 @@ def test_given_back_twice() -> None:
     assert supply.idle()
 
 
-def test_repr() -> None:
-    """A supply shows what it has and what is free."""
+def test_a_supply_shows_what_it_has_and_what_is_free() -> None:
     supply = Supply(Cores(4))
     supply.alloc(Cores(1))
 

@@ -56,12 +56,11 @@ def _cores(rng: random.Random) -> Resource:
         (lambda: Capacity(3) & Cores(9), _cores, lambda res: res.c),
     ],
 )
-def test_passes(
+def test_the_built_in_kinds_and_a_custom_one_keep_the_laws(
     make_supply: Callable[[], Resource],
     make_request: Callable[[random.Random], Resource],
     identities: Callable[[Resource], Iterable[int]],
 ) -> None:
-    """The built-in kinds and a custom one keep the laws."""
     check_kind(make_supply, make_request, identities=identities)
 
 
@@ -75,7 +74,7 @@ def check_broken(cls: type[Resource], law: str) -> None:
         )
 
 
-def test_handed_out_twice() -> None:
+def test_what_is_handed_out_twice_is_noticed() -> None:
     """A seat that stays in the pool while it is held."""
 
     @resource_kind("CheckTwice")
@@ -89,7 +88,7 @@ def test_handed_out_twice() -> None:
     check_broken(Twice, "handed out twice")
 
 
-def test_not_restored() -> None:
+def test_a_supply_that_giving_back_does_not_restore_is_noticed() -> None:
     """A pool whose order depends on history is not restored by giving back."""
 
     @resource_kind("CheckLoses")
@@ -100,7 +99,7 @@ def test_not_restored() -> None:
     check_broken(Loses, "does not restore|is given back, but")
 
 
-def test_request_too_hopeful() -> None:
+def test_a_request_that_promises_more_than_alloc_gives_is_noticed() -> None:
     """A kind whose ``_request`` says yes to what ``_alloc`` cannot give."""
 
     @resource_kind("CheckHopeful")
@@ -116,9 +115,7 @@ def test_request_too_hopeful() -> None:
     check_broken(Hopeful, "_request says yes")
 
 
-def test_level_too_coarse() -> None:
-    """A level that does not tell a full pool from an empty one."""
-
+def test_a_level_that_does_not_tell_a_full_pool_from_an_empty_one_is_noticed() -> None:
     @resource_kind("CheckCoarse")
     class Coarse(Seats):
         def _level(self) -> int:
@@ -127,9 +124,7 @@ def test_level_too_coarse() -> None:
     check_broken(Coarse, "equal _level")
 
 
-def test_data_incomplete() -> None:
-    """Plain data that lacks part of the resource."""
-
+def test_plain_data_that_lack_part_of_the_resource_are_noticed() -> None:
     @resource_kind("CheckForgets")
     class Forgets(Seats):
         def _data(self) -> list[str]:
@@ -138,9 +133,7 @@ def test_data_incomplete() -> None:
     check_broken(Forgets, "through plain data")
 
 
-def test_stat_beyond() -> None:
-    """A share of more than all."""
-
+def test_a_share_of_more_than_all_is_noticed() -> None:
     @resource_kind("CheckBeyond")
     class Beyond(Seats):
         def _stat(self) -> tuple[int, int]:
@@ -149,7 +142,7 @@ def test_stat_beyond() -> None:
     check_broken(Beyond, "_stat of CheckBeyond gives 5/4")
 
 
-def test_request_changed() -> None:
+def test_an_allocation_that_changes_its_request_is_noticed() -> None:
     """A request that the allocation eats up."""
 
     @resource_kind("CheckEats")

@@ -9,8 +9,7 @@ import pytest
 from grain.resource import Cores, Fit, Supply, Token, to_data
 
 
-def test_exact_match() -> None:
-    """A task with a token runs only on a worker with exactly that one."""
+def test_a_task_with_a_token_fits_only_a_worker_with_exactly_that_one() -> None:
     supply = Supply(Cores(4) & Token("bigmem"))
 
     assert Fit.NOW is supply.fit(Cores(1) & Token("bigmem"))
@@ -18,8 +17,7 @@ def test_exact_match() -> None:
     assert Fit.NEVER is Supply(Cores(4)).fit(Cores(1) & Token("bigmem"))
 
 
-def test_not_used_up() -> None:
-    """Any number of tasks may carry the token at once."""
+def test_any_number_of_tasks_may_carry_the_token_at_once() -> None:
     supply = Supply(Token("bigmem"))
     held = [supply.alloc(Token("bigmem")) for _ in range(3)]
 
@@ -28,13 +26,11 @@ def test_not_used_up() -> None:
     assert {"Token": (1, 1)} == supply.free.stat()
 
 
-def test_task_without() -> None:
-    """A worker with a token takes tasks without one, too."""
+def test_a_worker_with_a_token_takes_tasks_without_one() -> None:
     assert Cores([0]) == Supply(Cores(4) & Token("bigmem")).alloc(Cores(1))
 
 
-def test_shown() -> None:
-    """A token is its tag."""
+def test_a_token_shows_its_tag() -> None:
     assert "Token('bigmem')" == repr(Token("bigmem"))
     assert {"Token": "bigmem"} == to_data(Token("bigmem"))
 
@@ -47,8 +43,7 @@ def test_shown() -> None:
         ("", ValueError, "Token(''): a tag cannot be empty"),
     ],
 )
-def test_bad_input(given: Any, error: type[Exception], text: str) -> None:
-    """What is no tag is refused."""
+def test_what_is_no_tag_is_refused(given: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error) as raised:
         Token(given)
 

@@ -48,7 +48,9 @@ class FakeClock:
         (0.5, 0.5),
     ],
 )
-def test_forms(written: float | str, seconds: float) -> None:
+def test_a_limit_is_a_number_of_seconds_or_a_time_on_a_clock(
+    written: float | str, seconds: float
+) -> None:
     """A limit is a number of seconds, or ``[d]-hh:mm:ss``; the soft one is the same."""
     limit = WTime(T=written)
 
@@ -87,8 +89,7 @@ NO_LIMIT = 'WTime needs a limit T, as in WTime(T="2:00:00"), or a group'
         b"01:00:00",
     ],
 )
-def test_malformed(bad: Any) -> None:
-    """A malformed limit names the argument, the value and the form that it should have."""
+def test_a_malformed_limit_names_the_argument_the_value_and_the_right_form(bad: Any) -> None:
     with pytest.raises(ValueError) as raised:
         WTime(T=bad)
 
@@ -108,8 +109,7 @@ def test_malformed(bad: Any) -> None:
         ({"T": 5, "softT": 6}, "WTime: the soft limit softT=6 is above the hard limit T=5"),
     ],
 )
-def test_bad_arguments(arguments: dict[str, Any], text: str) -> None:
-    """Arguments that make no limit say why."""
+def test_arguments_that_make_no_limit_say_why(arguments: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError) as raised:
         WTime(**arguments)
 
@@ -126,8 +126,9 @@ def test_bad_arguments(arguments: dict[str, Any], text: str) -> None:
         (WTime(T=60, countdown=True, clock=FakeClock()), "WTime(T=00:01:00, countdown=True)"),
     ],
 )
-def test_repr(limit: WTime, shown: str) -> None:
-    """Limits are shown in the form in which they can be written."""
+def test_limits_are_shown_in_the_form_in_which_they_can_be_written(
+    limit: WTime, shown: str
+) -> None:
     assert shown == repr(limit)
 
 
@@ -143,7 +144,7 @@ def test_shown_form_is_read(seconds: int) -> None:
 class TestFit:
     """Who fits whom."""
 
-    def test_soft_limit_decides(self) -> None:
+    def test_a_worker_takes_a_task_whose_soft_limit_it_meets(self) -> None:
         """A worker takes a task whose soft limit it meets, even if the hard one is beyond."""
         clock = FakeClock()
         supply = Supply(WTime(T=100, clock=clock))
@@ -151,7 +152,7 @@ class TestFit:
         assert Fit.NOW is supply.fit(WTime(T=500, softT=100))
         assert Fit.NEVER is supply.fit(WTime(T=500, softT=101))
 
-    def test_no_limit(self) -> None:
+    def test_a_worker_without_a_limit_meets_every_limit(self) -> None:
         """A worker without a limit meets every one; a task without one runs on any worker."""
         assert WTime(T=500) & Cores([0]) == Supply(Cores(4)).alloc(Cores(1) & WTime(T=500))
         assert Cores([0]) == Supply(Cores(4) & WTime(T=10)).alloc(Cores(1))
@@ -164,7 +165,7 @@ class TestFit:
 
         assert supply.idle()
 
-    def test_not_used_up(self) -> None:
+    def test_a_limit_takes_no_time_from_the_worker(self) -> None:
         """Time is not taken from the worker by giving a limit to a task."""
         supply = Supply(WTime(T=100, clock=FakeClock()))
         supply.alloc(WTime(T=80))
@@ -175,8 +176,7 @@ class TestFit:
 class TestCountdown:
     """The time that workers have left."""
 
-    def test_counts_down(self) -> None:
-        """The time left shrinks as the clock goes, down to zero."""
+    def test_the_time_left_shrinks_as_the_clock_goes_down_to_zero(self) -> None:
         clock = FakeClock()
         limit = WTime(T=100, countdown=True, clock=clock)
         clock.now += 30
@@ -186,8 +186,7 @@ class TestCountdown:
         clock.now += 100
         assert 0 == limit.T
 
-    def test_request_does_not(self) -> None:
-        """A task's limit stays as it is while it waits."""
+    def test_the_limit_of_a_task_stays_as_it_is_while_the_task_waits(self) -> None:
         clock = FakeClock()
         limit = WTime(T=100, clock=clock)
         clock.now += 30
@@ -228,8 +227,7 @@ class TestCountdown:
             raised.value
         )
 
-    def test_idle(self) -> None:
-        """A supply with a countdown on the real clock is idle when nothing is handed out."""
+    def test_a_supply_with_a_countdown_is_idle_when_nothing_is_handed_out(self) -> None:
         supply = Supply(Cores(2) & WTime(T=1000))
         got = supply.alloc(Cores(1))
 
@@ -264,8 +262,9 @@ class TestCountdown:
         ({"group": "opt"}, WTime(group="opt")),
     ],
 )
-def test_data(data: Any, limit: WTime) -> None:
-    """A configuration states the hard limit alone, or the arguments."""
+def test_a_configuration_states_the_hard_limit_alone_or_the_arguments(
+    data: Any, limit: WTime
+) -> None:
     assert limit == from_data({"WTime": data})
 
 
@@ -277,8 +276,7 @@ def test_data(data: Any, limit: WTime) -> None:
         ({"T": 0}, f"WTime(T=0): {FORM}"),
     ],
 )
-def test_bad_data(data: Any, text: str) -> None:
-    """Data of no limit names the kind and the data."""
+def test_data_of_no_limit_name_the_kind_and_the_data(data: Any, text: str) -> None:
     with pytest.raises(ValueError) as raised:
         from_data({"WTime": data})
 
@@ -290,7 +288,7 @@ class TestGroups:
 
     RUNS = (61.0, 75.5, 58.2, 90.0, 66.6, 71.3, 80.1, 64.9)
 
-    def test_estimate(self) -> None:
+    def test_the_eighth_run_completes_the_estimate_of_a_group(self) -> None:
         """The eighth run completes it: mean plus 2 (soft) and 5 (hard) standard deviations."""
         times = RunTimes()
         completed = [times.record("opt", t) for t in self.RUNS]
@@ -302,8 +300,7 @@ class TestGroups:
         assert mean + 2 * stdev == pytest.approx(limits.soft)
         assert mean + 5 * stdev == pytest.approx(limits.hard)
 
-    def test_too_few(self) -> None:
-        """There is no estimate from seven runs."""
+    def test_there_is_no_estimate_from_seven_runs(self) -> None:
         times = RunTimes()
         for t in self.RUNS[:7]:
             times.record("opt", t)
@@ -335,7 +332,7 @@ class TestGroups:
             limits.soft
         )
 
-    def test_groups_apart(self) -> None:
+    def test_each_group_has_its_own_estimate(self) -> None:
         """Each group has its own estimate, and each source of run times its own groups."""
         times = RunTimes()
         for t in self.RUNS:
@@ -361,7 +358,7 @@ class TestGroups:
         assert times.limits("opt") == unknown.limits(times)
         assert times.limits("opt") == stated.limits(times)
 
-    def test_resolved(self) -> None:
+    def test_a_resolved_request_has_the_limits_of_its_group(self) -> None:
         """A request with its estimate filled in is a request with limits, of the same group."""
         times = RunTimes()
         request = WTime(group="opt")
@@ -374,8 +371,7 @@ class TestGroups:
         assert ("opt", limits.hard, limits.soft) == (resolved.group, resolved.T, resolved.softT)
         assert WTime(T=5).resolved(times) == WTime(T=5)
 
-    def test_equal_runs(self) -> None:
-        """Eight equal runs leave no margin: both limits are the run time."""
+    def test_eight_equal_runs_leave_no_margin(self) -> None:
         times = RunTimes()
         for _ in range(8):
             times.record("opt", 60)

@@ -71,8 +71,7 @@ def test_reference_as_it_is_changes_nothing() -> None:
 
 @with_docs
 @pytest.mark.parametrize("system", ["slurm", "pbs"])
-def test_samples(system: str) -> None:
-    """The samples load and fill in what a batch system asks for."""
+def test_the_samples_load_and_state_what_a_batch_system_asks_for(system: str) -> None:
     config = load(DOCS / "examples" / f"grain.{system}.toml", env=ENV)
 
     script = config.worker.script
@@ -94,8 +93,7 @@ def test_page_shows_a_real_message(tmp_path: Path) -> None:
     assert f"\n{info.value}\n" in (DOCS / "config.md").read_text(encoding="utf-8")
 
 
-def test_import_is_light() -> None:
-    """Importing it, and the defaults, load neither TOML reader nor trio nor difflib."""
+def test_the_import_loads_neither_toml_reader_nor_trio_nor_difflib() -> None:
     code = (
         "import sys; from grain.config import load; load(False);"
         "print(sorted({'tomllib', 'tomli', 'trio', 'difflib', 'grain.edge'} & set(sys.modules)))"

@@ -72,7 +72,7 @@ def test_no_file_means_defaults(tmp_path: Path) -> None:
     assert config == load(False, env={})
 
 
-def test_false_reads_nothing(tmp_path: Path) -> None:
+def test_with_false_no_file_is_read(tmp_path: Path) -> None:
     """False disables the config file: neither the variable's nor the directory's is read."""
     config_in(tmp_path, "grain.toml", "directory")
 
@@ -117,7 +117,7 @@ def test_what_cannot_be_read(
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_unreadable_file(tmp_path: Path) -> None:
+def test_the_reason_why_a_file_cannot_be_read_is_passed_on(tmp_path: Path) -> None:
     """The system's reason is passed on."""
     config_in(tmp_path, "x.toml", "q").chmod(0)
 
@@ -133,7 +133,9 @@ def test_link_to_nowhere_is_a_mistake(tmp_path: Path) -> None:
         load(env={}, cwd=tmp_path)
 
 
-def test_deleted_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_current_directory_that_is_gone_has_no_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A current directory that is gone holds no grain.toml."""
     folder = tmp_path / "gone"
     folder.mkdir()
@@ -154,7 +156,7 @@ def test_byte_order_mark_and_windows_lines(tmp_path: Path) -> None:
     assert (config.system, config.script.cores) == ("pbs", 4)
 
 
-def test_error_pickles() -> None:
+def test_a_config_error_can_be_pickled() -> None:
     """A ConfigError can cross a process boundary."""
     error = ConfigError("f.toml", (Mistake("a.b", "is wrong"),))
 

@@ -60,7 +60,7 @@ def test_scripts_override_key_by_key(loaded: Load) -> None:
     assert (config.script.walltime, config.script.cores) == (100, 4)
 
 
-def test_resources_stay_plain(loaded: Load) -> None:
+def test_the_resources_of_a_worker_are_passed_on_as_they_are_written(loaded: Load) -> None:
     """worker.res is passed on as it is written, as workers get it in JSON."""
     config = loaded("[worker.res]\nToken = { token = 'gpu' }\nCapacity = { V = 8 }\nX = [1, 2.5]")
 
@@ -71,7 +71,7 @@ def test_resources_stay_plain(loaded: Load) -> None:
     }
 
 
-def test_frozen(loaded: Load) -> None:
+def test_a_configuration_cannot_be_changed(loaded: Load) -> None:
     """A configuration does not change under the feet of those who read it."""
     config = loaded("")
 
@@ -87,7 +87,7 @@ def test_empty_system_is_local(loaded: Load) -> None:
 # Setting up and cleaning up
 
 
-def test_commands_split(loaded: Load) -> None:
+def test_deferred_commands_clean_up_in_reverse_order(loaded: Load) -> None:
     """Lines marked with defer clean up, in reverse order; the others set up, in order."""
     config = loaded(
         """
@@ -117,8 +117,7 @@ def test_commands_split(loaded: Load) -> None:
     assert config.worker.script.cleanup == ("cp -r $S \\\n  keep", "rm -r $S")
 
 
-def test_array_of_commands(loaded: Load) -> None:
-    """An array's entry is one command, of as many lines as it likes."""
+def test_an_entry_of_an_array_is_one_command_of_any_number_of_lines(loaded: Load) -> None:
     config = loaded('[script]\nsetup_cleanup = ["a\\nb\\n", "defer c\\nd", "", "defer e"]')
 
     assert (config.script.setup, config.script.cleanup) == (("a\nb",), ("e", "c\nd"))
@@ -150,7 +149,7 @@ command = st.text(st.sampled_from("ab $'"), min_size=1).filter(str.strip).map(la
 
 
 @given(st.lists(st.tuples(st.booleans(), command.map(str.strip))))
-def test_split_loses_nothing(commands: list[tuple[bool, str]]) -> None:
+def test_every_command_sets_up_or_cleans_up(commands: list[tuple[bool, str]]) -> None:
     """Every command is in one of the halves, set-up in order, clean-up in reverse."""
     written = "\n".join(f"defer {text}" if late else text for late, text in commands)
 

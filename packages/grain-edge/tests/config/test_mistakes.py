@@ -38,8 +38,9 @@ SPAN = "a span of time: '[d-]hh:mm:ss', a number with units as '30m', or seconds
         ("a = " + "[" * 5000, "grain.toml: not valid TOML: nested too deeply"),
     ],
 )
-def test_not_toml(refused: Refused, text: str, expected: str) -> None:
-    """Errors of syntax name line and column and show the line."""
+def test_errors_of_syntax_name_line_and_column_and_show_the_line(
+    refused: Refused, text: str, expected: str
+) -> None:
     assert refused(text) == expected
 
 
@@ -104,8 +105,10 @@ def test_number_of_thousands_of_digits(refused: Refused) -> None:
         ),
     ],
 )
-def test_unknown_key(refused: Refused, text: str, expected: str) -> None:
-    """An unknown key is told with what its table takes, and the nearest known key if any."""
+def test_an_unknown_key_is_reported_with_the_nearest_known_one(
+    refused: Refused, text: str, expected: str
+) -> None:
+    """The message has the keys of its table, and the nearest known key if there is one."""
     assert refused(text) == f"grain.toml: {expected}"
 
 
@@ -287,8 +290,9 @@ def test_unknown_key(refused: Refused, text: str, expected: str) -> None:
         ),
     ],
 )
-def test_wrong_value(refused: Refused, text: str, expected: str) -> None:
-    """A wrong value is told with its key, what was found and what was expected."""
+def test_a_wrong_value_is_reported_with_what_was_found_and_expected(
+    refused: Refused, text: str, expected: str
+) -> None:
     assert refused(text) == f"grain.toml: {expected}"
 
 
@@ -364,8 +368,8 @@ def test_long_values_are_cut(refused: Refused) -> None:
     assert refused(f"{'k' * 1000} = 1").startswith(f"grain.toml: '{'k' * 60}': found an unknown")
 
 
-def test_mistakes_are_values() -> None:
-    """Who wants to print in another way finds file, keys and texts apart."""
+def test_an_error_has_file_keys_and_texts_apart() -> None:
+    """A program that prints them in another way finds file, keys and texts apart."""
     error = ConfigError("f", (Mistake("a", "x"), Mistake("", "y")))
 
     assert str(error) == "f: 2 mistakes\n  a: x\n  y"

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         ("2d", 172800),
     ],
 )
-def test_walltime_forms(written: object, seconds: int) -> None:
+def test_spans_of_time_are_seconds_clocks_or_units(written: object, seconds: int) -> None:
     """Seconds, clock with and without days, and units."""
     assert parse_walltime(written) == seconds
 
@@ -51,15 +51,14 @@ def test_walltime_forms(written: object, seconds: int) -> None:
     "written",
     ["1:60:00", "1:00:60", "m", "30 m", "30m1h", "1:2:3", "٣0m", "9" * 5000 + "m", 1.5, True, []],
 )
-def test_walltime_refuses(written: object) -> None:
+def test_forms_of_time_that_programs_read_differently_are_refused(written: object) -> None:
     """Forms that other programs read differently, or nobody does, are not guessed at."""
     with pytest.raises(Unfit):
         parse_walltime(written)
 
 
 @given(st.integers(0, LONGEST))
-def test_walltime_round_trip(seconds: int) -> None:
-    """What is formatted is parsed to the same number of seconds."""
+def test_a_formatted_walltime_is_parsed_to_the_same_seconds(seconds: int) -> None:
     assert parse_walltime(format_walltime(seconds)) == seconds
 
 
@@ -79,7 +78,7 @@ def test_walltime_of_more_than_a_day_stays_in_hours() -> None:
 
 
 @pytest.mark.parametrize("unset", ["''", "0"])
-def test_unset(loaded: Load, unset: str) -> None:
+def test_an_empty_string_or_0_leaves_a_value_to_the_batch_system(loaded: Load, unset: str) -> None:
     """An empty string or 0 leaves walltime, cores, memory to the batch system, as no key does."""
     config = loaded(f"[script]\nwalltime = {unset}\ncores = 0\nmemory = 0")
 
@@ -90,8 +89,7 @@ def test_unset(loaded: Load, unset: str) -> None:
 # Placeholders
 
 
-def test_stamp() -> None:
-    """Each {{HHMMSS}} becomes the time given; other braces stay."""
+def test_the_placeholder_becomes_the_time_and_other_braces_stay() -> None:
     now = datetime.datetime(2024, 5, 6, 7, 8, 9)
 
     assert stamp("w{{HHMMSS}}-{{ HHMMSS }}-{HHMMSS}-{{X}}", now) == "w070809-070809-{HHMMSS}-{{X}}"
@@ -125,8 +123,9 @@ def test_names_keep_their_placeholder(loaded: Load) -> None:
         ("tcp://:8000", "tcp://:8000"),
     ],
 )
-def test_places_expand(written: str, meant: str) -> None:
-    """~ at the beginning, variables anywhere, once."""
+def test_tilde_at_the_beginning_and_variables_anywhere_are_expanded_once(
+    written: str, meant: str
+) -> None:
     assert expand_place(written, {"HOME": "/home/me", "S": "~/$HOME"}) == meant
 
 
@@ -147,7 +146,7 @@ def test_places_that_cannot_expand(refused: Refused, written: str, hint: str) ->
     )
 
 
-def test_every_place_expands(loaded: Load) -> None:
+def test_addresses_and_paths_are_expanded_and_shell_commands_are_not(loaded: Load) -> None:
     """All addresses and paths expand; shell commands are left to the shell."""
     config = loaded(
         """
@@ -196,7 +195,7 @@ def test_without_home_the_defaults_load() -> None:
     assert load(False, env={}).address == "edge://$HOME/.local/share/edge-file-default"
 
 
-def test_default_address() -> None:
+def test_the_default_place_to_meet_is_in_the_home_directory() -> None:
     """The default place to meet is in the home directory, for everybody who goes there."""
     config = load(False, env={"HOME": "/home/me"})
 

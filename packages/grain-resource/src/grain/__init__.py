@@ -1,9 +1,9 @@
 """Grain: a resource-aware scheduler for parallel external computing on clusters.
 
-Layout: this file and ``_gvar.py`` are the whole of the top level, and only the distribution
-grain-resource ships them. Every other distribution ships subpackages of ``grain``
-(``grain.edge``, ``grain.worker``, ...); ``extend_path`` below joins them wherever they lie.
-docs/architecture.md tells why the alternatives fail.
+The top level has this file and ``_gvar.py`` only; the distribution grain-resource ships them. Every
+other distribution ships subpackages of ``grain`` (``grain.edge``, ``grain.worker``, ...), which
+``extend_path`` below joins wherever they lie. docs/architecture.md has the reasons against the
+alternatives.
 """
 
 from pkgutil import extend_path

@@ -1,4 +1,4 @@
-"""GVAR: what a running tasklet may know about its own run."""
+"""`GVAR`: the variables by which a running tasklet sees its own run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class GrainVar:
         try:
             return self._res.get()
         except LookupError:
-            # Imported here: whoever only needs the name GVAR need not pay for the algebra.
+            # Imported here, so that the name GVAR alone does not cost the import of the algebra.
             from grain.resource import ZERO
 
             return ZERO

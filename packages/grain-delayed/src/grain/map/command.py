@@ -260,7 +260,7 @@ def _resources(
 
 def _seconds(text: str | None) -> float | None:
     """Return a span of time in seconds; a number without a unit is one of seconds."""
-    from grain.resource.spans import unit_seconds
+    from grain.resource import unit_seconds
 
     if text is None:
         return None

@@ -46,8 +46,8 @@ def expand_place(text: str, env: Mapping[str, str]) -> str:
             raise Unfit(f"the environment variable {name} is not set here, where the file is read")
         return env[name]
 
-    def replace(found: re.Match[str]) -> str:
-        dollar, plain, braced, unclosed = found.groups()
+    def replace(match: re.Match[str]) -> str:
+        dollar, plain, braced, unclosed = match.groups()
         if unclosed:
             raise Unfit("only ${NAME} may follow a dollar sign and a brace")
         return "$" if dollar else value(plain or braced)
@@ -72,7 +72,7 @@ def stamp(text: str, now: datetime.datetime | datetime.time) -> str:
         now: The time of submission, local as people read it off their clocks.
     """
     return _PLACEHOLDER.sub(
-        lambda found: now.strftime("%H%M%S") if found[1] == "HHMMSS" else found[0], text
+        lambda match: now.strftime("%H%M%S") if match[1] == "HHMMSS" else match[0], text
     )
 
 
@@ -84,15 +84,15 @@ def entries(text: str) -> tuple[str, ...]:
     """
     from textwrap import dedent
 
-    found: list[str] = []
+    commands: list[str] = []
     open_line = False
     for line in dedent(text).splitlines():
         if open_line:
-            found[-1] += f"\n{line}"
+            commands[-1] += f"\n{line}"
         elif line.strip():
-            found.append(line.rstrip(" \t"))
+            commands.append(line.rstrip(" \t"))
         open_line = (open_line or bool(line.strip())) and line.endswith("\\")
-    return tuple(found)
+    return tuple(commands)
 
 
 def check_defer(entry: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grain.config.expansion import Unfit
-from grain.resource.spans import clock_seconds, unit_seconds
+from grain.resource import clock_seconds, unit_seconds
 
 # Ten years, beyond any batch system's limit: a larger number is a slip.
 LONGEST = 3650 * 86400

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
@@ -44,20 +45,30 @@ class Submitted(Protocol):
 J = TypeVar("J", bound=Submitted)
 
 
+class Phase(enum.Enum):
+    """The life of an executor, which passes through these phases in this order, once."""
+
+    NEW = "new"  # its block was not entered yet
+    STARTING = "starting"
+    OPEN = "open"  # it takes jobs
+    CLOSED = "closed"  # it takes none; those that it has may go on
+
+
 class ExecutorBase(ABC, Generic[J]):
     """The base of executors, which define how a job runs: `submit_call` and `_living`.
 
     A subclass puts a job into `_jobs`, and takes it out before it calls `_hand_over` with its
-    outcome. It sets `_open` while it takes jobs.
+    outcome. It sets `_phase` to open and to closed.
     """
 
     def __init__(self) -> None:
         self._jobs: dict[int, J] = {}
         self._done = self._failed = self._cancelled = 0
-        self._open = False
+        self._phase = Phase.NEW
         self._idle = trio.Event()
         self._put_result, self._results = trio.open_memory_channel[Result](math.inf)
-        self._life: AbstractAsyncContextManager[None] | None = None
+        # Not begun before it is entered, when the subclass is complete.
+        self._life = self._living()
 
     def submit(
         self, res: Resource, fn: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any
@@ -90,7 +101,7 @@ class ExecutorBase(ABC, Generic[J]):
 
     def close(self) -> None:
         """Take no more jobs; `results` ends when those that are here have ended."""
-        self._open = False
+        self._phase = Phase.CLOSED
         if not self._jobs:
             self._put_result.close()
 
@@ -110,9 +121,9 @@ class ExecutorBase(ABC, Generic[J]):
             await self._idle.wait()
 
     async def __aenter__(self) -> Self:
-        if self._life is not None:
+        if self._phase is not Phase.NEW:
             raise ExecutorClosed("an executor is used once; make another one")
-        self._life = self._living()
+        self._phase = Phase.STARTING
         await self._life.__aenter__()
         return self
 
@@ -122,7 +133,6 @@ class ExecutorBase(ABC, Generic[J]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
-        assert self._life is not None
         return await self._life.__aexit__(kind, error, traceback)
 
     @abstractmethod
@@ -130,7 +140,7 @@ class ExecutorBase(ABC, Generic[J]):
         """Return the context in which it takes jobs; leaving it waits for them."""
 
     def _check_open(self) -> None:
-        if not self._open:
+        if self._phase is not Phase.OPEN:
             raise ExecutorClosed(
                 "this executor takes no jobs: use it inside its `async with` block, before close()"
             )
@@ -159,5 +169,5 @@ class ExecutorBase(ABC, Generic[J]):
             self._put_result.send_nowait(Result(number, ended))
         if not self._jobs:
             self._idle.set()
-            if not self._open:
+            if self._phase is Phase.CLOSED:
                 self._put_result.close()

@@ -11,7 +11,7 @@ import outcome
 import trio
 
 from grain.edge.channel import memory_channels
-from grain.head.base import ExecutorBase
+from grain.head.base import ExecutorBase, Phase
 from grain.head.collapse import collapsing
 from grain.head.errors import Cancelled
 from grain.head.events import (
@@ -24,6 +24,7 @@ from grain.head.events import (
 )
 from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.scheduler import Scheduler
+from grain.head.scheduler.starvation_guard import MAX_OVERTAKES
 from grain.resource import ZERO, Infeasible, Resource
 from grain.worker import Call, Runner
 from grain.worker.job import name_of
@@ -85,7 +86,7 @@ class GrainExecutor(ExecutorBase[Job]):
         name: str | None = None,
         expect_workers: bool = False,
         on_event: Callable[[Event], object] | None = None,
-        max_overtakes: int = 128,
+        max_overtakes: int = MAX_OVERTAKES,
     ) -> None:
         if not isinstance(local, Resource):
             raise TypeError(f"local={local!r}: give the resources of the local worker, as Cores(2)")
@@ -175,12 +176,12 @@ class GrainExecutor(ExecutorBase[Job]):
                         _LOCAL, self.name, self.local, trio.current_time()
                     )
                     self._on_event(WorkerJoined(self.name, self.local))
-                    self._open = True
+                    self._phase = Phase.OPEN
                     try:
                         yield
                         await self.join()
                     finally:
-                        self._open = False
+                        self._phase = Phase.CLOSED
                         self._on_event(WorkerCleaning(self.name))
                         nursery.cancel_scope.cancel()
         finally:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.scheduler import Scheduler
+from grain.head.scheduler.starvation_guard import MAX_OVERTAKES
 from grain.resource import Supply
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Cluster:
         order: the ids of all started tasks, in the order of starting.
     """
 
-    def __init__(self, *workers: Resource, max_overtakes: int = 128) -> None:
+    def __init__(self, *workers: Resource, max_overtakes: int = MAX_OVERTAKES) -> None:
         self.scheduler = Scheduler(max_overtakes=max_overtakes)
         self.now = 0.0
         self.starts: dict[int, Start] = {}
@@ -172,7 +173,7 @@ class WorkloadResult(NamedTuple):
 
 
 def simulate(
-    workers: Iterable[Resource], jobs: Sequence[SimulatedJob], *, max_overtakes: int = 128
+    workers: Iterable[Resource], jobs: Sequence[SimulatedJob], *, max_overtakes: int = MAX_OVERTAKES
 ) -> WorkloadResult:
     """Run a workload of known durations in virtual time."""
     scheduler = Scheduler(max_overtakes=max_overtakes)

@@ -4,7 +4,7 @@
     request = Cores(4) & Memory(8) & WTime(T="2:00:00")
 
 This package needs nothing but the standard library, and all others stand on it. Import names from
-here; of the modules, ``errors``, ``spans`` and ``testing`` are public.
+here; of the modules, ``errors`` and ``testing`` are public.
 
 Map:
 
@@ -37,6 +37,8 @@ from grain.resource.kinds import Opaque as Opaque
 from grain.resource.kinds import from_data as from_data
 from grain.resource.kinds import resource_kind as resource_kind
 from grain.resource.kinds import to_data as to_data
+from grain.resource.spans import clock_seconds as clock_seconds
+from grain.resource.spans import unit_seconds as unit_seconds
 from grain.resource.supply import Fit as Fit
 from grain.resource.supply import Supply as Supply
 from grain.resource.token import Token as Token

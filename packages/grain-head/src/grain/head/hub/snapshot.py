@@ -193,9 +193,9 @@ def _why(table: TaskTable, queue: TaskQueue, now: float) -> str:
     reservation = queue.reservation
     if reservation is not None and reservation.start < math.inf:
         after = max(reservation.start - now, 0)
-        return f"{reservation.worker.name} has room for it in {after:.0f} s at the latest"
+        return f"{reservation.worker.name} is reserved for it, from {after:.0f} s on at the latest"
     if reservation is not None:
-        return f"{reservation.worker.name} is kept free for it"
+        return f"{reservation.worker.name} is reserved for it"
     workers = table.registry.workers.values()
     serving = sum(worker.serving and not worker.draining for worker in workers)
     if not serving:

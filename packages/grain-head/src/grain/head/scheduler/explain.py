@@ -80,7 +80,7 @@ def _standing(queue: TaskQueue, now: float) -> list[str]:
     if reservation is not None:
         after = max(reservation.start - now, 0)
         where = reservation.worker.name
-        return [f"{where} is reserved for it, and takes it in {after:.0f} s at the latest"]
+        return [f"{where} is reserved for it, from {after:.0f} s on at the latest"]
     if queue.overtaken:
         return [f"younger tasks used what it could not, {queue.overtaken} times"]
     return []

@@ -7,7 +7,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from grain.head.scheduler.queues import QueueTable
-from grain.head.scheduler.starvation_guard import StarvationGuard
+from grain.head.scheduler.starvation_guard import MAX_OVERTAKES, StarvationGuard
 from grain.head.scheduler.state import Start, Task, TaskQueue, Worker, split_time
 from grain.resource import ZERO, RunTimes, Supply
 
@@ -33,7 +33,7 @@ class Scheduler:
         run_times: the run times of groups, see `grain.resource.WTime`.
     """
 
-    def __init__(self, *, max_overtakes: int = 128) -> None:
+    def __init__(self, *, max_overtakes: int = MAX_OVERTAKES) -> None:
         self.run_times = RunTimes()
         self.tasks: dict[int, Task] = {}
         self.workers: dict[int, Worker] = {}

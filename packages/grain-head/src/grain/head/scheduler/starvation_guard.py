@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from grain.head.scheduler.queues import QueueTable
     from grain.head.scheduler.state import Reservation, TaskQueue, Worker
 
+MAX_OVERTAKES = 128
+"""How often, for each worker, a task may be overtaken by default; docs/scheduling.md shows the cost
+of other values."""
+
 # So many workers are looked at to find the best reservation: a bound on cost, not on waiting.
 _SAMPLE = 64
 

@@ -1,4 +1,4 @@
-"""Workers and tasks that go, groups that learn, and requests by the hundred."""
+"""Workers and tasks that leave, groups with estimates, requests by the hundred, and reasons."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from grain.head.testing import Cluster, SimulatedJob, check_scheduler, simulate
 from grain.resource import Cores, Memory, Node, Token, WTime
 
 
-def test_lost_worker() -> None:
-    """The tasks of a lost worker wait again at the front, the oldest first, as new attempts."""
+def test_the_tasks_of_a_lost_worker_wait_again_at_the_front() -> None:
     cluster = Cluster(Cores(3))
     ids = [cluster.submit(Cores(1)) for _ in range(6)]
     attempts = {task: start.attempt for task, start in cluster.starts.items()}
@@ -23,8 +22,7 @@ def test_lost_worker() -> None:
     assert all(cluster.starts[task].attempt > attempts[task] for task in ids[:2])
 
 
-def test_two_lost_workers() -> None:
-    """However workers are lost, the older task goes first again."""
+def test_however_workers_are_lost_the_older_task_goes_first_again() -> None:
     cluster = Cluster(Cores(2), Cores(2))
     ids = [cluster.submit(Cores(1)) for _ in range(6)]
     first = cluster.starts[ids[0]].worker
@@ -35,8 +33,7 @@ def test_two_lost_workers() -> None:
     assert cluster.order[-6:] == ids
 
 
-def test_draining() -> None:
-    """A draining worker starts nothing more, and its runs end as they would."""
+def test_a_draining_worker_starts_nothing_and_its_runs_end_as_they_would() -> None:
     cluster = Cluster(Cores(2))
     running = cluster.submit(Cores(1))
     cluster.drain(0)
@@ -47,8 +44,7 @@ def test_draining() -> None:
     assert cluster.waiting == [waiting]
 
 
-def test_cancel() -> None:
-    """A waiting task is gone; a running one holds its resources until it has ended."""
+def test_a_cancelled_task_that_runs_holds_its_resources_until_it_has_ended() -> None:
     cluster = Cluster(Cores(1))
     running, waiting, last = cluster.submit_many(Cores(1), Cores(1), Cores(1))
     cluster.cancel(waiting, running, 99)
@@ -60,7 +56,7 @@ def test_cancel() -> None:
 
 
 @pytest.mark.parametrize("step", [1, -1])
-def test_mass_cancel(step: int) -> None:
+def test_nothing_stays_of_thousands_of_cancelled_tasks(step: int) -> None:
     """Thousands of waiting tasks are cancelled from either end, and nothing of them stays."""
     cluster = Cluster(Cores(1))
     ids = cluster.submit_many(*[Cores(1)] * 3000)
@@ -69,8 +65,7 @@ def test_mass_cancel(step: int) -> None:
     assert list(cluster.scheduler.tasks) == ids[:1]
 
 
-def test_group_learns() -> None:
-    """After 8 runs the limits of the tasks that wait are those of their group."""
+def test_after_8_runs_waiting_tasks_have_the_limits_of_their_group() -> None:
     cluster = Cluster(Cores(1))
     request = Cores(1) & WTime(group="g")
     for _ in range(8):
@@ -115,8 +110,7 @@ def test_stopped_runs_are_not_measured() -> None:
     assert cluster.scheduler.run_times.limits("g") is None
 
 
-def test_queues_are_retired() -> None:
-    """Of thousands of requests that come once, the memory is used again."""
+def test_the_memory_of_requests_that_come_once_is_used_again() -> None:
     cluster = Cluster(Node(4, 1000))
     scheduler = cluster.scheduler
     for k in range(700):
@@ -130,8 +124,7 @@ def test_queues_are_retired() -> None:
     assert max(cluster.scheduler._queues.by_bit).bit_length() <= 258
 
 
-def test_levels_are_pruned() -> None:
-    """Of thousands of amounts of memory that were free once, nothing stays."""
+def test_nothing_stays_of_amounts_of_memory_that_were_free_once() -> None:
     cluster = Cluster(Node(3, 5000))
     scheduler = cluster.scheduler
     # A queue with a task that runs is kept, and is not searched while no other waits in it.
@@ -148,8 +141,7 @@ def test_levels_are_pruned() -> None:
     assert len(quiet.heap) <= 1024
 
 
-def test_why() -> None:
-    """Why a task does not run is told for each reason there is."""
+def test_every_reason_why_a_task_does_not_run_is_stated() -> None:
     cluster = Cluster(Cores(4), max_overtakes=1)
     first = cluster.submit(Cores(2))
     wide = cluster.submit(Cores(4))
@@ -171,8 +163,7 @@ def test_why() -> None:
     assert "no worker is here" in cluster.why(wide).reasons
 
 
-def test_why_with_limits() -> None:
-    """A reserved start is told in seconds, and so is a lack of time."""
+def test_a_reserved_start_and_a_lack_of_time_are_stated_in_seconds() -> None:
     cluster = Cluster(Cores(4) & WTime(T=500))
     cluster.submit(Cores(3) & WTime(T=100))
     wide = cluster.submit(Cores(4))
@@ -180,13 +171,12 @@ def test_why_with_limits() -> None:
     long = cluster.submit(Cores(1) & WTime(T=501))
     cluster.wait(40)
 
-    assert "w0 is reserved for it, and takes it in 60 s at the latest" in cluster.why(wide).reasons
+    assert "w0 is reserved for it, from 60 s on at the latest" in cluster.why(wide).reasons
     assert "w0: never, 460 s are left and it needs 501 s" in cluster.why(long).reasons
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_packing(seed: int) -> None:
-    """A mixed workload takes at most 3 % more than it has to."""
+def test_a_mixed_workload_takes_at_most_3_percent_more_than_it_has_to(seed: int) -> None:
     rng = random.Random(seed)
     sizes = [1, 2, 4, 8] * 50
     rng.shuffle(sizes)

@@ -1,4 +1,4 @@
-"""Which task goes first, and where it goes."""
+"""The order of tasks, and the choice of a worker."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from grain.head.testing import Cluster
 from grain.resource import Capacity, Cores, GPUs, Node, Resource, Token, WTime
 
 
-def test_first_come_first_served() -> None:
-    """Tasks that ask for the same start in the order of submission."""
+def test_tasks_that_ask_for_the_same_start_in_the_order_of_submission() -> None:
     cluster = Cluster(Cores(1))
     ids = [cluster.submit(Cores(1)) for _ in range(4)]
     for task in ids:
@@ -30,8 +29,7 @@ def test_age_counts_across_requests() -> None:
     assert cluster.order == [running, *waiting]
 
 
-def test_priority() -> None:
-    """A task of higher priority goes before older ones, and age decides within a priority."""
+def test_a_task_of_higher_priority_goes_before_older_ones() -> None:
     cluster = Cluster(Cores(1))
     running = cluster.submit(Cores(1))
     low = cluster.submit(Cores(1))
@@ -43,8 +41,7 @@ def test_priority() -> None:
     assert cluster.order == [running, *high, low]
 
 
-def test_no_head_of_line_blocking() -> None:
-    """While the oldest task waits for room, a younger one uses what it cannot."""
+def test_while_the_oldest_task_waits_a_younger_one_uses_what_it_cannot() -> None:
     cluster = Cluster(Cores(4))
     first = cluster.submit(Cores(3))
     wide = cluster.submit(Cores(4))
@@ -55,7 +52,7 @@ def test_no_head_of_line_blocking() -> None:
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_tightest_fit(order: tuple[int, int]) -> None:
+def test_the_worker_on_which_least_remains_is_taken(order: tuple[int, int]) -> None:
     """The worker on which least remains is taken, so that large holes stay for large tasks."""
     totals = [Cores(8), Cores(3)]
     cluster = Cluster(*(totals[k] for k in order))
@@ -82,8 +79,7 @@ def test_capacity_counts_every_task() -> None:
     assert cluster.running == ids[:2]
 
 
-def test_soft_limit_decides() -> None:
-    """A task starts only where its soft limit fits the time left; the hard one need not."""
+def test_a_task_starts_only_where_its_soft_limit_fits_the_time_left() -> None:
     cluster = Cluster(Cores(2) & WTime(T=100))
     fits, too_long = cluster.submit_many(
         Cores(1) & WTime(T=500, softT=100), Cores(1) & WTime(T=500, softT=101)
@@ -105,8 +101,7 @@ def test_least_time_that_suffices() -> None:
     assert cluster.where(unlimited) == 0
 
 
-def test_time_is_over() -> None:
-    """Nothing starts on a worker whose time is over."""
+def test_nothing_starts_on_a_worker_whose_time_is_over() -> None:
     cluster = Cluster(Cores(1) & WTime(T=10))
     cluster.wait(11)
     task = cluster.submit(Cores(1))
@@ -114,8 +109,7 @@ def test_time_is_over() -> None:
     assert cluster.waiting == [task]
 
 
-def test_token() -> None:
-    """A task with a token runs only where exactly that token is."""
+def test_a_task_with_a_token_runs_only_where_exactly_that_token_is() -> None:
     cluster = Cluster(Cores(1) & Token("a"), Cores(1) & Token("b"))
     task = cluster.submit(Cores(1) & Token("b"))
     stuck = cluster.submit(Cores(1) & Token("c"))
@@ -125,18 +119,20 @@ def test_token() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "told"),
+    ("request_", "reason"),
     [
         (Cores(9), "w0: it has CPU_Cores([0-3]), asked for Cores(9)"),
         (GPUs(1), "w0: it has no GPUs at all"),
         (Cores(1) & WTime(T=60), "w0: 50 s are left, 60 s needed"),
     ],
 )
-def test_why_never(request_: Resource, told: str) -> None:
-    """Of an impossible request it is told what is missing, by worker."""
+def test_an_impossible_request_is_explained_worker_by_worker(
+    request_: Resource, reason: str
+) -> None:
+    """The reason names what is missing on each worker."""
     cluster = Cluster(Cores(4) & WTime(T=50))
 
-    assert cluster.scheduler.why_never(request_, 0.0) == told
+    assert cluster.scheduler.why_never(request_, 0.0) == reason
 
 
 def test_why_never_of_workers_that_are_not_there() -> None:

@@ -1,4 +1,4 @@
-"""No task starves: bounded overtakes, reservations, and what may pass beside them."""
+"""No task starves: bounded overtakes, reservations, and the tasks that may pass beside them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def limited(cores: int, seconds: float) -> Resource:
     return Cores(cores) & WTime(T=seconds)
 
 
-def test_bounded_overtakes_then_drain() -> None:
-    """Without limits, a task is overtaken so many times, and then its worker drains for it."""
+def test_after_so_many_overtakes_a_worker_empties_for_the_task() -> None:
+    """Without limits, a task is overtaken so many times, and then a worker empties for it."""
     cluster = Cluster(Cores(4), max_overtakes=3)
     first = cluster.submit(Cores(1))
     wide = cluster.submit(Cores(4))
@@ -32,8 +32,7 @@ def test_bounded_overtakes_then_drain() -> None:
     assert cluster.running == [wide]
 
 
-def test_promise_leaves_what_it_does_not_need() -> None:
-    """A draining worker goes on serving younger tasks from what the promised one leaves over."""
+def test_a_reserved_worker_serves_younger_tasks_from_what_is_left_over() -> None:
     cluster = Cluster(Cores(4), max_overtakes=1)
     first = cluster.submit(Cores(2))
     wide = cluster.submit(Cores(3))
@@ -48,8 +47,7 @@ def test_promise_leaves_what_it_does_not_need() -> None:
     assert wide in cluster.running
 
 
-def test_backfilling() -> None:
-    """A younger task passes if it ends before the promised start, and not if it pushes it back."""
+def test_a_younger_task_passes_if_it_ends_before_the_reserved_start() -> None:
     cluster = Cluster(Cores(4))
     cluster.submit(limited(3, 100))
     wide = cluster.submit(limited(4, 10))
@@ -61,8 +59,8 @@ def test_backfilling() -> None:
     assert cluster.waiting == [wide, too_long]
 
 
-def test_backfilling_beside() -> None:
-    """A younger task that fits beside the promised one passes, however long it takes."""
+def test_a_younger_task_that_fits_beside_the_reservation_passes() -> None:
+    """However long it takes."""
     cluster = Cluster(Cores(4))
     cluster.submit(limited(2, 100))
     wide = cluster.submit(limited(3, 10))
@@ -74,8 +72,8 @@ def test_backfilling_beside() -> None:
     assert cluster.waiting == [wide, another]
 
 
-def test_room_of_those_that_stay_is_used_again() -> None:
-    """When a run ends that was to stay beside the promised task, its room is free for others."""
+def test_what_a_run_beside_the_reservation_held_is_used_again() -> None:
+    """When a run ends that was to stay beside the reservation, what it held is free for others."""
     cluster = Cluster(Cores(4))
     stays = cluster.submit(limited(1, 1000))
     cluster.submit(limited(2, 100))
@@ -90,8 +88,8 @@ def test_room_of_those_that_stay_is_used_again() -> None:
     assert wide in cluster.waiting
 
 
-def test_older_task_takes_promised_room() -> None:
-    """A task of higher priority may take promised room; the promise is then made anew."""
+def test_a_task_of_higher_priority_takes_what_is_reserved() -> None:
+    """A task of higher priority may take what is reserved; another reservation follows."""
     cluster = Cluster(Cores(4), max_overtakes=1)
     cluster.submit(Cores(3))
     wide = cluster.submit(Cores(4))
@@ -105,8 +103,8 @@ def test_older_task_takes_promised_room() -> None:
     assert cluster.waiting == [wide]
 
 
-def test_promise_that_time_has_made_worthless() -> None:
-    """A worker whose time became too short for the promised task is everybody's again."""
+def test_a_reservation_ends_when_the_time_of_its_worker_is_too_short() -> None:
+    """A worker whose time became too short for the task is open to all again."""
     cluster = Cluster(Cores(2) & WTime(T=100), max_overtakes=1)
     cluster.submit(Cores(1))
     wide = cluster.submit(Cores(2) & WTime(T=60))
@@ -121,8 +119,8 @@ def test_promise_that_time_has_made_worthless() -> None:
 
 
 @pytest.mark.parametrize("event", ["drain", "leave", "cancel"])
-def test_end_of_a_promise(event: str) -> None:
-    """When the worker drains or leaves, or the task is cancelled, nothing is kept any more."""
+def test_a_reservation_ends_with_its_worker_or_its_task(event: str) -> None:
+    """When the worker drains or leaves, or the task is cancelled, nothing is reserved any more."""
     cluster = Cluster(Cores(4), max_overtakes=1)
     cluster.submit(Cores(2))
     wide = cluster.submit(Cores(4))
@@ -148,10 +146,11 @@ jobs = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(jobs)
-def test_promised_starts_are_kept(work: list[tuple[int, int, int]]) -> None:
-    """With all limits known, only an older task ever pushes back a promised start."""
+def test_only_an_older_task_ever_pushes_back_a_reserved_start(
+    work: list[tuple[int, int, int]],
+) -> None:
     cluster = Cluster(Cores(4))
-    promised: dict[int, float] = {}
+    reserved: dict[int, float] = {}
     ends: dict[int, float] = {}
     seen = 0
     pending = list(reversed(work))
@@ -167,42 +166,44 @@ def test_promised_starts_are_kept(work: list[tuple[int, int, int]]) -> None:
             cluster.now = ends[first]
             cluster.finish(first)
         begun, seen = cluster.order[seen:], len(cluster.order)
-        promised = {t: at for t, at in promised.items() if not any(o < t for o in begun)}
+        reserved = {t: at for t, at in reserved.items() if not any(o < t for o in begun)}
         for task in cluster.waiting:
-            made = cluster.reservation(task)
+            reservation = cluster.reservation(task)
             head = cluster.scheduler.tasks[task].queue.head()
-            if made is not None and head is not None and head.id == task:
-                assert made[1] <= promised.get(task, math.inf)
-                assert made[1] >= cluster.now
-                promised[task] = made[1]
+            if reservation is not None and head is not None and head.id == task:
+                assert reservation[1] <= reserved.get(task, math.inf)
+                assert reservation[1] >= cluster.now
+                reserved[task] = reservation[1]
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(1, 3), min_size=60, max_size=100), st.integers(0, 4), st.data())
-def test_no_starvation(stream: list[int], bound: int, data: st.DataObject) -> None:
-    """Whatever comes after it, a task is overtaken at most so often without its room being kept."""
+def test_a_task_is_overtaken_a_bounded_number_of_times_without_a_reservation(
+    stream: list[int], bound: int, data: st.DataObject
+) -> None:
+    """Whatever comes after it, a task is overtaken at most so often without a reservation."""
     cluster = Cluster(Cores(4), max_overtakes=bound)
     cluster.submit(Cores(1))
     wide = cluster.submit(Cores(4))
     overtaken = 0
-    room_kept_since: set[int] | None = None
+    reserved_since: set[int] | None = None
     for cores in stream:
         before = len(cluster.order)
         cluster.submit(Cores(cores))
         if cluster.where(wide) is not None:
             return
-        if room_kept_since is None:
+        if reserved_since is None:
             overtaken += len(cluster.order) - before
             if cluster.reservation(wide):
-                room_kept_since = set(cluster.running)
+                reserved_since = set(cluster.running)
         assert overtaken <= max(bound, 1)
         if cluster.running and (not cluster.waiting or data.draw(st.booleans())):
             before = len(cluster.order)
             cluster.finish(data.draw(st.sampled_from(cluster.running)))
-            if cluster.where(wide) is None and room_kept_since is None:
+            if cluster.where(wide) is None and reserved_since is None:
                 overtaken += len(cluster.order) - before
                 if cluster.reservation(wide):
-                    room_kept_since = set(cluster.running)
+                    reserved_since = set(cluster.running)
     while cluster.running and cluster.where(wide) is None:
         cluster.finish(cluster.running[0])
     assert cluster.order.count(wide) == 1
