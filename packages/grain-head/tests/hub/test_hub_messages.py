@@ -50,10 +50,10 @@ def test_a_mission_is_informed_of_a_start_before_the_worker_gets_the_lease(
     for task in (1, 2):
         harness.hub.on_message(mission, Submit(task, 0, F), b"", harness.now)
     harness.hub.dispatch(harness.now)
-    told = harness.hub.take()
-    first, *others = told
+    mail = harness.hub.take()
+    first, *others = mail
     assert (mission, {*workers}) == (first, {*others})
-    assert {(1,), (2,)} == {m.tasks for m, _ in told[mission] if isinstance(m, Started)}
+    assert {(1,), (2,)} == {m.tasks for m, _ in mail[mission] if isinstance(m, Started)}
 
 
 def test_very_many_starts_are_reported_in_messages_that_can_travel(
@@ -63,5 +63,5 @@ def test_very_many_starts_are_reported_in_messages_that_can_travel(
     mission = harness.mission()
     harness.submit(mission, *range(1, 9))
     harness.worker("w", cores=8)
-    told = [started.tasks for started in harness.sent(mission, Started)]
-    assert [(1, 2, 3), (4, 5, 6), (7, 8)] == told
+    sent = [started.tasks for started in harness.sent(mission, Started)]
+    assert [(1, 2, 3), (4, 5, 6), (7, 8)] == sent

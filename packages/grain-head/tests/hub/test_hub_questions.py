@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from grain.edge.questions import Answer, Ask, unpack
 from grain.head.messages import Crash, RegisterMission, Request, Retract, Submit, Synced
 from grain.head.scheduler import explain
-from grain.worker.messages import DefineFunction, InventoryEnd, RegisterWorker, Retire
+from grain.worker.messages import DefineFunction, InventoryEnd, Lease, RegisterWorker, Retire
 from grain_testkit.hub_harness import F, HubHarness
 
 if TYPE_CHECKING:
@@ -27,6 +27,25 @@ def test_why_explains_where_a_task_is(harness: HubHarness) -> None:
     assert "waiting" == waiting.state
     assert any("w: not now" in reason for reason in waiting.reasons)
     assert "unknown" == harness.hub.why("m", 3, 0.0).state
+
+
+def test_why_names_the_worker_for_whose_report_a_task_is_held_back(harness: HubHarness) -> None:
+    harness.submit(harness.mission(), 1, worker="elsewhere")
+    why = harness.hub.why("m", 1, 0.0)
+
+    assert "waiting" == why.state
+    assert ("it ran on worker elsewhere, which has yet to find this scheduler",) == why.reasons
+
+
+def test_why_says_that_an_outcome_is_on_its_way_to_the_mission(harness: HubHarness) -> None:
+    worker, mission = harness.worker("w"), harness.mission()
+    harness.submit(mission, 1)
+    (lease,) = harness.sent(worker, Lease)
+    harness.send(worker, harness.ended(lease), payload=b"")
+    why = harness.hub.why("m", 1, 0.0)
+
+    assert "ended" == why.state
+    assert ("its outcome is on its way to the mission",) == why.reasons
 
 
 def test_a_snapshot_has_workers_missions_and_queues_as_plain_data(harness: HubHarness) -> None:

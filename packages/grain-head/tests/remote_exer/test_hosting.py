@@ -275,7 +275,7 @@ async def test_a_mission_that_comes_back_is_not_one_too_many(address: str) -> No
                 while connections < 3:
                     await trio.sleep(0.01)
                 await first.ask_why(0)
-            # Of the third it said goodbye.
+            # On the third connection it departed.
             async with RemoteExecutor(connect=gnaw.connect) as third:
                 await third.ask_why(0)
         nursery.cancel_scope.cancel()
@@ -372,18 +372,18 @@ async def test_equal_requests_are_defined_once(autojump_clock: MockClock) -> Non
             await trio.sleep_forever()
         yield once.pop()
 
-    heard: list[Message] = []
+    received: list[Message] = []
     with trio.move_on_after(5):
         async with RemoteExecutor(connect=connect) as executor:
             for i in range(50):
                 executor.submit(Cores(1), double, i)
                 executor.submit(Cores(2), double, i)
-            while sum(isinstance(message, Submit) for message in heard) < 100:
-                heard += [message for message, _ in await theirs.receive()]
+            while sum(isinstance(message, Submit) for message in received) < 100:
+                received += [message for message, _ in await theirs.receive()]
             await theirs.aclose()
             await trio.sleep_forever()
 
-    assert 2 == sum(isinstance(message, Request) for message in heard)
+    assert 2 == sum(isinstance(message, Request) for message in received)
 
 
 async def test_resources_of_another_type_are_refused_with_an_example(address: str) -> None:
