@@ -1,4 +1,4 @@
-"""Scenarios of a hub, for tests: what peers say, and what is sent to each of them."""
+"""Scenarios of a hub: tests send what peers would, and look at the messages to each of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class HubHarness:
         self.connections = 0
 
     def send(self, link: str, *messages: Message, payload: Any = None) -> None:
-        """Messages arrive together."""
+        """Let messages of a peer arrive together."""
         for message in messages:
             self.hub.on_message(link, message, payload, self.now)
         self.dispatch()
@@ -57,16 +57,16 @@ class HubHarness:
             self.dispatch()
 
     def sent(self, link: str, kind: type[M]) -> list[M]:
-        """What was sent to a peer, of one kind, since the last look."""
+        """Return the messages of one kind to a peer since the last look, and forget them."""
         mail = self.mail.get(link, [])
-        found: list[M] = [m for m, _ in mail if isinstance(m, kind)]
+        sent: list[M] = [m for m, _ in mail if isinstance(m, kind)]
         self.mail[link] = [pair for pair in mail if not isinstance(pair[0], kind)]
-        return found
+        return sent
 
     def worker(
         self, name: str, cores: int = 2, held: tuple[HeldRun, ...] = (), link: str = ""
     ) -> str:
-        """A worker registers; returns its link."""
+        """Register a worker; return its link."""
         link = link or name
         self.connections += 1
         register = RegisterWorker(name, name, "host", {"Cores": cores}, connection=self.connections)
@@ -74,7 +74,7 @@ class HubHarness:
         return link
 
     def mission(self, name: str = "m", cores: int = 1, link: str = "") -> str:
-        """A mission enrols, with one request; returns its link."""
+        """Register a mission with one request; return its link."""
         link = link or name
         self.send(
             link, RegisterMission(name, name), Request(0, {"Cores": cores}), DefineFunction(F)

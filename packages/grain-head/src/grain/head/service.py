@@ -46,20 +46,16 @@ class Service:
 
     Args:
         grace: seconds for which workers and missions that are away are waited for.
-        epoch: this head's number; by default from the time, so that no two heads have the same.
         max_missions: how many missions may be connected at a time.
 
     Attributes:
         hub: the decisions.
     """
 
-    def __init__(
-        self, *, grace: float = GRACE, epoch: int | None = None, max_missions: float = math.inf
-    ) -> None:
-        now = trio.current_time()
-        if epoch is None:
-            epoch = time.time_ns() // 1000
-        self.hub = Hub(epoch, now, grace=grace, wall=time.time())
+    def __init__(self, *, grace: float = GRACE, max_missions: float = math.inf) -> None:
+        # From the time, so that no two heads have the same, and that of a successor is larger.
+        epoch = time.time_ns() // 1000
+        self.hub = Hub(epoch, trio.current_time(), grace=grace, wall=time.time())
         self._max_missions = max_missions
         self._links = itertools.count(1)
         self._channels: dict[Link, Channel] = {}

@@ -210,7 +210,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         """Wait until nothing of a cancelled job is left, and depart."""
         with trio.CancelScope(shield=True):
             away = 0.0
-            while self._jobs and self._link.met and away < _FAREWELL:
+            while self._jobs and self._link.has_jobs and away < _FAREWELL:
                 with trio.move_on_after(1.0) as waited:
                     await self.join()
                 if waited.cancelled_caught:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from enum import Enum
 from typing import TYPE_CHECKING
 
 import trio
@@ -23,11 +24,23 @@ if TYPE_CHECKING:
 AT_ONCE = 256
 """Messages that are handed to the channel together, between which it may say "wait"."""
 
-_SOON = 0.1  # seconds after which outcomes are confirmed by themselves
+_SOON = 0.1  # seconds after which outcomes are confirmed without waiting for other messages
 _AGAIN = 0.5  # seconds until the next attempt after a connection that was lost
 _GOODBYE = 1.0  # seconds for closing a connection that works
 
 _log = logging.getLogger("grain.remote_exer")
+
+
+class LinkState(Enum):
+    """The states of a link, in the order in which it may enter them; the middle two alternate."""
+
+    UNUSED = "unused"
+    """No scheduler was reached so far: none has a job of this mission."""
+    CONNECTED = "connected"
+    LOST = "lost"
+    """The connection was lost: the scheduler, or its successor, is still to resolve the jobs."""
+    FAILED = "failed"
+    """No scheduler can be reached, and waiting would not help: nobody resolves the jobs."""
 
 
 class SchedulerLink:
@@ -40,8 +53,8 @@ class SchedulerLink:
         on_event: called with the events of the scheduler's absence.
 
     Attributes:
-        joined: set while there is a connection; another event after each loss.
-        met: whether a scheduler has the mission's jobs.
+        state: see `LinkState`.
+        joined: set while it is connected; another event after each loss.
         wanted: to be set when there is something for a scheduler.
     """
 
@@ -56,15 +69,24 @@ class SchedulerLink:
         self._connect = connect
         self._take = take
         self._on_event = on_event
+        self.state = LinkState.UNUSED
         self.joined = trio.Event()
-        self.met = False
         self.wanted = trio.Event()
+        # The sender waits for it, and puts another one in its place.
         self._wake = trio.Event()
-        self._flushed = trio.Event()
-        self._away = False
+        self._away_reported = False
+        # `end` was called; and then, `Depart` has left on a connection.
         self._departing = False
+        self._departed = trio.Event()
+        # Only while it is connected.
         self._channel: Channel | None = None
+        # The sender has messages in hand, which it has taken from the session and not sent yet.
         self._sending = False
+
+    @property
+    def has_jobs(self) -> bool:
+        """True if a scheduler has the mission's jobs, whether it is connected or not."""
+        return self.state in (LinkState.CONNECTED, LinkState.LOST)
 
     def wake(self) -> None:
         """Have the messages of the session sent."""
@@ -105,11 +127,11 @@ class SchedulerLink:
                         await self._serve(channel)
                 except NotAdmitted as error:
                     if not self._session.epoch:  # it was never admitted
-                        self.met = False
+                        self.state = LinkState.FAILED
                         raise
                     self._report(str(error))  # after a loss: it has jobs, and tries again
                 except VersionMismatch:
-                    self.met = False
+                    self.state = LinkState.FAILED
                     raise
                 except (ChannelError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
                     _log.info("the connection to the scheduler is lost: %s", error)
@@ -117,10 +139,10 @@ class SchedulerLink:
                     self._report(str(error))
                 except EdgeError as error:
                     if error.final:
-                        self.met = False
+                        self.state = LinkState.FAILED
                         raise
                     self._report(str(error))
-                if self._flushed.is_set():
+                if self._departed.is_set():
                     return
                 await trio.sleep(_AGAIN)
 
@@ -135,15 +157,15 @@ class SchedulerLink:
         self._wake.set()
         if self._session.connected:
             with trio.move_on_after(_GOODBYE):
-                await self._flushed.wait()
-        if self._flushed.is_set():  # closing the channel in good order may take a moment
+                await self._departed.wait()
+        if self._departed.is_set():  # closing the channel in good order may take a moment
             scope.deadline = trio.current_time() + _GOODBYE
         else:
             scope.cancel()
 
     def _report(self, why: str | None) -> None:
         """Report the scheduler's absence (why), or its return (None), once each."""
-        away, self._away = self._away, why is not None
+        away, self._away_reported = self._away_reported, why is not None
         if why is not None:
             _log.info("%s", why)
             if not away:
@@ -154,7 +176,7 @@ class SchedulerLink:
     async def _serve(self, channel: Channel) -> None:
         self._session.on_connected()
         self._channel = channel
-        self.met = True
+        self.state = LinkState.CONNECTED
         self.joined.set()
         try:
             async with trio.open_nursery() as nursery:
@@ -168,6 +190,7 @@ class SchedulerLink:
                 nursery.cancel_scope.cancel()
         finally:
             self._channel = None
+            self.state = LinkState.LOST
             self.joined = trio.Event()
             self._session.on_disconnected()
 
@@ -194,7 +217,7 @@ class SchedulerLink:
                 self._sending = False
             if not self._session.to_head:
                 if self._departing:
-                    self._flushed.set()
+                    self._departed.set()
                     scope.cancel()
                     return
                 await self._wake.wait()

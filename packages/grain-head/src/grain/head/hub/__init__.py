@@ -1,7 +1,7 @@
 """The hub: one scheduler for many missions and workers. Plain state, no I/O, no clock.
 
 Peers are known by their links. The shell around a hub (`grain.head.service`) calls `on_message`
-with each message that arrives on a link, `on_link_lost` when it breaks, `on_tick` at `next_tick`,
+with each message that arrives on a link, `on_link_lost` when it breaks, `on_tick` once a second,
 and after each of them `dispatch`, and sends what `take` returns. The same hub serves in Gnaw, in a
 mission's own process, and in the simulation.
 

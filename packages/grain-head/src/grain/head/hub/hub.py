@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,7 +27,7 @@ GRACE = 60.0
 
 _STOPPED = 30.0  # a longer gap between two looks at the clock means that the process was stopped
 _AT_ONCE = 65536  # tasks in one `Started`; at nine bytes each they fit a message
-_PULSE = 10.0  # seconds between two looks at the clock while deadlines run
+_PULSE = 10.0  # seconds of such a gap that count, as in them it may have run
 
 
 class Parts(NamedTuple):
@@ -73,7 +72,6 @@ class Hub:
         max_overtakes: int = 64,
         parts: Parts = Parts(),  # noqa: B008 - it cannot change
     ) -> None:
-        self.epoch = epoch
         self.registry = Registry()
         self.scheduler = Scheduler(max_overtakes=max_overtakes)
         self._outgoing = Outgoing()
@@ -135,11 +133,6 @@ class Hub:
             self.missions.postpone(self._looked, gap - _PULSE)
             self.workers.postpone(gap - _PULSE)
         self._looked = now
-
-    def next_tick(self, now: float) -> float:
-        """Return when `on_tick` is to be called at the latest."""
-        due = min(self.missions.next_tick(), self.workers.next_tick())
-        return due if due == math.inf else min(due, now + _PULSE)
 
     def dispatch(self, now: float) -> None:
         """Start what can start."""

@@ -222,10 +222,3 @@ class Missions:
             self._limbo_ends += seconds
         for mission in self._missions.values():
             mission.deadline += seconds
-
-    def next_tick(self) -> float:
-        """Return when `on_tick` has something to do."""
-        due = [mission.deadline for mission in self._missions.values()]
-        if self._table.held_back:
-            due.append(self._limbo_ends)
-        return min(due, default=math.inf)

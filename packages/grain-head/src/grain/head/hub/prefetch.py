@@ -45,7 +45,7 @@ _LONG = 1.0  # seconds; how much longer a run took makes no difference
 
 
 class Prefetch:
-    """The chains of tasks that wait on workers: how long they may be, and who succeeds whom.
+    """The chains of tasks that wait on workers: how long they may be, and which run succeeds which.
 
     It decides; `grain.head.hub.tasks.TaskTable` makes the leases and sends them.
 
@@ -135,7 +135,7 @@ class Prefetch:
         Args:
             lease: the run, which still has its scheduler id if it was under way.
             now: the time.
-            measured: whether it ended by itself, so that its time says what others will take.
+            measured: whether it ended by itself, so that others will take about as long.
 
         Returns:
             Its successor, which is now the head of the chain and takes over what it held.

@@ -328,7 +328,7 @@ class TaskTable:
             return
         if how is not None:
             crash = Crash(lease.attempt, lease.worker.name, how, self._wall + now)
-            # The mission may have told of the same crash, under another head.
+            # The mission may have submitted the same crash, which another head counted.
             if all(earlier.attempt != crash.attempt for earlier in task.crashes):
                 task.crashes = (*task.crashes, crash)
                 if task.claimed:

@@ -204,11 +204,6 @@ class Workers:
         for worker in self._registry.workers.values():
             worker.deadline += seconds
 
-    def next_tick(self) -> float:
-        """Return when `on_tick` has something to do."""
-        deadlines = (worker.deadline for worker in self._registry.workers.values())
-        return min(deadlines, default=math.inf)
-
     def retire(self, worker: WorkerRecord, *, at_once: bool) -> None:
         """Ask a worker to leave; one that is away gets the message when it is back."""
         worker.retired = at_once or worker.retired is True

@@ -1,4 +1,4 @@
-"""What the hub sends: functions once, starts before leases, and no more at once than can travel."""
+"""The messages of the hub: functions once, starts before leases, and none that is too large."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_a_function_travels_to_each_worker_once(harness: HubHarness) -> None:
-    """And is dropped when its mission has left."""
+def test_a_function_travels_to_each_worker_once_and_is_forgotten_with_its_mission(
+    harness: HubHarness,
+) -> None:
     one, two, mission = harness.worker("one"), harness.worker("two"), harness.mission()
     harness.send(mission, Synced())
     harness.submit(mission, 1, 2, 3, 4)
@@ -29,7 +30,7 @@ def test_a_function_travels_to_each_worker_once(harness: HubHarness) -> None:
         assert [ForgetFunctions((F,))] == harness.sent(worker, ForgetFunctions)
 
 
-def test_many_functions_are_dropped_in_messages_that_can_travel(harness: HubHarness) -> None:
+def test_very_many_functions_are_forgotten_in_messages_that_can_travel(harness: HubHarness) -> None:
     worker, mission = harness.worker("w"), harness.mission()
     digests = {number.to_bytes(16, "big") for number in range(70_000)}
     harness.hub.registry.workers["w"].functions |= digests
@@ -41,24 +42,26 @@ def test_many_functions_are_dropped_in_messages_that_can_travel(harness: HubHarn
     assert all(len(CODEC.encode(drop, None)) <= MAX_MESSAGE for drop in drops)
 
 
-def test_a_mission_knows_of_a_start_before_its_worker(harness: HubHarness) -> None:
-    """A head that is killed in between leaves nothing that runs unknown to the next one."""
+def test_a_mission_is_informed_of_a_start_before_the_worker_gets_the_lease(
+    harness: HubHarness,
+) -> None:
+    """A head that is killed in between leaves no run of which its successor could not know."""
     workers, mission = [harness.worker(name, cores=1) for name in ("a", "b")], harness.mission()
     for task in (1, 2):
         harness.hub.on_message(mission, Submit(task, 0, F), b"", harness.now)
     harness.hub.dispatch(harness.now)
-    told = harness.hub.take()
-    first, *others = told
+    mail = harness.hub.take()
+    first, *others = mail
     assert (mission, {*workers}) == (first, {*others})
-    assert {(1,), (2,)} == {m.tasks for m, _ in told[mission] if isinstance(m, Started)}
+    assert {(1,), (2,)} == {m.tasks for m, _ in mail[mission] if isinstance(m, Started)}
 
 
-def test_many_starts_are_told_in_messages_that_can_travel(
+def test_very_many_starts_are_reported_in_messages_that_can_travel(
     harness: HubHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("grain.head.hub.hub._AT_ONCE", 3)
     mission = harness.mission()
     harness.submit(mission, *range(1, 9))
     harness.worker("w", cores=8)
-    told = [started.tasks for started in harness.sent(mission, Started)]
-    assert [(1, 2, 3), (4, 5, 6), (7, 8)] == told
+    sent = [started.tasks for started in harness.sent(mission, Started)]
+    assert [(1, 2, 3), (4, 5, 6), (7, 8)] == sent

@@ -71,8 +71,8 @@ async def test_jobs_come_out_with_their_results(address: str) -> None:
     assert 100 == executor.statistics().done
 
 
-async def test_large_arguments_and_results_arrive(address: str) -> None:
-    """A result in one piece, so that nothing else keeps what it was made of."""
+async def test_large_arguments_and_results_arrive_in_one_piece(address: str) -> None:
+    """So no other object keeps the parts of a result alive."""
     data = b"a" * 5_000_000
     arrived: list[Any] = []
     async with HostingExecutor(Cores(1), address=address) as executor:
@@ -90,8 +90,7 @@ async def test_large_arguments_and_results_arrive(address: str) -> None:
     assert [memoryview] == [type(payload) for payload in arrived]
 
 
-async def test_an_exception_arrives_as_it_was(address: str) -> None:
-    """Same type, same arguments."""
+async def test_an_exception_arrives_with_its_type_and_arguments(address: str) -> None:
     async with HostingExecutor(Cores(1), address=address) as executor:
         executor.submit(Cores(1), fail, 7)
         ended = (await executor.results.receive()).outcome
@@ -101,7 +100,7 @@ async def test_an_exception_arrives_as_it_was(address: str) -> None:
     assert (7,) == ended.error.args
 
 
-async def test_what_cannot_travel_fails_that_task_alone(address: str) -> None:
+async def test_a_payload_that_cannot_travel_fails_its_task_alone(address: str) -> None:
     """An argument at the call, a result as the task's exception."""
     async with HostingExecutor(Cores(1), address=address) as executor:
         with pytest.raises(PayloadError, match="argument 0"):
@@ -117,7 +116,7 @@ async def test_what_cannot_travel_fails_that_task_alone(address: str) -> None:
     assert outcome.Value(8) == found[good]
 
 
-async def test_what_is_too_large_to_travel_is_refused_at_the_call(address: str) -> None:
+async def test_an_argument_too_large_to_travel_is_refused_at_the_call(address: str) -> None:
     """And no other task suffers from it."""
     async with HostingExecutor(Cores(1), address=address) as executor:
         with pytest.raises(PayloadError, match="the arguments of echo: 2.* write large data"):
@@ -128,8 +127,7 @@ async def test_what_is_too_large_to_travel_is_refused_at_the_call(address: str) 
     assert outcome.Value(8) == ended
 
 
-async def test_the_worker_has_a_name(address: str) -> None:
-    """Which tasklets see."""
+async def test_tasklets_see_the_name_of_the_local_worker(address: str) -> None:
     async with HostingExecutor(Cores(1), address=address, name="here") as executor:
         executor.submit(Cores(1), where)
         _, ended = await executor.results.receive()
@@ -137,8 +135,7 @@ async def test_the_worker_has_a_name(address: str) -> None:
     assert outcome.Value("here(local)") == ended
 
 
-async def test_a_cancelled_job_resolves_as_cancelled(address: str) -> None:
-    """One that waits and one that runs."""
+async def test_a_cancelled_job_resolves_as_cancelled_whether_it_waits_or_runs(address: str) -> None:
     got: dict[int, Any] = {}
     async with HostingExecutor(Cores(1), address=address) as executor:
         call = Call(trio.sleep, (1000.0,), {})
@@ -157,8 +154,9 @@ async def test_a_cancelled_job_resolves_as_cancelled(address: str) -> None:
     assert 2 == executor.statistics().cancelled
 
 
-async def test_leaving_by_cancellation_cancels_the_jobs(address: str) -> None:
-    """And returns when they have ended."""
+async def test_leaving_by_cancellation_cancels_the_jobs_and_waits_for_their_ends(
+    address: str,
+) -> None:
     got: list[Any] = []
     with trio.CancelScope() as scope:
         async with HostingExecutor(Cores(2), address=address) as executor:
@@ -179,8 +177,8 @@ async def interrupt() -> None:
 
 @pytest.mark.parametrize("watched", [False, True])
 async def test_ctrl_c_in_a_tasklet_ends_the_mission(address: str, watched: bool) -> None:
-    """It is delivered to whatever computes; the other jobs are cancelled, and nothing is waited
-    for that the worker, which it has ended, would have to tell."""
+    """The other jobs are cancelled, and the executor does not wait for the worker, which has ended
+    with the interrupt."""
     got: list[Any] = []
     with pytest.raises(KeyboardInterrupt), trio.fail_after(100):
         async with HostingExecutor(Cores(2), address=address) as executor:
@@ -194,8 +192,8 @@ async def test_ctrl_c_in_a_tasklet_ends_the_mission(address: str, watched: bool)
     assert all(isinstance(one.error, Cancelled) for one in got)
 
 
-async def test_a_request_that_nobody_can_meet_is_reported(address: str) -> None:
-    """Once, as an event; it waits for another worker."""
+async def test_a_request_that_no_worker_can_meet_is_reported_once_as_an_event(address: str) -> None:
+    """Its jobs wait for another worker."""
     events: list[Event] = []
     async with HostingExecutor(Cores(1), address=address, on_event=events.append) as executor:
         request = Cores(4)
@@ -210,8 +208,7 @@ async def test_a_request_that_nobody_can_meet_is_reported(address: str) -> None:
     assert "waiting" == explained.state
 
 
-async def test_a_closed_executor_takes_no_jobs(address: str) -> None:
-    """Nor does one that was not entered."""
+async def test_an_executor_that_is_closed_or_not_entered_takes_no_jobs(address: str) -> None:
     executor = HostingExecutor(Cores(1), address=address)
     with pytest.raises(ExecutorClosed):
         executor.submit(Cores(1), double, 1)
@@ -221,8 +218,8 @@ async def test_a_closed_executor_takes_no_jobs(address: str) -> None:
             executor.submit(Cores(1), double, 1)
 
 
-async def test_a_mission_too_many_is_told_why(address: str) -> None:
-    """At once, with the setting that is to blame; one that ends makes room."""
+async def test_a_mission_too_many_is_refused_with_the_setting_to_change(address: str) -> None:
+    """At once; a mission that ends makes room."""
     async with trio.open_nursery() as nursery:
         await nursery.start(partial(run_gnaw, address, max_conn=1))
         gnaw = GnawConnector(address, start=False)
@@ -239,7 +236,7 @@ async def test_a_mission_too_many_is_told_why(address: str) -> None:
 
 
 async def test_a_mission_that_comes_back_is_not_one_too_many(address: str) -> None:
-    """Its old connection is lost; the scheduler will know that in a minute."""
+    """Its old connection is lost, which the scheduler notices only in a minute."""
     gnaw = GnawConnector(address, start=False)
     cut = trio.CancelScope()
     connections = 0
@@ -278,14 +275,16 @@ async def test_a_mission_that_comes_back_is_not_one_too_many(address: str) -> No
                 while connections < 3:
                     await trio.sleep(0.01)
                 await first.ask_why(0)
-            # Of the third it said goodbye.
+            # On the third connection it departed.
             async with RemoteExecutor(connect=gnaw.connect) as third:
                 await third.ask_why(0)
         nursery.cancel_scope.cancel()
 
 
-async def test_where_nothing_can_be_written(tmp_path: Path) -> None:
-    """The mission ends with what is in the way; a scheduler would leave and tell only its log."""
+async def test_a_meeting_that_cannot_be_written_ends_the_mission_with_the_reason(
+    tmp_path: Path,
+) -> None:
+    """A scheduler that is started there would leave, and say why in nothing but its log."""
     (tmp_path / "file").touch(mode=0o400)
     with trio.fail_after(60):
         for where in ("/proc/nowhere", f"{tmp_path}/file"):
@@ -315,8 +314,8 @@ async def echo(data: bytes) -> bytes:
     return data
 
 
-async def test_peers_that_are_stuck_hold_back_nobody(address: str) -> None:
-    """A worker and a mission that read nothing: what is for them waits, all else goes on."""
+async def test_peers_that_read_nothing_hold_back_no_other_peer(address: str) -> None:
+    """Messages for a stuck worker and a stuck mission wait, all others go on."""
 
     async def work() -> None:
         async with dial(address, role="worker", codec=CODEC) as peer:
@@ -362,8 +361,8 @@ async def test_peers_that_are_stuck_hold_back_nobody(address: str) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_equal_requests_are_stated_once(autojump_clock: MockClock) -> None:
-    """However many objects say the same: each call of ``fn @ Cores(1)`` makes one."""
+async def test_equal_requests_are_defined_once(autojump_clock: MockClock) -> None:
+    """However many objects are equal: each call of ``fn @ Cores(1)`` makes one."""
     ours, theirs = memory_channels()
     once = [ours]
 
@@ -373,22 +372,21 @@ async def test_equal_requests_are_stated_once(autojump_clock: MockClock) -> None
             await trio.sleep_forever()
         yield once.pop()
 
-    heard: list[Message] = []
+    received: list[Message] = []
     with trio.move_on_after(5):
         async with RemoteExecutor(connect=connect) as executor:
             for i in range(50):
                 executor.submit(Cores(1), double, i)
                 executor.submit(Cores(2), double, i)
-            while sum(isinstance(message, Submit) for message in heard) < 100:
-                heard += [message for message, _ in await theirs.receive()]
+            while sum(isinstance(message, Submit) for message in received) < 100:
+                received += [message for message, _ in await theirs.receive()]
             await theirs.aclose()
             await trio.sleep_forever()
 
-    assert 2 == sum(isinstance(message, Request) for message in heard)
+    assert 2 == sum(isinstance(message, Request) for message in received)
 
 
-async def test_what_is_no_resource_is_refused(address: str) -> None:
-    """At the call, with what to write."""
+async def test_resources_of_another_type_are_refused_with_an_example(address: str) -> None:
     async with HostingExecutor(Cores(1), address=address) as executor:
         with pytest.raises(TypeError, match=r"submit\(3, \.\.\.\): first come the resources"):
             executor.submit(3, double, 1)  # type: ignore[arg-type]

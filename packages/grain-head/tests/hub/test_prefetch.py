@@ -1,4 +1,4 @@
-"""What is brief is sent ahead: which tasks, behind which runs, and what becomes of them."""
+"""Prefetch: which tasks the hub sends ahead, behind which runs, and how they end."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from grain.worker.messages import (
 from grain_testkit.hub_harness import F, HubHarness, held
 
 
-class Brief(HubHarness):
-    """A hub that has seen brief runs: one worker with two cores, and a mission."""
+class BriefRuns(HubHarness):
+    """A hub that has had brief runs: one worker with two cores, and a mission."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Brief(HubHarness):
         return self.number
 
     def add(self, count: int) -> None:
-        """Tasks come together."""
+        """Submit tasks together."""
         tasks = [self.next() for _ in range(count)]
         self.send(self.m, *[Submit(task, 0, F) for task in tasks], payload=b"")
 
@@ -49,27 +49,27 @@ class Brief(HubHarness):
         self.send(self.w, *[self.ended(lease, status) for lease in leases], payload=b"")
 
     def end_all(self, *leases: Lease) -> None:
-        """These end, and then all others."""
+        """End these runs, and then all that follow them."""
         while leases:
             self.end(*leases)
             leases = tuple(self.leases())
 
 
 @pytest.fixture
-def harness() -> Brief:
-    return Brief()
+def harness() -> BriefRuns:
+    return BriefRuns()
 
 
-def test_brief_tasks_follow_in_the_place_of_others(harness: Brief) -> None:
-    """With what those held, which nobody else gets meanwhile."""
+def test_brief_tasks_take_the_place_of_others_with_their_resources(harness: BriefRuns) -> None:
+    """No other task gets these meanwhile."""
     harness.add(6)
     one, two, *ahead = harness.leases()
 
     assert [0, 0] == [one.chain, two.chain]
     assert {one.attempt[1], two.attempt[1]} == {lease.chain for lease in ahead}
     for lease in ahead:
-        front = one if lease.chain == one.attempt[1] else two
-        assert front.res == lease.res
+        head = one if lease.chain == one.attempt[1] else two
+        assert head.res == lease.res
     started = harness.sent(harness.m, Started)
     assert 2 + len(ahead) == sum(len(message.tasks) for message in started)
 
@@ -79,15 +79,14 @@ def test_brief_tasks_follow_in_the_place_of_others(harness: Brief) -> None:
     assert 0 == harness.hub.prefetch.in_chains
 
 
-def test_the_last_tasks_are_not_sent_ahead(harness: Brief) -> None:
+def test_the_last_tasks_are_not_sent_ahead(harness: BriefRuns) -> None:
     """Another worker may be free for them sooner."""
     harness.add(3)
 
     assert 2 == len(harness.leases())
 
 
-def test_nothing_is_sent_ahead_where_runs_take_long(harness: Brief) -> None:
-    """One long run is enough to be seen."""
+def test_nothing_is_sent_ahead_after_a_run_that_took_long(harness: BriefRuns) -> None:
     harness.add(1)
     (lease,) = harness.leases()
     harness.now += 5.0
@@ -97,8 +96,8 @@ def test_nothing_is_sent_ahead_where_runs_take_long(harness: Brief) -> None:
     assert 2 == len(harness.leases())
 
 
-def test_ends_that_are_told_together_are_no_sign_of_brief_runs(harness: Brief) -> None:
-    """A head that was late hears of many at a time: all but the first seem to have taken none."""
+def test_ends_that_are_reported_together_are_no_sign_of_brief_runs(harness: BriefRuns) -> None:
+    """A head that is late gets many at a time: all runs but the first seem to take no time."""
     for _ in range(60):
         harness.submit(harness.m, harness.next())
         harness.end(*harness.leases())
@@ -112,8 +111,7 @@ def test_ends_that_are_told_together_are_no_sign_of_brief_runs(harness: Brief) -
     assert 2 == harness.hub.prefetch.in_chains
 
 
-def test_nobody_is_overtaken(harness: Brief) -> None:
-    """While somebody waits who asks for something else, nothing is sent ahead."""
+def test_nothing_is_sent_ahead_while_a_task_of_another_request_waits(harness: BriefRuns) -> None:
     harness.send(harness.m, Request(1, {"Cores": 2}))
     one = harness.next(), harness.next()
     harness.send(harness.m, *[Submit(task, 0, F) for task in one], payload=b"")
@@ -126,8 +124,8 @@ def test_nobody_is_overtaken(harness: Brief) -> None:
     assert [{"Cores": 2}] == [lease.res for lease in harness.leases()]
 
 
-def test_a_line_is_not_endless(harness: Brief) -> None:
-    """Runs that take no time at all, as a coarse clock sees it, are no reason for more."""
+def test_a_chain_is_not_endless(harness: BriefRuns) -> None:
+    """Even where runs take no time at all by a coarse clock."""
     for _ in range(4000):
         harness.submit(harness.m, harness.next())
         harness.end(*harness.leases())
@@ -136,8 +134,8 @@ def test_a_line_is_not_endless(harness: Brief) -> None:
     assert 2 + 2 * 64 == len(harness.leases())
 
 
-def test_not_much_is_sent_ahead_in_all(harness: Brief) -> None:
-    """Many workers that seem to have brief runs may all have long ones."""
+def test_all_chains_together_have_a_limit(harness: BriefRuns) -> None:
+    """The runs of many workers that seem to be brief may all turn out to be long."""
     for number in range(30):
         harness.worker(f"w{number}", 4)
     for _ in range(100):
@@ -152,8 +150,10 @@ def test_not_much_is_sent_ahead_in_all(harness: Brief) -> None:
 
 
 @pytest.mark.parametrize("how", ["returned", "crashed"])
-def test_what_came_to_grief_is_sent_again_alone(harness: Brief, how: str) -> None:
-    """And what waited behind it has lost nothing."""
+def test_a_run_that_crashed_or_came_back_is_sent_again_without_successors(
+    harness: BriefRuns, how: str
+) -> None:
+    """Those that waited behind it are sent again, too, and are blamed for nothing."""
     harness.add(6)
     one, _, *ahead = harness.leases()
     behind = [lease for lease in ahead if lease.chain == one.attempt[1]]
@@ -167,11 +167,12 @@ def test_what_came_to_grief_is_sent_again_alone(harness: Brief, how: str) -> Non
     assert [0] == [lease.chain for lease in again]
 
 
-def test_only_what_ran_is_to_blame_for_the_loss_of_a_worker(harness: Brief) -> None:
-    """What waited there begins elsewhere as if nothing had been."""
+def test_runs_that_waited_in_a_chain_are_not_blamed_for_the_loss_of_their_worker(
+    harness: BriefRuns,
+) -> None:
     harness.add(6)
     one, _, *ahead = harness.leases()
-    harness.end(one)  # the next one in its line runs now
+    harness.end(one)  # its successor runs now
     running = next(lease for lease in ahead if lease.chain == one.attempt[1])
     harness.mail.clear()
     harness.lose(harness.w)
@@ -180,21 +181,21 @@ def test_only_what_ran_is_to_blame_for_the_loss_of_a_worker(harness: Brief) -> N
     assert [running.task] == [crashed.task for crashed in harness.sent(harness.m, Crashed)]
 
 
-def test_what_waits_can_be_retracted(harness: Brief) -> None:
-    """The others in its line keep their turn."""
+def test_a_task_that_waits_in_a_chain_can_be_retracted(harness: BriefRuns) -> None:
+    """The others in its chain keep their order."""
     harness.add(6)
     one, two, *ahead = harness.leases()
-    gone = ahead[0]
-    harness.send(harness.m, Retract((gone.task,)))
-    assert [Revoke(gone.attempt)] == harness.sent(harness.w, Revoke)
+    retracted = ahead[0]
+    harness.send(harness.m, Retract((retracted.task,)))
+    assert [Revoke(retracted.attempt)] == harness.sent(harness.w, Revoke)
 
-    harness.end(gone, status="cancelled")
+    harness.end(retracted, status="cancelled")
     harness.end_all(one, two, *ahead[1:])
     assert 5 == len(harness.sent(harness.m, Resolved))
     assert {} == harness.hub.scheduler.tasks
 
 
-def test_nothing_is_added_for_who_drains(harness: Brief) -> None:
+def test_nothing_is_sent_ahead_to_a_worker_that_drains(harness: BriefRuns) -> None:
     """Though its runs go on."""
     harness.add(20)
     one, *_ = harness.leases()
@@ -204,8 +205,8 @@ def test_nothing_is_added_for_who_drains(harness: Brief) -> None:
     assert [] == harness.leases()
 
 
-def test_a_worker_that_is_back_tells_of_its_lines(harness: Brief) -> None:
-    """What it does not mention has never arrived; the rest goes on in its order."""
+def test_chains_go_on_on_a_worker_that_is_back(harness: BriefRuns) -> None:
+    """A lease that it does not report has never arrived; the others keep their order."""
     harness.add(8)
     one, two, first, *ahead = harness.leases()
     lost = [lease for lease in ahead if lease.chain == first.chain][-1]
@@ -222,9 +223,9 @@ def test_a_worker_that_is_back_tells_of_its_lines(harness: Brief) -> None:
     assert lost.task in [lease.task for lease in harness.sent("again", Lease)]
 
 
-def test_another_head_adopts_lines() -> None:
-    """Those that wait hold nothing, and nothing is added behind them."""
-    old = Brief()
+def test_a_successor_adopts_chains_and_adds_nothing_to_them() -> None:
+    """Runs that wait there hold nothing."""
+    old = BriefRuns()
     old.add(8)
     leases = old.leases()
     harness = HubHarness(epoch=2)
@@ -243,8 +244,7 @@ def test_another_head_adopts_lines() -> None:
     assert {lease.chain for lease in harness.sent(worker, Lease)} == {0}
 
 
-def test_people_see_it_wait(harness: Brief) -> None:
-    """It is neither among what runs, nor forgotten."""
+def test_a_task_that_waits_in_a_chain_counts_as_waiting(harness: BriefRuns) -> None:
     harness.add(8)
     waits = harness.leases()[-1]
     state = harness.hub.snapshot(harness.now)
@@ -252,8 +252,8 @@ def test_people_see_it_wait(harness: Brief) -> None:
     assert (2, 6) == (state["missions"][0]["running"], state["missions"][0]["waiting"])
     assert (2, 6) == (state["tasks"]["running"], state["tasks"]["waiting"])
     assert 2 == len(state["workers"][0]["tasks"])
-    told = harness.hub.why("m", waits.task, harness.now)
+    why = harness.hub.why("m", waits.task, harness.now)
     assert ("waiting", ("it is among the next on w, where others like it run",)) == (
-        told.state,
-        told.reasons,
+        why.state,
+        why.reasons,
     )

@@ -18,7 +18,7 @@ def crash(harness: HubHarness, worker: str, times: int) -> list[Lease]:
 
 
 def test_a_task_that_crashes_twice_runs_alone(harness: HubHarness) -> None:
-    """On a worker that is emptied for it, and then is everybody's again."""
+    """On a worker that is emptied for it, and then takes all tasks again."""
     worker, mission = harness.worker("w", 3), harness.mission()
     harness.send(mission, Synced())
     harness.submit(mission, 1)
@@ -38,7 +38,7 @@ def test_a_task_that_crashes_twice_runs_alone(harness: HubHarness) -> None:
     assert [3] == [lease.task for lease in harness.sent(worker, Lease)]
 
 
-def test_five_crashes_fail_a_task_and_tell_all_of_them(harness: HubHarness) -> None:
+def test_five_crashes_fail_a_task_and_are_all_reported(harness: HubHarness) -> None:
     """With the worker and the reason of each."""
     worker, mission = harness.worker("w"), harness.mission()
     harness.send(mission, Synced())
@@ -52,8 +52,7 @@ def test_five_crashes_fail_a_task_and_tell_all_of_them(harness: HubHarness) -> N
     assert [] == harness.sent(worker, Lease)
 
 
-def test_crashes_are_remembered_by_the_mission() -> None:
-    """A new head goes on counting where the old one stopped."""
+def test_a_new_head_goes_on_counting_the_crashes_that_the_mission_reports() -> None:
     harness = HubHarness(epoch=2)
     worker, mission = harness.worker("w"), harness.mission()
     known = tuple(Crash((1, n), "w", "SIGSEGV", 0.0) for n in range(4))

@@ -1,4 +1,4 @@
-"""Peers that the hub loses: what waits for their return, and who is to blame."""
+"""Peers that the hub loses: tasks that wait for their return, and crashes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from grain_testkit.hub_harness import F, HubHarness, held
 
 
 def test_a_worker_that_returns_in_time_keeps_its_runs(harness: HubHarness) -> None:
-    """Meanwhile they are not started anywhere else."""
+    """Nor are they started anywhere else meanwhile."""
     worker, mission = harness.worker("w"), harness.mission()
     harness.send(mission, Synced())
     harness.submit(mission, 1)
@@ -33,8 +33,8 @@ def test_a_worker_that_returns_in_time_keeps_its_runs(harness: HubHarness) -> No
     assert [] == harness.sent("again", Lease)
 
 
-def test_a_lease_that_never_arrived_is_no_crash(harness: HubHarness) -> None:
-    """The worker reports without it: the task waits again, without blame."""
+def test_a_lease_that_never_arrived_is_sent_again_and_is_no_crash(harness: HubHarness) -> None:
+    """The worker reports without it."""
     worker, mission = harness.worker("w"), harness.mission()
     harness.send(mission, Synced())
     harness.submit(mission, 1)
@@ -47,8 +47,10 @@ def test_a_lease_that_never_arrived_is_no_crash(harness: HubHarness) -> None:
 
 
 @pytest.mark.parametrize("begun", [True, False])
-def test_a_lost_worker_blames_what_it_had_begun(harness: HubHarness, begun: bool) -> None:
-    """What was still on its way to it is not to blame."""
+def test_a_lost_worker_is_a_crash_of_the_runs_that_it_had_begun(
+    harness: HubHarness, begun: bool
+) -> None:
+    """Leases still on their way to it are not to blame."""
     worker, mission = harness.worker("w"), harness.mission()
     harness.send(mission, Synced())
     harness.submit(mission, 1)
@@ -60,8 +62,7 @@ def test_a_lost_worker_blames_what_it_had_begun(harness: HubHarness, begun: bool
     assert begun == bool(harness.sent(mission, Crashed))
 
 
-def test_a_worker_that_leaves_blames_nobody(harness: HubHarness) -> None:
-    """Nor does one that was draining when it was lost."""
+def test_a_worker_that_leaves_or_is_lost_while_it_drains_is_no_crash(harness: HubHarness) -> None:
     one, two, mission = harness.worker("one", 1), harness.worker("two", 1), harness.mission()
     harness.send(mission, Synced())
     harness.submit(mission, 1, 2)
@@ -75,8 +76,8 @@ def test_a_worker_that_leaves_blames_nobody(harness: HubHarness) -> None:
     assert [] == harness.sent(mission, Crashed)
 
 
-def test_a_mission_that_stays_away_is_cleaned_up(harness: HubHarness) -> None:
-    """What waits is forgotten at once, what runs is revoked after the grace period."""
+def test_a_mission_that_stays_away_is_removed_with_its_tasks(harness: HubHarness) -> None:
+    """Waiting tasks are forgotten at once, runs are revoked after the grace period."""
     worker, mission = harness.worker("w", 1), harness.mission()
     harness.send(mission, Synced())
     harness.submit(mission, 1, 2)
@@ -91,7 +92,9 @@ def test_a_mission_that_stays_away_is_cleaned_up(harness: HubHarness) -> None:
     assert harness.hub.idle
 
 
-def test_time_in_which_the_head_did_not_run_does_not_count(harness: HubHarness) -> None:
+def test_time_in_which_the_head_did_not_run_does_not_count_against_its_peers(
+    harness: HubHarness,
+) -> None:
     """A head that was stopped gives its peers the grace period once it runs again."""
     worker, mission = harness.worker("w"), harness.mission()
     harness.send(mission, Synced())
@@ -105,8 +108,10 @@ def test_time_in_which_the_head_did_not_run_does_not_count(harness: HubHarness) 
     assert "w" not in harness.hub.registry.workers
 
 
-def test_a_connection_that_is_heard_of_late_is_not_taken_for_the_newer(harness: HubHarness) -> None:
-    """The greeting of the lost one arrives after that of the one that took its place."""
+def test_a_registration_that_arrives_late_does_not_replace_a_newer_connection(
+    harness: HubHarness,
+) -> None:
+    """That of the lost connection arrives after that of the connection that took its place."""
     harness.send(
         "new",
         RegisterMission("m", "m", connection=2),
@@ -123,7 +128,7 @@ def test_a_connection_that_is_heard_of_late_is_not_taken_for_the_newer(harness: 
     assert [1] == [lease.task for lease in harness.sent(worker, Lease)]
 
 
-def test_a_worker_that_is_away_is_told_to_leave_when_it_is_back(harness: HubHarness) -> None:
+def test_a_worker_that_is_away_is_asked_to_leave_when_it_is_back(harness: HubHarness) -> None:
     """At once, if that was asked for at any time."""
     harness.worker("w")
     harness.lose("w")

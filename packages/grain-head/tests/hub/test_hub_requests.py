@@ -1,4 +1,4 @@
-"""What missions ask of the hub: turns, tasks taken back, and what nobody can meet."""
+"""Missions of a hub: their turns, tasks they retract, and requests that no worker can meet."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from grain.worker.messages import AckRuns, Lease, Revoke
 from grain_testkit.hub_harness import F, HubHarness
 
 
-def test_a_retracted_task_is_gone_when_its_run_is(harness: HubHarness) -> None:
-    """At once if it waits; if it runs, when its worker says so: it holds its cores till then."""
+def test_a_retracted_task_is_over_when_its_run_has_ended(harness: HubHarness) -> None:
+    """At once if it waits; if it runs it holds its cores until its worker reports the end."""
     worker, mission = harness.worker("w", 1), harness.mission()
     harness.send(mission, Synced())
     harness.submit(mission, 1, 2)
@@ -25,8 +25,9 @@ def test_a_retracted_task_is_gone_when_its_run_is(harness: HubHarness) -> None:
     assert [AckRuns((lease.attempt,))] == harness.sent(worker, AckRuns)
 
 
-def test_a_mission_that_comes_late_takes_turns(harness: HubHarness) -> None:
-    """Its ten tasks do not wait for the thousands of another."""
+def test_a_mission_that_comes_late_takes_turns_with_one_that_has_thousands_of_tasks(
+    harness: HubHarness,
+) -> None:
     worker, many = harness.worker("w", 1), harness.mission("many")
     harness.send(many, Synced())
     harness.submit(many, *range(1, 1001))
@@ -43,8 +44,10 @@ def test_a_mission_that_comes_late_takes_turns(harness: HubHarness) -> None:
     assert ["many"] * 8 == order[22:]
 
 
-def test_a_request_that_nobody_can_meet_is_reported_once(harness: HubHarness) -> None:
-    """To the mission, with what is missing; and it starts when somebody comes who can."""
+def test_a_request_that_no_worker_can_meet_is_reported_to_its_mission_once(
+    harness: HubHarness,
+) -> None:
+    """With what is missing; and it starts when a worker joins that can meet it."""
     harness.worker("w", 2)
     mission = harness.mission(cores=4)
     harness.send(mission, Synced())
@@ -56,8 +59,8 @@ def test_a_request_that_nobody_can_meet_is_reported_once(harness: HubHarness) ->
     assert [1] == [lease.task for lease in harness.sent(big, Lease)]
 
 
-def test_nonsense_of_a_peer_is_told_from_a_bug(harness: HubHarness) -> None:
-    """A task that names what never came is refused with the peer's blame."""
+def test_a_task_that_names_an_undefined_request_is_a_bad_message(harness: HubHarness) -> None:
+    """The peer is to blame, and not this head."""
     mission = harness.mission()
     with pytest.raises(BadMessage, match="task 1 names a request"):
         harness.send(mission, Submit(1, 99, F))

@@ -1,4 +1,4 @@
-"""The hub of a head that takes over: what workers and missions report is put together again."""
+"""The hub of a head that takes over: it adopts what workers and missions report."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from grain.worker.messages import HeldRun, Lease, Revoke, RunEnded
 from grain_testkit.hub_harness import HubHarness
 
 
-def test_a_successor_adopts_what_runs() -> None:
-    """Neither is it started again, nor does anybody else get what it uses."""
+def test_a_successor_adopts_runs_with_their_resources() -> None:
+    """The task is not started again, and no other task gets what its run uses."""
     harness = HubHarness(epoch=2)
     running = HeldRun("m", 1, (1, 7), {"Cores": [1]}, 100.0)
     mission = harness.mission()
@@ -24,8 +24,10 @@ def test_a_successor_adopts_what_runs() -> None:
     assert [Resolved(1, "value")] == harness.sent(mission, Resolved)
 
 
-def test_what_ran_elsewhere_waits_for_that_worker_only(harness: HubHarness) -> None:
-    """Another worker is not given it, until the grace period of the head's start is over."""
+def test_a_task_that_ran_on_a_worker_waits_until_that_worker_reports_or_the_grace_period_ends(
+    harness: HubHarness,
+) -> None:
+    """No other worker gets it meanwhile."""
     mission, other = harness.mission(), harness.worker("other")
     harness.submit(mission, 1, worker="gone")
     harness.submit(mission, 2)
@@ -36,8 +38,9 @@ def test_what_ran_elsewhere_waits_for_that_worker_only(harness: HubHarness) -> N
     assert [1] == [lease.task for lease in harness.sent(other, Lease)]
 
 
-def test_a_report_comes_before_the_mission(harness: HubHarness) -> None:
-    """An outcome that a worker hands in early is kept for the mission that is yet to come."""
+def test_an_outcome_that_is_reported_before_its_mission_registers_is_kept_for_it(
+    harness: HubHarness,
+) -> None:
     ended = HeldRun("m", 1, (9, 1), {"Cores": 1}, 0.0, ended=True)
     worker = harness.worker("w", 2, (ended,))
     harness.send(worker, RunEnded("m", 1, (9, 1), "value"), payload=b"early")
@@ -49,8 +52,8 @@ def test_a_report_comes_before_the_mission(harness: HubHarness) -> None:
     assert [] == harness.sent(worker, Lease)
 
 
-def test_what_a_mission_does_not_mention_is_revoked(harness: HubHarness) -> None:
-    """It was cancelled, or resolved through another head."""
+def test_a_run_of_a_task_that_its_mission_does_not_submit_is_revoked(harness: HubHarness) -> None:
+    """The task was cancelled, or resolved through another head."""
     worker = harness.worker("w", 2, (HeldRun("m", 1, (9, 1), {"Cores": 1}, 5.0),))
     mission = harness.mission()
     harness.send(mission, Synced())

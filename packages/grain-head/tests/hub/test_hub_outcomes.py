@@ -1,4 +1,4 @@
-"""The hub hands each task's outcome to its mission once, and settles which of two runs counts."""
+"""The hub hands each outcome to its mission once, and decides which of two runs counts."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def given_up(harness: HubHarness) -> tuple[str, str, Lease]:
     return mission, other, old
 
 
-def test_an_outcome_goes_to_its_mission_and_is_released_when_that_has_it(
+def test_a_worker_keeps_an_outcome_until_the_mission_has_confirmed_it(
     harness: HubHarness,
 ) -> None:
-    """The worker keeps it until the mission, not the head, has confirmed it."""
+    """That the head has it is not enough."""
     worker, mission = harness.worker("w"), harness.mission()
     harness.send(mission, Synced())
     harness.submit(mission, 1)
@@ -39,7 +39,7 @@ def test_an_outcome_goes_to_its_mission_and_is_released_when_that_has_it(
 
 
 def test_the_first_success_wins_and_later_ones_are_dropped(harness: HubHarness) -> None:
-    """Even that of a run which was given up."""
+    """Even if the first is that of a run which was given up."""
     mission, other, old = given_up(harness)
     (new,) = harness.sent(other, Lease)
     harness.worker("w", 2, (held(old, 0.0, ended=True),), link="back")
@@ -52,7 +52,7 @@ def test_the_first_success_wins_and_later_ones_are_dropped(harness: HubHarness) 
     assert [] == harness.sent(mission, Resolved)
 
 
-def test_a_stale_failure_is_ignored(harness: HubHarness) -> None:
+def test_a_failure_of_a_run_that_was_given_up_is_ignored(harness: HubHarness) -> None:
     """The run that took its place goes on."""
     mission, other, old = given_up(harness)
     harness.worker("w", 2, (held(old, 0.0, ended=True),), link="back")
@@ -63,8 +63,10 @@ def test_a_stale_failure_is_ignored(harness: HubHarness) -> None:
     assert [AckRuns((old.attempt,))] == harness.sent("back", AckRuns)
 
 
-def test_of_two_runs_the_older_goes_on(harness: HubHarness) -> None:
-    """A worker that was given up returns with a run that has a long way behind it."""
+def test_of_two_runs_of_a_task_the_older_goes_on_and_the_other_is_revoked(
+    harness: HubHarness,
+) -> None:
+    """A worker that was given up returns with a run that began long ago."""
     mission, other, old = given_up(harness)
     (new,) = harness.sent(other, Lease)
     harness.worker("w", 2, (held(old, 65.0),), link="back")

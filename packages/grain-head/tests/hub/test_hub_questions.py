@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from grain.edge.questions import Answer, Ask, unpack
 from grain.head.messages import Crash, RegisterMission, Request, Retract, Submit, Synced
 from grain.head.scheduler import explain
-from grain.worker.messages import DefineFunction, InventoryEnd, RegisterWorker, Retire
+from grain.worker.messages import DefineFunction, InventoryEnd, Lease, RegisterWorker, Retire
 from grain_testkit.hub_harness import F, HubHarness
 
 if TYPE_CHECKING:
     import pytest
 
 
-def test_why_tells_where_a_task_is(harness: HubHarness) -> None:
-    """Running, waiting with the reasons of each worker, or not known."""
+def test_why_explains_where_a_task_is(harness: HubHarness) -> None:
+    """It runs, waits with the reasons of each worker, or is unknown."""
     harness.worker("w", 1)
     mission = harness.mission()
     harness.send(mission, Synced())
@@ -29,8 +29,26 @@ def test_why_tells_where_a_task_is(harness: HubHarness) -> None:
     assert "unknown" == harness.hub.why("m", 3, 0.0).state
 
 
-def test_a_snapshot_is_plain_data(harness: HubHarness) -> None:
-    """What `grain ls` shows: workers with total and free, missions, queues."""
+def test_why_names_the_worker_for_whose_report_a_task_is_held_back(harness: HubHarness) -> None:
+    harness.submit(harness.mission(), 1, worker="elsewhere")
+    why = harness.hub.why("m", 1, 0.0)
+
+    assert "waiting" == why.state
+    assert ("it ran on worker elsewhere, which has yet to find this scheduler",) == why.reasons
+
+
+def test_why_says_that_an_outcome_is_on_its_way_to_the_mission(harness: HubHarness) -> None:
+    worker, mission = harness.worker("w"), harness.mission()
+    harness.submit(mission, 1)
+    (lease,) = harness.sent(worker, Lease)
+    harness.send(worker, harness.ended(lease), payload=b"")
+    why = harness.hub.why("m", 1, 0.0)
+
+    assert "ended" == why.state
+    assert ("its outcome is on its way to the mission",) == why.reasons
+
+
+def test_a_snapshot_has_workers_missions_and_queues_as_plain_data(harness: HubHarness) -> None:
     harness.worker("w", 2)
     mission = harness.mission()
     harness.send(mission, Synced())
@@ -45,8 +63,10 @@ def test_a_snapshot_is_plain_data(harness: HubHarness) -> None:
     assert 1 == found["queues"][0]["waiting"]
 
 
-def test_a_snapshot_tells_what_waits_and_why(harness: HubHarness) -> None:
-    """Of each queue its oldest task, by a name that `why` understands."""
+def test_a_snapshot_shows_the_oldest_task_of_each_queue_and_why_it_waits(
+    harness: HubHarness,
+) -> None:
+    """By a name that `why` understands."""
     harness.worker("w", 2)
     mission = harness.mission("abc")
     harness.send(mission, Request(1, {"Cores": 9}), Synced())
@@ -65,7 +85,7 @@ def test_a_snapshot_tells_what_waits_and_why(harness: HubHarness) -> None:
 
 
 class Unwalked(dict):  # type: ignore[type-arg]
-    """Entries that may be looked up, and not gone through."""
+    """Tasks that may be looked up, and not gone through."""
 
     def __iter__(self) -> Any:
         raise AssertionError("walked")
@@ -80,8 +100,8 @@ class UnwalkedTasks(deque):  # type: ignore[type-arg]
         raise AssertionError("walked")
 
 
-def test_questions_do_not_walk_what_waits(harness: HubHarness) -> None:
-    """A million tasks may wait, and nobody else is served meanwhile."""
+def test_questions_do_not_go_through_the_waiting_tasks(harness: HubHarness) -> None:
+    """A million tasks may wait, and no peer is served meanwhile."""
     harness.worker("w", 2)
     mission = harness.mission()
     harness.send(mission, Synced())
@@ -97,8 +117,10 @@ def test_questions_do_not_walk_what_waits(harness: HubHarness) -> None:
     assert (2, 5) == (found["queues"][0]["running"], found["queues"][0]["waiting"])
 
 
-def test_how_many_are_older(harness: HubHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counted without those that were cancelled; of very many, an upper bound."""
+def test_why_counts_the_older_tasks_without_the_cancelled_ones(
+    harness: HubHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of very many it gives an upper bound."""
     harness.worker("w", 1)
     mission = harness.mission()
     harness.send(mission, Synced())
@@ -115,8 +137,8 @@ def test_how_many_are_older(harness: HubHarness, monkeypatch: pytest.MonkeyPatch
     assert "up to 6 older tasks that ask for the same go first" == many
 
 
-def test_a_task_that_is_to_run_alone_waits(harness: HubHarness) -> None:
-    """It is counted for its mission while no worker is free for it."""
+def test_a_task_that_is_to_run_alone_counts_as_waiting(harness: HubHarness) -> None:
+    """While no worker is free for it."""
     mission = harness.mission()
     harness.send(mission, Synced())
     harness.submit(mission, 1)
@@ -129,8 +151,8 @@ def test_a_task_that_is_to_run_alone_waits(harness: HubHarness) -> None:
     assert (0, 1) == (found["missions"][0]["running"], found["missions"][0]["waiting"])
 
 
-def test_a_snapshot_has_kinds_without_a_class(harness: HubHarness) -> None:
-    """They are passed on as they came; what of them is used, nobody knows."""
+def test_a_snapshot_has_kinds_of_resources_without_a_class(harness: HubHarness) -> None:
+    """They are passed on as they came; how much of them is used is unknown."""
     register = RegisterWorker("w", "w", "host", {"Cores": 2, "Licences": {"orca": 3}}, connection=1)
     harness.send("w", register, InventoryEnd())
     (worker,) = harness.hub.snapshot(0.0)["workers"]
@@ -139,8 +161,8 @@ def test_a_snapshot_has_kinds_without_a_class(harness: HubHarness) -> None:
     assert {"Cores": 0.0, "Licences": None} == worker["used"]
 
 
-def test_missions_go_by_their_names_where_that_is_clear(harness: HubHarness) -> None:
-    """By id, by a name that only one has, by the beginning of an id; never by chance."""
+def test_missions_go_by_their_names_where_these_are_unique(harness: HubHarness) -> None:
+    """Else by id or by the beginning of an id."""
     harness.worker("w", 4)
     for id_, name in (("aaaa1111bb", "one"), ("cccc2222dd", "same"), ("eeee3333ff", "same")):
         harness.send(
@@ -155,8 +177,7 @@ def test_missions_go_by_their_names_where_that_is_clear(harness: HubHarness) -> 
         assert "here are: one, same, same" in harness.hub.why(word, 1, 0.0).reasons[0]
 
 
-def test_questions_are_answered_on_any_link(harness: HubHarness) -> None:
-    """Asking makes no mission and no worker of a peer."""
+def test_questions_are_answered_on_any_link_without_registration(harness: HubHarness) -> None:
     harness.worker("w", 2)
     for ask in (Ask("state"), Ask("why", "m", 1), Ask("retire", pattern="w*")):
         harness.send("somebody", ask)

@@ -1,4 +1,4 @@
-"""What a mission sends while it submits: over a real socket, to a head that only listens."""
+"""The link of a mission while it submits: over a real socket, to a head that only listens."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def channel_over(end: socket.socket) -> FramedChannel:
 
 @asynccontextmanager
 async def listened_to() -> AsyncGenerator[tuple[RemoteExecutor, FramedChannel, socket.socket]]:
-    """A mission that is connected, its head's channel, and that one's socket."""
+    """Yield a mission that is connected, its head's channel, and the socket of that."""
     ours, theirs = socket.socketpair()
 
     @asynccontextmanager
@@ -56,16 +56,16 @@ async def listened_to() -> AsyncGenerator[tuple[RemoteExecutor, FramedChannel, s
 
 
 async def take(head: FramedChannel, last: int) -> list[int]:
-    """Receive tasks up to a number, and have all of them forgotten; which came, in order."""
-    came: list[int] = []
-    while last not in came:
-        came += [m.task for m, _ in await head.receive() if isinstance(m, Submit)]
+    """Receive tasks up to a number, and retract all of them; return which came, in order."""
+    received: list[int] = []
+    while last not in received:
+        received += [m.task for m, _ in await head.receive() if isinstance(m, Submit)]
     head.post([(Retracted(task), None) for task in range(1, last + 1)])
-    return came
+    return received
 
 
 async def test_jobs_leave_while_others_are_submitted() -> None:
-    """A loop that never waits leaves nobody else in its process a turn; its scheduler has one."""
+    """A loop that never waits leaves others in its process no turn; its scheduler has one."""
     async with listened_to() as (executor, head, end):
         for _ in range(1000):
             executor.submit(Cores(1), nothing)
@@ -77,7 +77,7 @@ async def test_jobs_leave_while_others_are_submitted() -> None:
         assert [*range(len(sent) + 2, 1002)] == await take(head, 1001)
 
 
-async def test_jobs_with_longer_arguments_leave_as_well() -> None:
+async def test_jobs_with_longer_arguments_leave_while_others_are_submitted() -> None:
     """Though those that are sent together fill many frames."""
     async with listened_to() as (executor, head, end):
         sent: list[int] = []
@@ -94,7 +94,7 @@ async def test_jobs_with_longer_arguments_leave_as_well() -> None:
 
 
 class Slow(MemoryChannel):
-    """Takes one batch at a time, when it is told to."""
+    """A channel that takes one batch at a time, when the test lets it."""
 
     def __init__(self) -> None:
         super().__init__(0)
@@ -113,8 +113,10 @@ class Slow(MemoryChannel):
         self.post([(Retracted(task), None) for task in tasks])  # it is its own peer
 
 
-async def test_jobs_do_not_overtake(autojump_clock: object) -> None:
-    """A head takes a task that does not ascend for one that was told twice, and drops it."""
+async def test_jobs_do_not_overtake_those_that_the_sender_has_in_hand(
+    autojump_clock: object,
+) -> None:
+    """A head takes a task that does not ascend for a repeated one, and drops it."""
     slow = Slow()
 
     @asynccontextmanager
@@ -135,7 +137,7 @@ async def test_jobs_do_not_overtake(autojump_clock: object) -> None:
 
 
 class Interrupted(Slow):
-    """Ctrl-C comes while it takes a batch without waiting."""
+    """A channel in which Ctrl-C comes while it takes a batch without waiting."""
 
     async def send(self, batch: Batch) -> None:
         """See `Channel.send`."""
@@ -168,8 +170,8 @@ def test_an_interrupt_waits_until_jobs_have_left() -> None:
     assert jobs == interrupted.tasks
 
 
-def test_a_mission_tells_of_very_many_tasks_in_messages_that_can_travel() -> None:
-    """Those that were cancelled while no head was there, and those whose outcomes came at once."""
+def test_very_many_retractions_and_confirmations_go_in_messages_that_can_travel() -> None:
+    """Those of tasks cancelled while no head was there, and of outcomes that arrive at once."""
     session = MissionSession("m", "mission")
     request = session.request({})
     tasks = [session.submit(request, b"f", b"") for _ in range(300_000)]
