@@ -61,7 +61,7 @@ def by_xargs() -> float:
 
 
 async def through_the_call(count: int, width: int) -> float:
-    """Seconds per program through the call, the shepherd's start not counted."""
+    """Seconds per program through the call, the fork_server's start not counted."""
     await run_external([TRUE])
     left = iter(range(count))
 
@@ -77,16 +77,16 @@ async def through_the_call(count: int, width: int) -> float:
 
 
 async def memory() -> None:
-    """Private memory of the shepherd and of each keeper while 20 programs run."""
+    """Private memory of the fork_server and of each keeper while 20 programs run."""
     async with trio.open_nursery() as nursery:
         for _ in range(20):
             nursery.start_soon(run_external, ["sleep", "60"])
         # Processes say nothing when they have started; so look until they have.
-        while len(found := processes("grain-keeper")) < 20 or not all(map(has_child, found)):  # noqa: ASYNC110
+        while len(found := processes("grain-supervise")) < 20 or not all(map(has_child, found)):  # noqa: ASYNC110
             await trio.sleep(0.05)
         shares = [private_kilobytes(pid) for pid in found]
-        say("keeper_private", statistics.median(shares), "kB", keepers=len(shares))
-        say("shepherd_private", private_kilobytes(processes("grain-shepherd")[0]), "kB")
+        say("supervisor_private", statistics.median(shares), "kB", supervisors=len(shares))
+        say("fork_server_private", private_kilobytes(processes("grain-forkserv")[0]), "kB")
         began = time.perf_counter()
         nursery.cancel_scope.cancel()
     say("cancel_20_programs", (time.perf_counter() - began) * 1e3, "ms")

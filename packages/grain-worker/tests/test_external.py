@@ -65,7 +65,7 @@ async def test_costs_are_measured() -> None:
     assert done.system > 0
 
 
-async def test_a_keeper_that_serves_again_starts_from_nothing() -> None:
+async def test_a_supervisor_that_serves_again_starts_from_nothing() -> None:
     """Neither output nor directory nor CPUs of one call are seen by the next."""
     with GVAR.scope(allocation(c=[min(os.sched_getaffinity(0))])):
         await run_external(["sh", "-c", "echo first; echo first >&2"], cwd="/usr")
@@ -119,7 +119,7 @@ async def test_both_streams_to_one_file(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text() == "1\n2\n3\n"
 
 
-async def test_exit_code_is_told(tmp_path: Path) -> None:
+async def test_the_error_of_a_failed_program_has_the_facts(tmp_path: Path) -> None:
     """The error names the command, the host, the code, the place and the last words."""
     script = "seq 30 >&2; echo 'no convergence' >&2; exit 3"
     with pytest.raises(ExternalError) as caught:
@@ -358,7 +358,7 @@ async def test_two_hundred_at_once(tmp_path: Path) -> None:
 async def test_too_many_open_files() -> None:
     """Where the limit of open files is reached, the error says how to raise it or need fewer."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(run_external, ["sleep", "1000"])  # keeps the keeper that there is
+        nursery.start_soon(run_external, ["sleep", "1000"])  # takes the only supervisor
         await trio.testing.wait_all_tasks_blocked()
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         gc.collect()  # or it closes files of earlier tests meanwhile

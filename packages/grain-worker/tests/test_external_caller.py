@@ -74,7 +74,7 @@ async def test_sigkill_of_the_caller_leaves_nothing(
     try:
         # The caller itself has the marker, and so does its fork.
         await grown(3, marker, 1 + (options == ("forked",)))
-        helpers = named("grain-keeper", caller.pid) + named("grain-shepherd", caller.pid)
+        helpers = named("grain-supervise", caller.pid) + named("grain-forkserv", caller.pid)
         assert len(helpers) == 4
         assert len(list(tmp_path.iterdir())) == 3
 
@@ -93,7 +93,7 @@ async def test_sigkill_of_the_caller_leaves_nothing(
 async def test_ctrl_c_ends_everything(tmp_path: Path, marker: str) -> None:
     caller = start_caller(tmp_path, marker)
     await grown(3, marker, 1)
-    helpers = named("grain-keeper", caller.pid) + named("grain-shepherd", caller.pid)
+    helpers = named("grain-supervise", caller.pid) + named("grain-forkserv", caller.pid)
     programs = [pid for pid in alive(marker) if pid != caller.pid]
     os.killpg(caller.pid, signal.SIGINT)  # what a terminal does
     await trio.to_thread.run_sync(partial(caller.wait, 60))
@@ -128,7 +128,7 @@ async def test_the_terminals_ctrl_c_does_not_reach_programs(marker: str) -> None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run_external, ["sleep", marker])
         await until(1, marker)
-        helpers = [*alive(marker), *named("grain-keeper"), *named("grain-shepherd")]
+        helpers = [*alive(marker), *named("grain-supervise"), *named("grain-forkserv")]
         assert os.getsid(0) not in map(os.getsid, helpers)
         (program,) = alive(marker)
         assert os.getsid(program) == program  # so its `kill 0` reaches nobody else, too

@@ -1,4 +1,4 @@
-"""The keepers and the shepherd of external programs: killed, replaced, or slow."""
+"""The supervisors and the fork server of external programs: killed, replaced, or slow."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ import trio
 import trio.testing
 
 from grain.worker.external import ExternalLostError, run_external
-from grain.worker.processes.fork_server_client import Shepherd
-from grain_testkit.program_trees import PYTHON, TREE, alive, gone, grown, named
+from grain.worker.processes.fork_server_client import ForkServerClient
 
 pytestmark = pytest.mark.usefixtures("no_allocation")
 
 
-async def test_a_keeper_that_is_killed_takes_its_program_along(marker: str) -> None:
-    """The shepherd ends the orphans; the call says what happened once they are gone."""
+async def test_a_killed_supervisor_takes_its_program_along(marker: str) -> None:
+    """The fork server kills the orphans; when they are gone, the call raises."""
     async with trio.open_nursery() as nursery:
 
         async def expect() -> None:
@@ -29,49 +28,50 @@ async def test_a_keeper_that_is_killed_takes_its_program_along(marker: str) -> N
 
         nursery.start_soon(expect)
         await grown(1, marker)
-        (keeper,) = named("grain-keeper")
-        os.kill(keeper, signal.SIGKILL)
+        (supervisor,) = named("grain-supervise")
+        os.kill(supervisor, signal.SIGKILL)
 
     assert (await run_external(["echo", "next"])).stdout == b"next\n"
 
 
-async def test_a_killed_shepherd_is_replaced(marker: str) -> None:
-    """Programs that run go on and are still minded; new calls get a new shepherd."""
+async def test_a_killed_fork_server_is_replaced(marker: str) -> None:
+    """Programs that run go on and can still be ended; new calls get a new fork server."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run_external, [PYTHON, "-c", TREE, marker])
         await grown(1, marker)
-        (first,) = named("grain-shepherd")
+        (first,) = named("grain-forkserv")
         os.kill(first, signal.SIGKILL)
         assert (await run_external(["echo", "next"])).stdout == b"next\n"
         assert len(alive(marker)) == 4
-        assert named("grain-shepherd") != [first]
+        assert named("grain-forkserv") != [first]
         nursery.cancel_scope.cancel()
 
     assert alive(marker) == []
 
 
-async def test_many_calls_at_once_wait_for_a_slow_shepherd() -> None:
-    """What it has not read yet may fill its socket, while several calls want to be started."""
+async def test_many_calls_at_once_wait_for_a_slow_fork_server() -> None:
+    """Unread messages may fill its socket, while several calls want to start."""
     await run_external(["true"])
-    shepherd = Shepherd.of_this_run()
-    shepherd.control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # the least there is
-    os.kill(shepherd.pid, signal.SIGSTOP)
+    fork_server = ForkServerClient.of_this_run()
+    assert fork_server.pid is not None
+    fork_server.control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # the least there is
+    os.kill(fork_server.pid, signal.SIGSTOP)
     async with trio.open_nursery() as nursery:
         try:
             for _ in range(40):
                 nursery.start_soon(run_external, ["true"])
             await trio.testing.wait_all_tasks_blocked()
         finally:
-            os.kill(shepherd.pid, signal.SIGCONT)
+            os.kill(fork_server.pid, signal.SIGCONT)
 
 
 async def test_all_helpers_killed_while_idle_are_replaced() -> None:
     async with trio.open_nursery() as nursery:
         for _ in range(2):
             nursery.start_soon(run_external, ["true"])
-    helpers = named("grain-keeper") + named("grain-shepherd")
+    helpers = named("grain-supervise") + named("grain-forkserv")
     for pid in helpers:
-        with suppress(ProcessLookupError):  # a keeper that nobody needs leaves
+        with suppress(ProcessLookupError):  # a supervisor beyond those that are kept leaves
             os.kill(pid, signal.SIGKILL)
     await gone(helpers)
 

@@ -70,7 +70,7 @@ async def test_a_crash_names_signal_and_runs_and_the_next_runner_serves(tmp_path
 
     (crash,) = s.witness.crashes
     assert first != second
-    assert -signal.SIGSEGV == crash.returncode
+    assert -signal.SIGSEGV == crash.end.returncode
     assert {*((n, 1) for n in running), (fatal, 1)} == set(crash.runs)
     assert [False, False] == left
     assert "SIGSEGV" in str(crash)
@@ -93,7 +93,7 @@ async def test_exits_are_crashes_too() -> None:
         await s.witness.until(lambda: s.witness.crashes)
         assert 1 == await s.result(fine)
 
-    assert 7 == s.witness.crashes[0].returncode
+    assert 7 == s.witness.crashes[0].end.returncode
     assert ((fatal, 1),) == s.witness.crashes[0].runs
     assert "exited with code 7" in str(s.witness.crashes[0])
 

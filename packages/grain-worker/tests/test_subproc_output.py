@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.subproc import subprocify
-from grain.subproc.output import Output
-from grain_testkit.pool_scope import pool
+from grain.subproc.output_pipe import OutputPipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +81,7 @@ async def test_it_prints_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_what_has_come_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where each piece that is passed on is followed by the next."""
-    output = Output("stdout")
+    output = OutputPipe("stdout")
     sink = Sink(lambda text: os.write(output.theirs, text.encode()))
     monkeypatch.setattr(sys, "stdout", sink)
     os.write(output.theirs, b"." * 1000)

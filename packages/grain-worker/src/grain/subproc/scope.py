@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from grain.subproc.pool import Pool
+from grain.subproc.pool import open_pool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
+    from grain.subproc.pool import Pool
     from grain.subproc.target import Target
 
 # By trio run and not by context: runs on a mission's local worker are not started from the task
@@ -49,7 +50,7 @@ async def subprocess_pool_scope(
         raise ValueError(f"grace must be a number of seconds, not {grace}")
     if limit is not None and limit < 1:
         raise ValueError(f"limit must be at least 1, or None, not {limit}")
-    async with Pool(idle_timeout, grace, limit) as pool:
+    async with open_pool(idle_timeout, grace, limit) as pool:
         _POOLS.set((*_POOLS.get(), pool))
         try:
             yield
