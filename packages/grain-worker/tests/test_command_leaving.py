@@ -14,11 +14,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from grain.worker.agent.command import parser, stated_resources
 from grain.worker.agent.command import serve as work
-from grain.worker.auto import find_resources
+from grain.worker.auto import detect_resources
 from grain.worker.messages import Draining, InventoryEnd, RunEnded
-from grain.worker.node.host_info import read_surroundings
-from grain_testkit.head_by_hand import code, head, worker
-from grain_testkit.local_processes import written
+from grain.worker.node.host_info import read_host_info
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -30,9 +28,9 @@ async def worker_of_this_process(*words: str) -> AsyncGenerator[list[int]]:
     codes: list[int] = []
 
     async def live() -> None:
-        options, around = parser().parse_args(["--name", "w1", *words]), read_surroundings()
+        options, info = parser().parse_args(["--name", "w1", *words]), read_host_info()
         codes.append(
-            await work(options, find_resources(stated_resources(options.res), around), around)
+            await work(options, detect_resources(stated_resources(options.res), info), info)
         )
 
     over = threading.Event()

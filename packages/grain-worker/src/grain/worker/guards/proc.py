@@ -17,7 +17,7 @@ default for the program, while an ignored one stays ignored."""
 
 
 def prctl(option: int, value: int | bytes) -> None:
-    """Set an attribute of this process, see prctl(2); the library has no such function.
+    """Set an attribute of this process, by the system call that the library lacks.
 
     Raises:
         OSError: the kernel refuses.
