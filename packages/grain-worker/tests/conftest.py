@@ -1,4 +1,4 @@
-"""Fixtures of tests that start programs: no allocation, and a mark to find them by."""
+"""Fixtures: no time limit for examples; an empty allocation; a marker for processes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from hypothesis import HealthCheck, settings
+from program_trees import marked
 
 from grain import GVAR
 from grain_testkit.program_trees import alive
@@ -31,6 +33,6 @@ def marker() -> Iterator[str]:
     """A duration for sleep that no other process has; whatever has it at the end is killed."""
     chosen = f"1000.{random.randrange(10**9)}1"
     yield chosen
-    for pid in alive(chosen):
+    for pid in marked(chosen):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -7,6 +7,8 @@ import signal
 from typing import TYPE_CHECKING
 
 import trio
+from local_processes import alive, read_pid, wait_for_file
+from runner_station import station
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from grain.worker.runner.wire import BLOCKED, PACE
@@ -58,7 +60,7 @@ async def test_a_crash_names_signal_and_runs_and_the_next_runner_serves(tmp_path
     async with station() as s:
         first = await s.result(pid)
         running = s.start(program, str(tmp_path / "a")), s.start(daemon, str(tmp_path / "b"))
-        pids = [await written(tmp_path / "a"), await written(tmp_path / "b")]
+        pids = [await read_pid(tmp_path / "a"), await read_pid(tmp_path / "b")]
         fatal = s.start(dies)
         await gone(s.runner)
         second = await s.result(pid)
@@ -139,7 +141,7 @@ async def test_a_blocked_loop_is_told_and_is_no_death(
 
     async with station() as s:
         number = s.start(blocks, str(tmp_path / "go"))
-        await there(tmp_path / "go-begun")
+        await wait_for_file(tmp_path / "go-begun")
         while not s.witness.silences:
             mock_clock.jump(PACE.heartbeat)
             await wait_all_tasks_blocked()

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import outcome
+from local_processes import alive, read_pid
+from runner_station import station
 
 from grain import GVAR
 from grain.resource import Cores
@@ -115,7 +117,7 @@ async def test_a_run_is_cancelled() -> None:
         path = Path(f"/proc/{os.getpid()}/cwd").resolve() / f".pid-{os.getpid()}"
         try:
             number = s.start(program, str(path))
-            pid = await written(path)
+            pid = await read_pid(path)
             s.runner.cancel(number, 1)
             await s.witness.until(lambda: number in s.witness.outcomes)
             assert not alive(pid)

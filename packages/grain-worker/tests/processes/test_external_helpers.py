@@ -10,6 +10,7 @@ from contextlib import suppress
 import pytest
 import trio
 import trio.testing
+from program_trees import PYTHON, TREE, descendants_named, marked, wait_until_gone, wait_until_grown
 
 from grain.worker.external import ExternalLostError, run_external
 from grain.worker.processes.fork_server_client import ForkServerClient
@@ -24,11 +25,11 @@ async def test_a_killed_supervisor_takes_its_program_along(marker: str) -> None:
         async def expect() -> None:
             with pytest.raises(ExternalLostError, match="was killed, and the program with it"):
                 await run_external([PYTHON, "-c", TREE, marker, "deaf"])
-            assert alive(marker) == []
+            assert marked(marker) == []
 
         nursery.start_soon(expect)
-        await grown(1, marker)
-        (supervisor,) = named("grain-supervise")
+        await wait_until_grown(1, marker)
+        (supervisor,) = descendants_named("grain-supervise")
         os.kill(supervisor, signal.SIGKILL)
 
     assert (await run_external(["echo", "next"])).stdout == b"next\n"
@@ -38,15 +39,15 @@ async def test_a_killed_fork_server_is_replaced(marker: str) -> None:
     """Programs that run go on and can still be ended; new calls get a new fork server."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run_external, [PYTHON, "-c", TREE, marker])
-        await grown(1, marker)
-        (first,) = named("grain-forkserv")
+        await wait_until_grown(1, marker)
+        (first,) = descendants_named("grain-forkserv")
         os.kill(first, signal.SIGKILL)
         assert (await run_external(["echo", "next"])).stdout == b"next\n"
-        assert len(alive(marker)) == 4
-        assert named("grain-forkserv") != [first]
+        assert len(marked(marker)) == 4
+        assert descendants_named("grain-forkserv") != [first]
         nursery.cancel_scope.cancel()
 
-    assert alive(marker) == []
+    assert marked(marker) == []
 
 
 async def test_many_calls_at_once_wait_for_a_slow_fork_server() -> None:
@@ -69,10 +70,10 @@ async def test_all_helpers_killed_while_idle_are_replaced() -> None:
     async with trio.open_nursery() as nursery:
         for _ in range(2):
             nursery.start_soon(run_external, ["true"])
-    helpers = named("grain-supervise") + named("grain-forkserv")
+    helpers = descendants_named("grain-supervise") + descendants_named("grain-forkserv")
     for pid in helpers:
         with suppress(ProcessLookupError):  # a supervisor beyond those that are kept leaves
             os.kill(pid, signal.SIGKILL)
-    await gone(helpers)
+    await wait_until_gone(helpers)
 
     assert (await run_external(["echo", "next"])).stdout == b"next\n"
