@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 import trio.testing
+from local_processes import alive, descendants
+from pool_scope import process_id
 
 from grain.subproc import BrokenSubprocessError, subprocess_pool_scope, subprocify
 from grain.worker.errors import TaskletError
@@ -24,11 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from trio.testing import MockClock
-
-
-@subprocify
-def process_id() -> int:
-    return os.getpid()
 
 
 @subprocify

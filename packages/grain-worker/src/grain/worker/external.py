@@ -54,7 +54,7 @@ from grain.worker.processes.supervisor_client import StartFailure, StuckError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from grain.worker.guards.protocol import Request
+    from grain.worker.guards.protocol import ProgramRequest
 
     StrPath = str | os.PathLike[str]
 
@@ -222,7 +222,7 @@ class _Call:
         self.cancelled_result: ProgramResult | None = None
         self.input = stdin if isinstance(stdin, bytes) else None
         source = os.devnull if stdin is None else stdin
-        self.request: Request = {
+        self.request: ProgramRequest = {
             "argv": _encode(self.argv),
             "env": variables,
             "cwd": None if self.cwd is None else os.fsencode(self.cwd),

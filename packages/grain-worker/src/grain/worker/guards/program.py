@@ -12,7 +12,7 @@ from .protocol import FAILED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .protocol import Request
+    from .protocol import ProgramRequest
 
 TAIL = 16384
 """Bytes at the end of a file with stderr that travel back."""
@@ -51,7 +51,7 @@ class Program:
         fds: descriptors of the streams that have no path in the request.
     """
 
-    def __init__(self, request: Request, fds: dict[str, int]) -> None:
+    def __init__(self, request: ProgramRequest, fds: dict[str, int]) -> None:
         self.request = request
         self.fds = fds
         self.opened: list[int] = []

@@ -33,7 +33,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypedDict
 
-    class Request(TypedDict):
+    class ProgramRequest(TypedDict):
         """A call: the program to run, and how.
 
         Attributes:

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .protocol import Request
+    from .protocol import ProgramRequest
 
 
 class Supervisor:
@@ -45,7 +45,7 @@ class Supervisor:
 
     def run(self, fds: list[int]) -> tuple[Any, ...]:
         """Run one program to the end of its last descendant, and return the report."""
-        request: Request = marshal.loads(os.pread(self.out, os.fstat(self.out).st_size, 0))
+        request: ProgramRequest = marshal.loads(os.pread(self.out, os.fstat(self.out).st_size, 0))
         # By an empty file the caller sees that the program may have run.
         os.ftruncate(self.out, 0)
         streams = {"stdin": (fds or [-1])[0], "stdout": self.out, "stderr": self.err}

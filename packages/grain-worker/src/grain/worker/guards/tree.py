@@ -22,7 +22,7 @@ UNKILLABLE = 30.0
 """Seconds from the first SIGKILL until its survivors are reported."""
 
 
-class Phase(enum.Enum):
+class TreePhase(enum.Enum):
     """How far the end of a tree has come; the phases follow one another in this order."""
 
     RUNNING = "the program runs, and nobody wants it to end"
@@ -51,7 +51,7 @@ def wait_until_gone(
     """
     status: int | None = None
     seconds, usage = 0.0, [0.0, 0.0, 0.0]
-    phase, kill_at, pause = Phase.RUNNING, 0.0, 0.01
+    phase, kill_at, pause = TreePhase.RUNNING, 0.0, 0.01
     while True:
         # ECHILD, and only that, says that the tree is gone.
         try:
@@ -67,18 +67,18 @@ def wait_until_gone(
                 status, seconds = ended, time.monotonic() - began
             continue
         now = time.monotonic()
-        if phase is Phase.RUNNING and (status is not None or caller.order is not Order.RUN):
+        if phase is TreePhase.RUNNING and (status is not None or caller.order is not Order.RUN):
             # A stopped process acts on SIGTERM only when it continues.
             send_signal(children(os.getpid()), signal.SIGTERM, signal.SIGCONT)
             kill_at = now + (min(grace, HURRY_GRACE) if caller.order is Order.HURRY else grace)
-            phase = Phase.GRACE
-        if phase is Phase.GRACE and now >= kill_at:
-            phase = Phase.KILLING
-        if phase in (Phase.KILLING, Phase.REPORTED):
+            phase = TreePhase.GRACE
+        if phase is TreePhase.GRACE and now >= kill_at:
+            phase = TreePhase.KILLING
+        if phase in (TreePhase.KILLING, TreePhase.REPORTED):
             # Again and again: a process may have been born behind the walk's back.
             left = send_signal(children(os.getpid()), signal.SIGKILL)
             pause = min(2 * pause, 1.0)
-            if phase is Phase.KILLING and now >= kill_at + UNKILLABLE:
+            if phase is TreePhase.KILLING and now >= kill_at + UNKILLABLE:
                 caller.report((STUCK, left))
-                phase = Phase.REPORTED
-        caller.wait(None if phase is Phase.RUNNING else 1000 * max(kill_at - now, pause))
+                phase = TreePhase.REPORTED
+        caller.wait(None if phase is TreePhase.RUNNING else 1000 * max(kill_at - now, pause))

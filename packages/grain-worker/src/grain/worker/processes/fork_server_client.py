@@ -22,7 +22,7 @@ from grain.worker.processes.supervisor_client import ProgramExit, StartFailure, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from grain.worker.guards.protocol import Request
+    from grain.worker.guards.protocol import ProgramRequest
 
 LINGER = 5.0
 """Seconds that the end of a trio run waits for the last of these processes."""
@@ -181,7 +181,7 @@ class ForkServerClient:
 
     async def run(
         self,
-        request: Request,
+        request: ProgramRequest,
         stdin: bytes | None,
         on_cancelled: Callable[[ProgramResult], object] = lambda _: None,
     ) -> ProgramResult:
@@ -224,7 +224,9 @@ class ForkServerClient:
         self._release(supervisor)
         return result
 
-    async def _supervisor_for(self, request: Request, stdin: bytes | None) -> SupervisorClient:
+    async def _supervisor_for(
+        self, request: ProgramRequest, stdin: bytes | None
+    ) -> SupervisorClient:
         """Return a supervisor that has got the request."""
         while True:
             was_idle = bool(self.idle)

@@ -14,7 +14,7 @@ import trio
 from grain.worker.guards.protocol import END, ENDED, FAILED, HURRY, RUN
 
 if TYPE_CHECKING:
-    from grain.worker.guards.protocol import Request
+    from grain.worker.guards.protocol import ProgramRequest
 
 _REPORT = 65536  # bytes of a report at most, of which 16 kB are a program's stderr
 
@@ -100,7 +100,7 @@ class SupervisorClient:
         """The descriptors that the supervisor starts with: its socket, stdout and stderr."""
         return [self.theirs.fileno(), *self._files]
 
-    def ask(self, request: Request, stdin: bytes | None) -> None:
+    def ask(self, request: ProgramRequest, stdin: bytes | None) -> None:
         """Send a request; never blocks, as the message is small and the socket empty.
 
         Raises:
