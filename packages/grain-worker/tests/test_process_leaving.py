@@ -107,7 +107,7 @@ async def test_everything_ends_with_the_agent(tmp_path: Path) -> None:
     try:
         await read_pid(path)
         family = [pid for pid in descendants_of(agent.pid) if pid != agent.pid]
-        assert len(family) >= 6  # warden, runner, shepherd, keeper, two programs
+        assert len(family) >= 6  # subreaper, runner, fork server, supervisor, two programs
     finally:
         agent.kill()
         await agent.wait()
