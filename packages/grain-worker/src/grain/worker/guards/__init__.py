@@ -12,9 +12,9 @@ Three kinds of process run this code. ``ps`` shows their names:
 
 Rule: this folder imports nothing of Grain, and little of the standard library (neither pathlib nor
 contextlib nor typing, which cost half a megabyte each), as every supervisor is a copy of the whole
-process. ``fork_server`` and ``subreaper`` are scripts that run under ``python -I -S``. They put the
-folder above on the search path and so import their neighbours as the package ``guards``, with
-relative imports (PEP 366); a script that was started as ``grain.worker.guards`` would load Grain.
+process. ``main`` is a script that runs under ``python -I -S``. It puts the folder above on the
+search path, so that this folder is the package ``guards``, within which imports are relative: as
+``grain.worker.guards`` it would load Grain.
 
 Theory of operation:
 
@@ -41,6 +41,7 @@ Map:
 - ``caller``: the caller as a subreaper sees it: requests, orders, death
 - ``tree``: wait until a tree of processes is gone; end it where necessary
 - ``supervisor``: runs one program after another
-- ``fork_server``: script: forks supervisors, kills what a killed one leaves
-- ``subreaper``: script: parent of one process of Grain's own
+- ``fork_server``: forks supervisors, kills what a killed one leaves
+- ``subreaper``: the parent of one process of Grain's own
+- ``main``: the script that runs one of these two
 """

@@ -1,7 +1,4 @@
-"""The fork server, a script: ``python -I -S fork_server.py FD``, FD being a connected socket."""
-
-# ruff: noqa: PTH120
-# (no pathlib here; see the package)
+"""The fork server: ``python -I -S main.py fork_server FD``, FD being a connected socket."""
 
 from __future__ import annotations
 
@@ -10,12 +7,6 @@ import os
 import select
 import signal
 import socket
-import sys
-
-if __name__ == "__main__":
-    # Last, so that nothing of the library is hidden.
-    sys.path.append(os.path.dirname(os.path.dirname(__file__)))
-    __package__ = "guards"
 
 from .proc import Wakeup, become_subreaper, children, pidfd_of_parent, send_signal
 from .protocol import AWAIT, FORK, receive
@@ -105,9 +96,9 @@ class ForkServer:
         return has_children
 
 
-def main() -> None:
-    """Run the fork server."""
-    fd = int(sys.argv[1])
+def main(socket_fd: str) -> None:
+    """Run the fork server, with the words of the command line."""
+    fd = int(socket_fd)
     for name in os.listdir("/proc/self/fd"):
         # The caller may itself have inherited descriptors that are not marked close-on-exec.
         if int(name) > 2 and int(name) != fd:
@@ -118,7 +109,3 @@ def main() -> None:
     gc.collect()
     gc.freeze()  # a collection would write to, and so copy, every page of every supervisor
     server.serve()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""A subreaper, a script: ``python -I -S subreaper.py CONTROL SOCKET GRACE PROGRAM [ARGUMENT ...]``.
+"""A subreaper: ``python -I -S main.py subreaper CONTROL SOCKET GRACE PROGRAM [ARGUMENT ...]``.
 
 It starts the program with the socket SOCKET as its descriptor 3. It ends what is left of everything
 that the program started when the program has ended, when a message or the end of file comes on the
@@ -6,19 +6,10 @@ socket CONTROL, and when the calling process dies. When nothing is left, it repo
 the program ended, and leaves.
 """
 
-# ruff: noqa: PTH120
-# (no pathlib here; see the package)
-
 from __future__ import annotations
 
 import os
-import sys
 import time
-
-if __name__ == "__main__":
-    # Last, so that nothing of the library is hidden.
-    sys.path.append(os.path.dirname(os.path.dirname(__file__)))
-    __package__ = "guards"
 
 from .caller import Caller
 from .proc import become_subreaper, pidfd_of_parent
@@ -28,10 +19,9 @@ from .tree import wait_until_gone
 CHILD_SOCKET = 3
 
 
-def main() -> None:
-    """Run the subreaper."""
-    control, sock, grace = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
-    program = sys.argv[4:]
+def main(control_fd: str, socket_fd: str, grace_s: str, *program: str) -> None:
+    """Run the subreaper, with the words of the command line."""
+    control, sock, grace = int(control_fd), int(socket_fd), float(grace_s)
     for fd in (control, sock):
         os.set_inheritable(fd, False)
     become_subreaper(b"grain-subreaper")
@@ -49,7 +39,3 @@ def main() -> None:
     os.close(sock)
     status, seconds, usage = wait_until_gone(caller, pid, began, grace)
     caller.report((ENDED, status, seconds, *usage))
-
-
-if __name__ == "__main__":
-    main()

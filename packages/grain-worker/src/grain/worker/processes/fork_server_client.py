@@ -259,11 +259,11 @@ def launch(theirs: socket.socket) -> int:
         raise RuntimeError("running external programs needs the Python interpreter's path")
     # dup2() onto itself would leave the close-on-exec flag set.
     fd = 4 if theirs.fileno() == 3 else 3
-    script = Path(__file__).parent.parent / "guards" / "fork_server.py"
+    script = Path(__file__).parent.parent / "guards" / "main.py"
     # posix_spawn rather than fork: the same for a process of any size, with any threads.
     return os.posix_spawn(
         sys.executable,
-        [sys.executable, "-I", "-S", str(script), str(fd)],
+        [sys.executable, "-I", "-S", str(script), "fork_server", str(fd)],
         os.environ,
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

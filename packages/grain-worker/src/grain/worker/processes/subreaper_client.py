@@ -110,11 +110,12 @@ class SubreaperProcess:
             environ = {os.fsdecode(name): os.fsdecode(value) for name, value in env.items()}
         ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
         control, their_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        script = Path(__file__).parent.parent / "guards" / "subreaper.py"
+        script = Path(__file__).parent.parent / "guards" / "main.py"
+        guard = [sys.executable, "-I", "-S", str(script), "subreaper"]
         fds = (their_control.fileno(), theirs.fileno())
         try:
             subreaper = await trio.lowlevel.open_process(
-                [sys.executable, "-I", "-S", str(script), *map(str, fds), str(grace), *argv],
+                [*guard, *map(str, fds), str(grace), *argv],
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
