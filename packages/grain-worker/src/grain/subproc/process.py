@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Buffer = bytes | bytearray | memoryview
 
 _FUNCTIONS = 100
-"""Functions in a process at most; those made on the fly would fill one."""
+"""Functions in a process at most; a process would fill up with functions that are defined on the fly."""
 
 
 class PoolProcess:
@@ -39,7 +39,7 @@ class PoolProcess:
         key: the environment that it was started with, which cannot be changed any more.
         cpus: the CPUs that its last call has bound it to; None for all.
         idle_since: the end of its last call, by trio's clock.
-        gone: set when nothing of it is left.
+        ended: set when nothing of it is left.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class PoolProcess:
         self.key = key
         self.cpus: list[int] | None = None
         self.idle_since = 0.0
-        self.gone = trio.Event()
+        self.ended = trio.Event()
         self._process = process
         self._socket = process.socket
         self._socket.setblocking(False)
@@ -106,7 +106,7 @@ class PoolProcess:
         self._drain()
         self._out.close()
         self._err.close()
-        self.gone.set()
+        self.ended.set()
         # Wake a call that waits: a process forked from this one may still hold its end of the
         # socket, which then has no end of file.
         trio.lowlevel.notify_closing(self._socket)
@@ -119,7 +119,7 @@ class PoolProcess:
         """
         self._process.end(hurry=hurry)
         with trio.CancelScope(shield=True):
-            await self.gone.wait()
+            await self.ended.wait()
         self._socket.close()
 
     def kill(self) -> None:
@@ -134,7 +134,7 @@ class PoolProcess:
         except OSError:
             pass  # it is dead already
         with trio.CancelScope(shield=True), trio.move_on_after(patience):
-            await self.gone.wait()
+            await self.ended.wait()
         await self.end()
 
     # ---- calls
@@ -156,7 +156,7 @@ class PoolProcess:
         self._err.forget()
         await self._provide(function)
         await self._send(head, body)
-        while not self.gone.is_set():
+        while not self.ended.is_set():
             try:
                 await trio.lowlevel.wait_readable(self._socket)
             except trio.ClosedResourceError:

@@ -105,7 +105,7 @@ def read_file(fd: int) -> memoryview:
 
 
 def send(sock: socket.socket, head: bytes, body: Sequence[Buffer] | int) -> None:
-    """Send one message, whose body `body_of` has made.
+    """Send one message, whose body is a result of `body_of`.
 
     Raises:
         BlockingIOError: the socket, which does not block, is full; nothing was sent.

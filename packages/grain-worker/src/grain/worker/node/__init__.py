@@ -1,7 +1,7 @@
 """The node as Grain sees it: a part of one machine, within limits that others set.
 
-A worker owns *a part* of a machine. Up to four authorities limit it, and none of them knows of all
-others:
+A worker owns *a part* of a machine. Up to four authorities limit it, and none states all
+limits:
 
 1. The batch system grants CPUs, memory, GPUs and time to a job. It states them in environment
    variables, which are not binding by themselves.
