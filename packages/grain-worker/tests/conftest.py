@@ -10,11 +10,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from hypothesis import HealthCheck, settings
-from program_trees import marked
 
 from grain import GVAR
-from grain_testkit.program_trees import alive
+from grain_testkit.program_trees import marked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

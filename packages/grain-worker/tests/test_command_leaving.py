@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
-from head_by_hand import code, head, worker
-from local_processes import read_pid
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from grain.worker.agent.command import parser, stated_resources
@@ -19,6 +17,8 @@ from grain.worker.agent.command import serve as work
 from grain.worker.auto import detect_resources
 from grain.worker.messages import Draining, InventoryEnd, RunEnded
 from grain.worker.node.host_info import read_host_info
+from grain_testkit.head_by_hand import code, head, worker
+from grain_testkit.local_processes import read_pid
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

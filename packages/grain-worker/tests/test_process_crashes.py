@@ -7,12 +7,10 @@ import signal
 from typing import TYPE_CHECKING
 
 import trio
-from local_processes import alive, read_pid, wait_for_file
-from runner_station import station
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from grain.worker.runner.wire import BLOCKED, PACE
-from grain_testkit.local_processes import alive, there, written
+from grain_testkit.local_processes import alive, read_pid, wait_for_file
 from grain_testkit.runner_station import station
 
 if TYPE_CHECKING:

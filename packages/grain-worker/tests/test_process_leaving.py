@@ -6,8 +6,15 @@ import sys
 from pathlib import Path
 
 import trio
-from local_processes import alive, descendants, descendants_of, read_pid, wait_for_file
-from runner_station import station
+
+from grain_testkit.local_processes import (
+    alive,
+    descendants,
+    descendants_of,
+    read_pid,
+    wait_for_file,
+)
+from grain_testkit.runner_station import station
 
 
 async def test_leaving_ends_what_blocks(tmp_path: Path) -> None:

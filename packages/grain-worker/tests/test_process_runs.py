@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import outcome
-from local_processes import alive, read_pid
-from runner_station import station
 
 from grain import GVAR
 from grain.resource import Cores
 from grain.worker.errors import PayloadError
 from grain.worker.messages import Run
 from grain.worker.payload import failure_in
-from grain_testkit.local_processes import alive, written
+from grain_testkit.local_processes import alive, read_pid
 from grain_testkit.runner_station import station
 
 

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import trio
-from local_processes import alive, descendants_of
 
 from grain.worker.processes.subreaper_client import SubreaperProcess
+from grain_testkit.local_processes import alive, descendants_of
 
 # Sends its pid when it is set up and has sent itself a signal that it is to survive; then it waits
 # for the end of file.

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
-from local_processes import alive
-from program_trees import (
+
+from grain.worker.external import run_external
+from grain_testkit.local_processes import alive
+from grain_testkit.program_trees import (
     PYTHON,
     TREE,
     descendants_named,
@@ -21,10 +23,6 @@ from program_trees import (
     wait_until_gone,
     wait_until_grown,
 )
-
-from grain.worker.external import run_external
-from grain_testkit.local_processes import alive as running
-from grain_testkit.program_trees import PYTHON, TREE, alive, gone, grown, named, until
 
 if TYPE_CHECKING:
     from pathlib import Path

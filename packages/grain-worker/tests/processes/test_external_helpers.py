@@ -10,10 +10,17 @@ from contextlib import suppress
 import pytest
 import trio
 import trio.testing
-from program_trees import PYTHON, TREE, descendants_named, marked, wait_until_gone, wait_until_grown
 
 from grain.worker.external import ExternalLostError, run_external
 from grain.worker.processes.fork_server_client import ForkServerClient
+from grain_testkit.program_trees import (
+    PYTHON,
+    TREE,
+    descendants_named,
+    marked,
+    wait_until_gone,
+    wait_until_grown,
+)
 
 pytestmark = pytest.mark.usefixtures("no_allocation")
 

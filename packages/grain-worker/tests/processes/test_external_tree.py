@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 import trio.testing
-from program_trees import PYTHON, TREE, marked, wait_for_count, wait_until_grown
 
 from grain.worker.external import ExternalError, ExternalTimeoutError, run_external
-from grain_testkit.program_trees import PYTHON, TREE, alive, grown, until
+from grain_testkit.program_trees import PYTHON, TREE, marked, wait_for_count, wait_until_grown
 
 if TYPE_CHECKING:
     from pathlib import Path

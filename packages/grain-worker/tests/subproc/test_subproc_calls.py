@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 import trio
 import trio.testing
-from pool_scope import pool, process_id
 
 from grain.subproc import subprocify
 from grain.subproc.pool import open_pool
+from grain_testkit.pool_scope import pool, process_id
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 import trio.testing
-from local_processes import alive, descendants
-from pool_scope import process_id
 
 from grain.subproc import BrokenSubprocessError, subprocess_pool_scope, subprocify
 from grain.worker.errors import TaskletError
 from grain_testkit.local_processes import alive, descendants
+from grain_testkit.pool_scope import process_id
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

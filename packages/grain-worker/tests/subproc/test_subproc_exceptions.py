@@ -6,11 +6,10 @@ import os
 import sys
 
 import pytest
-from pool_scope import pool, process_id
 
 from grain.subproc import subprocify
 from grain.worker.errors import TaskletAborted
-from grain_testkit.pool_scope import pool, where
+from grain_testkit.pool_scope import pool, process_id
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup

@@ -11,6 +11,7 @@ import trio
 
 from grain.subproc import subprocify
 from grain.subproc.output_pipe import OutputPipe
+from grain_testkit.pool_scope import pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable

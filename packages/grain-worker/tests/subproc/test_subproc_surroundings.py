@@ -8,12 +8,10 @@ import threading
 import types
 from typing import Any
 
-from pool_scope import pool, process_id
-
 from grain import GVAR
 from grain.resource import ZERO, Cores
 from grain.subproc import subprocify
-from grain_testkit.pool_scope import pool, where
+from grain_testkit.pool_scope import pool, process_id
 
 
 @subprocify

@@ -7,11 +7,10 @@ import os
 from typing import Any
 
 import pytest
-from pool_scope import pool, process_id
 
 from grain.subproc import subprocify
 from grain.worker.errors import PayloadError
-from grain_testkit.pool_scope import pool, where
+from grain_testkit.pool_scope import pool, process_id
 
 
 @subprocify

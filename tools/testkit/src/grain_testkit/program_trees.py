@@ -10,7 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import trio
-from local_processes import alive
+
+from grain_testkit.local_processes import alive
 
 PYTHON = sys.executable
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Buffer = bytes | bytearray | memoryview
 
 _FUNCTIONS = 100
-"""Functions in a process at most; a process would fill up with functions that are defined on the fly."""
+"""Functions in a process at most: those defined on the fly would fill it up."""
 
 
 class PoolProcess:
