@@ -55,7 +55,7 @@ async def runner():
 
 @delayed
 async def by_the_module():
-    from surroundings import of_the_module
+    from pool_context import of_the_module
     return await of_the_module()
 
 async def mission():
@@ -86,16 +86,16 @@ run(mission, Cores(2) if sys.argv[1] == "local" else None, config_file="mine.tom
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A directory with a mission and its surroundings; the name of its file is not on the path."""
+    """Make a directory with a mission, and a context module that is on no search path."""
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "surroundings.py").write_text(CONTEXT)
+    (tmp_path / "elsewhere" / "pool_context.py").write_text(CONTEXT)
     (tmp_path / "mission.py").write_text(MISSION)
     (tmp_path / "meeting").mkdir(mode=0o700)
     return tmp_path
 
 
 def execute(home: Path, config: str, local: str) -> str:
-    """Run the mission; what it prints."""
+    """Run the mission, and return what it prints."""
     (home / "mine.toml").write_text(f'address = "edge://{home}/meeting/point"\n{config}')
     done = subprocess.run(
         [sys.executable, home / "mission.py", local],
@@ -110,18 +110,17 @@ def execute(home: Path, config: str, local: str) -> str:
     return done.stdout
 
 
-def test_on_the_local_worker(home: Path) -> None:
-    """The context module of the head has the pool."""
-    config = '[head]\ncontextmod = "elsewhere/surroundings.py"\n'
+def test_the_context_module_of_the_head_serves_the_local_worker(home: Path) -> None:
+    config = '[head]\ncontextmod = "elsewhere/pool_context.py"\n'
 
     assert "same process: True\n" == execute(home, config, "local")
 
 
-def test_on_a_worker_elsewhere(home: Path) -> None:
-    """The context module of the worker has the pool; classes of the script keep their identity."""
+def test_the_context_module_of_a_worker_serves_its_runs(home: Path) -> None:
+    """Classes of the script keep their identity."""
     command = [sys.executable, "-m", "grain.worker", "--name", "w", "--res", '{"Cores": 2}']
     command += ["--url", f"edge://{home}/meeting/point"]
-    command += ["--context", str(home / "elsewhere" / "surroundings.py")]
+    command += ["--context", str(home / "elsewhere" / "pool_context.py")]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as worker:
         try:
             printed = execute(home, "[head.gnaw]\nenabled = false\n", "elsewhere")

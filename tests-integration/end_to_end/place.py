@@ -179,7 +179,7 @@ class Place:
     def runner(self, worker: str) -> int:
         """The pid of a worker's runner."""
         words = f" grain.worker.runner.main {worker}"
-        return self._the(lambda line: words in line and "warden" not in line)
+        return self._the(lambda line: words in line and "subreaper" not in line)
 
     def _the(self, what: Callable[[str], bool]) -> int:
         """The pid of the one process with such a command line.

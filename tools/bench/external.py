@@ -1,4 +1,4 @@
-"""What it costs to run a program: `run_external` against xargs, in the same run.
+"""The cost of running a program: `run_external` beside xargs, in the same run.
 
 Prints one JSON line per quantity. Run it by ``python -m tools.bench external``.
 """
@@ -32,18 +32,18 @@ class Nothing:
 
 
 def main() -> None:
-    """Print what is measured."""
+    """Measure, and print the results."""
     ours, theirs, ratios = [], [], []
     with GVAR.scope(cast("Resource", Nothing())):
-        trio.run(through_the_call, 100, 2)
+        trio.run(by_run_external, 100, 2)
         for _ in range(ROUNDS):
             theirs.append(by_xargs())
-            ours.append(trio.run(through_the_call, COUNT, 2))
+            ours.append(trio.run(by_run_external, COUNT, 2))
             ratios.append(ours[-1] / theirs[-1])
         say("external_true_two_at_a_time", statistics.median(ours) * 1e6, "us")
         say("xargs_true_two_at_a_time", statistics.median(theirs) * 1e6, "us")
         say("external_over_xargs", statistics.median(ratios), "ratio", budget=1.3)
-        say("external_serial", trio.run(through_the_call, COUNT, 1) * 1e6, "us")
+        say("external_serial", trio.run(by_run_external, COUNT, 1) * 1e6, "us")
         trio.run(memory)
 
 
@@ -53,15 +53,15 @@ def say(name: str, value: float, unit: str, **more: float) -> None:
 
 
 def by_xargs() -> float:
-    """Seconds per program when xargs runs them two at a time."""
+    """Return the seconds per program when xargs runs two at a time."""
     lines = "\n".join(["x"] * COUNT).encode()
     began = time.perf_counter()
     subprocess.run(["xargs", "-P", "2", "-n", "1", TRUE], input=lines, check=True)
     return (time.perf_counter() - began) / COUNT
 
 
-async def through_the_call(count: int, width: int) -> float:
-    """Seconds per program through the call, the shepherd's start not counted."""
+async def by_run_external(count: int, width: int) -> float:
+    """Return the seconds per program of `run_external`, without the start of the fork server."""
     await run_external([TRUE])
     left = iter(range(count))
 
@@ -77,40 +77,40 @@ async def through_the_call(count: int, width: int) -> float:
 
 
 async def memory() -> None:
-    """Private memory of the shepherd and of each keeper while 20 programs run."""
+    """Print the private memory of the fork server and of each supervisor while 20 programs run."""
     async with trio.open_nursery() as nursery:
         for _ in range(20):
             nursery.start_soon(run_external, ["sleep", "60"])
-        # Processes say nothing when they have started; so look until they have.
-        while len(found := processes("grain-keeper")) < 20 or not all(map(has_child, found)):  # noqa: ASYNC110
+        # No event shows that processes have started: poll.
+        while len(pids := processes("grain-supervise")) < 20 or not all(map(has_child, pids)):  # noqa: ASYNC110
             await trio.sleep(0.05)
-        shares = [private_kilobytes(pid) for pid in found]
-        say("keeper_private", statistics.median(shares), "kB", keepers=len(shares))
-        say("shepherd_private", private_kilobytes(processes("grain-shepherd")[0]), "kB")
+        shares = [private_kilobytes(pid) for pid in pids]
+        say("supervisor_private", statistics.median(shares), "kB", supervisors=len(shares))
+        say("fork_server_private", private_kilobytes(processes("grain-forkserv")[0]), "kB")
         began = time.perf_counter()
         nursery.cancel_scope.cancel()
     say("cancel_20_programs", (time.perf_counter() - began) * 1e3, "ms")
 
 
 def processes(name: str) -> list[int]:
-    """The descendants of this process that bear a name."""
-    found, waiting = [], [os.getpid()]
+    """Return the descendants of this process that have this name."""
+    pids, waiting = [], [os.getpid()]
     while waiting:
         pid = waiting.pop()
         for thread in Path(f"/proc/{pid}/task").iterdir():
             waiting += map(int, (thread / "children").read_text().split())
         if Path(f"/proc/{pid}/comm").read_text().strip() == name:
-            found.append(pid)
-    return found
+            pids.append(pid)
+    return pids
 
 
 def has_child(pid: int) -> bool:
-    """Whether a keeper minds a program at the moment."""
+    """Return True if a supervisor runs a program at the moment."""
     return bool(Path(f"/proc/{pid}/task/{pid}/children").read_text())
 
 
 def private_kilobytes(pid: int) -> int:
-    """Memory that no other process shares."""
+    """Return the memory that a process shares with no other, in kB."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith("Private_"))
 

@@ -1,4 +1,4 @@
-"""What it costs to call a function in a process of a pool, and how fast arrays travel.
+"""The cost of a call in a process of a pool, and the speed of arrays.
 
 Prints one JSON line per quantity. Run it by ``python -m tools.bench subproc``.
 """
@@ -25,23 +25,23 @@ T = TypeVar("T")
 
 @subprocify
 def same(x: T) -> T:
-    """What it was given."""
+    """Return the argument."""
     return x
 
 
 @subprocify
 def total(x: numpy.ndarray[tuple[int], numpy.dtype[numpy.float64]]) -> float:
-    """An array goes there, a number comes back."""
+    """Return a number that depends on the whole array having arrived."""
     return float(x[0] + x[-1])
 
 
 def main() -> None:
-    """Print what is measured."""
+    """Measure, and print the results."""
     trio.run(measure)
 
 
 async def measure() -> None:
-    """One call after the other."""
+    """Print the cost of starts, calls and arrays, one call after the other."""
     starts = [await start() for _ in range(STARTS)]
     say("subproc_start", statistics.median(starts) * 1e3, "ms")
     async with subprocess_pool_scope():
@@ -61,7 +61,7 @@ async def measure() -> None:
 
 
 async def start() -> float:
-    """Seconds of the first call of a pool."""
+    """Return the seconds of the first call of a pool."""
     async with subprocess_pool_scope():
         began = time.perf_counter()
         await same(None)
@@ -69,7 +69,7 @@ async def start() -> float:
 
 
 async def calls(count: int) -> list[float]:
-    """Seconds of each of so many calls."""
+    """Return the seconds of each of so many calls."""
     took = []
     for number in range(count):
         began = time.perf_counter()
@@ -79,7 +79,7 @@ async def calls(count: int) -> list[float]:
 
 
 def copy(array: numpy.ndarray[tuple[int], numpy.dtype[numpy.float64]]) -> float:
-    """Seconds of one copy within a process, to compare with: an array is copied twice each way."""
+    """Return the seconds of one copy in memory, to compare with: a call copies twice each way."""
     began = time.perf_counter()
     array.copy()
     return time.perf_counter() - began
@@ -88,7 +88,7 @@ def copy(array: numpy.ndarray[tuple[int], numpy.dtype[numpy.float64]]) -> float:
 async def one_array(
     array: numpy.ndarray[tuple[int], numpy.dtype[numpy.float64]], *, back: bool
 ) -> float:
-    """Seconds of one call with an array."""
+    """Return the seconds of one call with an array."""
     began = time.perf_counter()
     if back:
         await same(array)

@@ -1,4 +1,4 @@
-"""Fixtures of tests that start programs: no allocation, and a mark to find them by."""
+"""Fixtures: no time limit for examples; an empty allocation; a marker for processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from grain import GVAR
-from grain_testkit.program_trees import alive
+from grain_testkit.program_trees import marked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +31,6 @@ def marker() -> Iterator[str]:
     """A duration for sleep that no other process has; whatever has it at the end is killed."""
     chosen = f"1000.{random.randrange(10**9)}1"
     yield chosen
-    for pid in alive(chosen):
+    for pid in marked(chosen):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

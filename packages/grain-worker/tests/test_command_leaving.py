@@ -14,11 +14,11 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from grain.worker.agent.command import parser, stated_resources
 from grain.worker.agent.command import serve as work
-from grain.worker.auto import find_resources
+from grain.worker.auto import detect_resources
 from grain.worker.messages import Draining, InventoryEnd, RunEnded
-from grain.worker.node.host_info import read_surroundings
+from grain.worker.node.host_info import read_host_info
 from grain_testkit.head_by_hand import code, head, worker
-from grain_testkit.local_processes import written
+from grain_testkit.local_processes import read_pid
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -30,9 +30,9 @@ async def worker_of_this_process(*words: str) -> AsyncGenerator[list[int]]:
     codes: list[int] = []
 
     async def live() -> None:
-        options, around = parser().parse_args(["--name", "w1", *words]), read_surroundings()
+        options, info = parser().parse_args(["--name", "w1", *words]), read_host_info()
         codes.append(
-            await work(options, find_resources(stated_resources(options.res), around), around)
+            await work(options, detect_resources(stated_resources(options.res), info), info)
         )
 
     over = threading.Event()
@@ -74,7 +74,7 @@ async def test_a_signal_lets_runs_end_then_hands_them_back(
         async with worker_of_this_process(*words) as codes:
             await h.get(InventoryEnd)
             first, second = await h.lease(soon, go), await h.lease(late, str(tmp_path / "pid"))
-            pid = await written(tmp_path / "pid")
+            pid = await read_pid(tmp_path / "pid")
             signal.raise_signal(signal.SIGTERM)
             await h.get(Draining)
             refused = await h.lease(soon, go)
@@ -108,7 +108,7 @@ async def test_what_ignores_its_cancellation_is_killed_in_time(
         async with worker_of_this_process(*words) as codes:
             await h.get(InventoryEnd)
             number = await h.lease(stubborn, str(tmp_path / "begun"))
-            await written(tmp_path / "begun")
+            await read_pid(tmp_path / "begun")
             signal.raise_signal(signal.SIGTERM)
             await h.get(Draining)
             mock_clock.jump(5.7)
@@ -130,7 +130,7 @@ async def test_what_fails_while_the_job_is_ended_is_handed_back(tmp_path: Path) 
     async with head(tmp_path) as h, worker("--url", h.address, "--res", '{"Cores": 1}') as process:
         await h.get(InventoryEnd)
         number = await h.lease(program, str(tmp_path / "pid"))
-        pid = await written(tmp_path / "pid")
+        pid = await read_pid(tmp_path / "pid")
         process.send_signal(signal.SIGTERM)
         await h.get(Draining)
         os.kill(pid, signal.SIGTERM)
@@ -169,7 +169,7 @@ async def test_nothing_is_left_when_the_worker_is_killed(tmp_path: Path) -> None
     async with head(tmp_path) as h, worker("--url", h.address, "--res", '{"Cores": 1}') as process:
         await h.get(InventoryEnd)
         await h.lease(program, str(tmp_path / "pid"))
-        pid = await written(tmp_path / "pid")
+        pid = await read_pid(tmp_path / "pid")
         process.kill()
         with trio.fail_after(120):
             while Path(f"/proc/{pid}").exists():

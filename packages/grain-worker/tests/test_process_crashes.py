@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from grain.worker.runner.wire import BLOCKED, PACE
-from grain_testkit.local_processes import alive, there, written
+from grain_testkit.local_processes import alive, read_pid, wait_for_file
 from grain_testkit.runner_station import station
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ async def test_a_crash_names_signal_and_runs_and_the_next_runner_serves(tmp_path
     async with station() as s:
         first = await s.result(pid)
         running = s.start(program, str(tmp_path / "a")), s.start(daemon, str(tmp_path / "b"))
-        pids = [await written(tmp_path / "a"), await written(tmp_path / "b")]
+        pids = [await read_pid(tmp_path / "a"), await read_pid(tmp_path / "b")]
         fatal = s.start(dies)
         await gone(s.runner)
         second = await s.result(pid)
@@ -70,7 +70,7 @@ async def test_a_crash_names_signal_and_runs_and_the_next_runner_serves(tmp_path
 
     (crash,) = s.witness.crashes
     assert first != second
-    assert -signal.SIGSEGV == crash.returncode
+    assert -signal.SIGSEGV == crash.end.returncode
     assert {*((n, 1) for n in running), (fatal, 1)} == set(crash.runs)
     assert [False, False] == left
     assert "SIGSEGV" in str(crash)
@@ -93,7 +93,7 @@ async def test_exits_are_crashes_too() -> None:
         await s.witness.until(lambda: s.witness.crashes)
         assert 1 == await s.result(fine)
 
-    assert 7 == s.witness.crashes[0].returncode
+    assert 7 == s.witness.crashes[0].end.returncode
     assert ((fatal, 1),) == s.witness.crashes[0].runs
     assert "exited with code 7" in str(s.witness.crashes[0])
 
@@ -139,7 +139,7 @@ async def test_a_blocked_loop_is_told_and_is_no_death(
 
     async with station() as s:
         number = s.start(blocks, str(tmp_path / "go"))
-        await there(tmp_path / "go-begun")
+        await wait_for_file(tmp_path / "go-begun")
         while not s.witness.silences:
             mock_clock.jump(PACE.heartbeat)
             await wait_all_tasks_blocked()

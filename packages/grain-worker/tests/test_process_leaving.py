@@ -7,7 +7,13 @@ from pathlib import Path
 
 import trio
 
-from grain_testkit.local_processes import alive, descendants, descendants_of, there, written
+from grain_testkit.local_processes import (
+    alive,
+    descendants,
+    descendants_of,
+    read_pid,
+    wait_for_file,
+)
 from grain_testkit.runner_station import station
 
 
@@ -26,7 +32,7 @@ async def test_leaving_ends_what_blocks(tmp_path: Path) -> None:
     async with station(grace=1) as s:
         await s.result(fine)
         number = s.start(blocks, str(tmp_path / "begun"))
-        await there(tmp_path / "begun")
+        await wait_for_file(tmp_path / "begun")
 
     assert ((number, 1),) == s.witness.crashes[0].runs
 
@@ -106,9 +112,9 @@ async def test_everything_ends_with_the_agent(tmp_path: Path) -> None:
     script = AGENT.format(path=str(path))
     agent = await trio.lowlevel.open_process([sys.executable, "-c", script])
     try:
-        await written(path)
+        await read_pid(path)
         family = [pid for pid in descendants_of(agent.pid) if pid != agent.pid]
-        assert len(family) >= 6  # warden, runner, shepherd, keeper, two programs
+        assert len(family) >= 6  # subreaper, runner, fork server, supervisor, two programs
     finally:
         agent.kill()
         await agent.wait()

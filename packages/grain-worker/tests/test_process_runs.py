@@ -13,7 +13,7 @@ from grain.resource import Cores
 from grain.worker.errors import PayloadError
 from grain.worker.messages import Run
 from grain.worker.payload import failure_in
-from grain_testkit.local_processes import alive, written
+from grain_testkit.local_processes import alive, read_pid
 from grain_testkit.runner_station import station
 
 
@@ -115,7 +115,7 @@ async def test_a_run_is_cancelled() -> None:
         path = Path(f"/proc/{os.getpid()}/cwd").resolve() / f".pid-{os.getpid()}"
         try:
             number = s.start(program, str(path))
-            pid = await written(path)
+            pid = await read_pid(path)
             s.runner.cancel(number, 1)
             await s.witness.until(lambda: number in s.witness.outcomes)
             assert not alive(pid)

@@ -1,4 +1,4 @@
-"""Find processes of this machine, and read the files that they write."""
+"""Helpers of tests: processes of this machine, and the files that they write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import trio
 
 
 def alive(pid: int) -> bool:
-    """Whether there is such a process, and it is no zombie."""
+    """Return True if the process exists and is no zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -20,7 +20,7 @@ def alive(pid: int) -> bool:
 
 
 def descendants_of(pid: int) -> list[int]:
-    """A process and all below it."""
+    """Return a process and all its descendants."""
     found = [pid]
     for one in found:
         for path in Path(f"/proc/{one}/task").glob("*/children"):
@@ -30,19 +30,19 @@ def descendants_of(pid: int) -> list[int]:
 
 
 def descendants() -> list[int]:
-    """All processes below this one."""
+    """Return all descendants of this process."""
     return descendants_of(os.getpid())[1:]
 
 
-async def there(path: Path) -> None:
-    """Until there is such a file. Trio's clock may be a test's own."""
+async def wait_for_file(path: Path) -> None:
+    """Wait until a file exists, by the real clock: trio's may be a test's own."""
     with trio.fail_after(120):
         while not path.exists():
             await trio.to_thread.run_sync(time.sleep, 0.01)
 
 
-async def written(path: Path) -> int:
-    """The pid that a program has written. Trio's clock may be a test's own."""
+async def read_pid(path: Path) -> int:
+    """Wait for a program to write its pid, by the real clock, and return the pid."""
     with trio.fail_after(120):
         while not (path.exists() and path.read_text().strip()):
             await trio.to_thread.run_sync(time.sleep, 0.01)

@@ -1,4 +1,4 @@
-"""A pool of interpreter processes for tests, and the pid of one of them."""
+"""Helpers of tests of functions in processes: a pool, and the pid of one of its processes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def pool(**arguments: Any) -> AsyncGenerator[None]:
-    """A scope; no test waits for ever."""
+    """Open a scope for 300 s at most."""
     with trio.fail_after(300):
         async with subprocess_pool_scope(**arguments):
             yield
 
 
 @subprocify
-def where() -> int:
+def process_id() -> int:
     return os.getpid()

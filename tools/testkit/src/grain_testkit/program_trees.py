@@ -11,7 +11,7 @@ from pathlib import Path
 
 import trio
 
-from grain_testkit.local_processes import alive as running
+from grain_testkit.local_processes import alive
 
 PYTHON = sys.executable
 
@@ -42,8 +42,8 @@ while True:
 """
 
 
-def alive(marker: str) -> list[int]:
-    """The processes with this argument (a zombie has no arguments)."""
+def marked(marker: str) -> list[int]:
+    """Return the processes with this argument (a zombie has no arguments)."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -55,25 +55,25 @@ def alive(marker: str) -> list[int]:
     return found
 
 
-async def until(count: int, marker: str) -> None:
+async def wait_for_count(count: int, marker: str) -> None:
     with trio.fail_after(60):
-        while len(alive(marker)) != count:
+        while len(marked(marker)) != count:
             await trio.sleep(0.01)
 
 
-async def grown(trees: int, marker: str, others: int = 0) -> None:
-    """Until these trees are complete, with as many others that have the marker.
+async def wait_until_grown(trees: int, marker: str, others: int = 0) -> None:
+    """Wait until these trees are complete, and as many other processes have the marker.
 
     Four processes are no tree yet: one that is to become a daemon has a parent for a moment.
     """
     with trio.fail_after(60):
-        while (len(alive(marker)), len(asleep(marker))) != (4 * trees + others, 3 * trees):
+        while (len(marked(marker)), len(asleep(marker))) != (4 * trees + others, 3 * trees):
             await trio.sleep(0.01)
 
 
 def asleep(marker: str) -> list[int]:
-    """Those that have become what they were to become."""
-    return [pid for pid in alive(marker) if words_of(pid)[:2] == [b"sleep", marker.encode()]]
+    """Return the marked processes that have become `sleep`."""
+    return [pid for pid in marked(marker) if words_of(pid)[:2] == [b"sleep", marker.encode()]]
 
 
 def words_of(pid: int) -> list[bytes]:
@@ -83,8 +83,8 @@ def words_of(pid: int) -> list[bytes]:
         return []
 
 
-def named(name: str, top: int | None = None) -> list[int]:
-    """The descendants of a process, by default of this one, that bear a name."""
+def descendants_named(name: str, top: int | None = None) -> list[int]:
+    """Return the descendants of a process, by default of this one, with this name."""
     found = []
     waiting = [top or os.getpid()]
     while waiting:
@@ -97,7 +97,7 @@ def named(name: str, top: int | None = None) -> list[int]:
     return found
 
 
-async def gone(pids: list[int]) -> None:
+async def wait_until_gone(pids: list[int]) -> None:
     with trio.fail_after(60):
-        while any(running(pid) for pid in pids):
+        while any(alive(pid) for pid in pids):
             await trio.sleep(0.01)

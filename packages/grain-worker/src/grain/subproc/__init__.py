@@ -11,22 +11,34 @@
     async with subprocess_pool_scope():
         moments = await inertia(positions, masses)
 
-The event loop, and so every other task, goes on meanwhile. Processes are reused; one whose call is
-cancelled is ended, and so are all of them with the process that started them, however that dies.
+Meanwhile the event loop, and so every other task, goes on. Processes are reused. A process whose
+call is cancelled is ended; all of them end with the process that started them, however that dies.
 
-Theory of operation. A call takes an idle process, or a new one, and sends it the arguments in one
-message; the process answers with one. The process is a fresh interpreter, never a fork of this
-one, below a warden (`grain.worker.guards`) of its own. What cannot be changed in a running process
-decides which processes may serve a call: the number of threads, which numerical libraries read
-once, and the GPUs. The CPUs are set for each call.
+Theory of operation. A call takes an idle process or starts one, and sends the arguments in one
+message; the process answers with one message. The process is a fresh interpreter, never a fork of
+this one, below a subreaper (`grain.worker.guards`) of its own. Two properties cannot be changed in
+a running process: the number of threads, which numerical libraries read once, and the GPUs. They
+decide which processes may serve a call. The CPUs are set for each call.
 
-Layout, from the call to the process:
+Rules:
 
-- ``_subprocify`` makes the async function; ``_target`` is what it calls, and how that travels
-- ``_scope`` finds the pool, ``_pool`` has the idle and the busy processes
-- ``_process`` is one of them, seen from here; ``_output`` passes on what it prints
-- ``_child`` is the same, seen from inside; ``_wire`` is what goes between the two
-- ``errors`` are this package's own
+1. A process serves one call at a time, and takes a call out of its socket only when it begins it. A
+   call that is still there when the process dies goes to another process.
+2. A call that raises or is cancelled returns only when nothing of its process is left.
+3. Tasks that watch a process are shielded and protected from KeyboardInterrupt. They end with their
+   process, which `end` brings about.
+
+Map:
+
+- ``decorator``: makes an async function of a synchronous one
+- ``target``: the function to call, and how it travels
+- ``scope``: opens a pool; finds the pool of a call
+- ``pool``: idle and busy processes
+- ``process``: one of them, seen from outside
+- ``output_pipe``: its output, passed on
+- ``wire``: the messages between the two sides
+- ``child``: the process, seen from inside
+- ``errors``: this package's own
 """
 
 from grain.subproc.decorator import subprocify as subprocify

@@ -1,4 +1,4 @@
-"""From a synchronous function to an asynchronous one."""
+"""The decorator that makes an async function of a synchronous one."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ def subprocify(fn: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     a pool, see `subprocess_pool_scope`.
 
     The process is bound to the CPUs of ``GVAR.res``, and was started with ``OMP_NUM_THREADS`` and
-    its siblings as their number; without CPUs nothing is said about either. In the function,
-    `grain.GVAR` is as at the call. What it prints goes where prints of the caller go.
+    its siblings as their number; without CPUs it is not bound, and inherits these variables. In the
+    function, `grain.GVAR` is as at the call. Its prints go where prints of the caller go.
 
     A function that can be imported travels by its name, any other by value, once to each process
-    and as it is at its first call. Arguments and results are pickled; large arrays are copied
-    once in each direction, and can be written to. What the function changes in its arguments or
-    in globals, its caller does not see, and the next call may or may not.
+    and as it is at its first call. Arguments and results are pickled; large arrays are copied once
+    in each direction, and can be written to. The caller does not see what the function changes in
+    its arguments or in globals; the next call may or may not.
 
     Args:
         fn: a function that awaits nothing.
 
     Returns:
-        The async function. It raises what ``fn`` raises, with the traceback of there as a note.
+        The async function. It raises what ``fn`` raises, with its traceback there as a note.
         It also raises
 
-        - `BrokenSubprocessError` if the process dies, as of a segmentation fault;
+        - `BrokenSubprocessError` if the process dies, as by a segmentation fault;
         - `grain.worker.errors.PayloadError` if the function, an argument, the result or the
           exception cannot travel; the process lives on;
         - `grain.worker.errors.TaskletAborted` if ``fn`` calls `sys.exit`;
         - `RuntimeError` if there is no pool;
         - `OSError` if no process can be started.
 
-        Cancellation ends the process with all that it has started, by SIGTERM, and after the
-        pool's grace by SIGKILL, and goes on when nothing of it is left.
+        Cancellation ends the process with everything that it has started, by SIGTERM, and after
+        the pool's grace by SIGKILL; the exception goes on when nothing of it is left.
 
     Raises:
         TypeError: ``fn`` is not callable, or is itself an async function.

@@ -1,4 +1,4 @@
-"""What goes wrong with the processes of a pool."""
+"""Errors of the processes of a pool."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ __all__ = ["BrokenSubprocessError"]
 
 
 class BrokenSubprocessError(TaskletError):
-    """The process of a call ended before the call did, or could not be had.
+    """The process of a call ended before the call did, or the pool was closed.
 
-    The next call gets another process. It pickles.
+    The next call gets another process. The error can be pickled.
 
     Attributes:
         function: the name of the function that was called.
         reason: what happened, in words.
         returncode: the exit code, or the negative number of the signal that ended the process;
-            None where nobody saw it.
+            None if that is unknown.
         signal: the name of that signal, as ``SIGSEGV``, or None.
         stderr_tail: the last lines that the process wrote to stderr during the call; after a
             segmentation fault the stack of Python is among them.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import weakref
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext
+from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
@@ -15,125 +16,144 @@ from grain.edge.buffers import LARGE
 from grain.resource import Resource
 from grain.subproc import wire
 from grain.subproc.errors import BrokenSubprocessError
-from grain.subproc.process import Process
+from grain.subproc.process import PoolProcess
 from grain.worker.payload import Function, Payloads
 from grain.worker.processes.environment import binding, environment
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
-    from types import TracebackType
-
-    from typing_extensions import Self
 
     from grain.subproc.target import Target
 
     Buffer = bytes | bytearray | memoryview
 
-_PLACES = 64  # that are kept
+_PLACEMENTS = 64
+"""Allocations whose placement a pool keeps."""
+
 _CLOSED = "was ended: subprocess_pool_scope() was left before the call had an end"
 
 
-class Place(NamedTuple):
-    """What a call's allocation means for the process that serves it.
+class PoolState(Enum):
+    """How long a pool serves; the states follow one another in this order."""
+
+    OPEN = "it serves calls"
+    CLOSING = "its scope is being left: calls end, and so do processes"
+    ENDED = "nothing is left of its processes"
+
+
+class Placement(NamedTuple):
+    """The demands of an allocation on the process that serves a call.
 
     Attributes:
         res: the allocation.
-        cpus: what to bind the process to; None for no binding.
-        key: what the process has to be started with.
-        told: all of that as bytes, as the process is told.
+        cpus: the CPUs to bind the process to; None for no binding.
+        key: the environment variables that the process has to be started with.
+        pickled: all of that, as the process gets it with the call.
     """
 
     res: Any
     cpus: list[int] | None
     key: frozenset[tuple[bytes, bytes]]
-    told: bytes
+    pickled: bytes
 
 
 class Pool:
-    """The processes of one scope, an async context manager; see `subprocess_pool_scope`."""
+    """The processes of one scope; `open_pool` makes one.
 
-    def __init__(self, idle_timeout: float, grace: float, limit: int | None) -> None:
+    Args:
+        idle_timeout: seconds after which a process without a call leaves.
+        grace: seconds between SIGTERM and SIGKILL.
+        limit: the number of calls that may run at a time; None for no limit.
+        nursery: has the tasks of the processes. It must not be cancelled from outside: a process
+            that is not watched is never reaped.
+
+    Attributes:
+        state: see `PoolState`.
+    """
+
+    def __init__(
+        self, idle_timeout: float, grace: float, limit: int | None, nursery: trio.Nursery
+    ) -> None:
+        self.state = PoolState.OPEN
         self._idle_timeout = idle_timeout
         self._grace = grace
         self._limiter: AbstractAsyncContextManager[Any] = (
             nullcontext() if limit is None else trio.CapacityLimiter(limit)
         )
+        self._nursery = nursery
         self._payloads = Payloads("the process that called")
         self._functions: weakref.WeakKeyDictionary[Target, Function] = weakref.WeakKeyDictionary()
-        # By the allocation's identity, which is kept from being another's by keeping it.
-        self._places: dict[tuple[int, str, frozenset[int]], Place] = {}
-        self._all: set[Process] = set()
-        self._idle: list[Process] = []
-        self._starting = 0
-        self._closing = False
+        # By the allocation's id(), which is no other's as long as the placement refers to it.
+        self._placements: dict[tuple[int, str, frozenset[int]], Placement] = {}
+        self._all: set[PoolProcess] = set()
+        self._idle: list[PoolProcess] = []
+        self._starting = 0  # processes that are being started, and are not in _all yet
         self._changed = trio.Event()
-        self._open = trio.CancelScope()
+        self._dismissal = trio.CancelScope()
         self._ended = trio.Event()
-        self._nursery: trio.Nursery | None = None
-        self._stack: AsyncExitStack | None = None
 
     # ---- calls
 
     # So that no KeyboardInterrupt strikes between two lines that belong together.
     @trio.lowlevel.enable_ki_protection
     async def call(self, target: Target, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Call a function in a process; see `grain.subproc.subprocify` for what it raises."""
+        """Call a function in a process; `grain.subproc.subprocify` has the errors."""
         function = self._function(target)
-        place = self._place(GVAR.res, GVAR.instance)
+        placement = self._placement(GVAR.res, GVAR.instance)
         pieces = self._payloads.argument_pieces(args, kwargs)
         head = wire.CALL + function.digest + wire.LENGTH.pack(wire.size_of(pieces))
-        pieces.append(place.told)
+        pieces.append(placement.pickled)
         async with self._limiter:
             if wire.size_of(pieces) <= wire.INLINE:
-                answer = await self._have_served(function, place, head, pieces)
+                answer = await self._serve(function, placement, head, pieces)
             else:
                 async with body_of(pieces) as body:
-                    answer = await self._have_served(function, place, head, body)
+                    answer = await self._serve(function, placement, head, body)
         outcome = self._payloads.load_outcome(await content_of(answer))
         return outcome.unwrap()
 
-    async def _have_served(
-        self, function: Function, place: Place, head: bytes, body: Sequence[Buffer] | int
+    async def _serve(
+        self, function: Function, placement: Placement, head: bytes, body: Sequence[Buffer] | int
     ) -> bytes | int:
-        """Send a call to a process, and wait for its answer."""
-        process, fresh = await self._take(function.name, place)
+        """Have a process serve a call, and return the answer."""
         while True:
+            process, was_idle = await self._take(function.name, placement)
+            took_it = True
             try:
                 answer = await process.call(function, head, body)
             except ConnectionError:
-                answer, unserved = None, True
+                answer, took_it = None, False
             except BaseException as error:
                 await process.end(hurry=isinstance(error, KeyboardInterrupt))
                 raise
-            else:
-                unserved = False
             if answer is not None:
                 break
             await process.end()
-            if fresh or not unserved:
-                raise process.broken(function.name, _CLOSED if self._closing else "")
-            # It had died while it was idle.
-            process, fresh = await self._take(function.name, place)
-        process.cpus = place.cpus
+            # Only a process that died while it was idle is replaced: the function may have killed
+            # any other, and would kill the next one, too.
+            if took_it or not was_idle:
+                closed = self.state is not PoolState.OPEN
+                raise process.broken(function.name, _CLOSED if closed else "")
+        process.cpus = placement.cpus
         self._release(process)
         return answer
 
-    def _place(self, res: Any, instance: str) -> Place:
-        """Where a call with this allocation takes place; runs in a row mostly have the same few."""
+    def _placement(self, res: Any, instance: str) -> Placement:
+        """Return the placement of a call; successive calls mostly share a few allocations."""
         available = frozenset(os.sched_getaffinity(0))
-        asked = (id(res), instance, available)
-        known = self._places.get(asked)
-        if known is None:
+        key = (id(res), instance, available)
+        placement = self._placements.get(key)
+        if placement is None:
             cpus = binding(res, available)
-            key = frozenset(environment(res, {}, {}).items())
-            told = b"".join(self._payloads.argument_pieces((cpus, res, instance), {}))
-            known = Place(res, cpus, key, told)
-            if isinstance(res, Resource):  # which nobody can change
-                if len(self._places) >= _PLACES:
-                    self._places.clear()
-                self._places[asked] = known
-        return known
+            variables = frozenset(environment(res, {}, {}).items())
+            pickled = b"".join(self._payloads.argument_pieces((cpus, res, instance), {}))
+            placement = Placement(res, cpus, variables, pickled)
+            if isinstance(res, Resource):  # immutable; anything else may change until the next call
+                if len(self._placements) >= _PLACEMENTS:
+                    self._placements.clear()
+                self._placements[key] = placement
+        return placement
 
     def _function(self, target: Target) -> Function:
         function = self._functions.get(target)
@@ -141,113 +161,88 @@ class Pool:
             function = self._functions[target] = self._payloads.dump_function(target)
         return function
 
-    # ---- idle and busy
+    # ---- idle and busy processes
 
-    async def _take(self, name: str, place: Place) -> tuple[Process, bool]:
-        """A process for such an allocation, and whether it is a new one.
+    async def _take(self, name: str, placement: Placement) -> tuple[PoolProcess, bool]:
+        """Return a process for an allocation, and True if it was idle, False if it is new.
 
         Raises:
             BrokenSubprocessError: for the function of this name, as the scope has been left.
         """
-        if self._closing:
+        if self.state is not PoolState.OPEN:
             raise BrokenSubprocessError(name, _CLOSED, None, "", socket.gethostname())
-        found = None
-        for process in reversed(self._idle):
-            if process.key == place.key:
-                found = found or process
-                if process.cpus == place.cpus:  # its caches are warm
-                    found = process
-                    break
-        if found is None:
-            return await self._start(place.key, place.res), True
-        self._idle.remove(found)
-        return found, False
+        fitting = [process for process in self._idle if process.key == placement.key]
+        if not fitting:
+            return await self._start(placement), False
+        # The last one that is bound to these CPUs, as its caches are warm; or else the last one.
+        bound = [process for process in fitting if process.cpus == placement.cpus]
+        process = (bound or fitting)[-1]
+        self._idle.remove(process)
+        return process, True
 
-    async def _start(self, key: object, res: Resource) -> Process:
+    async def _start(self, placement: Placement) -> PoolProcess:
         self._starting += 1
         try:
-            env = environment(res, os.environb, {})
-            process = await Process.start(key, env, self._grace)
+            env = environment(placement.res, os.environb, {})
+            process = await PoolProcess.start(placement.key, env, self._grace)
             self._all.add(process)
-            assert self._nursery is not None
-            self._nursery.start_soon(self._mind, process)
+            self._nursery.start_soon(self._watch, process)
         finally:
             self._starting -= 1
-            self._tell_change()
-        if self._closing:
+            self._report_change()
+        if self.state is not PoolState.OPEN:
             process.kill()
         return process
 
     @trio.lowlevel.enable_ki_protection
-    async def _mind(self, process: Process) -> None:
-        await process.mind()
+    async def _watch(self, process: PoolProcess) -> None:
+        await process.watch()
         self._all.discard(process)
         if process in self._idle:
             self._idle.remove(process)
             await process.end()
-        self._tell_change()
+        self._report_change()
 
-    def _release(self, process: Process) -> None:
-        if not self._closing:
+    def _release(self, process: PoolProcess) -> None:
+        if self.state is PoolState.OPEN:
             process.idle_since = trio.current_time()
             self._idle.append(process)
 
-    async def _dismiss(self) -> None:
-        """Have processes leave that are idle for too long."""
-        assert self._nursery is not None
-        while True:
-            now = trio.current_time()
-            for process in [p for p in self._idle if p.idle_since + self._idle_timeout <= now]:
-                self._idle.remove(process)
-                self._nursery.start_soon(process.leave, self._grace)
-            oldest = min((process.idle_since for process in self._idle), default=now)
-            await trio.sleep_until(oldest + self._idle_timeout)
-
-    def _tell_change(self) -> None:
+    def _report_change(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
 
     # ---- life
 
     @trio.lowlevel.enable_ki_protection
-    async def __aenter__(self) -> Self:
-        self._stack = AsyncExitStack()
-        nursery = await self._stack.enter_async_context(trio.open_nursery())
-        await nursery.start(self._serve)
-        return self
-
-    @trio.lowlevel.enable_ki_protection
-    async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
-        """Have what runs beside the calls, until nothing is left; not cancelled from outside."""
+    async def dismiss_idle(self) -> None:
+        """Have processes leave that are idle for too long, until `close`."""
         try:
-            with trio.CancelScope(shield=True):
-                async with trio.open_nursery() as self._nursery:
-                    task_status.started()
-                    try:
-                        with self._open:
-                            await self._dismiss()
-                    except BaseException:  # an error of ours
-                        self._kill()
-                        raise
-        finally:
-            self._ended.set()
+            with self._dismissal:
+                while True:
+                    now = trio.current_time()
+                    for process in [
+                        p for p in self._idle if p.idle_since + self._idle_timeout <= now
+                    ]:
+                        self._idle.remove(process)
+                        self._nursery.start_soon(process.leave, self._grace)
+                    oldest = min((process.idle_since for process in self._idle), default=now)
+                    await trio.sleep_until(oldest + self._idle_timeout)
+        except BaseException:  # an error of this class
+            self._kill()
+            raise
 
-    def _kill(self) -> None:
-        for process in self._all:
-            process.kill()
+    def on_end(self) -> None:
+        """Note that nothing is left of the processes."""
+        self.state = PoolState.ENDED
+        self._ended.set()
 
     @trio.lowlevel.enable_ki_protection
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        assert self._nursery is not None
-        assert self._stack is not None
-        self._closing = True
-        if self._ended.is_set():  # by an error of ours, which comes out here
-            return await self._stack.__aexit__(kind, error, trace)
+    async def close(self) -> None:
+        """End all processes, and wait until nothing is left of them; cancellation has no effect."""
+        if self.state is PoolState.ENDED:
+            return
+        self.state = PoolState.CLOSING
         try:
             with trio.CancelScope(shield=True):
                 for process in self._all:
@@ -262,19 +257,68 @@ class Pool:
             self._kill()
             raise
         finally:
-            self._open.cancel()
+            self._dismissal.cancel()
             with trio.CancelScope(shield=True):
                 await self._ended.wait()
-            # The body's exception is not given to the nursery, which would wrap it in a group.
-            await self._stack.aclose()
-        return None
+
+    def _kill(self) -> None:
+        for process in self._all:
+            process.kill()
+
+
+@asynccontextmanager
+@trio.lowlevel.enable_ki_protection
+async def open_pool(
+    idle_timeout: float, grace: float, limit: int | None
+) -> AsyncGenerator[Pool, None]:
+    """Open a pool for a block, which ends with nothing left of its processes."""
+    error_of_block: BaseException | None = None
+    async with trio.open_nursery() as nursery:
+        pool = await nursery.start(_run_pool, idle_timeout, grace, limit)
+        try:
+            try:
+                yield pool
+            finally:
+                failed = pool.state is PoolState.ENDED
+                await pool.close()
+        except BaseException as error:
+            if failed:  # the pool did, whose error the nursery raises
+                raise
+            # Not given to the nursery, which would wrap it in a group.
+            error_of_block = error
+    if error_of_block is not None:
+        try:
+            raise error_of_block
+        finally:
+            error_of_block = None  # it refers to this frame
+
+
+@trio.lowlevel.enable_ki_protection
+async def _run_pool(
+    idle_timeout: float,
+    grace: float,
+    limit: int | None,
+    *,
+    task_status: trio.TaskStatus[Pool],
+) -> None:
+    """Run the tasks of a pool until it is closed; cancellation has no effect."""
+    pool: Pool | None = None
+    try:
+        with trio.CancelScope(shield=True):
+            async with trio.open_nursery() as nursery:
+                pool = Pool(idle_timeout, grace, limit, nursery)
+                task_status.started(pool)
+                nursery.start_soon(pool.dismiss_idle)
+    finally:
+        if pool is not None:
+            pool.on_end()
 
 
 @asynccontextmanager
 async def body_of(pieces: Sequence[Buffer]) -> AsyncGenerator[Sequence[Buffer] | int]:
-    """As `grain.subproc.wire.body_of`, but large ones are copied in a thread.
+    """Return the pieces in the form that `wire.send` takes; copy large ones in a thread.
 
-    All other tasks would have to wait for it.
+    All other tasks would have to wait for the copy.
     """
     if wire.size_of(pieces) < LARGE:
         with wire.body_of(pieces) as body:
@@ -289,7 +333,7 @@ async def body_of(pieces: Sequence[Buffer]) -> AsyncGenerator[Sequence[Buffer] |
 
 
 async def content_of(body: bytes | int) -> Buffer:
-    """What has come, out of its file if it is in one."""
+    """Return the content of a body; read a large file in a thread, as `body_of` writes it."""
     if not isinstance(body, int):
         return body
     if os.fstat(body).st_size < LARGE:

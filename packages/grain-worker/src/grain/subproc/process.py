@@ -1,7 +1,7 @@
-"""One interpreter process, from its start until nothing of it is left.
+"""A process of a pool, seen from outside: from its start until nothing of it is left.
 
-What runs as a task of its own is protected from KeyboardInterrupt: one that struck there would
-leave the process without who minds it. It is then raised in the main task, at its next checkpoint.
+Its tasks are protected from KeyboardInterrupt: one that struck there would leave the process
+without a task that awaits its end. The main task raises it instead, at its next checkpoint.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ import trio
 
 from grain.subproc import wire
 from grain.subproc.errors import BrokenSubprocessError
-from grain.subproc.output import Output
-from grain.worker.errors import signal_name
-from grain.worker.node.cgroup import read_cgroups
-from grain.worker.processes.subreaper_client import End, Warded
+from grain.subproc.output_pipe import OutputPipe
+from grain.worker.processes.subreaper_client import ProcessEnd, SubreaperProcess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,46 +25,56 @@ if TYPE_CHECKING:
 
     Buffer = bytes | bytearray | memoryview
 
-_FUNCTIONS = 100  # more would fill a process that serves functions made on the fly
+_FUNCTIONS = 100
+"""Functions in a process at most: those defined on the fly would fill it up."""
 
 
-class Process:
-    """A process that serves calls; `start` makes one, `mind` has to run as long as it lives.
+class PoolProcess:
+    """A process that serves calls, one at a time.
+
+    Get it by `start`, and run `watch` as long as it lives. It serves calls until `end` or `leave`
+    is called, or it dies.
 
     Attributes:
-        key: what it was started with, and cannot be changed in it any more.
-        cpus: what it was bound to by its last call.
-        idle_since: when that ended, by trio's clock.
-        gone: set when nothing of it is left.
+        key: the environment that it was started with, which cannot be changed any more.
+        cpus: the CPUs that its last call has bound it to; None for all.
+        idle_since: the end of its last call, by trio's clock.
+        ended: set when nothing of it is left.
     """
 
-    def __init__(self, warded: Warded, key: object, out: Output, err: Output) -> None:
+    def __init__(
+        self, process: SubreaperProcess, key: object, out: OutputPipe, err: OutputPipe
+    ) -> None:
         self.key = key
-        self.cpus: object = None
+        self.cpus: list[int] | None = None
         self.idle_since = 0.0
-        self.gone = trio.Event()
-        self._warded = warded
-        self._socket = warded.socket
+        self.ended = trio.Event()
+        self._process = process
+        self._socket = process.socket
         self._socket.setblocking(False)
         self._out, self._err = out, err
-        self._taught: set[bytes] = set()
-        self._oom_kills = read_cgroups().oom_kills
-        self._end = End(None)
+        self._functions: set[bytes] = set()  # digests of those that it has
+        self._end = ProcessEnd(None)
 
     @classmethod
-    async def start(cls, key: object, env: Mapping[bytes, bytes], grace: float) -> Process:
-        """Start one.
+    async def start(cls, key: object, env: Mapping[bytes, bytes], grace: float) -> PoolProcess:
+        """Start a process.
+
+        Args:
+            key: what the pool is to find it by.
+            env: its environment.
+            grace: seconds between SIGTERM and SIGKILL where it has to be ended.
 
         Raises:
             OSError: no process can be started.
         """
         if not sys.executable:
             raise RuntimeError("a pool of processes needs the Python interpreter's path")
-        outputs: list[Output] = []
+        pipes: list[OutputPipe] = []
         try:
-            outputs.append(out := Output("stdout"))
-            outputs.append(err := Output("stderr"))
-            warded = await Warded.start(
+            pipes.append(out := OutputPipe("stdout"))
+            pipes.append(err := OutputPipe("stderr"))
+            process = await SubreaperProcess.start(
                 [sys.executable, "-m", "grain.subproc.child"],
                 grace,
                 kind=socket.SOCK_SEQPACKET,
@@ -75,54 +83,58 @@ class Process:
                 stderr=err.theirs,
             )
         except BaseException:
-            for output in outputs:
-                output.close()
+            for pipe in pipes:
+                pipe.close()
             raise
-        out.started()
-        err.started()
-        process = cls(warded, key, out, err)
-        # An empty socket has room for it. It is to search for modules where this process does.
+        out.close_theirs()
+        err.close_theirs()
+        started = cls(process, key, out, err)
+        # It searches for modules where this process does. An empty socket has room for the message.
         with wire.body_of([pickle.dumps(sys.path)]) as body:
-            wire.send(warded.socket, wire.HELLO, body)
-        return process
+            wire.send(process.socket, wire.HELLO, body)
+        return started
 
     @trio.lowlevel.enable_ki_protection
-    async def mind(self) -> None:
-        """Pass on what it prints, until nothing of it is left. Not cancelled: `end` it."""
+    async def watch(self) -> None:
+        """Pass on its output until nothing of it is left. Cancellation has no effect: `end` it."""
         with trio.CancelScope(shield=True):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._out.forward)
                 nursery.start_soon(self._err.forward)
-                self._end = await self._warded.wait()
+                self._end = await self._process.wait()
                 nursery.cancel_scope.cancel()
         self._drain()
         self._out.close()
         self._err.close()
-        self.gone.set()
-        # A process forked from it may have held its end of the socket.
+        self.ended.set()
+        # Wake a call that waits: a process forked from this one may still hold its end of the
+        # socket, which then has no end of file.
         trio.lowlevel.notify_closing(self._socket)
 
     @trio.lowlevel.enable_ki_protection
     async def end(self, *, hurry: bool = False) -> None:
-        """End it and all that it started; not cancelled, and returns when nothing is left."""
-        self._warded.end(hurry=hurry)
+        """End it and all that it started; return when nothing is left.
+
+        Cancellation has no effect. A call that it serves meanwhile returns None.
+        """
+        self._process.end(hurry=hurry)
         with trio.CancelScope(shield=True):
-            await self.gone.wait()
+            await self.ended.wait()
         self._socket.close()
 
     def kill(self) -> None:
         """Have it ended soon, without waiting for that."""
-        self._warded.end(hurry=True)
+        self._process.end(hurry=True)
 
     @trio.lowlevel.enable_ki_protection
     async def leave(self, patience: float) -> None:
-        """Let it end by itself, as it is idle, and end it after some seconds."""
+        """Let it end by itself, as it is idle; end it after so many seconds."""
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass  # it is dead already
         with trio.CancelScope(shield=True), trio.move_on_after(patience):
-            await self.gone.wait()
+            await self.ended.wait()
         await self.end()
 
     # ---- calls
@@ -130,21 +142,25 @@ class Process:
     async def call(
         self, function: Function, head: bytes, body: Sequence[Buffer] | int
     ) -> bytes | int | None:
-        """Have it serve a call: the outcome or the file that has it, None if it died meanwhile.
+        """Have it serve a call.
 
-        Whatever this raises, the process has to be ended.
+        Returns:
+            The outcome, or the descriptor of the file that has it; None if the process died with
+            the call.
 
         Raises:
-            ConnectionError: it was dead before it took the call.
+            ConnectionError: it was dead before it took the call, which another may serve.
+
+        When this raises anything, the process has to be ended.
         """
         self._err.forget()
-        await self._teach(function)
+        await self._provide(function)
         await self._send(head, body)
-        while not self.gone.is_set():
+        while not self.ended.is_set():
             try:
                 await trio.lowlevel.wait_readable(self._socket)
             except trio.ClosedResourceError:
-                pass  # `mind` says that it is gone, maybe after its answer
+                pass  # `watch` says that the process is gone; its answer may have come before
             if self._socket.fileno() < 0:
                 break  # `end` was called meanwhile
             try:
@@ -157,15 +173,16 @@ class Process:
             return answer
         return None
 
-    async def _teach(self, function: Function) -> None:
-        if function.digest in self._taught:
+    async def _provide(self, function: Function) -> None:
+        """Send a function, unless the process has it."""
+        if function.digest in self._functions:
             return
-        if len(self._taught) >= _FUNCTIONS:
+        if len(self._functions) >= _FUNCTIONS:
             await self._send(wire.FORGET, [])
-            self._taught.clear()
+            self._functions.clear()
         with wire.body_of([function.payload]) as body:
             await self._send(wire.FUNCTION + function.digest, body)
-        self._taught.add(function.digest)
+        self._functions.add(function.digest)
 
     async def _send(self, head: bytes, body: Sequence[Buffer] | int) -> None:
         while True:
@@ -184,18 +201,16 @@ class Process:
     # ---- its death
 
     def broken(self, name: str, reason: str = "") -> BrokenSubprocessError:
-        """The error of a call whose process is gone."""
-        end = self._end
-        if not reason:
-            reason = "ended in an unknown way"
-            if end.returncode is not None:
-                reason = f"exited with code {end.returncode}"
-                if signal := signal_name(end.returncode):
-                    reason = f"was ended by {signal}"
-            if read_cgroups().oom_kills > self._oom_kills:
-                reason += ", out of memory"
-            reason += f" (peak memory {end.max_rss:.2f} GB)"
-            if end.left:
-                reason += f"; processes survive SIGKILL: {', '.join(map(str, end.left))}"
-        tail = self._err.tail()
-        return BrokenSubprocessError(name, reason, end.returncode, tail, socket.gethostname())
+        """Return the error of a call whose process is gone.
+
+        Args:
+            name: the function's name.
+            reason: what happened to the process, if not its own death.
+        """
+        return BrokenSubprocessError(
+            name,
+            reason or self._end.describe(),
+            self._end.returncode,
+            self._err.tail(),
+            socket.gethostname(),
+        )

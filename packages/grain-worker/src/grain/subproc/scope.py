@@ -1,4 +1,4 @@
-"""Where the pool is: opened by a scope, found by the calls of the same trio run."""
+"""The scope that opens a pool, and the pool that serves a call of the same trio run."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from grain.subproc.pool import Pool
+from grain.subproc.pool import open_pool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
+    from grain.subproc.pool import Pool
     from grain.subproc.target import Target
 
 # By trio run and not by context: runs on a mission's local worker are not started from the task
@@ -24,7 +25,7 @@ _POOLS: trio.lowlevel.RunVar[tuple[Pool, ...]] = trio.lowlevel.RunVar("grain.sub
 async def subprocess_pool_scope(
     *, idle_timeout: float = 60.0, grace: float = 1.0, limit: int | None = None
 ) -> AsyncGenerator[None]:
-    """Have a pool of processes, which serves the calls of `subprocify`'s functions.
+    """Open a pool of processes, which serves the calls of `subprocify`'s functions.
 
     It serves all tasks of this trio run, not only those within the block: in a mission's main
     function it serves the local worker, in a worker's context module (``grain_context``) the runs
@@ -38,10 +39,11 @@ async def subprocess_pool_scope(
         idle_timeout: seconds after which a process without a call leaves; inf for never.
         grace: seconds between SIGTERM and SIGKILL where a process and what it has started has to
             be ended; also what an idle one has for its exit handlers.
-        limit: how many calls may run at a time, others wait; None leaves that to the allocations.
+        limit: the number of calls that may run at a time, others wait; None leaves that to the
+            allocations.
 
     Raises:
-        ValueError: an argument makes no sense.
+        ValueError: an argument is out of its range.
     """
     if not idle_timeout > 0:
         raise ValueError(f"idle_timeout must be a positive number of seconds, not {idle_timeout}")
@@ -49,7 +51,7 @@ async def subprocess_pool_scope(
         raise ValueError(f"grace must be a number of seconds, not {grace}")
     if limit is not None and limit < 1:
         raise ValueError(f"limit must be at least 1, or None, not {limit}")
-    async with Pool(idle_timeout, grace, limit) as pool:
+    async with open_pool(idle_timeout, grace, limit) as pool:
         _POOLS.set((*_POOLS.get(), pool))
         try:
             yield
@@ -58,10 +60,10 @@ async def subprocess_pool_scope(
 
 
 async def call_in_process(target: Target, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Call a function in a process of the pool that is open.
+    """Call a function in a process of the innermost open pool.
 
     Raises:
-        RuntimeError: there is none.
+        RuntimeError: no pool is open.
     """
     pools = _POOLS.get()
     if not pools:

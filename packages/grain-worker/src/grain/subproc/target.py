@@ -1,9 +1,8 @@
-"""The function of a subprocified one, and how it travels.
+"""The function behind a subprocified one, and how it travels.
 
-A decorator hides the function that it decorates: by the function's name one finds the decorated
-one, from which the way back is ``__wrapped__``. So a target travels as the name and the number of
-such steps where that leads to the very function, and by value (by dill) elsewhere, as from
-`__main__`.
+A decorator hides the function that it decorates: the function's name leads to the decorated one,
+from which ``__wrapped__`` leads back. So a target travels as the name and the number of such steps,
+where these lead to the very function; elsewhere, as in `__main__`, it travels by value (by dill).
 """
 
 from __future__ import annotations
@@ -20,10 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _STEPS = 20
+"""Decorators to look through, at most."""
 
 
 class Target:
-    """What is called in the process; equal to nothing but itself."""
+    """A function to call in a process; equal to nothing but itself."""
 
     __slots__ = ("__weakref__", "fn")
 
@@ -34,39 +34,39 @@ class Target:
         return name_of(self.fn)
 
     def __reduce__(self) -> Any:
-        place = place_of(self.fn)
-        return (Target, (self.fn,)) if place is None else (find, place)
+        path = path_of(self.fn)
+        return (Target, (self.fn,)) if path is None else (find, path)
 
 
-def place_of(fn: Callable[..., Any]) -> tuple[str, str, int, str] | None:
-    """Where another process finds a function: its module, name, steps, and the module's file."""
+def path_of(fn: Callable[..., Any]) -> tuple[str, str, int, str] | None:
+    """Return a function's module, name, steps and module file; None if these do not lead to it."""
     module, name = getattr(fn, "__module__", None), getattr(fn, "__qualname__", None)
     if module == "__main__" or not isinstance(module, str) or not isinstance(name, str):
         return None
     loaded = sys.modules.get(module)
-    found: Any = loaded
+    value: Any = loaded
     for part in name.split("."):
-        found = getattr(found, part, None)
+        value = getattr(value, part, None)
     for steps in range(_STEPS):
-        if found is fn:
+        if value is fn:
             return module, name, steps, getattr(loaded, "__file__", None) or ""
-        found = getattr(found, "__wrapped__", None)
+        value = getattr(value, "__wrapped__", None)
     return None
 
 
 def find(module: str, name: str, steps: int, file: str) -> Target:
-    """The target at such a place.
+    """Return the target to which `path_of` leads.
 
     A worker's context module is imported from its file, and may be on no search path.
     """
     try:
-        found: Any = importlib.import_module(module)
+        value: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name != module or "." in module or not Path(file).is_file():
             raise
-        found = load(file)
+        value = load(file)
     for part in name.split("."):
-        found = getattr(found, part)
+        value = getattr(value, part)
     for _ in range(steps):
-        found = found.__wrapped__
-    return Target(found)
+        value = value.__wrapped__
+    return Target(value)

@@ -1,15 +1,18 @@
-"""What goes between a pool and one of its processes: datagrams over a Unix socket.
+"""The messages between a pool and one of its processes: datagrams over a Unix socket.
 
 A message is a head of a few bytes, which begins with its kind, and a body. A small body follows the
 head. A larger one stands in a memory file (memfd_create(2)) whose descriptor travels along: it is
 written once and read once, where a socket would pass it on in pieces of 200 kB, with both processes
-woken for each. A file is read into memory of the receiver rather than mapped: a mapping keeps its
+woken for each. The receiver reads a file into its memory instead of mapping it: a mapping keeps its
 descriptor, and a thousand results would use up all that a process may have.
 
 To the process: `HELLO` with the search path of modules; `FUNCTION` with its digest in the head;
 `FORGET`, of all functions; `CALL` with a function's digest in the head. The body of a `CALL` is the
-arguments and then, beginning where the head says, the allocation. To each call there is one answer:
-an outcome, with an empty head.
+arguments, then the allocation, which begins where the head says. Each call has one answer: an
+outcome, with an empty head.
+
+The channel between a worker's agent and its runner does not serve here: that is for many runs at a
+time, and is asynchronous on both ends. `docs/subproc.md` has the numbers.
 """
 
 from __future__ import annotations
@@ -39,13 +42,15 @@ _PIECES = 1000  # writev(2) takes 1024 at once
 
 
 def size_of(pieces: Sequence[Buffer]) -> int:
-    """Bytes in all of them."""
+    """Return the number of bytes in all pieces."""
     return sum(map(len, pieces))
 
 
 @contextmanager
 def body_of(pieces: Sequence[Buffer]) -> Iterator[Sequence[Buffer] | int]:
-    """These pieces as `send` takes them: as they are, or in a file that is open meanwhile.
+    """Return the pieces in the form that `send` takes: as they are, or in a file.
+
+    The file is open within the block.
 
     Raises:
         OSError: as `write_file`.
@@ -61,13 +66,14 @@ def body_of(pieces: Sequence[Buffer]) -> Iterator[Sequence[Buffer] | int]:
 
 
 def write_file(pieces: Sequence[Buffer]) -> int:
-    """A memory file with these pieces, one after the other; its descriptor.
+    """Write the pieces, one after the other, into a memory file, and return its descriptor.
 
     Raises:
         OSError: there is no memory, or there are too many open files.
     """
     fd = os.memfd_create("grain-subproc")
     try:
+        # Reversed, so that what is written leaves the list at its end.
         left = [memoryview(piece).cast("B") for piece in pieces if len(piece)]
         left.reverse()
         while left:
@@ -83,7 +89,7 @@ def write_file(pieces: Sequence[Buffer]) -> int:
 
 
 def read_file(fd: int) -> memoryview:
-    """What a memory file has in it, in memory that can be written to; closes the file.
+    """Return the content of a memory file, in memory that can be written to; close the file.
 
     Raises:
         OSError: there is no memory.
@@ -99,11 +105,11 @@ def read_file(fd: int) -> memoryview:
 
 
 def send(sock: socket.socket, head: bytes, body: Sequence[Buffer] | int) -> None:
-    """Send one message; its body as `body_of` makes it.
+    """Send one message, whose body is a result of `body_of`.
 
     Raises:
-        BlockingIOError: there is no room, on a socket that does not block; nothing was sent.
-        ConnectionError: the other end is gone.
+        BlockingIOError: the socket, which does not block, is full; nothing was sent.
+        ConnectionError: the other end is closed.
     """
     if isinstance(body, int):
         socket.send_fds(sock, [_padded(head)], [body])
@@ -112,14 +118,14 @@ def send(sock: socket.socket, head: bytes, body: Sequence[Buffer] | int) -> None
 
 
 def receive(sock: socket.socket) -> tuple[bytes, bytes | int]:
-    """The head of one message and its body, or the descriptor of the file that has it.
+    """Receive one message: its head, and its body or the descriptor of the file with its body.
 
-    An empty head with an empty body is the end: the other side is gone.
+    An empty head with an empty body is the end: the other end is closed.
 
     Raises:
-        BlockingIOError: nothing has come, on a socket that does not block.
-        ConnectionError: the other side is gone, and has not read all that it was sent. (Linux says
-            so of Unix sockets: ECONNRESET, by unix_release_sock() in net/unix/af_unix.c.)
+        BlockingIOError: there is no message yet, on a socket that does not block.
+        ConnectionError: the other end is closed, and has left messages unread. (Linux reports that
+            for Unix sockets: ECONNRESET, by unix_release_sock() in net/unix/af_unix.c.)
         OSError: this process has too many open files to take another.
     """
     data, fds, flags, _ = socket.recv_fds(sock, _HEAD + INLINE, 1, socket.MSG_CMSG_CLOEXEC)

@@ -1,14 +1,14 @@
-"""The resources that a worker really has, from a snapshot of its surroundings. Pure functions.
+"""The resources that a worker offers, from a snapshot of its host. Pure functions.
 
     Cores   The CPUs of the affinity mask and the cpuset. If the batch system granted fewer than
             these, that many of them.
-    Memory  The least of: what the machine has, what the control groups allow, what Slurm granted.
-    WTime   What is left until the job's end, if the batch system tells.
-    GPUs    Those of CUDA_VISIBLE_DEVICES, or that Slurm granted; without a batch system all.
+    Memory  The least of: the machine's memory, the limits of the control groups, Slurm's grant.
+    WTime   The time until the job's end, if the batch system states it.
+    GPUs    Those of CUDA_VISIBLE_DEVICES, or those that Slurm granted. Without a batch system all.
 
-Sources: sbatch(1), "Output environment variables"; pbs_ijob and qsub(1B) for NCPUS and
-PBS_NODEFILE; Torque's qsub for PBS_NUM_PPN and PBS_WALLTIME; CUDA C++ Programming Guide, "CUDA
-Environment Variables".
+Sources: sched_getaffinity(2) and cpuset(7); cgroups(7); sbatch(1), "Output environment variables";
+pbs_ijob and qsub(1B) for NCPUS and PBS_NODEFILE; Torque's qsub for PBS_NUM_PPN and PBS_WALLTIME;
+CUDA C++ Programming Guide, "CUDA Environment Variables".
 """
 
 from __future__ import annotations
@@ -23,23 +23,30 @@ from grain.worker.errors import UsageError
 from grain.worker.node.cgroup import parse_ids
 
 if TYPE_CHECKING:
-    from grain.worker.node.host_info import Surroundings
+    from grain.worker.node.host_info import HostInfo
 
 _MIB = 1024**2
 
 
-class Found(NamedTuple):
-    """What a worker has.
+class NodeOffer(NamedTuple):
+    """The resources that a worker offers.
 
     Attributes:
-        resources: what it offers.
-        time: seconds for which it can run tasks, None if that is not limited or not known.
-        remarks: what a person should know about how that was found.
+        resources: the resources.
+        time: seconds for which the worker can run tasks; None if that is unlimited or unknown.
+        remarks: sentences for the log, about what may surprise the user.
     """
 
     resources: Resource
     time: float | None
     remarks: tuple[str, ...] = ()
+
+
+class Bounds(NamedTuple):
+    """The part of a detected amount to offer: all but `less`, and `most` at most."""
+
+    less: float = 0.0
+    most: float = math.inf
 
 
 AUTO: Mapping[str, Any] = {
@@ -48,29 +55,29 @@ AUTO: Mapping[str, Any] = {
     "GPUs": "auto",
     "WTime": {"auto": {"less": 60}},
 }
-"""What a worker offers unless told otherwise: all, but 0.5 GB and a minute for itself."""
+"""The offer by default: everything, less 0.5 GB and a minute for the worker itself."""
 
 
-def batch_system(environ: Any) -> str:
-    """Which batch system runs this job: ``slurm``, ``pbs``, or ``""``."""
+def batch_system(environ: Mapping[str, str]) -> str:
+    """Return the batch system that runs this job: ``slurm``, ``pbs``, or ``""``."""
     if "SLURM_JOB_ID" in environ:
         return "slurm"
     return "pbs" if "PBS_JOBID" in environ else ""
 
 
-def find_resources(stated: Any, around: Surroundings) -> Found:
-    """The resources of a worker.
+def detect_resources(stated: Any, info: HostInfo) -> NodeOffer:
+    """Return what a worker offers.
 
     Args:
         stated: ``"auto"``, which stands for `AUTO`; or a dict from kind to its data. With
             ``"auto": True`` in it, `AUTO` holds for the kinds that it does not mention. The data
-            may be ``"auto"``: what is found, if there is any; or ``{"auto": {"less": 0.5, "most":
-            8}}``: what is found, less 0.5, and 8 at most (of cores and GPUs so many of those that
-            were found); or None: there is none.
-        around: where the worker runs.
+            may be ``"auto"``: the detected amount, if there is any; or ``{"auto": {"less": 0.5,
+            "most": 8}}``: the detected amount less 0.5, and 8 at most (of cores and GPUs that many
+            of the detected ones); or None: nothing of this kind.
+        info: the host.
 
     Raises:
-        UsageError: it is no such thing.
+        UsageError: ``stated`` is none of these.
     """
     if stated == "auto":
         stated = AUTO
@@ -84,81 +91,93 @@ def find_resources(stated: Any, around: Surroundings) -> Found:
     if not isinstance(rest, bool):
         raise UsageError(f'resources: "auto" is true or false, not {rest!r}')
     remarks: list[str] = []
-    found = {
-        kind: _resolve(kind, data, around, remarks)
-        for kind, data in {**(AUTO if rest else {}), **kinds}.items()
-    }
+    offered = {}
+    for kind, data in {**(AUTO if rest else {}), **kinds}.items():
+        bounds = _bounds_of(kind, data)
+        amount = data if bounds is None else _detect(kind, bounds, info, remarks)
+        if amount is not None:
+            offered[kind] = amount
     try:
-        resources = from_data({kind: data for kind, data in found.items() if data is not None})
+        resources = from_data(offered)
     except (ValueError, LookupError, TypeError) as error:
         raise UsageError(f"resources: {error}") from error
     time = resources.get(WTime)
     left = time.T if isinstance(time, WTime) else None
-    return Found(resources, left, tuple(remarks))
+    return NodeOffer(resources, left, tuple(remarks))
 
 
-def _resolve(kind: str, data: Any, around: Surroundings, remarks: list[str]) -> Any:
-    """The data of one kind, found if it is to be; None for none."""
-    bounds: Any = {} if data == "auto" else None
-    if isinstance(data, Mapping) and "auto" in data:
-        bounds = data["auto"] if len(data) == 1 else None
-        if not isinstance(bounds, Mapping) or not bounds.keys() <= {"less", "most"}:
-            raise UsageError(
-                f'resources: {kind} {dict(data)!r}: say "auto", or as in '
-                '{"auto": {"less": 0.5, "most": 8}}'
-            )
-    if bounds is None:
-        return data
-    less, most = (_bound(kind, bounds, name) for name in ("less", "most"))
-    if kind in ("Cores", "GPUs"):
-        ids = (cpu_ids if kind == "Cores" else gpu_ids)(around, remarks)
-        if kind == "Cores" and most is not None and len(ids) < most:
-            remarks.append(
-                f"{most:g} CPUs were asked for, and this process may use {len(ids)}: no more are "
-                "offered"
-            )
-        end = len(ids) - int(less or 0)
-        ids = ids[: max(0, end if most is None else min(end, int(most)))]
-        return ids or (None if kind == "GPUs" else [])
-    if kind not in ("Memory", "WTime"):
-        raise UsageError(f"resources: {kind} cannot be found out, state it")
-    amount: float | None = time_left(around)
-    if kind == "Memory":
-        size = memory_bytes(around)
-        amount = None if size is None else size / 1e9
-    if amount is None:
+def _bounds_of(kind: str, data: Any) -> Bounds | None:
+    """Return the bounds of a kind to detect; None for a kind whose amount is stated."""
+    if data == "auto":
+        return Bounds()
+    if not isinstance(data, Mapping) or "auto" not in data:
         return None
-    amount = max(0.0, min(amount - (less or 0), math.inf if most is None else most))
-    return amount if kind == "Memory" else {"T": amount, "countdown": True}
+    bounds = data["auto"] if len(data) == 1 else None
+    if not isinstance(bounds, Mapping) or not bounds.keys() <= {"less", "most"}:
+        raise UsageError(
+            f'resources: {kind} {dict(data)!r}: say "auto", or as in '
+            '{"auto": {"less": 0.5, "most": 8}}'
+        )
+    given = {name: value for name, value in bounds.items() if value is not None}
+    for name, value in given.items():
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not 0 <= value < math.inf
+        ):
+            raise UsageError(f'resources: {kind}: "{name}" is a number of 0 or more, not {value!r}')
+    return Bounds(**given)
 
 
-def _bound(kind: str, bounds: Mapping[str, Any], name: str) -> float | None:
-    value = bounds.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise UsageError(f'resources: {kind}: "{name}" is a number of 0 or more, not {value!r}')
-    return value
+def _detect(kind: str, bounds: Bounds, info: HostInfo, remarks: list[str]) -> Any:
+    """Return the data of one kind within its bounds; None if there is nothing of it."""
+    match kind:
+        case "Cores":
+            ids = cpu_ids(info, remarks)
+            if len(ids) < bounds.most < math.inf:
+                remarks.append(
+                    f"{bounds.most:g} CPUs were asked for, and this process may use {len(ids)}: "
+                    "no more are offered"
+                )
+            return _first(ids, bounds)
+        case "GPUs":
+            return _first(gpu_ids(info, remarks), bounds) or None
+        case "Memory":
+            size = memory_bytes(info)
+            return None if size is None else _within(size / 1e9, bounds)
+        case "WTime":
+            seconds = time_left(info)
+            return None if seconds is None else {"T": _within(seconds, bounds), "countdown": True}
+        case _:
+            raise UsageError(f"resources: {kind} cannot be found out, state it")
+
+
+def _first(ids: list[int], bounds: Bounds) -> list[int]:
+    return ids[: max(0, min(len(ids) - int(bounds.less), int(min(bounds.most, len(ids)))))]
+
+
+def _within(amount: float, bounds: Bounds) -> float:
+    return max(0.0, min(amount - bounds.less, bounds.most))
 
 
 # ---- kind by kind
 
 
-def cpu_ids(around: Surroundings, remarks: list[str]) -> list[int]:
-    """The CPUs to offer, ascending.
+def cpu_ids(info: HostInfo, remarks: list[str]) -> list[int]:
+    """Return the CPUs to offer, ascending.
 
     Where the batch system granted fewer than the process may use, it does not bind processes, and
-    nothing tells which ones are meant. A run of CPUs that begins at a place that depends on the
-    job's id is taken, so that two jobs on one node, which both follow this rule, rarely meet.
+    nothing states which ones it means. Then these are consecutive CPUs whose first one depends on
+    the job's id, so that two jobs on one node, which both follow this rule, rarely meet.
     """
-    usable = around.affinity
-    if around.cgroups.cpus and usable & around.cgroups.cpus:
-        usable = usable & around.cgroups.cpus
+    usable = info.affinity
+    if info.cgroups.cpus and usable & info.cgroups.cpus:
+        usable = usable & info.cgroups.cpus
     ids = sorted(usable)
-    granted = cpus_granted(around)
+    granted = cpus_granted(info)
     if granted is None or granted >= len(ids):
         return ids
-    job = around.environ.get("SLURM_JOB_ID") or around.environ.get("PBS_JOBID", "")
+    job = info.environ.get("SLURM_JOB_ID") or info.environ.get("PBS_JOBID", "")
     digits = re.match(r"\d+", job)
     start = (int(digits[0]) if digits else 0) * granted % len(ids)
     remarks.append(
@@ -168,9 +187,9 @@ def cpu_ids(around: Surroundings, remarks: list[str]) -> list[int]:
     return sorted((ids + ids)[start : start + granted])
 
 
-def cpus_granted(around: Surroundings) -> int | None:
-    """How many CPUs of this node the batch system granted to the job; None if it does not tell."""
-    environ = around.environ
+def cpus_granted(info: HostInfo) -> int | None:
+    """Return the number of CPUs of this node that the batch system granted; None if unknown."""
+    environ = info.environ
     if batch_system(environ) == "slurm":
         nodes = expand_counts(environ.get("SLURM_JOB_CPUS_PER_NODE", ""))
         which = _number(environ.get("SLURM_NODEID")) or 0
@@ -184,63 +203,63 @@ def cpus_granted(around: Surroundings) -> int | None:
             if number := _number(environ.get(name)):
                 return number
         # One line for each CPU (Torque) or for each chunk (OpenPBS, which sets NCPUS).
-        short = around.host.split(".")[0]
-        return sum(line.split(".")[0] == short for line in around.node_file) or None
+        short = info.hostname.split(".")[0]
+        return sum(line.split(".")[0] == short for line in info.node_file) or None
     return None
 
 
 def expand_counts(text: str) -> list[int]:
-    """Slurm's counts for each node; empty for what is none.
+    """Return the counts of each node from Slurm's list; empty for what is no such list.
 
     >>> expand_counts("2(x3),4")
     [2, 2, 2, 4]
     """
     counts: list[int] = []
     for part in text.split(","):
-        found = re.fullmatch(r"(\d{1,7})(?:\(x(\d{1,6})\))?", part.strip())
-        if not found:
+        match = re.fullmatch(r"(\d{1,7})(?:\(x(\d{1,6})\))?", part.strip())
+        if not match:
             return []
-        counts += [int(found[1])] * int(found[2] or 1)
+        counts += [int(match[1])] * int(match[2] or 1)
     return counts
 
 
-def memory_bytes(around: Surroundings) -> int | None:
-    """The memory that may be used, in bytes; None if nothing tells.
+def memory_bytes(info: HostInfo) -> int | None:
+    """Return the memory that may be used, in bytes; None if unknown.
 
-    Slurm's numbers are MiB, and 0 means all of the node's.
+    Slurm's numbers are MiB, and 0 means all of the node's memory.
     """
-    environ = around.environ
-    limits = [around.memory, around.cgroups.memory]
+    environ = info.environ
+    limits = [info.memory, info.cgroups.memory]
     if batch_system(environ) == "slurm":
         per_node = _number(environ.get("SLURM_MEM_PER_NODE"))
         per_cpu = _number(environ.get("SLURM_MEM_PER_CPU"))
         if per_node:
             limits.append(per_node * _MIB)
         elif per_cpu:
-            limits.append(per_cpu * _MIB * (cpus_granted(around) or len(around.affinity)))
+            limits.append(per_cpu * _MIB * (cpus_granted(info) or len(info.affinity)))
     return min((limit for limit in limits if limit), default=None)
 
 
-def time_left(around: Surroundings) -> float | None:
-    """Seconds until the job's end, 0 if that has passed; None if nothing tells.
+def time_left(info: HostInfo) -> float | None:
+    """Return the seconds until the job's end, 0 if that has passed; None if unknown.
 
-    PBS_WALLTIME (Torque) is counted from now: a worker starts with its job.
+    PBS_WALLTIME (Torque) counts from now: a worker starts with its job.
     """
-    end = _number(around.environ.get("SLURM_JOB_END_TIME"))
-    if end and batch_system(around.environ) == "slurm":
-        return max(0.0, end - around.now)
-    seconds = _number(around.environ.get("PBS_WALLTIME"))
-    if seconds and batch_system(around.environ) == "pbs":
+    end = _number(info.environ.get("SLURM_JOB_END_TIME"))
+    if end and batch_system(info.environ) == "slurm":
+        return max(0.0, end - info.now)
+    seconds = _number(info.environ.get("PBS_WALLTIME"))
+    if seconds and batch_system(info.environ) == "pbs":
         return float(seconds)
     return None
 
 
-def gpu_ids(around: Surroundings, remarks: list[str]) -> list[int]:
-    """The GPUs to offer, by the numbers that CUDA_VISIBLE_DEVICES takes in this process."""
-    environ = around.environ
+def gpu_ids(info: HostInfo, remarks: list[str]) -> list[int]:
+    """Return the GPUs to offer, by the numbers that CUDA_VISIBLE_DEVICES takes in this process."""
+    environ = info.environ
     visible = environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        # CUDA itself stops at the first word that names no device.
+        # CUDA itself stops at the first word that is no device.
         words = visible.replace(" ", "").split(",")
         if words[0] in ("", "-1", "NoDevFiles"):
             return []
@@ -255,11 +274,11 @@ def gpu_ids(around: Surroundings, remarks: list[str]) -> list[int]:
         if ids := parse_ids(environ.get(name, "")):
             return sorted(ids)
     if batch_system(environ):
-        return []  # the machine may have some, this job has not
-    return sorted(around.devices)
+        return []  # the machine may have GPUs, but the job was granted none
+    return sorted(info.devices)
 
 
 def _number(text: str | None) -> int | None:
-    """A whole number, not absurdly long; None for anything else."""
+    """Return a whole number of a sensible length; None for anything else."""
     text = (text or "").strip()
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 15 else None

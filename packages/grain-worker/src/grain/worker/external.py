@@ -15,9 +15,8 @@ in any trio program on Linux; without an allocation nothing is bound.
 The call is named `run_external`, not ``run``, because a tasklet's module usually has
 ``grain.delayed.run`` in sight.
 
-Layout: `_environment` turns an allocation into variables and CPU ids, `_mpi` into the launcher of
-an MPI program, `_shepherd` talks to the processes of `_guard`, which start and end programs,
-`errors` has the exceptions.
+The room `processes` has what it consists of: an allocation becomes variables and CPU ids, and the
+launcher of an MPI program; small processes start the programs and end them (`guards`).
 """
 
 from __future__ import annotations
@@ -48,11 +47,14 @@ from grain.worker.errors import (
 )
 from grain.worker.errors import Failure, command_line, explain_start
 from grain.worker.processes.environment import binding, environment
-from grain.worker.processes.fork_server_client import Ended, LostError, Shepherd, StuckError
+from grain.worker.processes.fork_server_client import ForkServerClient, LostError, ProgramResult
 from grain.worker.processes.mpi import mpi_prefix as mpi_prefix
+from grain.worker.processes.supervisor_client import StartFailure, StuckError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from grain.worker.guards.protocol import ProgramRequest
 
     StrPath = str | os.PathLike[str]
 
@@ -69,6 +71,8 @@ __all__ = [
 ]
 
 TAIL_LINES = 20
+ATTEMPTS = 3
+"""Fork servers to try; one that was killed while it was idle is noticed only by the next call."""
 
 
 class _Stream(Enum):
@@ -77,15 +81,15 @@ class _Stream(Enum):
 
 
 CAPTURE: Final = _Stream.CAPTURE
-"""Where output goes by default: into the `Completed`."""
+"""The default of ``stdout=`` and ``stderr=``: into the `Completed`."""
 
 STDOUT: Final = _Stream.STDOUT
-"""For ``stderr=``: to the same place as stdout, in the order of writing."""
+"""For ``stderr=``: the same place as stdout, in the order of writing."""
 
 
 @dataclass(frozen=True)
 class Completed:
-    """How a program ended.
+    """A program that has ended: exit code, output, costs.
 
     Attributes:
         argv: The command.
@@ -95,9 +99,8 @@ class Completed:
         elapsed: Seconds between its start and its end.
         user: Seconds of CPU time in user mode, of the program and all that it started.
         system: The same in the kernel.
-        max_rss: The largest resident set of any one of these processes, in GB (1e9 bytes). Not
-            less than that of the small process which started it (about 0.01), which Linux
-            counts in.
+        max_rss: The largest resident set of any one of these processes, in GB (1e9 bytes). At least
+            0.01 or so, as Linux counts in the small process that starts the program.
         host: The name of the machine it ran on.
     """
 
@@ -113,12 +116,12 @@ class Completed:
 
     @property
     def stdout_text(self) -> str:
-        """Stdout as text, bytes that are not UTF-8 replaced; empty if it went to a file."""
+        """Stdout as text, with bytes that are not UTF-8 replaced; empty if it went to a file."""
         return (self.stdout or b"").decode(errors="replace")
 
     @property
     def stderr_text(self) -> str:
-        """Stderr as text, bytes that are not UTF-8 replaced; empty if it went elsewhere."""
+        """Stderr as text, with bytes that are not UTF-8 replaced; empty if it went elsewhere."""
         return (self.stderr or b"").decode(errors="replace")
 
 
@@ -154,8 +157,8 @@ async def run_external(
         stderr: The same, or `STDOUT`.
         timeout: Seconds after which the program is ended and `ExternalTimeoutError` raised.
         grace: Seconds between SIGTERM and SIGKILL wherever processes have to be ended.
-        check: Whether to raise on a non-zero exit code or a signal.
-        bind: Whether to set the CPU affinity to the allocated CPUs (sched_setaffinity(2)).
+        check: Raise if the exit code is not 0, or a signal ended the program.
+        bind: Set the CPU affinity to the allocated CPUs (sched_setaffinity(2)).
         threads: The value for OMP_NUM_THREADS and its siblings instead of the number of
             allocated CPUs; 1 for a program that uses processes instead.
         scratch: Make a private directory below $TMPDIR, or /tmp, which is the program's TMPDIR
@@ -163,11 +166,13 @@ async def run_external(
             also when the calling process was killed.
 
     Raises:
-        ExternalError: The program failed; says how, where, and its last words. Only if `check`.
+        ExternalError: The program failed, and `check` is set. The message has the reason, the host
+            and the last lines of stderr.
         ExternalStartError: The program, `cwd` or a file cannot be used.
-        ExternalLostError: The end is unknown, or cannot be brought about.
-        ExternalTimeoutError: At the time limit, when the whole tree is gone; it has what the
-            program wrote by then, and is a `trio.TooSlowError`, too.
+        ExternalLostError: It is unknown how the program ended, or it cannot be ended.
+        ExternalTimeoutError: At the time limit, when the whole tree is gone. It has what the
+            program wrote until then, and is a `trio.TooSlowError`, too.
+        OSError: This process has too many open files.
         ValueError: For arguments that no program can have.
 
     On cancellation, and on Ctrl-C, the whole tree of processes is ended before the exception
@@ -183,7 +188,7 @@ async def run_external(
 
 
 class _Call:
-    """One call: its arguments as the keeper wants them, its report as the caller wants it."""
+    """One call: turns its arguments into a request, and the report into a result or an error."""
 
     def __init__(
         self,
@@ -214,33 +219,33 @@ class _Call:
         self.stderr = None if isinstance(stderr, _Stream) else os.fspath(stderr)
         # The same file twice: opened once, or one stream would overwrite the other.
         self.merged = stderr is STDOUT or (stderr is not CAPTURE and self.stderr == self.stdout)
-        # What is known of the end if it came by cancellation.
-        self.cut_short: Ended | None = None
+        self.cancelled_result: ProgramResult | None = None
         self.input = stdin if isinstance(stdin, bytes) else None
         source = os.devnull if stdin is None else stdin
-        self.request: dict[str, Any] = {
+        self.request: ProgramRequest = {
             "argv": _encode(self.argv),
             "env": variables,
-            "cwd": self.cwd and os.fsencode(self.cwd),
+            "cwd": None if self.cwd is None else os.fsencode(self.cwd),
             "cpus": binding(res, os.sched_getaffinity(0)) if bind else None,
             "stdin": None if isinstance(source, bytes) else os.fsencode(source),
-            "stdout": self.stdout and os.fsencode(self.stdout),
-            "stderr": 1 if self.merged else self.stderr and os.fsencode(self.stderr),
+            "stdout": None if self.stdout is None else os.fsencode(self.stdout),
+            "stderr": None if self.stderr is None else os.fsencode(self.stderr),
+            "merged": self.merged,
             "grace": float(grace),
             "scratch": _temporary(variables) if scratch else None,
         }
 
     # So that no KeyboardInterrupt strikes between two lines that belong together.
     @trio.lowlevel.enable_ki_protection
-    async def run(self) -> tuple[tuple[Any, ...], bytes | None, bytes | None]:
-        """Have it run: the report, and what was captured."""
-        for _ in range(3):
+    async def run(self) -> ProgramResult:
+        """Run the program to its end; a cancelled call leaves its result in `cancelled_result`."""
+        for _ in range(ATTEMPTS):
             try:
-                ended = await Shepherd.of_this_run().run(
-                    self.request, self.input, self.note_cut_short
+                return await ForkServerClient.of_this_run().run(
+                    self.request, self.input, self._on_cancelled
                 )
             except BrokenPipeError:
-                continue
+                continue  # it was killed before the program ran
             except OSError as error:
                 if error.errno not in (errno.EMFILE, errno.ENFILE):
                     raise
@@ -252,81 +257,80 @@ class _Call:
                 ) from None
             except LostError as error:
                 reason = "the process that watched over it was killed, and the program with it"
-                if not error.args[0]:
+                if not error.all_gone:
                     reason = "the processes that watched over it were killed; some may be left"
                 raise ExternalLostError(self.failure(reason=reason)) from None
             except StuckError as error:
-                pids = ", ".join(map(str, error.args[0]))
+                pids = ", ".join(map(str, error.pids))
                 reason = f"processes survive SIGKILL: {pids}"
                 raise ExternalLostError(self.failure(reason=reason)) from error
-            return self.captured(ended)
-        reason = "no process to watch over it could be had in three attempts; it never ran"
+        reason = f"no process to watch over it could be had in {ATTEMPTS} attempts; it never ran"
         raise ExternalLostError(self.failure(reason=reason))
 
-    def note_cut_short(self, ended: Ended) -> None:
-        """It was cancelled, and ended so."""
-        self.cut_short = ended
+    def _on_cancelled(self, result: ProgramResult) -> None:
+        self.cancelled_result = result
 
-    def captured(self, ended: Ended) -> tuple[tuple[Any, ...], bytes | None, bytes | None]:
-        """The report, and what was captured."""
+    def _captured(self, result: ProgramResult) -> tuple[bytes | None, bytes | None]:
+        """Return stdout and stderr; None for one that went elsewhere."""
         return (
-            ended.report,
-            None if self.stdout else ended.stdout,
-            None if self.stderr or self.merged else ended.stderr,
+            None if self.stdout else result.stdout,
+            None if self.stderr or self.merged else result.stderr,
         )
 
+    def _stderr_tail(self, result: ProgramResult, tail: bytes) -> str:
+        """Return the last lines of stderr: captured, or the bytes at the end of its file."""
+        stdout, stderr = self._captured(result)
+        captured = stdout if self.merged else stderr
+        return _last_lines(tail if captured is None else captured)
+
     def timed_out(self, reason: str) -> ExternalTimeoutError:
-        """The error for a program that was ended at its time limit."""
-        if self.cut_short is None or self.cut_short.report[0] != "ended":
+        """Return the error for a program that was ended at its time limit."""
+        result = self.cancelled_result
+        if result is None or isinstance(result.report, StartFailure):
             return ExternalTimeoutError(self.failure(reason=reason))
-        report, stdout, stderr = self.captured(self.cut_short)
-        said = stdout if self.merged else stderr
+        stdout, stderr = self._captured(result)
         return ExternalTimeoutError(
             self.failure(
                 reason=reason,
-                elapsed=report[2],
+                elapsed=result.report.elapsed,
                 stdout=stdout,
                 stderr=stderr,
-                stderr_tail=_last_lines(report[6] if said is None else said),
+                stderr_tail=self._stderr_tail(result, result.report.tail),
             )
         )
 
-    def completed(
-        self, ended: tuple[tuple[Any, ...], bytes | None, bytes | None], check: bool
-    ) -> Completed:
-        """Turn a report into the result or the error."""
-        report, stdout, stderr = ended
-        if report[0] == "failed":
-            _, step, code, path = report
-            reason = explain_start(step, os.fsdecode(path), code)
-            raise ExternalStartError(self.failure(reason=reason, errno=code))
-        _, status, elapsed, user, system, max_rss, tail = report
-        done = Completed(
-            argv=self.argv,
-            returncode=os.waitstatus_to_exitcode(status),
-            stdout=stdout,
-            stderr=stderr,
-            elapsed=elapsed,
-            user=user,
-            system=system,
-            max_rss=max_rss * 1024 / 1e9,
-            host=socket.gethostname(),
-        )
-        if check and done.returncode != 0:
-            captured = stdout if self.merged else stderr
+    def completed(self, result: ProgramResult, check: bool) -> Completed:
+        """Turn a result into what the call returns, or raise its error."""
+        report = result.report
+        if isinstance(report, StartFailure):
+            reason = explain_start(report.step, os.fsdecode(report.path), report.errno)
+            raise ExternalStartError(self.failure(reason=reason, errno=report.errno))
+        stdout, stderr = self._captured(result)
+        returncode = os.waitstatus_to_exitcode(report.status)
+        if check and returncode != 0:
             raise ExternalError(
                 self.failure(
-                    returncode=done.returncode,
-                    elapsed=elapsed,
+                    returncode=returncode,
+                    elapsed=report.elapsed,
                     stdout=stdout,
                     stderr=stderr,
-                    stderr_tail=_last_lines(tail if captured is None else captured),
+                    stderr_tail=self._stderr_tail(result, report.tail),
                 )
             )
-        return done
+        return Completed(
+            argv=self.argv,
+            returncode=returncode,
+            stdout=stdout,
+            stderr=stderr,
+            elapsed=report.elapsed,
+            user=report.user,
+            system=report.system,
+            max_rss=report.max_rss * 1024 / 1e9,
+            host=socket.gethostname(),
+        )
 
     def failure(self, **facts: Any) -> Failure:
-        """The facts of a failure, these among them."""
+        """Return the facts of a failure: those of the call, and these."""
         directory = Path(self.cwd or ".")
         return Failure(
             argv=self.argv,
@@ -339,12 +343,13 @@ class _Call:
 
 
 def _temporary(variables: Mapping[bytes, bytes]) -> bytes:
-    """The directory for temporary files, absolute, as the keeper has another working directory."""
+    """Return the directory for temporary files, absolute: the supervisor works elsewhere."""
     base = os.fsdecode(variables.get(b"TMPDIR", b"")) or "/tmp"  # noqa: S108 (environ(7))
     return os.fsencode(Path(base).absolute())
 
 
 def _encode(argv: tuple[str, ...]) -> list[bytes]:
+    """Return the words as bytes, or raise ValueError."""
     encoded = [os.fsencode(word) for word in argv]
     if any(b"\0" in word for word in encoded):
         raise ValueError(f"a null character in the arguments: {command_line(argv)}")
@@ -352,6 +357,6 @@ def _encode(argv: tuple[str, ...]) -> list[bytes]:
 
 
 def _last_lines(data: bytes) -> str:
-    """The last lines of a program's stderr, as text."""
+    """Return the last lines of a program's stderr, as text."""
     lines = data[-16384:].decode(errors="replace").splitlines()
     return "\n".join(line[:1000] for line in lines[-TAIL_LINES:])

@@ -16,17 +16,17 @@ from grain.edge import DEFAULT, dial
 from grain.worker.agent.agent import FAILED, USAGE, Agent
 from grain.worker.agent.lifecycle import TERM_GRACE, Life, Times
 from grain.worker.agent.session import WorkerSession
-from grain.worker.auto import Found, batch_system, find_resources
+from grain.worker.auto import NodeOffer, batch_system, detect_resources
 from grain.worker.errors import RunnerUnusable, UsageError
 from grain.worker.logs import STANDARD_ERROR, log_to
 from grain.worker.messages import CODEC
-from grain.worker.node.host_info import read_surroundings
+from grain.worker.node.host_info import read_host_info
 from grain.worker.node.limits import raise_open_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from grain.worker.node.host_info import Surroundings
+    from grain.worker.node.host_info import HostInfo
 
 _log = logging.getLogger("grain.worker")
 
@@ -108,21 +108,21 @@ def stated_resources(text: str) -> Any:
         ) from None
 
 
-def make_life(options: argparse.Namespace, found: Found, around: Surroundings, now: float) -> Life:
+def make_life(options: argparse.Namespace, offer: NodeOffer, info: HostInfo, now: float) -> Life:
     """The life of a worker with these options."""
     term = options.term_grace
     if term is None:
-        term = TERM_GRACE[batch_system(around.environ)]
-    done_by = float("inf") if found.time is None else now + found.time
+        term = TERM_GRACE[batch_system(info.environ)]
+    done_by = float("inf") if offer.time is None else now + offer.time
     return Life(Times(term, options.drain, options.give_up), done_by, now)
 
 
-async def serve(options: argparse.Namespace, found: Found, around: Surroundings) -> int:
+async def serve(options: argparse.Namespace, offer: NodeOffer, info: HostInfo) -> int:
     """Be a worker; the exit code."""
     now = trio.current_time()
-    name = options.name or around.host
-    session = WorkerSession(secrets.token_hex(8), name, around.host, found.resources, now)
-    life = make_life(options, found, around, now)
+    name = options.name or info.hostname
+    session = WorkerSession(secrets.token_hex(8), name, info.hostname, offer.resources, now)
+    life = make_life(options, offer, info, now)
     connect = partial(dial, options.url, role="worker", name=name, codec=CODEC)
     return await Agent(session, life, connect, options.context).run()
 
@@ -131,20 +131,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command; the exit code."""
     options = parser().parse_args(argv)
     log_to(STANDARD_ERROR, "%(asctime)s %(levelname)s %(message)s")
-    around = read_surroundings()
+    info = read_host_info()
     try:
-        found = find_resources(stated_resources(options.res), around)
+        offer = detect_resources(stated_resources(options.res), info)
     except UsageError as error:
         print(f"grain-worker: {error}", file=sys.stderr)
         return USAGE
-    for remark in found.remarks:
+    for remark in offer.remarks:
         _log.warning("%s", remark)
-    _log.info("this worker, %s, offers %r", options.name or around.host, found.resources)
+    _log.info("this worker, %s, offers %r", options.name or info.hostname, offer.resources)
     if options.dry:
         return 0
     raise_open_files()
     try:
-        code = trio.run(serve, options, found, around)
+        code = trio.run(serve, options, offer, info)
     except RunnerUnusable as error:
         print(f"grain-worker: {error}", file=sys.stderr)
         return FAILED

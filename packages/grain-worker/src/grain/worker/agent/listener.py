@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from grain.worker.errors import signal_name
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from grain.edge.messages import Payload
     from grain.worker.messages import Ended
+    from grain.worker.processes.subreaper_client import ProcessEnd
 
 
 @dataclass(frozen=True)
@@ -20,38 +19,18 @@ class Crash:
 
     Attributes:
         runs: what it was running: task and attempt.
-        returncode: its exit code, or the negative number of the signal; None if nobody saw it.
-        out_of_memory: whether the kernel killed a process of our control group meanwhile, because
-            memory ran out.
+        end: how its process ended.
         blocked: seconds for which it had been blocked when last seen.
-        max_rss: the largest resident memory of one of its processes, in GB.
         host: where that was.
-        left: pids of processes that survive SIGKILL.
     """
 
     runs: tuple[tuple[int, int], ...]
-    returncode: int | None
-    out_of_memory: bool = False
+    end: ProcessEnd
     blocked: float = 0.0
-    max_rss: float = 0.0
     host: str = ""
-    left: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        if self.returncode is None:
-            how = "ended in an unknown way"
-        elif self.returncode < 0:
-            how = f"was ended by {signal_name(self.returncode)}"
-        else:
-            how = f"exited with code {self.returncode}"
-        if self.out_of_memory:
-            how += ", out of memory"
-        if self.blocked:
-            how += f", blocked for {self.blocked:.0f} s"
-        how += f" (peak memory {self.max_rss:.2f} GB)"
-        if self.left:
-            how += f"; processes survive SIGKILL: {', '.join(map(str, self.left))}"
-        return f"the runner on {self.host} {how}"
+        return f"the runner on {self.host} {self.end.describe(self.blocked)}"
 
 
 class Reports(Protocol):

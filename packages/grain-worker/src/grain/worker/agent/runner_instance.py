@@ -13,8 +13,7 @@ from grain.edge.channel import FramedChannel
 from grain.edge.errors import ChannelError
 from grain.worker.agent.listener import Crash
 from grain.worker.messages import DefineFunction, Ended, ForgetFunctions, Ready, Run
-from grain.worker.node.cgroup import read_cgroups
-from grain.worker.processes.subreaper_client import End, Warded
+from grain.worker.processes.subreaper_client import ProcessEnd, SubreaperProcess
 from grain.worker.runner.wire import BLOCKED, CODEC, PACE
 
 if TYPE_CHECKING:
@@ -42,10 +41,9 @@ class Incarnation:
         self._grace = grace
         self._reports = reports
         self._channel: FramedChannel | None = None
-        self._warded: Warded | None = None
+        self._process: SubreaperProcess | None = None
         self._taught: set[bytes] = set()
         self._blocked = 0.0
-        self._oom_kills = read_cgroups().oom_kills
         self.ready = self.served = False
         self.why = ""
         self.runs: dict[int, int] = {}
@@ -93,8 +91,8 @@ class Incarnation:
 
     def kill(self) -> None:
         """End it, and all that it started, now."""
-        if self._warded is not None:
-            self._warded.end(hurry=True)
+        if self._process is not None:
+            self._process.end(hurry=True)
 
     # ---- its life
 
@@ -104,8 +102,8 @@ class Incarnation:
         Raises:
             OSError: no process can be started.
         """
-        self._warded = await Warded.start(self._argv, self._grace)
-        stream = trio.SocketStream(trio.socket.from_stdlib_socket(self._warded.socket))
+        self._process = await SubreaperProcess.start(self._argv, self._grace)
+        stream = trio.SocketStream(trio.socket.from_stdlib_socket(self._process.socket))
 
         def take(batch: Batch) -> None:
             ended = []
@@ -150,24 +148,21 @@ class Incarnation:
 
     async def bury(self, *, leaving: bool) -> Crash:
         """Wait until nothing of it is left, see to that unless it leaves by itself."""
-        if self._warded is None:
-            return Crash((), None)
+        if self._process is None:
+            return Crash((), ProcessEnd(None))
         if not leaving:
-            self._warded.end()
+            self._process.end()
         try:
-            end = await self._warded.wait()
+            end = await self._process.wait()
         except trio.Cancelled:
             self.kill()
             raise
         return self._crash(end)
 
-    def _crash(self, end: End) -> Crash:
+    def _crash(self, end: ProcessEnd) -> Crash:
         return Crash(
             runs=tuple(self.runs.items()),
-            returncode=end.returncode,
-            out_of_memory=read_cgroups().oom_kills > self._oom_kills,
+            end=end,
             blocked=self._blocked,
-            max_rss=end.max_rss,
             host=socket.gethostname(),
-            left=end.left,
         )

@@ -1,38 +1,47 @@
-"""The shepherd and its keepers: the processes that start external programs and end them.
+"""The small processes that start external programs, watch them and end them.
 
-``main.py`` is run as a script, by ``python -I -S``. It and its neighbours import nothing of Grain
-and little of the standard library, as every keeper is a copy of the process: neither pathlib nor
-contextlib nor typing, half a megabyte each. (Nor is this file imported; it is to be read.)
+Three kinds of process run this code. ``ps`` shows their names:
+
+- ``grain-forkserv``, the *fork server*: one for each trio run that calls programs. It forks
+  supervisors.
+- ``grain-supervise``, a *supervisor*: runs one program at a time, from its start to the end of its
+  last descendant, and reports how it ended.
+- ``grain-subreaper``, a *subreaper*: the parent of one process of Grain's own, which is a worker's
+  runner or a process of `grain.subproc`. When that process or its caller ends, the subreaper ends
+  everything that the process has started, by whatever means.
+
+Rule: this folder imports nothing of Grain, and little of the standard library (neither pathlib nor
+contextlib nor typing, which cost half a megabyte each), as every supervisor is a copy of the whole
+process. ``main`` is a script that runs under ``python -I -S``. It puts the folder above on the
+search path, so that this folder is the package ``guards``, within which imports are relative: as
+``grain.worker.guards`` it would load Grain.
 
 Theory of operation:
 
-1. The *caller* (a trio program) starts one *shepherd*, a small process with a single thread. The
+1. The *caller* is a trio program. It starts the fork server, a process with a single thread. The
    caller itself is never forked: it may be large and have threads.
-2. The shepherd forks *keepers* on demand. A keeper minds one program at a time and serves again
-   afterwards, so that a call costs one `posix_spawn` and no fork. (Forking even this small
-   interpreter costs more than running ``/bin/true``: page tables, and pages copied on write.)
-3. A keeper is a subreaper (PR_SET_CHILD_SUBREAPER in prctl(2)): whatever its program starts stays
-   below it in the tree of processes, also after `setsid`, a double fork, or with an empty
+2. The fork server forks supervisors on demand. A supervisor serves one call after another, so that
+   a call costs one `posix_spawn` and no fork. (A fork of even this small interpreter costs more
+   than a run of ``/bin/true``: page tables, and pages copied on write.)
+3. A supervisor is a subreaper (PR_SET_CHILD_SUBREAPER in prctl(2)): whatever its program starts
+   stays below it in the tree of processes, also after `setsid`, a double fork, or with an empty
    environment. Therefore ECHILD from wait(2) proves that nothing of the program is left.
-4. A message, or the end of file, on a keeper's socket means that the caller gave up or died: the
-   keeper ends the tree. So does the death of the caller's process while a process forked from it
-   still holds the socket; its pidfd (pidfd_open(2)) tells.
-5. The shepherd is a subreaper, too. If a keeper is killed, the processes it minded become the
-   shepherd's children and are killed by it. This stands in for PR_SET_PDEATHSIG, which only the
-   child itself could set, between a fork and its exec, and `posix_spawn` cannot.
+4. A message, or the end of file, on a supervisor's socket means that the caller cancels the call
+   or has died: the supervisor ends the tree. A process forked from the caller may still hold the
+   socket after the caller's death, so the supervisor also polls the caller's pidfd (pidfd_open(2)).
+5. The fork server is a subreaper, too. If a supervisor is killed, the processes below it become
+   children of the fork server, which kills them. This replaces PR_SET_PDEATHSIG: only the child
+   could set that for itself, between fork and exec, and `posix_spawn` has no hook there.
 
-Messages to a keeper (SOCK_SEQPACKET): ``r``: run the request, with stdin's descriptor attached if
-it has one; ``c`` cancels, ``i`` does so in a hurry, as after Ctrl-C. The request itself, of any
-size, stands in the memory file that is to hold stdout; the keeper empties that before the program
-starts, so a request still in it was never run. The answer is one marshalled tuple. Messages to the
-shepherd: ``k`` and a number, with three descriptors: fork a keeper; ``s`` and its number, with one
-descriptor: close it as soon as that keeper and all it left are gone. Marshal is safe here: both
-ends are the same interpreter on the same machine, parent and child.
+Map:
 
-The *warden* is a keeper's sibling that minds one process only, a worker's runner: with the runner,
-or with its agent, everything ends that the runner started, by whatever means.
-
-Layout: ``processes`` looks at and signals trees of processes, ``program`` starts one, ``minder``
-waits for the end of one, ``keeper`` minds one program after the other, ``shepherd`` forks keepers,
-``main`` is its script; ``warden`` is a script, too.
+- ``protocol``: the messages between the caller and these processes
+- ``proc``: list, signal and reap processes
+- ``program``: one external program: search, start, clean-up
+- ``caller``: the caller as a subreaper sees it: requests, orders, death
+- ``tree``: wait until a tree of processes is gone; end it where necessary
+- ``supervisor``: runs one program after another
+- ``fork_server``: forks supervisors, kills what a killed one leaves
+- ``subreaper``: the parent of one process of Grain's own
+- ``main``: the script that runs one of these two
 """

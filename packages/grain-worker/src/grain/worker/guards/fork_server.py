@@ -1,114 +1,111 @@
-"""The shepherd: forks keepers, and ends what a killed keeper leaves behind."""
+"""The fork server: ``python -I -S main.py fork_server FD``, FD being a connected socket."""
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import signal
 import socket
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from grain.worker.guards.proc import (
-        PR_SET_CHILD_SUBREAPER,
-        PR_SET_NAME,
-        Wakeup,
-        children,
-        prctl,
-        receive,
-        send_signal,
-    )
-    from grain.worker.guards.supervisor import Keeper
-else:
-    from proc import (
-        PR_SET_CHILD_SUBREAPER,
-        PR_SET_NAME,
-        Wakeup,
-        children,
-        prctl,
-        receive,
-        send_signal,
-    )
-    from supervisor import Keeper
+from .proc import Wakeup, become_subreaper, children, pidfd_of_parent, send_signal
+from .protocol import AWAIT, FORK, receive
+from .supervisor import Supervisor
 
 
-class Shepherd:
-    """Forks keepers, and kills what a keeper that was killed has left."""
+class ForkServer:
+    """Forks supervisors, and kills what is left below a supervisor that was killed.
+
+    Args:
+        fd: the socket to the caller.
+    """
 
     def __init__(self, fd: int) -> None:
-        prctl(PR_SET_CHILD_SUBREAPER, 1)
-        prctl(PR_SET_NAME, b"grain-shepherd")
+        become_subreaper(b"grain-forkserv")
         self.control = socket.socket(fileno=fd)
         self.wakeup = Wakeup()
-        try:
-            self.caller: int | None = os.pidfd_open(os.getppid())
-        except (AttributeError, OSError):
-            self.caller = None  # before Linux 5.3 the socket alone has to tell
-        self.keepers: dict[int, int] = {}  # a keeper's pid: the number the caller gave it
-        self.watches: list[tuple[int, int]] = []
-        self.orphans = False  # there may be some
+        self.pidfd = pidfd_of_parent()
+        self.supervisors: dict[int, int] = {}  # pid: the number that the caller gave it
+        self.awaited: list[tuple[int, int]] = []  # number, and the descriptor to close at its end
+        self.may_have_orphans = False
 
     def serve(self) -> None:
-        """Work until the caller is gone and so are all keepers."""
+        """Serve until the caller has left and all supervisors are gone."""
         poll = select.poll()
-        for fd in (self.control.fileno(), self.wakeup.fd, self.caller):
+        for fd in (self.control.fileno(), self.wakeup.fd, self.pidfd):
             if fd is not None:
                 poll.register(fd, select.POLLIN)
-        closing = False
-        while self.tend() or not closing:
-            for fd, _ in poll.poll(50 if self.orphans else None):
+        caller_left = False
+        while self.reap() or not caller_left:
+            # Orphans are killed again and again, since one may have forked meanwhile.
+            for fd, _ in poll.poll(50 if self.may_have_orphans else None):
                 if fd == self.wakeup.fd:
                     self.wakeup.clear()
                     continue
                 message, fds = b"", list[int]()
                 if fd == self.control.fileno():
                     message, fds = receive(self.control)
-                if message[:1] == b"k":
+                if message[:1] == FORK:
                     self.fork(int(message[1:]), fds)
-                elif message[:1] == b"s":
-                    self.watches.append((int(message[1:]), fds[0]))
+                elif message[:1] == AWAIT:
+                    self.awaited.append((int(message[1:]), fds[0]))
                 else:
-                    for unneeded in (self.control.fileno(), self.caller):
+                    for unneeded in (self.control.fileno(), self.pidfd):
                         if unneeded is not None:
                             poll.unregister(unneeded)
-                    # Closed by our exit only: by that the caller knows that we are gone.
-                    closing = True
+                    # Only our exit closes the socket, by which the caller notices it.
+                    caller_left = True
                     break
 
     def fork(self, number: int, fds: list[int]) -> None:
-        """Fork a keeper; the child does not return."""
+        """Fork a supervisor; in the child this does not return."""
         try:
             pid = os.fork()
         except OSError:
-            pid = -1  # too many processes; the caller will see its socket closed
+            pid = -1  # too many processes; the caller will find its socket closed
         if pid:
             if pid > 0:
-                self.keepers[pid] = number
+                self.supervisors[pid] = number
             for fd in fds:
                 os.close(fd)
             return
         self.control.close()
         self.wakeup.close()
-        for _, fd in self.watches:
+        for _, fd in self.awaited:
             os.close(fd)
-        Keeper(fds, self.caller).serve()
+        Supervisor(fds, self.pidfd).serve()
         os._exit(0)
 
-    def tend(self) -> bool:
-        """Reap, kill orphans, answer those who wait for it; say whether children are left."""
-        alive = True
+    def reap(self) -> bool:
+        """Reap children, kill orphans, close what was awaited; return False if no child is left."""
+        has_children = True
         try:
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                self.keepers.pop(ended[0], None)
-                # A keeper that ends by itself leaves nothing.
-                self.orphans = self.orphans or ended[1] != 0
+                self.supervisors.pop(ended[0], None)
+                # A supervisor that ends by itself leaves nothing behind.
+                self.may_have_orphans = self.may_have_orphans or ended[1] != 0
         except ChildProcessError:
-            alive = False
-        if self.orphans:
-            orphans = [pid for pid in children(os.getpid()) if pid not in self.keepers]
-            self.orphans = bool(send_signal(orphans, signal.SIGKILL))
-        for watch in list(self.watches):
-            if watch[0] not in self.keepers.values() and not self.orphans:
-                os.close(watch[1])
-                self.watches.remove(watch)
-        return alive
+            has_children = False
+        if self.may_have_orphans:
+            orphans = [pid for pid in children(os.getpid()) if pid not in self.supervisors]
+            self.may_have_orphans = bool(send_signal(orphans, signal.SIGKILL))
+        for entry in list(self.awaited):
+            if entry[0] not in self.supervisors.values() and not self.may_have_orphans:
+                os.close(entry[1])
+                self.awaited.remove(entry)
+        return has_children
+
+
+def main(socket_fd: str) -> None:
+    """Run the fork server, with the words of the command line."""
+    fd = int(socket_fd)
+    for name in os.listdir("/proc/self/fd"):
+        # The caller may itself have inherited descriptors that are not marked close-on-exec.
+        if int(name) > 2 and int(name) != fd:
+            os.closerange(int(name), int(name) + 1)  # silent about the listing's own
+    os.set_inheritable(fd, False)
+    os.chdir("/")  # hold no directory that others may want to unmount
+    server = ForkServer(fd)
+    gc.collect()
+    gc.freeze()  # a collection would write to, and so copy, every page of every supervisor
+    server.serve()

@@ -1,4 +1,4 @@
-"""Looking at processes, signalling them, hearing of their end."""
+"""List, signal and reap processes."""
 
 # ruff: noqa: PTH110, PTH123
 # (no pathlib here; see the package)
@@ -8,16 +8,20 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import socket
-import struct
 
-PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 15, 36
-# Caught instead of ignored: exec resets a caught signal to its default, an ignored one stays.
-DEAF_TO = ("HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "PIPE", "XFSZ", "TSTP", "TTIN", "TTOU")
+PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36
+
+CAUGHT = ("HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "PIPE", "XFSZ", "TSTP", "TTIN", "TTOU")
+"""Signals that must not end a guard. Caught, not ignored: exec resets a caught signal to its
+default for the program, while an ignored one stays ignored."""
 
 
 def prctl(option: int, value: int | bytes) -> None:
-    """Set an attribute of this process; see the manual page, as the library has no prctl."""
+    """Set an attribute of this process, by the system call that the library lacks.
+
+    Raises:
+        OSError: the kernel refuses.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     word = ctypes.c_ulong
     argument = ctypes.c_char_p(value) if isinstance(value, bytes) else word(value)
@@ -26,81 +30,91 @@ def prctl(option: int, value: int | bytes) -> None:
         raise OSError(code, os.strerror(code))
 
 
-def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
-    """Take one message and its descriptors; no bytes at all mean that the peer is gone."""
+def become_subreaper(name: bytes) -> None:
+    """Adopt all orphans below this process (prctl(2)), and give it a name of up to 15 bytes."""
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    prctl(PR_SET_NAME, name)
+
+
+def pidfd_of_parent() -> int | None:
+    """Return a descriptor that becomes readable when the parent process dies.
+
+    None before Linux 5.3: there, only the end of file on a socket shows the parent's death.
+    """
     try:
-        data, control, _, _ = sock.recvmsg(64, socket.CMSG_SPACE(16), socket.MSG_CMSG_CLOEXEC)
-    except ConnectionError:
-        return b"", []
-    fds: list[int] = []
-    for level, kind, payload in control:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            fds += struct.unpack(f"={len(payload) // 4}i", payload[: len(payload) // 4 * 4])
-    return data, fds
+        return os.pidfd_open(os.getppid())
+    except (AttributeError, OSError):
+        return None
 
 
 def children(pid: int) -> list[int]:
-    """The children of all threads of a process (proc(5)); none if it is gone."""
+    """Return the children of all threads of a process (proc(5)); none if it is gone."""
     if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
         return children_by_scan(pid)  # a kernel without CONFIG_PROC_CHILDREN
-    found: list[int] = []
+    pids: list[int] = []
     try:
         threads = os.listdir(f"/proc/{pid}/task")
     except FileNotFoundError:
-        return found
+        return pids
     for thread in threads:
         try:
             with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                found += map(int, file.read().split())
+                pids += map(int, file.read().split())
         except (FileNotFoundError, ProcessLookupError):
             continue
-    return found
+    return pids
 
 
 def children_by_scan(pid: int) -> list[int]:
-    """The same from the parent's pid that stands in every process's status."""
-    found: list[int] = []
+    """Return the children of a process by the parent's pid in the status of every process."""
+    pids: list[int] = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", "rb") as file:
+                    # The command, in parentheses, may itself have spaces and parentheses.
                     fields = file.read().rpartition(b")")[2].split()
             except (FileNotFoundError, ProcessLookupError):
                 continue
             if int(fields[1]) == pid:
-                found.append(int(name))
-    return found
+                pids.append(int(name))
+    return pids
 
 
 def send_signal(roots: list[int], *signals: int) -> list[int]:
-    """Signal these processes and everything below them; return whom."""
+    """Send signals to these processes and to all below them; return the pids of all of them."""
     reached: list[int] = []
     waiting = list(roots)
     while waiting:
         pid = waiting.pop()
-        # Children first read, then signalled: a process that has ended no longer lists them.
+        # List the children before the signal: a process that has ended no longer lists them.
         waiting += children(pid)
         reached.append(pid)
         for number in signals:
             try:
                 os.kill(pid, number)
             except (ProcessLookupError, PermissionError):
-                break  # it ended by itself, or runs as somebody else by a setuid bit
+                break  # it has ended, or runs as another user by a setuid bit
     return reached
 
 
 class Wakeup:
-    """Turns SIGCHLD into a readable descriptor, and keeps other signals from ending us."""
+    """A descriptor that becomes readable when a child ends; other signals do not end this process.
+
+    The handlers do nothing: the interpreter writes the number of each caught signal to a pipe, see
+    `signal.set_wakeup_fd`.
+    """
 
     def __init__(self) -> None:
         self.fd, self._write = os.pipe()
         os.set_blocking(self.fd, False)
         os.set_blocking(self._write, False)
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        for name in ("CHLD", *DEAF_TO):
+        for name in ("CHLD", *CAUGHT):
             signal.signal(getattr(signal, "SIG" + name), lambda *_: None)
 
     def clear(self) -> None:
+        """Make the descriptor unreadable until the next signal."""
         try:
             while len(os.read(self.fd, 4096)) == 4096:
                 pass
@@ -108,6 +122,7 @@ class Wakeup:
             pass
 
     def close(self) -> None:
+        """Close the pipe; a process that was forked makes one of its own."""
         signal.set_wakeup_fd(-1)
         os.close(self.fd)
         os.close(self._write)

@@ -1,4 +1,4 @@
-"""One external program: found, started, and tidied up after."""
+"""One external program: search, start, clean-up."""
 
 # ruff: noqa: PTH101, PTH102, PTH106, PTH108, PTH110, PTH113, PTH118, PTH123
 # (no pathlib here; see the package)
@@ -8,13 +8,16 @@ from __future__ import annotations
 import errno
 import os
 
+from .protocol import FAILED
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from .protocol import ProgramRequest
 
-TAIL = 16384  # bytes of an error file that travel back
-MERGED = 1  # a request's stderr: the same as stdout
-# O_NONBLOCK while opening: a FIFO without a reader is an error rather than a hang.
+TAIL = 16384
+"""Bytes at the end of a file with stderr that travel back."""
+
+# O_NONBLOCK during open(2): a FIFO without a reader is an error rather than a hang.
 OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK
 
 
@@ -23,11 +26,11 @@ class CannotStart(Exception):
 
     def __init__(self, step: str, code: int, path: bytes) -> None:
         super().__init__(step, code, path)
-        self.report = ("failed", step, code, path)
+        self.report = (FAILED, step, code, path)
 
 
 class Step:
-    """A step of a start: reports an OSError of its block as `CannotStart`."""
+    """A step of a start, for a ``with`` block: turns an OSError of the block into `CannotStart`."""
 
     def __init__(self, name: str, path: bytes) -> None:
         self.name = name
@@ -41,28 +44,38 @@ class Step:
 
 
 class Program:
-    """One program from its start to the end of its last descendant."""
+    """One program, from its start to the end of its last descendant.
 
-    def __init__(self, request: dict[str, Any], fds: dict[str, int]) -> None:
+    Args:
+        request: what the caller asks for.
+        fds: descriptors of the streams that have no path in the request.
+    """
+
+    def __init__(self, request: ProgramRequest, fds: dict[str, int]) -> None:
         self.request = request
-        self.fds = fds  # what the caller handed over for the streams without a path
+        self.fds = fds
         self.opened: list[int] = []
         self.scratch: bytes | None = None
 
     def start(self) -> int:
-        """Start it and return its pid; raise `CannotStart`."""
+        """Start the program and return its pid.
+
+        Raises:
+            CannotStart: a step before the program's first instruction failed.
+        """
         request = self.request
-        if isinstance(base := request["scratch"], bytes):
+        if (base := request["scratch"]) is not None:
             scratch = os.path.join(base, b"grain-" + os.urandom(8).hex().encode())
             with Step("scratch", base):
                 os.mkdir(scratch, 0o700)
-            self.scratch = scratch  # ours to remove from now on
+            self.scratch = scratch  # to be removed from now on
             request["env"][b"TMPDIR"] = scratch
-        directory: Any = request["cwd"] or self.scratch
+        directory = request["cwd"] or self.scratch
+        assert directory is not None  # the caller asks for one of the two at least
         with Step("cwd", directory):
             os.chdir(directory)
         streams = self._streams()
-        # The child gets its own session, away from the terminal and its Ctrl-C.
+        # A session of its own keeps the program away from the terminal and its Ctrl-C.
         actions = [(os.POSIX_SPAWN_DUP2, fd, n) for n, fd in enumerate(streams)]
         path = find(request["argv"][0], request["env"].get(b"PATH", os.defpath.encode()))
         with Step("exec", path):
@@ -76,14 +89,15 @@ class Program:
             )
 
     def _streams(self) -> tuple[int, int, int]:
-        """Open what is given by path, relative to the program's directory."""
-        stdin = self._open("stdin", os.O_RDONLY)
-        stdout = self._open("stdout", OUTPUT)
-        stderr = stdout if self.request["stderr"] == MERGED else self._open("stderr", OUTPUT)
-        return stdin, stdout, stderr
+        """Return descriptors of the three streams; open those that the request gives by path."""
+        request = self.request
+        stdin = self._open("stdin", request["stdin"], os.O_RDONLY)
+        stdout = self._open("stdout", request["stdout"], OUTPUT)
+        if request["merged"]:
+            return stdin, stdout, stdout
+        return stdin, stdout, self._open("stderr", request["stderr"], OUTPUT)
 
-    def _open(self, name: str, flags: int) -> int:
-        path = self.request[name]
+    def _open(self, name: str, path: bytes | None, flags: int) -> int:
         if path is None:
             return self.fds[name]
         with Step(name, path):
@@ -93,11 +107,9 @@ class Program:
         return fd
 
     def error_tail(self) -> bytes:
-        """The end of the file that holds the program's stderr."""
-        path = self.request["stderr"]
-        if path == MERGED:
-            path = self.request["stdout"]
-        if not isinstance(path, bytes):
+        """Return the end of the file that has the program's stderr; nothing if it was captured."""
+        path = self.request["stdout" if self.request["merged"] else "stderr"]
+        if path is None:
             return b""
         try:
             with open(path, "rb") as file:
@@ -107,6 +119,7 @@ class Program:
             return b""
 
     def close(self) -> None:
+        """Close the files and remove the scratch directory; the program has ended."""
         for fd in self.opened:
             os.close(fd)
         os.chdir("/")  # hold no directory that others may want to unmount
@@ -115,10 +128,14 @@ class Program:
 
 
 def find(program: bytes, search: bytes) -> bytes:
-    """Find a program where execvp(3) would, or raise `CannotStart`."""
+    """Return the path of a program, searched for as execvp(3) does.
+
+    Raises:
+        CannotStart: there is none, or none that may be executed.
+    """
     failure = errno.ENOENT
-    for place in [b""] if b"/" in program else search.split(b":"):
-        path = os.path.join(place, program)
+    for folder in [b""] if b"/" in program else search.split(b":"):
+        path = os.path.join(folder, program)
         if os.path.isfile(path) and os.access(path, os.X_OK):
             return path
         if os.path.exists(path):

@@ -1,56 +1,41 @@
-"""The script of a warden: ``python -I -S warden.py CONTROL RUNNER GRACE PROGRAM [ARGUMENT ...]``.
+"""A subreaper: ``python -I -S main.py subreaper CONTROL SOCKET GRACE PROGRAM [ARGUMENT ...]``.
 
-It starts the program with the socket RUNNER as its descriptor 3, and minds it: when the program
-has ended, when a message or the end of file comes on the socket CONTROL, and when the calling
-process dies, it ends all that is left of what the program started. When nothing is left it says on
-CONTROL how the program ended, and leaves.
+It starts the program with the socket SOCKET as its descriptor 3. It ends what is left of everything
+that the program started when the program has ended, when a message or the end of file comes on the
+socket CONTROL, and when the calling process dies. When nothing is left, it reports on CONTROL how
+the program ended, and leaves.
 """
-
-# ruff: noqa: PTH120
-# (no pathlib here; see the package)
 
 from __future__ import annotations
 
 import os
-import sys
 import time
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from grain.worker.guards.tree import Minder
-else:
-    # -I leaves the script's directory out. Last, so that nothing of the library is hidden.
-    sys.path.append(os.path.dirname(__file__))
-    from tree import Minder
+from .caller import Caller
+from .proc import become_subreaper, pidfd_of_parent
+from .protocol import ENDED
+from .tree import wait_until_gone
 
-CHANNEL = 3
+CHILD_SOCKET = 3
 
 
-def main() -> None:
-    """Be the warden."""
-    control, channel, grace = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
-    program = sys.argv[4:]
-    for fd in (control, channel):
+def main(control_fd: str, socket_fd: str, grace_s: str, *program: str) -> None:
+    """Run the subreaper, with the words of the command line."""
+    control, sock, grace = int(control_fd), int(socket_fd), float(grace_s)
+    for fd in (control, sock):
         os.set_inheritable(fd, False)
-    try:
-        caller: int | None = os.pidfd_open(os.getppid())
-    except (AttributeError, OSError):
-        caller = None  # before Linux 5.3 the socket alone has to tell
-    warden = Minder(b"grain-warden", control, caller)
+    become_subreaper(b"grain-subreaper")
+    caller = Caller(control, pidfd_of_parent())
     began = time.monotonic()
     # A copy: dup2() onto itself would leave the close-on-exec flag set.
-    copy = os.dup(channel)
+    copy = os.dup(sock)
     pid = os.posix_spawn(
         program[0],
         program,
         os.environ,
-        file_actions=[(os.POSIX_SPAWN_DUP2, copy, CHANNEL)],
+        file_actions=[(os.POSIX_SPAWN_DUP2, copy, CHILD_SOCKET)],
     )
     os.close(copy)
-    os.close(channel)
-    status, seconds, usage = warden.mind(pid, began, grace)
-    warden.answer(("ended", status, seconds, *usage))
-
-
-if __name__ == "__main__":
-    main()
+    os.close(sock)
+    status, seconds, usage = wait_until_gone(caller, pid, began, grace)
+    caller.report((ENDED, status, seconds, *usage))

@@ -1,7 +1,7 @@
-"""What the control groups of this process say. Parsing is pure; `read_cgroups` reads.
+"""The limits of the control groups that this process is in. `read_cgroups` reads; parsing is pure.
 
-cgroups(7): version 2 has one hierarchy, version 1 one for each controller. A limit of any group
-above ours holds for us, too.
+Source: cgroups(7). Version 2 has one hierarchy, version 1 one for each controller. The limit of a
+group holds for all groups below it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _UNLIMITED = 1 << 60  # version 1 writes the largest multiple of a page for "no 
 
 @dataclass(frozen=True)
 class Cgroups:
-    """What was found.
+    """The limits of this process's control groups.
 
     Attributes:
-        memory: the smallest limit of memory in bytes, None without one.
-        cpus: the ids of the CPUs that may be used, None where nothing is said.
-        oom_kills: how many processes were killed in our group because memory ran out.
+        memory: the smallest limit of memory in bytes; None without one.
+        cpus: the ids of the CPUs that may be used; None without a limit.
+        oom_kills: the number of processes killed in our own group because memory ran out.
     """
 
     memory: int | None = None
@@ -29,13 +29,13 @@ class Cgroups:
 
 
 def group_paths(cgroup: str, root: Path) -> dict[str, list[Path]]:
-    """The directories of our groups and of those above, by controller; "" for version 2.
+    """Return the directories of our groups and of those above, by controller; "" for version 2.
 
     Args:
-        cgroup: what /proc/self/cgroup says.
-        root: where the hierarchies are mounted, /sys/fs/cgroup.
+        cgroup: the content of /proc/self/cgroup.
+        root: the directory with the hierarchies, /sys/fs/cgroup.
     """
-    found = {}
+    paths = {}
     for line in cgroup.splitlines():
         fields = line.split(":", 2)
         if len(fields) != 3:
@@ -48,12 +48,12 @@ def group_paths(cgroup: str, root: Path) -> dict[str, list[Path]]:
             if not controllers and (root / "unified").is_dir():
                 top = root / "unified"
             here = top / path.lstrip("/")
-            found[controller] = [here, *(p for p in here.parents if p.is_relative_to(top))]
-    return found
+            paths[controller] = [here, *(p for p in here.parents if p.is_relative_to(top))]
+    return paths
 
 
 def parse_limit(text: str) -> int | None:
-    """A limit in bytes; None for no limit, or for what is none.
+    """Return a limit in bytes; None for no limit, or for what is no number.
 
     >>> parse_limit("1073741824"), parse_limit("max")
     (1073741824, None)
@@ -65,22 +65,22 @@ def parse_limit(text: str) -> int | None:
 
 
 def parse_ids(text: str) -> frozenset[int]:
-    """Ids as the kernel and Slurm list them; empty for what is no such list.
+    """Return the ids in a list as the kernel and Slurm write it; none for what is no such list.
 
     >>> sorted(parse_ids("0-2,8"))
     [0, 1, 2, 8]
     """
     ids: set[int] = set()
     for part in text.strip().split(","):
-        found = re.fullmatch(r"(\d{1,7})(?:-(\d{1,7}))?", part.strip(), re.ASCII)
-        if not found:
+        match = re.fullmatch(r"(\d{1,7})(?:-(\d{1,7}))?", part.strip(), re.ASCII)
+        if not match:
             return frozenset()
-        ids.update(range(int(found[1]), int(found[2] or found[1]) + 1))
+        ids.update(range(int(match[1]), int(match[2] or match[1]) + 1))
     return frozenset(ids)
 
 
 def parse_oom_kills(text: str) -> int:
-    """The count in memory.events (version 2) or memory.oom_control (version 1)."""
+    """Return the count in memory.events (version 2) or memory.oom_control (version 1)."""
     for line in text.splitlines():
         name, _, count = line.partition(" ")
         if name == "oom_kill" and count.strip().isdigit():
@@ -91,7 +91,7 @@ def parse_oom_kills(text: str) -> int:
 def read_cgroups(
     cgroup: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")
 ) -> Cgroups:
-    """What holds for this process; where something cannot be read, it says nothing."""
+    """Return the limits of this process; a file that cannot be read sets none."""
     groups = group_paths(_read(cgroup), root)
     unified = groups.get("", [])
     limits = [parse_limit(_read(path / "memory.max")) for path in unified] + [
@@ -103,10 +103,9 @@ def read_cgroups(
     kills = [parse_oom_kills(_read(path / "memory.events")) for path in unified[:1]] + [
         parse_oom_kills(_read(path / "memory.oom_control")) for path in groups.get("memory", [])[:1]
     ]
-    known = [limit for limit in limits if limit is not None]
     sets = [ids for ids in map(parse_ids, cpus) if ids]
     return Cgroups(
-        memory=min(known, default=None),
+        memory=min((limit for limit in limits if limit is not None), default=None),
         cpus=frozenset.intersection(*sets) if sets else None,
         oom_kills=sum(kills),
     )

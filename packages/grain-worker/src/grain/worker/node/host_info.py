@@ -1,7 +1,4 @@
-"""What a worker can know about the place that it runs in: read here, and nowhere else.
-
-Everything that follows from it is decided by pure functions (`grain.worker.auto`).
-"""
+"""A snapshot of the host that a worker runs on, as `grain.worker.auto` needs it."""
 
 from __future__ import annotations
 
@@ -19,18 +16,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """A snapshot.
+class HostInfo:
+    """A snapshot of the host, and of the batch job, that this process runs in.
 
     Attributes:
         environ: the environment variables.
         affinity: the CPUs that this process may use, see sched_getaffinity(2).
-        cgroups: what the control groups allow.
-        memory: bytes of memory that the machine has.
-        devices: the numbers of NVIDIA GPUs that the machine has.
+        cgroups: the limits of the control groups.
+        memory: the machine's memory in bytes; None if unknown.
+        devices: the numbers of the machine's NVIDIA GPUs.
         node_file: the lines of the file that PBS_NODEFILE names.
-        host: this machine's name.
-        now: seconds since the epoch.
+        hostname: this machine's name.
+        now: seconds since 1970.
     """
 
     environ: Mapping[str, str] = field(default_factory=dict)
@@ -39,20 +36,20 @@ class Surroundings:
     memory: int | None = None
     devices: frozenset[int] = frozenset()
     node_file: tuple[str, ...] = ()
-    host: str = ""
+    hostname: str = ""
     now: float = 0.0
 
 
-def read_surroundings() -> Surroundings:
-    """Look around; what cannot be read is taken for not there."""
-    return Surroundings(
+def read_host_info() -> HostInfo:
+    """Return a snapshot; what cannot be read counts as absent."""
+    return HostInfo(
         environ=dict(os.environ),
         affinity=frozenset(os.sched_getaffinity(0)),
         cgroups=read_cgroups(),
         memory=_memory(),
         devices=_devices(),
         node_file=_lines(os.environ.get("PBS_NODEFILE", "")),
-        host=os.uname().nodename,
+        hostname=os.uname().nodename,
         now=time.time(),
     )
 
@@ -62,8 +59,8 @@ def _memory() -> int | None:
         text = Path("/proc/meminfo").read_text()
     except OSError:
         return None
-    found = re.search(r"^MemTotal:\s+(\d+) kB", text, re.MULTILINE)
-    return int(found[1]) * 1024 if found else None
+    match = re.search(r"^MemTotal:\s+(\d+) kB", text, re.MULTILINE)
+    return int(match[1]) * 1024 if match else None
 
 
 def _devices() -> frozenset[int]:

@@ -1,4 +1,4 @@
-"""From an allocation to the environment and the CPUs of a program. Pure functions."""
+"""The environment and the CPUs of a program, from an allocation. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-# Who reads them: every OpenMP runtime (OpenMP 5.2, section 21.2); Intel oneMKL; OpenBLAS; BLIS;
-# FlexiBLAS; NumExpr; Numba; Julia. All of them take the whole machine if told nothing.
+# Read by every OpenMP runtime (OpenMP 5.2, section 21.2); Intel oneMKL; OpenBLAS; BLIS; FlexiBLAS;
+# NumExpr; Numba; Julia. Without them each takes the whole machine.
 THREADS = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -28,7 +28,7 @@ DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 
 def allocated(res: object, kind: str) -> list[int]:
-    """The ids that an allocation holds: ``c`` for CPUs, ``g`` for GPUs; empty if none."""
+    """Return the ids that an allocation holds: ``c`` for CPUs, ``g`` for GPUs; empty if none."""
     return list(getattr(res, kind, None) or ())
 
 
@@ -38,43 +38,43 @@ def environment(
     changes: Mapping[str, str | None],
     threads: int | None = None,
 ) -> dict[bytes, bytes]:
-    """The environment of a program.
+    """Return the environment of a program.
 
     Args:
-        res: The allocation. Without CPUs, or without GPUs, nothing is said about those.
+        res: The allocation. Without CPUs, or without GPUs, it sets no variables for them.
         inherited: The environment to start from.
-        changes: What the caller wants, which always wins; None removes a variable.
+        changes: The caller's changes, which override everything else; None removes a variable.
         threads: The number of threads; that of the allocated CPUs by default.
 
     Raises:
-        ValueError: If a name or a value is not possible in an environment (see environ(7)).
+        ValueError: A name or a value is not possible in an environment (see environ(7)).
     """
-    made = dict(inherited)
+    variables = dict(inherited)
     count = threads or len(allocated(res, "c"))
     if count:
-        made.update(dict.fromkeys(_THREADS, b"%d" % count))
+        variables.update(dict.fromkeys(_THREADS, b"%d" % count))
     if gpus := allocated(res, "g"):
-        made.update(dict.fromkeys(_DEVICES, ",".join(map(str, gpus)).encode()))
+        variables.update(dict.fromkeys(_DEVICES, ",".join(map(str, gpus)).encode()))
         # The numbers that nvidia-smi and batch systems use; CUDA's default is the fastest first.
-        made.setdefault(b"CUDA_DEVICE_ORDER", b"PCI_BUS_ID")
+        variables.setdefault(b"CUDA_DEVICE_ORDER", b"PCI_BUS_ID")
     for name, value in changes.items():
         if not name or "=" in name or "\0" in name:
             raise ValueError(f"not a name of an environment variable: {name!r}")
         if value is None:
-            made.pop(os.fsencode(name), None)
+            variables.pop(os.fsencode(name), None)
         elif "\0" in value:
             raise ValueError(f"a null character in the value of {name}")
         else:
-            made[os.fsencode(name)] = os.fsencode(value)
-    return made
+            variables[os.fsencode(name)] = os.fsencode(value)
+    return variables
 
 
 def binding(res: object, available: Collection[int]) -> list[int] | None:
-    """The CPUs to bind a program to; None for no binding.
+    """Return the CPUs to bind a program to; None for no binding.
 
-    There is none for an allocation that names CPUs which this process may not use, as where
-    somebody offers ``Cores(64)`` on a laptop to try things out: part of the set would be worse,
-    as tasks would then crowd on the few CPUs that exist.
+    A program is not bound if the allocation names CPUs that this process may not use, as where a
+    user offers ``Cores(64)`` on a laptop to try things out. Rejected: to bind it to those that
+    exist, as all tasks would then crowd on these few.
     """
     cpus = allocated(res, "c")
     return cpus if cpus and set(cpus) <= set(available) else None

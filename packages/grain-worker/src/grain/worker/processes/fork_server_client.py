@@ -1,300 +1,260 @@
-"""The caller's side of the processes that start and end external programs.
+"""The caller's side of the fork server; `grain.worker.guards` has the theory.
 
-`grain.worker.guards` has the theory. A trio run has one `Shepherd`, started by the first
-call and closed when the run ends; it keeps the idle keepers, which serve one call after another.
+A trio run has one `ForkServerClient`, which the first call starts and the end of the run closes. It
+has the idle supervisors, which serve one call after another.
 """
 
 from __future__ import annotations
 
-import fcntl
-import marshal
 import os
 import signal
 import socket
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
+
+from grain.worker.guards.protocol import AWAIT, FORK
+from grain.worker.processes.supervisor_client import ProgramExit, StartFailure, SupervisorClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LINGER = 5.0  # seconds that the end of a trio run may wait for the last helper process
-_SHEPHERD: trio.lowlevel.RunVar[Shepherd] = trio.lowlevel.RunVar("grain.worker.shepherd")
+    from grain.worker.guards.protocol import ProgramRequest
+
+LINGER = 5.0
+"""Seconds that the end of a trio run waits for the last of these processes."""
+
+_OF_THIS_RUN: trio.lowlevel.RunVar[ForkServerClient] = trio.lowlevel.RunVar(
+    "grain.worker.fork_server"
+)
 
 
 class LostError(Exception):
-    """A keeper was killed while it minded a program.
+    """A supervisor was killed while its program ran.
 
-    The argument tells whether all processes of the program are gone.
+    Attributes:
+        all_gone: True if nothing of the program is left; False if something may be.
     """
 
+    def __init__(self, *, all_gone: bool) -> None:
+        super().__init__(all_gone)
+        self.all_gone = all_gone
 
-class StuckError(Exception):
-    """Processes, whose pids are the argument, survive SIGKILL."""
 
+class ProgramResult(NamedTuple):
+    """A supervisor's report on a program, and what the program wrote where that was captured."""
 
-@dataclass(frozen=True)
-class Ended:
-    """What a keeper reported, and what the program wrote where that was captured."""
-
-    report: tuple[Any, ...]
+    report: ProgramExit | StartFailure
     stdout: bytes
     stderr: bytes
 
 
-class Keeper:
-    """One keeper's socket, and the memory files for stdout and stderr that it shares with us.
+class ForkServerClient:
+    """The fork server of one trio run, and the run's idle supervisors.
 
-    So a call that runs takes three descriptors of this process.
-    """
+    Get it by `of_this_run`. A system task closes it, and waits until the process is gone, when the
+    main task of the run has ended.
 
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.request = b""
-        self.socket, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.setblocking(False)
-        self.files: list[int] = []
-        try:
-            for name in ("stdout", "stderr"):
-                self.files.append(os.memfd_create(name))
-        except OSError:  # too many open files
-            self.close()
-            raise
-        for fd in self.files:
-            # Each write goes to the end, wherever the shared offset may be.
-            fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
+    Raises:
+        OSError: no process can be started.
 
-    def ask(self, request: dict[str, Any], stdin: bytes | None) -> None:
-        """Send a request; never blocks, as the message is small and the socket empty.
-
-        Raises:
-            ConnectionError: The keeper is dead.
-        """
-        self.request = marshal.dumps(request)
-        os.write(self.files[0], self.request)
-        if stdin is None:
-            self.socket.send(b"r")
-            return
-        fd = memory_file(stdin)
-        try:
-            socket.send_fds(self.socket, [b"r"], [fd])
-        finally:
-            os.close(fd)
-
-    def never_ran(self) -> bool:
-        """Whether a keeper that died had not yet taken the request out of the file."""
-        return os.pread(self.files[0], len(self.request), 0) == self.request
-
-    def answer(self) -> tuple[Any, ...]:
-        """The report that has arrived; an empty one if the keeper is gone instead."""
-        try:
-            data = self.socket.recv(65536)
-        except ConnectionError:
-            data = b""
-        report: tuple[Any, ...] = marshal.loads(data) if data else ()  # noqa: S302 (our child)
-        return report
-
-    def collect(self) -> tuple[bytes, bytes]:
-        """Take what was written to stdout and stderr, and empty both."""
-        return take(self.files[0]), take(self.files[1])
-
-    def close(self) -> None:
-        """Tell the keeper to end what it minds and to leave; does not wait for it."""
-        # shutdown() reaches the keeper also if a process forked from ours holds a copy.
-        with suppress(OSError):
-            self.socket.shutdown(socket.SHUT_RDWR)
-        self.socket.close()
-        self.theirs.close()
-        for fd in self.files:
-            os.close(fd)
-        self.files.clear()
-
-
-class Shepherd:
-    """The fork server of one trio run.
-
-    Get it by `of_this_run`. A system task closes it, and waits until its process is gone, when
-    the run's main task has ended.
+    Attributes:
+        pid: the process; None once its death was noticed.
+        control: our end of its socket.
+        idle: the supervisors that run no program.
     """
 
     def __init__(self) -> None:
-        self.idle: list[Keeper] = []
-        self.numbers = 0
-        # Enough for a full machine; what more there are leave when they become idle.
-        self.spare = os.cpu_count() or 1
-        self.speaking = trio.Lock()  # only one task at a time may wait for a full socket
+        self.idle: list[SupervisorClient] = []
+        self._forked = 0
+        # Enough for a full machine; those beyond leave when they become idle.
+        self._spare = os.cpu_count() or 1
+        self._sending = trio.Lock()  # only one task at a time may wait for a full socket
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.control.setblocking(False)
         with theirs:
-            self.pid = launch(theirs)
+            self.pid: int | None = launch(theirs)
 
     @classmethod
-    def of_this_run(cls) -> Shepherd:
-        """The shepherd of the current trio run, started if there is none."""
+    def of_this_run(cls) -> ForkServerClient:
+        """Return the fork server of the current trio run; start it if there is none."""
         with suppress(LookupError):
-            shepherd = _SHEPHERD.get()
-            if shepherd.pid:
-                return shepherd
-        shepherd = cls()
-        _SHEPHERD.set(shepherd)
-        trio.lowlevel.spawn_system_task(shepherd.close_with_the_run)
-        return shepherd
+            client = _OF_THIS_RUN.get()
+            if client.pid is not None:
+                return client
+        client = cls()
+        _OF_THIS_RUN.set(client)
+        trio.lowlevel.spawn_system_task(client.close_with_the_run)
+        return client
 
     async def close_with_the_run(self) -> None:
-        """Wait for the end of the trio run, then for the end of the shepherd."""
+        """Wait for the end of the trio run, then for the end of the fork server."""
         try:
             await trio.sleep_forever()
         finally:
             while self.idle:
                 self.idle.pop().close()
-            if self.pid:
+            if self.pid is not None:
                 with suppress(OSError):
                     self.control.shutdown(socket.SHUT_WR)
-                # For ever only as long as processes survive SIGKILL, which was reported then.
+                # It stays as long as processes survive SIGKILL, which was reported then.
                 with trio.move_on_after(LINGER, shield=True) as patience:
                     await trio.lowlevel.wait_readable(self.control)
-                self.forget(reap=not patience.cancelled_caught)
+                self._forget(reap=not patience.cancelled_caught)
 
-    def forget(self, *, reap: bool = True) -> None:
-        """Note that the shepherd is dead; the next call starts another."""
-        if self.pid:
+    def _forget(self, *, reap: bool = True) -> None:
+        """Note that the fork server is dead; the next call starts another."""
+        if self.pid is not None:
             self.control.close()
-            if reap:  # its socket is closed by its exit, so this hardly blocks
+            if reap:  # its exit closes its socket, so this hardly blocks
                 with suppress(ChildProcessError):
                     os.waitpid(self.pid, 0)
-            self.pid = 0
+            self.pid = None
 
-    async def keeper(self) -> Keeper:
-        """An idle keeper, or a new one."""
+    # ---- supervisors
+
+    async def _supervisor(self) -> SupervisorClient:
+        """Return an idle supervisor, or fork one.
+
+        Raises:
+            BrokenPipeError: the fork server is dead.
+            OSError: there are too many open files.
+        """
         if self.idle:
             return self.idle.pop()
-        self.numbers += 1
-        keeper = Keeper(self.numbers)
+        self._forked += 1
+        supervisor = SupervisorClient(self._forked)
         try:
-            await self.tell(b"k%d" % keeper.number, [keeper.theirs.fileno(), *keeper.files])
+            await self._send(FORK + b"%d" % supervisor.number, supervisor.inherited)
         except BaseException:
-            keeper.close()
+            supervisor.close()
             raise
-        keeper.theirs.close()
-        return keeper
+        supervisor.theirs.close()
+        return supervisor
 
-    async def tell(self, message: bytes, fds: list[int]) -> None:
-        """Send the shepherd a message; BrokenPipeError if it is dead."""
-        async with self.speaking:
-            while self.pid:
+    async def _send(self, message: bytes, fds: list[int]) -> None:
+        """Send a message to the fork server.
+
+        Raises:
+            BrokenPipeError: the fork server is dead.
+        """
+        async with self._sending:
+            while self.pid is not None:
                 try:
                     socket.send_fds(self.control, [message], fds)
                 except BlockingIOError:
                     await trio.lowlevel.wait_writable(self.control)
                 except ConnectionError:
-                    self.forget()
+                    self._forget()
                 else:
                     return
-        raise BrokenPipeError("the process that starts programs was killed")
+        raise BrokenPipeError("the fork server was killed")
 
-    def release(self, keeper: Keeper) -> None:
-        """Keep a keeper for the next call, if it is one of few."""
-        if len(self.idle) < self.spare:
-            self.idle.append(keeper)
+    def _release(self, supervisor: SupervisorClient) -> None:
+        """Keep a supervisor for the next call, unless there are enough."""
+        if len(self.idle) < self._spare:
+            self.idle.append(supervisor)
         else:
-            keeper.close()
+            supervisor.close()
 
-    async def sweep(self, keeper: Keeper) -> bool:
-        """Wait until nothing is left of what a keeper that was killed has minded.
+    async def _await_end(self, supervisor: SupervisorClient) -> bool:
+        """Wait until nothing is left below a supervisor that was killed.
 
-        False if the shepherd, which sees to that, was killed as well.
+        Returns:
+            False if the fork server, which kills what is left, was killed as well.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours:
             ours.setblocking(False)
             with theirs:
                 try:
-                    await self.tell(b"s%d" % keeper.number, [theirs.fileno()])
+                    await self._send(AWAIT + b"%d" % supervisor.number, [theirs.fileno()])
                 except BrokenPipeError:
                     return False
             await trio.lowlevel.wait_readable(ours)
             return True
 
+    # ---- calls
+
     async def run(
         self,
-        request: dict[str, Any],
+        request: ProgramRequest,
         stdin: bytes | None,
-        cut_short: Callable[[Ended], object] = lambda _: None,
-    ) -> Ended:
+        on_cancelled: Callable[[ProgramResult], object] = lambda _: None,
+    ) -> ProgramResult:
         """Run a program until nothing of it is left.
 
         Args:
-            request: what the keeper is to do.
+            request: the program, and how to run it.
             stdin: what the program reads, if that is not a file.
-            cut_short: told how it ended where that is not returned, on cancellation.
+            on_cancelled: called with the result if the call is cancelled, as nothing is returned.
 
         Raises:
-            BrokenPipeError: The shepherd was killed before the program was started; calling
-                again, on a new one, is safe.
-            LostError: The keeper was killed afterwards.
-            StuckError: Some processes cannot be ended.
+            BrokenPipeError: the fork server was killed before the program was started; it is safe
+                to call again, on a new fork server.
+            LostError: the supervisor was killed afterwards.
+            StuckError: some processes survive SIGKILL.
+            OSError: there are too many open files.
 
-        Cancellation, as Ctrl-C, ends the whole tree of processes before it is passed on.
+        On cancellation, and on Ctrl-C, the whole tree of processes is ended before the exception
+        goes on.
         """
-        keeper = await self.keeper_for(request, stdin)
-        reusable = False
+        supervisor = await self._supervisor_for(request, stdin)
         try:
             try:
-                await trio.lowlevel.wait_readable(keeper.socket)
+                await supervisor.wait()
             except BaseException as error:
                 # Not only Cancelled: trio delivers Ctrl-C here as KeyboardInterrupt, to this task
                 # alone, and cancels the others when it has left; so their grace adds to ours.
-                with suppress(ConnectionError):
-                    keeper.socket.send(b"i" if isinstance(error, KeyboardInterrupt) else b"c")
+                supervisor.cancel(hurry=isinstance(error, KeyboardInterrupt))
                 with trio.CancelScope(shield=True):
-                    await trio.lowlevel.wait_readable(keeper.socket)
-                with suppress(LostError, BrokenPipeError):  # gone as well
-                    report = await self.report(keeper)
-                    cut_short(Ended(report, *keeper.collect()))
+                    await supervisor.wait()
+                with suppress(LostError, BrokenPipeError):  # killed meanwhile: there is no result
+                    report = await self._report(supervisor)
+                    on_cancelled(ProgramResult(report, *supervisor.take_output()))
                 raise
-            report = await self.report(keeper)
-            stdout, stderr = keeper.collect()
-            reusable = True
-            return Ended(report, stdout, stderr)
-        finally:
-            if reusable:
-                self.release(keeper)
-            else:
-                keeper.close()
+            result = ProgramResult(await self._report(supervisor), *supervisor.take_output())
+        except BaseException:
+            # It leaves after an order; and one that is dead or stuck serves nobody.
+            supervisor.close()
+            raise
+        self._release(supervisor)
+        return result
 
-    async def keeper_for(self, request: dict[str, Any], stdin: bytes | None) -> Keeper:
-        """A keeper that has been asked to run a program."""
+    async def _supervisor_for(
+        self, request: ProgramRequest, stdin: bytes | None
+    ) -> SupervisorClient:
+        """Return a supervisor that has got the request."""
         while True:
-            fresh = not self.idle
-            keeper = await self.keeper()
+            was_idle = bool(self.idle)
+            supervisor = await self._supervisor()
             try:
-                keeper.ask(request, stdin)
+                supervisor.ask(request, stdin)
             except BaseException as error:
-                keeper.close()
-                if fresh or not isinstance(error, ConnectionError):
+                supervisor.close()
+                # One may have died while it was idle: then try the next one.
+                if not (was_idle and isinstance(error, ConnectionError)):
                     raise
             else:
-                return keeper
+                return supervisor
 
-    async def report(self, keeper: Keeper) -> tuple[Any, ...]:
-        """A keeper's report, or the reason why there is none."""
-        report = keeper.answer()
-        if not report:
-            if keeper.never_ran():
-                raise BrokenPipeError("the process that starts programs was killed")
-            with trio.CancelScope(shield=True):
-                raise LostError(await self.sweep(keeper))
-        if report[0] == "stuck":
-            raise StuckError(report[1])
-        return report
+    async def _report(self, supervisor: SupervisorClient) -> ProgramExit | StartFailure:
+        """Return a supervisor's report, or raise the reason why there is none."""
+        report = supervisor.report()
+        if report is not None:
+            return report
+        if supervisor.never_ran():
+            raise BrokenPipeError("the supervisor was killed before it started the program")
+        with trio.CancelScope(shield=True):
+            all_gone = await self._await_end(supervisor)
+        raise LostError(all_gone=all_gone)
 
 
 def launch(theirs: socket.socket) -> int:
-    """Start the shepherd's process and return its pid."""
+    """Start the fork server's process, with its end of the socket, and return its pid."""
     if not sys.executable:
         raise RuntimeError("running external programs needs the Python interpreter's path")
     # dup2() onto itself would leave the close-on-exec flag set.
@@ -303,7 +263,7 @@ def launch(theirs: socket.socket) -> int:
     # posix_spawn rather than fork: the same for a process of any size, with any threads.
     return os.posix_spawn(
         sys.executable,
-        [sys.executable, "-I", "-S", str(script), str(fd)],
+        [sys.executable, "-I", "-S", str(script), "fork_server", str(fd)],
         os.environ,
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -314,27 +274,3 @@ def launch(theirs: socket.socket) -> int:
         setsigmask=(),
         setsigdef=(signal.SIGCHLD, signal.SIGINT),
     )
-
-
-def memory_file(data: bytes) -> int:
-    """A memory file with this content, to be read from its start."""
-    fd = os.memfd_create("stdin")
-    with open(fd, "wb", closefd=False) as file:
-        file.write(data)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
-
-
-def take(fd: int) -> bytes:
-    """Read a memory file and empty it."""
-    size = os.fstat(fd).st_size
-    if size == 0:
-        return b""
-    # One read() ends at 2 GiB (read(2)).
-    parts = []
-    offset = 0
-    while part := os.pread(fd, size - offset, offset):
-        parts.append(part)
-        offset += len(part)
-    os.ftruncate(fd, 0)
-    return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -4,8 +4,8 @@ Sources, by flavour:
 
 - Open MPI: mpirun(1), sections "Mapping, Ranking, and Binding" and "Rankfiles". Its ``--cpu-set``
   and ``--cpu-list`` take hwloc's logical core numbers, which are not the kernel's CPU ids, and
-  its default binding starts at core 0 whatever mpirun itself is bound to. So its binding is
-  switched off: the ranks inherit mpirun's own affinity, which `run_external` sets, and share
+  its default binding starts at core 0 whatever mpirun itself is bound to. So Grain switches it
+  off: the ranks inherit mpirun's own affinity, which `run_external` sets, and share
   the allocated CPUs.
 - MPICH: mpiexec(1), "Using the Hydra Process Manager", ``-bind-to user:`` with one entry per rank
   and ``+`` between the CPUs of one rank, in the kernel's numbering.
@@ -15,8 +15,8 @@ Sources, by flavour:
 - Slurm: srun(1), ``--cpu-bind=map_cpu:`` and ``mask_cpu:``, in the kernel's numbering; the manual
   says that both need the whole node allocated to the job.
 
-All but srun start their ranks as their own children, so that `run_external` ends them too, and
-are told to stay on this node and to leave the batch system alone: a task has cores on one node.
+All but srun start their ranks as their own children, so that `run_external` ends them too. Options
+keep them on this node and away from the batch system, as a task has cores on one node.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def mpi_prefix(
     threads: int = 1,
     launcher: str | None = None,
 ) -> list[str]:
-    """What to write before an MPI program and its arguments to use an allocation.
+    """Return the words to write before an MPI program and its arguments, to use an allocation.
 
     ::
 
@@ -59,14 +59,14 @@ def mpi_prefix(
             ``mpiexec`` (MPICH), ``mpiexec.hydra`` (Intel) or ``srun``.
 
     Raises:
-        ValueError: If no CPUs are allocated, `threads` does not divide their number, or the
+        ValueError: No CPUs are allocated, `threads` does not divide their number, or the
             flavour is unknown.
     """
     cpus = allocated(GVAR.res if res is None else res, "c")
     if threads < 1 or not cpus or len(cpus) % threads:
         raise ValueError(f"{len(cpus)} allocated CPUs cannot be shared by ranks of {threads} each")
-    places = [cpus[first : first + threads] for first in range(0, len(cpus), threads)]
-    ranks = str(len(places))
+    domains = [cpus[first : first + threads] for first in range(0, len(cpus), threads)]
+    ranks = str(len(domains))
     omp = f"OMP_NUM_THREADS={threads}"
     if flavour == "openmpi":
         forget = [word for name in _BATCH for word in ("-u", name)]
@@ -74,12 +74,12 @@ def mpi_prefix(
         command = [launcher or "mpirun", "-n", ranks, *host, "--bind-to", "none", "-x", omp]
         return ["env", *forget, *command]
     if flavour == "mpich":
-        bind = "user:" + ",".join("+".join(map(str, place)) for place in places)
+        bind = "user:" + ",".join("+".join(map(str, domain)) for domain in domains)
         local = ["-launcher", "fork", "-rmk", "user", "-hosts", "localhost"]
         count = ["-n", ranks, "-bind-to", bind]
         return [launcher or "mpiexec", *local, "-genv", *omp.split("="), *count]
     if flavour == "intel":
-        pin = ["I_MPI_PIN_DOMAIN", "[" + ",".join(f"{_mask(p):x}" for p in places) + "]"]
+        pin = ["I_MPI_PIN_DOMAIN", "[" + ",".join(f"{_mask(p):x}" for p in domains) + "]"]
         if threads == 1:
             pin = ["I_MPI_PIN_PROCESSOR_LIST", ",".join(map(str, cpus))]
         local = ["-bootstrap", "fork", "-hosts", "localhost"]
@@ -88,7 +88,7 @@ def mpi_prefix(
     if flavour == "srun":
         bind = "map_cpu:" + ",".join(map(str, cpus))
         if threads > 1:
-            bind = "mask_cpu:" + ",".join(f"{_mask(place):#x}" for place in places)
+            bind = "mask_cpu:" + ",".join(f"{_mask(domain):#x}" for domain in domains)
         # --overlap: the step that Grain's worker runs in holds the same CPUs already.
         step = ["--nodes=1", f"--ntasks={ranks}", f"--cpus-per-task={threads}", "--overlap"]
         if node := os.environ.get("SLURMD_NODENAME"):

@@ -1,4 +1,4 @@
-"""Starting a runner's process, and hearing of its end; `grain.worker.guards` has the theory."""
+"""A process below a subreaper: its start, its end; `grain.worker.guards` has the theory."""
 
 from __future__ import annotations
 
@@ -9,40 +9,76 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
+
+from grain.worker.errors import signal_name
+from grain.worker.guards.protocol import END, HURRY, STUCK
+from grain.worker.node.cgroup import read_cgroups
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class End(NamedTuple):
+class ProcessEnd(NamedTuple):
     """How a process ended, when nothing is left of what it started.
 
     Attributes:
-        returncode: its exit code, or the negative number of the signal; None if nobody saw it.
+        returncode: its exit code, or the negative number of the signal; None if that is unknown, as
+            the subreaper was killed.
         max_rss: the largest resident memory of it or of one of its children, in GB.
         left: pids of processes that survive SIGKILL.
+        out_of_memory: the kernel killed a process of our control group meanwhile, because memory
+            ran out.
     """
 
     returncode: int | None
     max_rss: float = 0.0
     left: tuple[int, ...] = ()
+    out_of_memory: bool = False
+
+    def describe(self, blocked: float = 0.0) -> str:
+        """Return the verb and what follows, for a sentence about the process.
+
+        >>> ProcessEnd(-11, 0.25).describe()
+        'was ended by SIGSEGV (peak memory 0.25 GB)'
+
+        Args:
+            blocked: seconds for which it had been blocked when it ended, if that is known.
+        """
+        if self.returncode is None:
+            how = "ended in an unknown way"
+        elif self.returncode < 0:
+            how = f"was ended by {signal_name(self.returncode)}"
+        else:
+            how = f"exited with code {self.returncode}"
+        if self.out_of_memory:
+            how += ", out of memory"
+        if blocked:
+            how += f", blocked for {blocked:.0f} s"
+        how += f" (peak memory {self.max_rss:.2f} GB)"
+        if self.left:
+            how += f"; processes survive SIGKILL: {', '.join(map(str, self.left))}"
+        return how
 
 
-class Warded:
-    """A process below a warden, which ends with this process at the latest.
+class SubreaperProcess:
+    """A process below a subreaper, which ends it and all that it started with this process.
+
+    Get it by `start`; then `wait` until it has ended, whether `end` was called or not.
 
     Attributes:
         socket: our end of a connection to the process, which has the other one as descriptor 3.
+            The caller of `start` closes it.
     """
 
     def __init__(
-        self, warden: trio.Process, control: socket.socket, channel: socket.socket
+        self, subreaper: trio.Process, control: socket.socket, channel: socket.socket
     ) -> None:
-        self._warden = warden
+        self._subreaper = subreaper
         self._control = control
+        self._oom_kills = read_cgroups().oom_kills
         self.socket = channel
 
     @classmethod
@@ -55,33 +91,37 @@ class Warded:
         env: Mapping[bytes, bytes] | None = None,
         stdout: int | None = None,
         stderr: int | None = None,
-    ) -> Warded:
+    ) -> SubreaperProcess:
         """Start a process.
 
         Args:
             argv: the program, with its path, and its arguments.
             grace: seconds between SIGTERM and SIGKILL for what it leaves behind.
-            kind: of the connection to it.
+            kind: the kind of the connection to it.
             env: its environment; ours by default.
             stdout: a descriptor for what it prints; ours by default.
             stderr: the same for its stderr.
+
+        Raises:
+            OSError: no process can be started.
         """
         environ: dict[str, str] | None = None
         if env is not None:
             environ = {os.fsdecode(name): os.fsdecode(value) for name, value in env.items()}
         ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
         control, their_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        script = Path(__file__).parent.parent / "guards" / "subreaper.py"
+        script = Path(__file__).parent.parent / "guards" / "main.py"
+        guard = [sys.executable, "-I", "-S", str(script), "subreaper"]
         fds = (their_control.fileno(), theirs.fileno())
         try:
-            warden = await trio.lowlevel.open_process(
-                [sys.executable, "-I", "-S", str(script), *map(str, fds), str(grace), *argv],
+            subreaper = await trio.lowlevel.open_process(
+                [*guard, *map(str, fds), str(grace), *argv],
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
                 env=environ,
                 pass_fds=fds,
-                # Ctrl-C at the terminal is for the agent, which then decides.
+                # Ctrl-C at the terminal is for the caller, which then decides.
                 start_new_session=True,
             )
         except BaseException:
@@ -92,43 +132,47 @@ class Warded:
             theirs.close()
             their_control.close()
         control.setblocking(False)
-        return cls(warden, control, ours)
+        return cls(subreaper, control, ours)
 
     def end(self, *, hurry: bool = False) -> None:
         """Have everything ended: SIGTERM now, SIGKILL after the grace, or after 0.3 s."""
         with suppress(OSError):
-            self._control.send(b"i" if hurry else b"c")
+            self._control.send(HURRY if hurry else END)
 
-    async def wait(self) -> End:
-        """Wait until nothing is left; to be called once."""
-        end = End(None)
-        left: tuple[int, ...] = ()
+    async def wait(self) -> ProcessEnd:
+        """Wait until nothing is left, or until what is left is known to survive SIGKILL.
+
+        To be called once. Cancellation has everything ended, as `end` does, and does not wait.
+        """
         try:
-            while True:
-                await trio.lowlevel.wait_readable(self._control)
-                data = self._take()
-                if not data:
-                    break  # killed itself
-                report = marshal.loads(data)  # noqa: S302 (our child)
-                if report[0] == "stuck":
-                    left = tuple(report[1])
-                    end = End(None, left=left)
-                    break
-                _, status, _, _, _, max_rss = report
-                end = End(os.waitstatus_to_exitcode(status), max_rss * 1024 / 1e9)
-                break
+            await trio.lowlevel.wait_readable(self._control)
+            end = end_of(self._receive())
         finally:
             self._control.close()
-        if not left:
-            await self._warden.wait()
-        return end
+        if not end.left:
+            await self._subreaper.wait()
+        return end._replace(out_of_memory=read_cgroups().oom_kills > self._oom_kills)
 
-    def _take(self) -> bytes:
+    def _receive(self) -> bytes:
+        """Return the report; empty if the subreaper was killed."""
+        # Twice: Linux reports once that the subreaper left one of our messages unread, and then
+        # delivers what it sent before.
         for _ in range(2):
             try:
                 return self._control.recv(65536)
             except ConnectionError:
-                pass  # it left a word of ours unread; what it said itself comes after that
+                continue
             except BlockingIOError:
                 break
         return b""
+
+
+def end_of(data: bytes) -> ProcessEnd:
+    """Return what a subreaper's report says; an empty one says nothing."""
+    if not data:
+        return ProcessEnd(None)
+    report: tuple[Any, ...] = marshal.loads(data)  # noqa: S302 (our child)
+    if report[0] == STUCK:
+        return ProcessEnd(None, left=tuple(report[1]))
+    _, status, _, _, _, max_rss = report
+    return ProcessEnd(os.waitstatus_to_exitcode(status), max_rss * 1024 / 1e9)

@@ -1,12 +1,11 @@
 """The runner's process: ``python -m grain.worker.runner.main NAME [CONTEXT]``, its channel on fd 3.
 
-It serves a `Runner` until its agent closes the channel, or is gone. It is started by a warden
+It serves a `Runner` until its agent closes the channel, or is gone. It is started by a subreaper
 (`grain.worker.guards`), which ends whatever it leaves behind.
 """
 
 from __future__ import annotations
 
-import faulthandler
 import os
 import signal
 import socket
@@ -18,9 +17,8 @@ import trio
 
 from grain.edge.channel import FramedChannel
 from grain.edge.errors import ChannelError
-from grain.worker.guards.proc import prctl
 from grain.worker.messages import Ready
-from grain.worker.node.limits import prefer_to_be_killed
+from grain.worker.processes.child_setup import set_up_child
 from grain.worker.runner.context import ContextError, user_context
 from grain.worker.runner.runner import Runner
 from grain.worker.runner.translation import WireTranslation
@@ -30,26 +28,17 @@ from grain.worker.runner.wire import BLOCKED, CODEC, PACE
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
 
-CHANNEL = 3
 CONTEXT_FAILED, AGENT_GONE = 3, 4
-_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
 
 def main() -> None:
     """Be the runner."""
-    os.set_inheritable(CHANNEL, False)
-    prctl(_PR_SET_NAME, b"grain-runner")
-    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    prefer_to_be_killed()
-    faulthandler.enable()
-    # A batch system signals every process of a job, but to drain is the agent's decision. Caught
-    # instead of ignored, as what is ignored stays so in programs that tasklets start.
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP):
-        signal.signal(number, lambda *_: None)
+    caught = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
+    sock = set_up_child(b"grain-runner", caught)
     name, context = sys.argv[1], (*sys.argv[2:], "")[0]
     # What user code sees of the command line is not ours.
     sys.argv[1:] = []
-    code = trio.run(partial(serve, socket.socket(fileno=CHANNEL), name, context))
+    code = trio.run(partial(serve, sock, name, context))
     sys.stdout.flush()
     sys.exit(code)
 

@@ -1,4 +1,4 @@
-"""What functions in processes find around them: the allocation, signals of the terminal."""
+"""The surroundings of functions in processes: the allocation, signals of the terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from grain import GVAR
 from grain.resource import ZERO, Cores
 from grain.subproc import subprocify
-from grain_testkit.pool_scope import pool, where
+from grain_testkit.pool_scope import pool, process_id
 
 
 @subprocify
@@ -19,8 +19,8 @@ def surroundings() -> tuple[set[int], str | None, Any, str]:
     return os.sched_getaffinity(0), os.environ.get("OMP_NUM_THREADS"), GVAR.res, GVAR.instance
 
 
-async def test_the_cpus_of_the_allocation() -> None:
-    """Set for each call, on all threads; given back where there is no allocation."""
+async def test_a_call_is_bound_to_the_cpus_of_its_allocation() -> None:
+    """All threads are bound, for each call anew; without an allocation to all CPUs."""
     usable = sorted(os.sched_getaffinity(0))
 
     def keep_a_thread() -> None:
@@ -31,20 +31,20 @@ async def test_the_cpus_of_the_allocation() -> None:
 
     async with pool():
         await subprocify(keep_a_thread)()
-        free = await where()
+        free = await process_id()
         assert [set(usable)] * 2 == await subprocify(by_thread)()
         pids = set()
         for cpu in usable:
             with GVAR.scope(Cores([cpu]), "w7"):
                 assert ({cpu}, "1", Cores([cpu]), "w7") == await surroundings()
-                pids.add(await where())
+                pids.add(await process_id())
         assert 1 == len(pids)
         assert free not in pids
         assert (set(usable), os.environ.get("OMP_NUM_THREADS"), ZERO, "") == await surroundings()
 
 
-async def test_allocations_in_turn() -> None:
-    """What is known of one is no other's, however often they come and however many they are."""
+async def test_successive_allocations_are_kept_apart() -> None:
+    """They may alternate, be more than a pool keeps, or change in place."""
     usable = sorted(os.sched_getaffinity(0))
     some = [Cores([cpu]) for cpu in usable]
     changing = types.SimpleNamespace(c=[usable[0]])
@@ -63,20 +63,20 @@ async def test_allocations_in_turn() -> None:
 
 
 async def test_a_process_serves_one_number_of_threads() -> None:
-    """Libraries read that once; CPUs that are not there are bound to by nothing."""
+    """Libraries read that number once. Nothing is bound to CPUs that do not exist."""
     async with pool():
         found: dict[int, set[int]] = {}
         for count in (1, 2, 1, 2):
             with GVAR.scope(Cores(range(1000, 1000 + count))):
                 affinity, threads, _, _ = await surroundings()
                 assert (os.sched_getaffinity(0), str(count)) == (affinity, threads)
-                found.setdefault(count, set()).add(await where())
+                found.setdefault(count, set()).add(await process_id())
     assert [1, 1] == [len(pids) for pids in found.values()]
     assert found[1] != found[2]
 
 
 async def test_signals_of_the_terminal_are_for_the_caller() -> None:
-    """Ctrl-C and a hang-up reach every process of a session; what computes goes on."""
+    """A call goes on after Ctrl-C or a hang-up, which reach every process of a session."""
 
     @subprocify
     def signalled() -> str:

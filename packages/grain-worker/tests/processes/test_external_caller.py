@@ -13,8 +13,16 @@ import pytest
 import trio
 
 from grain.worker.external import run_external
-from grain_testkit.local_processes import alive as running
-from grain_testkit.program_trees import PYTHON, TREE, alive, gone, grown, named, until
+from grain_testkit.local_processes import alive
+from grain_testkit.program_trees import (
+    PYTHON,
+    TREE,
+    descendants_named,
+    marked,
+    wait_for_count,
+    wait_until_gone,
+    wait_until_grown,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,19 +30,19 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("no_allocation")
 
 
-# One of three that end when those that have the time to say so were told to. Not the first: it has
-# 0.3 s to obey, which may be over before it is its turn on a CPU.
+# One of three programs that end when two of them have got SIGTERM. The first does not count: it has
+# 0.3 s of grace, which may be over before it gets a CPU.
 TOGETHER = """
 import os, signal, sys, time
 from pathlib import Path
-ready, told = Path(sys.argv[2], "ready"), Path(sys.argv[2], "told")
-signal.signal(signal.SIGTERM, lambda *_: "first" in sys.argv or (told / str(os.getpid())).touch())
+ready, done = Path(sys.argv[2], "ready"), Path(sys.argv[2], "done")
+signal.signal(signal.SIGTERM, lambda *_: "first" in sys.argv or (done / str(os.getpid())).touch())
 (ready / str(os.getpid())).touch()
-while len(list(told.iterdir())) < 2:
+while len(list(done.iterdir())) < 2:
     time.sleep(0.01)
 """
 
-# A program of its own, to be killed or interrupted: runs a tree through the call.
+# A caller in a process of its own, to be killed or interrupted: it runs trees by `run_external`.
 CALLER = f"""
 import os, signal, sys, time, types, trio
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored where tests run
@@ -69,19 +77,21 @@ def start_caller(tmp_path: Path, marker: str, *options: str) -> subprocess.Popen
 async def test_sigkill_of_the_caller_leaves_nothing(
     tmp_path: Path, marker: str, options: tuple[str, ...]
 ) -> None:
-    """Also while a process that was forked from the caller holds on to its files."""
+    """A process that was forked from the caller may still hold its files."""
     caller = start_caller(tmp_path, marker, *options)
     try:
         # The caller itself has the marker, and so does its fork.
-        await grown(3, marker, 1 + (options == ("forked",)))
-        helpers = named("grain-keeper", caller.pid) + named("grain-shepherd", caller.pid)
+        await wait_until_grown(3, marker, 1 + (options == ("forked",)))
+        helpers = descendants_named("grain-supervise", caller.pid) + descendants_named(
+            "grain-forkserv", caller.pid
+        )
         assert len(helpers) == 4
         assert len(list(tmp_path.iterdir())) == 3
 
         os.kill(caller.pid, signal.SIGKILL)
         await trio.to_thread.run_sync(caller.wait)
-        await until(int(options == ("forked",)), marker)
-        await gone(helpers)
+        await wait_for_count(int(options == ("forked",)), marker)
+        await wait_until_gone(helpers)
     finally:
         # The fork that is left, and whatever else there is of this session.
         with suppress(ProcessLookupError):
@@ -90,25 +100,31 @@ async def test_sigkill_of_the_caller_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_ctrl_c_ends_everything(tmp_path: Path, marker: str) -> None:
+async def test_ctrl_c_ends_programs_helpers_and_scratch_directories(
+    tmp_path: Path, marker: str
+) -> None:
     caller = start_caller(tmp_path, marker)
-    await grown(3, marker, 1)
-    helpers = named("grain-keeper", caller.pid) + named("grain-shepherd", caller.pid)
-    programs = [pid for pid in alive(marker) if pid != caller.pid]
+    await wait_until_grown(3, marker, 1)
+    helpers = descendants_named("grain-supervise", caller.pid) + descendants_named(
+        "grain-forkserv", caller.pid
+    )
+    programs = [pid for pid in marked(marker) if pid != caller.pid]
     os.killpg(caller.pid, signal.SIGINT)  # what a terminal does
     await trio.to_thread.run_sync(partial(caller.wait, 60))
 
-    assert not any(map(running, programs))
-    await gone(helpers)  # for which it has waited some seconds at most
+    assert not any(map(alive, programs))
+    await wait_until_gone(helpers)  # for which it has waited some seconds at most
     assert b"KeyboardInterrupt" in caller.communicate()[1]
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_ctrl_c_tells_all_before_it_waits_for_any(tmp_path: Path, marker: str) -> None:
-    """The time that programs have for tidying up is not spent on one after another."""
-    ready, told = tmp_path / "ready", tmp_path / "told"
+async def test_ctrl_c_signals_all_programs_before_it_waits_for_any(
+    tmp_path: Path, marker: str
+) -> None:
+    """Programs tidy up at the same time, not one after another."""
+    ready, done = tmp_path / "ready", tmp_path / "done"
     ready.mkdir()
-    told.mkdir()
+    done.mkdir()
     caller = start_caller(tmp_path, marker, str(tmp_path), "together")
     try:
         with trio.fail_after(60):
@@ -120,16 +136,20 @@ async def test_ctrl_c_tells_all_before_it_waits_for_any(tmp_path: Path, marker: 
         caller.kill()
 
     assert b"KeyboardInterrupt" in caller.communicate()[1]
-    assert 2 == len(list(told.iterdir()))
-    assert alive(marker) == []
+    assert 2 == len(list(done.iterdir()))
+    assert marked(marker) == []
 
 
 async def test_the_terminals_ctrl_c_does_not_reach_programs(marker: str) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run_external, ["sleep", marker])
-        await until(1, marker)
-        helpers = [*alive(marker), *named("grain-keeper"), *named("grain-shepherd")]
+        await wait_for_count(1, marker)
+        helpers = [
+            *marked(marker),
+            *descendants_named("grain-supervise"),
+            *descendants_named("grain-forkserv"),
+        ]
         assert os.getsid(0) not in map(os.getsid, helpers)
-        (program,) = alive(marker)
+        (program,) = marked(marker)
         assert os.getsid(program) == program  # so its `kill 0` reaches nobody else, too
         nursery.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""The call that runs an external program: what goes in, what comes out, what it says on failure."""
+"""The call that runs an external program: arguments, results, errors."""
 
 from __future__ import annotations
 
@@ -44,8 +44,7 @@ def no_allocation() -> Iterator[None]:
         yield
 
 
-async def test_output_is_captured() -> None:
-    """Both streams, in full, apart from each other; with the exit code and the costs."""
+async def test_both_streams_are_captured_in_full() -> None:
     done = await run_external(["sh", "-c", "echo out; echo err >&2; head -c 3000000 /dev/zero"])
 
     assert done.stdout == b"out\n" + bytes(3_000_000)
@@ -55,8 +54,8 @@ async def test_output_is_captured() -> None:
     assert done.argv[0] == "sh"
 
 
-async def test_costs_are_measured() -> None:
-    """Seconds and GB, of the program's children as well."""
+async def test_the_costs_of_all_processes_of_a_program_are_measured() -> None:
+    """Units are seconds and GB."""
     code = "x = bytearray(200_000_000)\nfor _ in range(3_000_000): pass"
     done = await run_external(["sh", "-c", f"{PYTHON} -c '{code}'; true"])
 
@@ -65,15 +64,15 @@ async def test_costs_are_measured() -> None:
     assert done.system > 0
 
 
-async def test_a_keeper_that_serves_again_starts_from_nothing() -> None:
-    """Neither output nor directory nor CPUs of one call are seen by the next."""
+async def test_a_supervisor_that_serves_again_starts_from_nothing() -> None:
+    """No output, directory or CPUs of one call are left for the next."""
     with GVAR.scope(allocation(c=[min(os.sched_getaffinity(0))])):
         await run_external(["sh", "-c", "echo first; echo first >&2"], cwd="/usr")
     done = await run_external(["sh", "-c", "pwd; grep Cpus_allowed: /proc/self/status"])
 
-    where, cpus = done.stdout_text.splitlines()
+    directory, cpus = done.stdout_text.splitlines()
     mask = sum(1 << cpu for cpu in os.sched_getaffinity(0))
-    assert where == str(Path.cwd())
+    assert directory == str(Path.cwd())
     assert int(cpus.split()[1].replace(",", ""), 16) == mask
     assert done.stderr == b""
 
@@ -86,20 +85,20 @@ async def test_merged_output_keeps_its_order() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 5, 5_000_000])
-async def test_stdin_from_bytes(size: int) -> None:
+async def test_a_program_reads_bytes_of_any_size(size: int) -> None:
     done = await run_external(["wc", "-c"], stdin=b"x" * size)
 
     assert int(done.stdout_text) == size
 
 
-async def test_stdin_from_file_and_from_nothing(tmp_path: Path) -> None:
+async def test_a_program_reads_a_file_or_nothing(tmp_path: Path) -> None:
     (tmp_path / "in").write_text("from a file")
 
     assert (await run_external(["cat"], stdin="in", cwd=tmp_path)).stdout == b"from a file"
     assert (await run_external(["cat"])).stdout == b""
 
 
-async def test_output_to_files(tmp_path: Path) -> None:
+async def test_output_files_are_relative_to_the_directory_of_the_program(tmp_path: Path) -> None:
     """Paths are relative to the program's directory, as in a shell after `cd`."""
     (tmp_path / "out").write_text("something longer that was there before")
     done = await run_external(
@@ -111,7 +110,7 @@ async def test_output_to_files(tmp_path: Path) -> None:
     assert (tmp_path / "err").read_text() == "err\n"
 
 
-async def test_both_streams_to_one_file(tmp_path: Path) -> None:
+async def test_both_streams_to_one_file_keep_their_order(tmp_path: Path) -> None:
     await run_external(
         ["sh", "-c", "echo 1; echo 2 >&2; echo 3"], cwd=tmp_path, stdout="log", stderr="log"
     )
@@ -119,8 +118,8 @@ async def test_both_streams_to_one_file(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text() == "1\n2\n3\n"
 
 
-async def test_exit_code_is_told(tmp_path: Path) -> None:
-    """The error names the command, the host, the code, the place and the last words."""
+async def test_the_error_of_a_failed_program_has_the_facts(tmp_path: Path) -> None:
+    """The facts: command, host, exit code, directory, files, last lines of stderr."""
     script = "seq 30 >&2; echo 'no convergence' >&2; exit 3"
     with pytest.raises(ExternalError) as caught:
         await run_external(["sh", "-c", script], cwd=tmp_path, stdout="out.log")
@@ -140,7 +139,7 @@ async def test_exit_code_is_told(tmp_path: Path) -> None:
     assert str(error).endswith("no convergence")
 
 
-async def test_the_last_words_come_from_a_file_too(tmp_path: Path) -> None:
+async def test_the_tail_of_stderr_comes_from_a_file_too(tmp_path: Path) -> None:
     with pytest.raises(ExternalError) as caught:
         await run_external(["sh", "-c", "echo bad >&2; exit 1"], cwd=tmp_path, stderr="e")
 
@@ -148,7 +147,7 @@ async def test_the_last_words_come_from_a_file_too(tmp_path: Path) -> None:
     assert caught.value.stderr_path == str(tmp_path / "e")
 
 
-async def test_signal_is_named() -> None:
+async def test_the_error_names_the_signal() -> None:
     with pytest.raises(ExternalError, match="ended by signal SIGSEGV") as caught:
         await run_external(["sh", "-c", "kill -SEGV $$"])
 
@@ -156,13 +155,13 @@ async def test_signal_is_named() -> None:
     assert caught.value.signal == "SIGSEGV"
 
 
-async def test_unchecked_failure_is_a_result() -> None:
+async def test_a_failure_is_returned_without_check() -> None:
     done = await run_external(["sh", "-c", "echo x; exit 4"], check=False)
 
     assert (done.returncode, done.stdout) == (4, b"x\n")
 
 
-async def test_error_pickles() -> None:
+async def test_errors_can_be_pickled() -> None:
     with pytest.raises(ExternalError) as caught:
         await run_external(["sh", "-c", "echo bad >&2; exit 1"])
     twin = pickle.loads(pickle.dumps(caught.value))
@@ -190,7 +189,7 @@ async def test_error_pickles() -> None:
         (["true"], {"env": {"TMPDIR": "/no"}, "scratch": True}, errno.ENOENT, "directory in /no"),
     ],
 )
-async def test_what_cannot_start_says_why(
+async def test_the_error_of_a_failed_start_has_the_reason(
     tmp_path: Path, argv: list[str], options: dict[str, object], code: int, text: str
 ) -> None:
     (tmp_path / "data").write_text("x")
@@ -219,13 +218,15 @@ async def test_what_cannot_start_says_why(
         (["true"], {"stdout": STDOUT}, "only stderr"),
     ],
 )
-async def test_impossible_arguments(argv: list[str], options: dict[str, object], text: str) -> None:
+async def test_arguments_that_no_program_can_have_are_refused(
+    argv: list[str], options: dict[str, object], text: str
+) -> None:
     with pytest.raises(ValueError, match=text):
         await run_external(argv, **options)  # type: ignore[arg-type]
 
 
-async def test_environment_and_affinity_as_the_program_sees_them() -> None:
-    """The allocated CPUs and GPUs, over what was inherited and under what the caller says."""
+async def test_a_program_sees_the_environment_and_affinity_of_its_allocation() -> None:
+    """The allocation overrides inherited variables; `env` overrides both."""
     cpu = max(os.sched_getaffinity(0))
     show = "echo $OMP_NUM_THREADS $MKL_NUM_THREADS $CUDA_VISIBLE_DEVICES; nproc"
     env = {"MKL_NUM_THREADS": "7", "OMP_PROC_BIND": "true"}
@@ -242,7 +243,7 @@ async def test_environment_and_affinity_as_the_program_sees_them() -> None:
 
 
 async def test_foreign_cpus_are_not_bound() -> None:
-    """Somebody who offers 64 cores on a laptop gets 64 threads and the whole machine."""
+    """A user who offers 64 cores on a laptop gets 64 threads and the whole machine."""
     mine = sorted(os.sched_getaffinity(0))
     with GVAR.scope(allocation(c=[mine[0], *range(5000, 5063)])):
         done = await run_external(
@@ -252,8 +253,8 @@ async def test_foreign_cpus_are_not_bound() -> None:
     assert done.stdout_text.split() == ["64", str(len(mine))]
 
 
-async def test_huge_environment_and_arguments() -> None:
-    """As much as the kernel takes: hundreds of kB."""
+async def test_environment_and_arguments_may_be_huge() -> None:
+    """The kernel takes hundreds of kB."""
     env = {f"BIG_{number}": "x" * 100_000 for number in range(6)}
     words = ["y" * 1000] * 400
     done = await run_external(["sh", "-c", 'env | wc -c; echo "$*" | wc -c', "sh", *words], env=env)
@@ -263,8 +264,8 @@ async def test_huge_environment_and_arguments() -> None:
     assert second == 400 * 1001
 
 
-async def test_nothing_leaks_into_a_program() -> None:
-    """It has its three streams, also where this process has inheritable files open."""
+async def test_a_program_inherits_no_files_but_its_streams() -> None:
+    """Here this process has an inheritable file open."""
     fd = os.open("/dev/null", os.O_RDONLY)
     os.set_inheritable(fd, True)
     try:
@@ -284,7 +285,7 @@ async def test_signals_are_at_their_defaults() -> None:
     assert [int(masks[name], 16) & standard for name in ("SigBlk", "SigIgn", "SigCgt")] == [0] * 3
 
 
-async def test_nothing_leaks_into_the_caller() -> None:
+async def test_calls_leave_no_files_open() -> None:
     async def call(options: dict[str, bytes]) -> None:
         await run_external(["true"], stdin=options.get("stdin"))
 
@@ -298,7 +299,7 @@ async def test_nothing_leaks_into_the_caller() -> None:
 
 
 async def test_nothing_is_left_when_the_trio_run_ends() -> None:
-    """Neither files nor the helper processes; the run waits for them."""
+    """The run waits for the end of its helper processes."""
 
     async def calls() -> list[int]:
         async with trio.open_nursery() as nursery:
@@ -331,8 +332,8 @@ def children_of_mine() -> list[int]:
     return found
 
 
-async def test_two_hundred_at_once(tmp_path: Path) -> None:
-    """Each gets its own answer, and they do run side by side: none ends before all are there."""
+async def test_two_hundred_programs_run_side_by_side(tmp_path: Path) -> None:
+    """None ends before all have started; each call gets its own output."""
     seen = []
     (tmp_path / "there").mkdir()
     os.mkfifo(tmp_path / "gate")
@@ -355,10 +356,10 @@ async def test_two_hundred_at_once(tmp_path: Path) -> None:
     assert sorted(seen) == list(range(200))
 
 
-async def test_too_many_open_files() -> None:
-    """Where the limit of open files is reached, the error says how to raise it or need fewer."""
+async def test_the_limit_of_open_files_is_explained() -> None:
+    """The error says how to raise the limit, or to stay below it."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(run_external, ["sleep", "1000"])  # keeps the keeper that there is
+        nursery.start_soon(run_external, ["sleep", "1000"])  # takes the only supervisor
         await trio.testing.wait_all_tasks_blocked()
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         gc.collect()  # or it closes files of earlier tests meanwhile

@@ -6,14 +6,18 @@ import functools
 import inspect
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import trio
 import trio.testing
 
 from grain.subproc import subprocify
-from grain_testkit.pool_scope import pool, where
+from grain.subproc.pool import open_pool
+from grain_testkit.pool_scope import pool, process_id
+
+if sys.version_info < (3, 11):
+    from exceptiongroup import BaseExceptionGroup
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,17 +29,17 @@ def scaled(x: float, *, by: float = 2.0) -> float:
     return x * by
 
 
-async def test_call() -> None:
-    """In another process, with positional and named arguments; used again."""
+async def test_calls_reuse_one_other_process() -> None:
+    """Arguments may be positional or named."""
     async with pool():
         assert 6.0 == await scaled(3.0)
         assert 15.0 == await scaled(3.0, by=5.0)
-        first = await where()
-        assert first == await where() != os.getpid()
+        first = await process_id()
+        assert first == await process_id() != os.getpid()
 
 
-async def test_two_at_a_time() -> None:
-    """The event loop goes on: one call waits for what the other gives."""
+async def test_two_calls_run_at_the_same_time() -> None:
+    """One call waits for a byte that the other one writes."""
     read, write = os.pipe()
     try:
         path_in, path_out = f"/proc/{os.getpid()}/fd/{read}", f"/proc/{os.getpid()}/fd/{write}"
@@ -64,12 +68,11 @@ async def test_two_at_a_time() -> None:
     assert [b"x"] == got
 
 
-async def test_limit() -> None:
-    """No more processes than calls may run at a time."""
+async def test_a_limit_bounds_the_number_of_processes() -> None:
     pids: set[int] = set()
 
     async def one() -> None:
-        pids.add(await where())
+        pids.add(await process_id())
 
     async with pool(limit=1), trio.open_nursery() as nursery:
         for _ in range(4):
@@ -77,16 +80,18 @@ async def test_limit() -> None:
     assert 1 == len(pids)
 
 
-def test_it_looks_like_the_function() -> None:
-    """Name, documentation and signature are the function's; and it is async."""
+def test_the_result_has_name_docstring_and_signature_of_the_function() -> None:
+    """It is async, unlike the function."""
     assert "scaled" == scaled.__name__
     assert "A docstring." == scaled.__doc__
     assert ["x", "by"] == list(inspect.signature(scaled).parameters)
     assert inspect.iscoroutinefunction(scaled)
 
 
-async def test_functions_of_all_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a module (decorated or not), of the standard library, closures, callable objects."""
+async def test_functions_of_modules_closures_and_methods_can_be_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Functions of modules may be decorated or not."""
     (tmp_path / "some_functions.py").write_text(
         "from grain.subproc import subprocify\n"
         "def plain(): return __name__\n"
@@ -109,10 +114,10 @@ async def test_functions_of_all_kinds(tmp_path: Path, monkeypatch: pytest.Monkey
         assert "ab" == await subprocify("a".__add__)("b")
 
 
-async def test_many_functions_and_a_long_search_path(
+async def test_more_functions_and_search_path_than_fit_at_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """More functions than a process keeps; more to search than a message has room for."""
+    """A process keeps 100 functions; a message holds 32 kB."""
     monkeypatch.setattr(sys, "path", [*sys.path, *(f"{tmp_path}/{i}" for i in range(2000))])
     made = [functools.partial(int, n) for n in range(120)]
     async with pool():
@@ -123,38 +128,38 @@ async def test_many_functions_and_a_long_search_path(
         assert len(sys.path) == await subprocify(lambda: len(sys.path))()
 
 
-async def test_without_a_pool() -> None:
-    """Before and after: the error says what to open."""
-    with pytest.raises(RuntimeError, match=r"^where runs in .*subprocess_pool_scope\(\)"):
-        await where()
+async def test_a_call_without_a_pool_raises() -> None:
+    """The error says what to open, before the first scope and after it."""
+    with pytest.raises(RuntimeError, match=r"^process_id runs in .*subprocess_pool_scope\(\)"):
+        await process_id()
     async with pool():
         pass
     with pytest.raises(RuntimeError, match="subprocess_pool_scope"):
-        await where()
+        await process_id()
 
 
-async def test_the_inner_scope_serves() -> None:
-    """And the outer one again, when it is left."""
+async def test_the_innermost_scope_serves() -> None:
+    """The outer scope serves again when the inner one is left."""
     async with pool():
-        outer = await where()
+        outer = await process_id()
         async with pool():
-            assert outer != await where()
-        assert outer == await where()
+            assert outer != await process_id()
+        assert outer == await process_id()
 
 
 @pytest.mark.parametrize("thing", [3, None, "len"])
-def test_no_function(thing: Any) -> None:
+def test_only_functions_are_subprocified(thing: Any) -> None:
     with pytest.raises(TypeError, match="takes a function"):
         subprocify(thing)
 
 
-def test_an_async_function() -> None:
-    """It could not await anything there; a function that runs one by itself may be called."""
+def test_async_functions_are_refused() -> None:
+    """A synchronous function may still run an async one by a loop of its own."""
 
     async def tasklet(x: int) -> int:
         return x
 
-    for fn in (tasklet, functools.partial(tasklet, 1), where):
+    for fn in (tasklet, functools.partial(tasklet, 1), process_id):
         with pytest.raises(TypeError, match="is an async function"):
             subprocify(fn)
 
@@ -176,8 +181,16 @@ def test_an_async_function() -> None:
         {"limit": 0},
     ],
 )
-async def test_scopes_that_make_no_sense(arguments: dict[str, Any]) -> None:
-    """The message names the argument."""
+async def test_the_error_of_a_bad_argument_names_it(arguments: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(arguments))):
         async with pool(**arguments):
             pass
+
+
+async def test_an_error_of_the_pool_itself_ends_the_block_and_comes_out() -> None:
+    """Here the pool cannot compute with its time-out."""
+    with pytest.raises(BaseExceptionGroup) as caught, trio.fail_after(60):
+        async with open_pool(cast("float", "a minute"), 1.0, None):
+            await trio.sleep_forever()
+
+    assert caught.group_contains(TypeError)

@@ -1,4 +1,4 @@
-"""What travels to functions in processes and back: large, arrays, and what cannot."""
+"""Arguments and results of functions in processes: large, arrays, and not to be pickled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from grain.subproc import subprocify
 from grain.worker.errors import PayloadError
-from grain_testkit.pool_scope import pool, where
+from grain_testkit.pool_scope import pool, process_id
 
 
 @subprocify
@@ -19,8 +19,8 @@ def same(x: Any) -> Any:
 
 
 @pytest.mark.parametrize("size", [0, 1000, 32_000, 33_000, 100_000, 5_000_000])
-async def test_sizes(size: int) -> None:
-    """In the message, and in a file beside it."""
+async def test_objects_of_any_size_travel(size: int) -> None:
+    """Small ones stand in the message, large ones in a file beside it."""
     async with pool():
         data = os.urandom(size)
         assert data == await same(data)
@@ -28,8 +28,8 @@ async def test_sizes(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [10, 1000, 100_000, 2_000_000])
-async def test_arrays(size: int) -> None:
-    """They can be written to, there and here; those of the caller stay as they are."""
+async def test_arrays_can_be_written_to_on_both_ends(size: int) -> None:
+    """The caller's arrays stay unchanged."""
     numpy = pytest.importorskip("numpy")
 
     @subprocify
@@ -46,8 +46,8 @@ async def test_arrays(size: int) -> None:
         after += 1
 
 
-async def test_open_files_stay_the_same() -> None:
-    """What large objects travel in is closed, in both processes."""
+async def test_large_objects_leave_no_files_open() -> None:
+    """The files in which they travel are closed in both processes."""
 
     def count() -> int:
         return len(os.listdir("/proc/self/fd"))
@@ -64,21 +64,21 @@ async def test_open_files_stay_the_same() -> None:
 
 
 class Unwanted:
-    """Does not travel."""
+    """An object that cannot be pickled."""
 
     def __reduce__(self) -> Any:
         raise TypeError("stays at home")
 
 
 class UnwantedError(Exception):
-    """Nor does this."""
+    """An exception that cannot be pickled."""
 
     def __reduce__(self) -> Any:
         raise TypeError("stays at home")
 
 
 async def test_what_cannot_travel_fails_its_own_call() -> None:
-    """Argument, result, exception and function: a PayloadError that names it; no process dies."""
+    """A PayloadError names argument, result, exception or function; no process dies."""
 
     def bad_result() -> Unwanted:
         return Unwanted()
@@ -92,7 +92,7 @@ async def test_what_cannot_travel_fails_its_own_call() -> None:
         return unwanted
 
     async with pool():
-        pid = await where()
+        pid = await process_id()
         with pytest.raises(PayloadError, match=r"argument 0 cannot.*stays at home"):
             await same(Unwanted())
         with pytest.raises(PayloadError, match=r"result of .*bad_result.*stays at home"):
@@ -101,4 +101,4 @@ async def test_what_cannot_travel_fails_its_own_call() -> None:
             await subprocify(bad_error)()
         with pytest.raises(PayloadError, match="bad_function"):
             await subprocify(bad_function)()
-        assert pid == await where()
+        assert pid == await process_id()

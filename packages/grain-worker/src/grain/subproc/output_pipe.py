@@ -1,4 +1,4 @@
-"""What a process prints, passed on to where this one's prints go."""
+"""What a process of a pool prints, passed on to where this process prints."""
 
 from __future__ import annotations
 
@@ -14,17 +14,21 @@ _TAIL = 16 * 1024
 _LINES = 20
 
 
-class Output:
-    """One stream of a process, through a pipe.
+class OutputPipe:
+    """A pipe for one output stream of a process.
 
-    It goes through ``sys.stdout`` or ``sys.stderr`` instead of their descriptors, so that it takes
-    the way of `print` also where these were replaced, as by a progress display or a notebook.
+    The output goes through ``sys.stdout`` or ``sys.stderr`` instead of their descriptors, so that
+    it takes the way of `print` also where these were replaced, as by a progress display or a
+    notebook.
 
     Args:
-        name: which stream.
+        name: the stream.
+
+    Raises:
+        OSError: there are too many open files.
 
     Attributes:
-        theirs: the descriptor to start the process with.
+        theirs: the descriptor to start the process with; -1 when it is closed here.
     """
 
     def __init__(self, name: Literal["stdout", "stderr"]) -> None:
@@ -34,27 +38,30 @@ class Output:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._tail = b""
 
-    def started(self) -> None:
-        """The process has its own copy of the descriptor."""
+    def close_theirs(self) -> None:
+        """Close the descriptor that the process now has a copy of, or the pipe would not end."""
         os.close(self.theirs)
         self.theirs = -1
 
     @trio.lowlevel.enable_ki_protection
     async def forward(self) -> None:
-        """Pass on what comes, until the stream has ended."""
-        more: int | None = 1
-        while more != 0:
+        """Pass on the output until the stream has ended."""
+        size: int | None = None
+        while size != 0:
             await trio.lowlevel.wait_readable(self._ours)
-            more = self._pass_on()
+            size = self._pass_on()
 
     def drain(self) -> None:
-        """Pass on what has come, no more than fits into a pipe: it may come without an end."""
+        """Pass on the output that is in the pipe already.
+
+        No more than fits into a pipe: a process may print on without an end.
+        """
         left = _PIPE if self._ours >= 0 else 0
-        while left > 0 and (done := self._pass_on()):
-            left -= done
+        while left > 0 and (size := self._pass_on()):
+            left -= size
 
     def _pass_on(self) -> int | None:
-        """Pass on a piece; how many bytes, None if there is nothing yet, 0 at the end."""
+        """Pass on a piece, and return its bytes: None if there is none yet, 0 at the end."""
         try:
             data = os.read(self._ours, _PIPE)
         except BlockingIOError:
@@ -71,19 +78,19 @@ class Output:
             stream.write(text)
             stream.flush()
         except (OSError, ValueError):
-            pass  # closed; it concerns no call, and a print of this process will say so
+            pass  # closed: no call's fault; a print of this process will raise the same
 
     def forget(self) -> None:
-        """Begin the tail anew."""
+        """Begin the tail anew, as another call begins."""
         self._tail = b""
 
     def tail(self) -> str:
-        """The last lines since then."""
+        """Return the last lines since `forget`."""
         lines = self._tail.decode(errors="replace").splitlines()
         return "\n".join(line[:1000] for line in lines[-_LINES:])
 
     def close(self) -> None:
-        """Read no more; cancel `forward` first."""
+        """Close the pipe; cancel `forward` before."""
         if self.theirs >= 0:
             os.close(self.theirs)
         os.close(self._ours)

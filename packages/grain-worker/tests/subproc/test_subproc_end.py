@@ -19,6 +19,7 @@ import trio.testing
 from grain.subproc import BrokenSubprocessError, subprocess_pool_scope, subprocify
 from grain.worker.errors import TaskletError
 from grain_testkit.local_processes import alive, descendants
+from grain_testkit.pool_scope import process_id
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -27,13 +28,8 @@ if TYPE_CHECKING:
 
 
 @subprocify
-def where() -> int:
-    return os.getpid()
-
-
-@subprocify
 def linger(path: str, *, stubborn: bool = False) -> None:
-    """Start a program, tell its pid and the own one, and stay."""
+    """Start a program, write the pids of this process and of the program, and stay."""
     if stubborn:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     child = subprocess.Popen(["sleep", "600"])
@@ -44,7 +40,7 @@ def linger(path: str, *, stubborn: bool = False) -> None:
 
 @asynccontextmanager
 async def pool(patience: float = 300.0, **arguments: Any) -> AsyncGenerator[None]:
-    """A scope; no test waits for ever, and nothing is left of it."""
+    """Open a scope for 300 s at most, and check that no process is left of it."""
     before = set(descendants())
     with trio.fail_after(patience):
         async with subprocess_pool_scope(**arguments):
@@ -52,8 +48,8 @@ async def pool(patience: float = 300.0, **arguments: Any) -> AsyncGenerator[None
     assert set(descendants()) <= before
 
 
-async def told(path: Path) -> list[int]:
-    """The pids that `linger` tells."""
+async def pids_in(path: Path) -> list[int]:
+    """Return the pids that `linger` writes."""
     while not path.exists():
         await trio.sleep(0.02)
     return list(map(int, path.read_text().split()))
@@ -62,8 +58,8 @@ async def told(path: Path) -> list[int]:
 # ---- a process that dies
 
 
-async def test_exit_code() -> None:
-    """The error has the code and what was said last; the next call gets another process."""
+async def test_the_error_of_an_exit_has_code_and_stderr() -> None:
+    """The next call gets another process."""
 
     @subprocify
     def leave() -> None:
@@ -71,10 +67,10 @@ async def test_exit_code() -> None:
         os._exit(7)
 
     async with pool():
-        pid = await where()
+        pid = await process_id()
         with pytest.raises(BrokenSubprocessError, match="exited with code 7") as caught:
             await leave()
-        assert pid != await where()
+        assert pid != await process_id()
     error = caught.value
     assert isinstance(error, TaskletError)
     assert (7, None) == (error.returncode, error.signal)
@@ -85,9 +81,7 @@ async def test_exit_code() -> None:
     assert (str(error), 7) == (str(again), again.returncode)
 
 
-async def test_segmentation_fault() -> None:
-    """The signal is named; the stack of Python is among the last lines of stderr."""
-
+async def test_the_error_of_a_segmentation_fault_has_signal_and_stack() -> None:
     @subprocify
     def crash() -> None:
         os.kill(os.getpid(), signal.SIGSEGV)
@@ -95,15 +89,13 @@ async def test_segmentation_fault() -> None:
     async with pool():
         with pytest.raises(BrokenSubprocessError, match="ended by SIGSEGV") as caught:
             await crash()
-        assert isinstance(await where(), int)
+        assert isinstance(await process_id(), int)
     assert "SIGSEGV" == caught.value.signal
     assert -signal.SIGSEGV == caught.value.returncode
     assert "in crash" in caught.value.stderr_tail
 
 
-async def test_the_tail_is_of_this_call() -> None:
-    """What an earlier call said is none of it."""
-
+async def test_the_tail_of_stderr_is_of_this_call_only() -> None:
     @subprocify
     def say() -> None:
         print("earlier", file=sys.stderr)
@@ -116,27 +108,26 @@ async def test_the_tail_is_of_this_call() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-async def test_killed_while_idle(number: signal.Signals) -> None:
-    """No call notices, even if it is sent to a process that is about to end."""
+async def test_a_process_killed_while_idle_is_replaced(number: signal.Signals) -> None:
+    """Calls succeed, even one that was sent to a process that is about to end."""
     async with pool():
-        pid = await where()
+        pid = await process_id()
         os.kill(pid, number)
-        assert pid != await where()
+        assert pid != await process_id()
         # One that is stopped dies with the call in its socket.
-        pid = await where()
+        pid = await process_id()
         os.kill(pid, signal.SIGSTOP)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(where)
+            nursery.start_soon(process_id)
             await trio.testing.wait_all_tasks_blocked()
             os.kill(pid, signal.SIGKILL)
 
 
-async def test_a_death_concerns_one_call(tmp_path: Path) -> None:
-    """Another process of the pool goes on."""
+async def test_the_death_of_a_process_fails_one_call_only(tmp_path: Path) -> None:
     path = tmp_path / "pids"
     async with pool(grace=0.1), trio.open_nursery() as nursery:
         nursery.start_soon(linger, str(path))
-        pid, _ = await told(path)
+        pid, _ = await pids_in(path)
         with pytest.raises(BrokenSubprocessError):
             await subprocify(os.abort)()
         assert alive(pid)
@@ -147,65 +138,66 @@ async def test_a_death_concerns_one_call(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stubborn", [False, True])
-async def test_a_cancelled_call_ends_its_process(tmp_path: Path, *, stubborn: bool) -> None:
-    """And what that started, before the call is over, also if it ignores SIGTERM."""
+async def test_a_cancelled_call_ends_its_process_and_children(
+    tmp_path: Path, *, stubborn: bool
+) -> None:
+    """They are gone before the call returns, also if they ignore SIGTERM."""
     path = tmp_path / "pids"
     async with pool(grace=0.2):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(lambda: linger(str(path), stubborn=stubborn))
-            pids = await told(path)
+            pids = await pids_in(path)
             assert [True, True] == list(map(alive, pids))
             nursery.cancel_scope.cancel()
         assert [False, False] == list(map(alive, pids))
-        assert pids[0] != await where()
+        assert pids[0] != await process_id()
 
 
-async def test_time_limit(tmp_path: Path) -> None:
-    """The error of the limit comes out, and the process is gone."""
+async def test_a_time_limit_ends_the_process(tmp_path: Path) -> None:
+    """The limit's own error comes out."""
     path = tmp_path / "pids"
 
     async def expire(scope: trio.CancelScope) -> None:
-        await told(path)
+        await pids_in(path)
         scope.deadline = trio.current_time()
 
     async with pool(grace=0.2), trio.open_nursery() as nursery:
-        pid = await where()
+        pid = await process_id()
         with pytest.raises(trio.TooSlowError), trio.fail_after(1000) as scope:
             nursery.start_soon(expire, scope)
             await linger(str(path))
         assert not alive(pid)
 
 
-async def test_cancelled_before_it_began() -> None:
-    """No process is lost, whether it was there or was to be started."""
+async def test_a_call_cancelled_before_it_begins_loses_no_process() -> None:
+    """The process may be idle, or about to be started."""
     async with pool():
         for _ in range(2):
             with trio.move_on_after(0):
-                await where()
-            await where()
+                await process_id()
+            await process_id()
 
 
 # ---- the scope
 
 
-async def test_idle_processes_leave(mock_clock: MockClock) -> None:
-    """After the time given, not before; one that is used stays."""
+async def test_processes_leave_after_the_idle_timeout(mock_clock: MockClock) -> None:
+    """A process that serves a call in time stays."""
     async with pool(1000.0, idle_timeout=60.0):
-        pid = await where()
+        pid = await process_id()
         mock_clock.jump(50)
         await trio.testing.wait_all_tasks_blocked()
-        assert pid == await where()
+        assert pid == await process_id()
         mock_clock.jump(50)
         await trio.testing.wait_all_tasks_blocked(0.05)
         assert alive(pid)
         mock_clock.jump(10)
         while alive(pid):
             await trio.testing.wait_all_tasks_blocked(0.01)
-        assert pid != await where()
+        assert pid != await process_id()
 
 
-async def test_an_idle_process_leaves_properly(tmp_path: Path) -> None:
-    """Its exit handlers run."""
+async def test_an_idle_process_runs_its_exit_handlers(tmp_path: Path) -> None:
     path = tmp_path / "left"
 
     @subprocify
@@ -220,7 +212,7 @@ async def test_an_idle_process_leaves_properly(tmp_path: Path) -> None:
 
 
 async def test_leaving_the_scope_ends_calls_from_elsewhere(tmp_path: Path) -> None:
-    """Those that run and those that wait; they are told why."""
+    """Calls that run and calls that wait raise an error with the reason."""
     path = tmp_path / "pids"
     errors: list[BrokenSubprocessError] = []
 
@@ -233,28 +225,27 @@ async def test_leaving_the_scope_ends_calls_from_elsewhere(tmp_path: Path) -> No
         async with pool(grace=0.2, limit=1):
             for _ in range(3):
                 nursery.start_soon(call)
-            pids = await told(path)
+            pids = await pids_in(path)
         assert [False, False] == list(map(alive, pids))
     assert 3 == len(errors)
 
 
-async def test_a_cancelled_scope_leaves_nothing(tmp_path: Path) -> None:
-    """The call within ends, too."""
+async def test_a_cancelled_scope_leaves_no_process(tmp_path: Path) -> None:
     path = tmp_path / "pids"
     with trio.CancelScope() as scope:
         async with pool(grace=0.2), trio.open_nursery() as nursery:
             nursery.start_soon(linger, str(path))
-            pids = await told(path)
+            pids = await pids_in(path)
             scope.cancel()
     assert scope.cancelled_caught
     assert [False, False] == list(map(alive, pids))
 
 
 async def test_a_cancelled_block_keeps_its_error() -> None:
-    """An error that is raised amid a cancellation is not lost to it."""
+    """An error that is raised during a cancellation is not lost."""
     with pytest.raises(ZeroDivisionError), trio.CancelScope() as scope:
         async with subprocess_pool_scope():
-            await where()
+            await process_id()
             scope.cancel()
             try:
                 await trio.sleep_forever()
@@ -284,8 +275,10 @@ trio.run(main)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_processes_end_with_their_owner(tmp_path: Path, number: signal.Signals) -> None:
-    """However that ends; Ctrl-C comes out as such."""
+def test_processes_end_with_their_owner_however_that_dies(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """Ctrl-C comes out as KeyboardInterrupt, in no group."""
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
     owner = subprocess.Popen(

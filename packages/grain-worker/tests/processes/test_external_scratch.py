@@ -13,8 +13,10 @@ pytestmark = pytest.mark.usefixtures("no_allocation")
 
 
 @pytest.mark.parametrize("end", ["normal", "failure", "time limit", "cancellation", "no start"])
-async def test_scratch_directory_is_removed(tmp_path: Path, end: str) -> None:
-    """With everything in it, also what cannot be entered, and links but not what they point to."""
+async def test_the_scratch_directory_is_removed_however_the_program_ends(
+    tmp_path: Path, end: str
+) -> None:
+    """Its content goes, too, even folders without permissions; targets of links stay."""
     (tmp_path / "kept").write_text("x")
     (tmp_path / "below").mkdir()
     env = {"TMPDIR": str(tmp_path / "below")}
@@ -48,7 +50,7 @@ async def test_scratch_directory_is_removed(tmp_path: Path, end: str) -> None:
         assert path.startswith(str(tmp_path / "below" / "grain-"))
 
 
-async def test_scratch_is_only_for_temporary_files_where_a_directory_is_given(
+async def test_the_scratch_directory_is_only_for_temporary_files_where_a_directory_is_given(
     tmp_path: Path,
 ) -> None:
     done = await run_external(

@@ -14,7 +14,7 @@ import trio
 import trio.testing
 
 from grain.worker.external import ExternalError, ExternalTimeoutError, run_external
-from grain_testkit.program_trees import PYTHON, TREE, alive, grown, until
+from grain_testkit.program_trees import PYTHON, TREE, marked, wait_for_count, wait_until_grown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,16 +33,16 @@ async def test_cancellation_ends_the_whole_tree_first(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(one)
-        await grown(1, marker)
+        await wait_until_grown(1, marker)
         began = trio.current_time()
         nursery.cancel_scope.cancel()
 
-    assert alive(marker) == []
+    assert marked(marker) == []
     took = trio.current_time() - began
     assert took < grace if manner == "obedient" else took >= grace
 
 
-async def test_grace_is_how_long_a_program_may_tidy_up(tmp_path: Path) -> None:
+async def test_a_program_may_tidy_up_within_the_grace(tmp_path: Path) -> None:
     """SIGTERM comes first, and its handler has the time that it needs."""
     code = (
         "import signal, sys, time\n"
@@ -72,28 +72,28 @@ async def test_a_stopped_program_is_ended_within_the_grace(marker: str) -> None:
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(one)
-        await until(1, marker)
-        os.kill(alive(marker)[0], signal.SIGSTOP)
+        await wait_for_count(1, marker)
+        os.kill(marked(marker)[0], signal.SIGSTOP)
         began = trio.current_time()
         nursery.cancel_scope.cancel()
 
-    assert alive(marker) == []
+    assert marked(marker) == []
     assert trio.current_time() - began < 120  # it would be killed then
 
 
-async def test_time_limit_ends_the_whole_tree_first(marker: str) -> None:
+async def test_a_time_limit_ends_the_whole_tree_first(marker: str) -> None:
     with pytest.raises(trio.TooSlowError, match=r"its time limit of 1\.5 s") as caught:
         await run_external([PYTHON, "-c", TREE, marker, "deaf"], timeout=1.5, grace=0.2)
 
-    assert alive(marker) == []
+    assert marked(marker) == []
     assert PYTHON in str(caught.value)
 
 
 @pytest.mark.parametrize("to_file", [False, True])
-async def test_time_limit_keeps_what_was_written(
+async def test_the_error_of_a_time_limit_has_the_output_until_then(
     to_file: bool, tmp_path: Path, mock_clock: trio.testing.MockClock
 ) -> None:
-    """Whoever ended a program at its limit wants to know how far it came."""
+    """The output shows how far the program has come."""
     line = f"echo so far; echo last words >&2; touch {tmp_path}/there; exec sleep 1000.5"
     files: dict[str, Any] = {"stdout": tmp_path / "out", "stderr": tmp_path / "err"}
 
@@ -122,12 +122,12 @@ async def test_time_limit_keeps_what_was_written(
     assert "last words" in str(error)
 
 
-async def test_what_a_program_leaves_behind_is_ended(marker: str) -> None:
-    """A normal end is not taken for the end: daemons go, too, then the result comes."""
+async def test_daemons_that_a_program_leaves_behind_are_ended(marker: str) -> None:
+    """The result comes when the daemons are gone."""
     done = await run_external([PYTHON, "-c", TREE, marker, "leave", "deaf"], grace=0.1)
 
     assert done.returncode == 0
-    assert alive(marker) == []
+    assert marked(marker) == []
 
 
 async def test_a_time_limit_that_is_met_changes_nothing() -> None:

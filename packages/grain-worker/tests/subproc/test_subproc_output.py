@@ -1,4 +1,4 @@
-"""What functions in processes print comes out where the caller's prints do."""
+"""Prints of functions in processes come out where the caller's prints do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.subproc import subprocify
-from grain.subproc.output import Output
+from grain.subproc.output_pipe import OutputPipe
 from grain_testkit.pool_scope import pool
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import pytest
 
 
-async def test_prints(capfd: pytest.CaptureFixture[str]) -> None:
-    """Come out where those of the caller do, in their order, before the call is over."""
-
+async def test_prints_come_out_in_order_before_the_call_returns(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     @subprocify
     def talk(n: int) -> None:
         print("out", n)
@@ -38,15 +38,15 @@ async def test_prints(capfd: pytest.CaptureFixture[str]) -> None:
     assert "".join(f"err {n}\n" for n in range(50)) == err
 
 
-async def test_much_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    """More than a pipe holds, through whatever `sys.stdout` is."""
+async def test_output_larger_than_a_pipe_comes_out(capsys: pytest.CaptureFixture[str]) -> None:
+    """It goes through whatever `sys.stdout` is."""
     async with pool():
         await subprocify(print)("ä" * 1_000_000)
     assert "ä" * 1_000_000 + "\n" == capsys.readouterr().out
 
 
 class Sink:
-    """A stream that counts, and may want more of what it is given."""
+    """A stream that counts characters, and calls a function with each text."""
 
     def __init__(self, more: Callable[[str], object] = len) -> None:
         self.written = 0
@@ -62,9 +62,9 @@ class Sink:
         pass
 
 
-async def test_it_prints_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other tasks go on nevertheless."""
-
+async def test_other_tasks_go_on_while_a_function_prints_without_an_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     @subprocify
     def flood() -> None:
         while True:
@@ -80,9 +80,9 @@ async def test_it_prints_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None
         nursery.cancel_scope.cancel()
 
 
-def test_what_has_come_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where each piece that is passed on is followed by the next."""
-    output = Output("stdout")
+def test_draining_ends_although_output_follows_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here each piece that is passed on makes the next one."""
+    output = OutputPipe("stdout")
     sink = Sink(lambda text: os.write(output.theirs, text.encode()))
     monkeypatch.setattr(sys, "stdout", sink)
     os.write(output.theirs, b"." * 1000)

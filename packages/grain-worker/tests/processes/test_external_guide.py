@@ -15,12 +15,14 @@ from grain import GVAR
 if TYPE_CHECKING:
     from grain.resource import Resource
 
-GUIDE = Path(__file__).parents[3] / "docs" / "external.md"
+GUIDE = Path(__file__).parents[4] / "docs" / "external.md"
 
 
 @pytest.mark.skipif(not GUIDE.exists(), reason="the guide is not in the package's own archive")
 @pytest.mark.skipif(shutil.which("factor") is None, reason="needs factor (coreutils)")
-def test_the_guides_example_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_of_the_guide_prints_the_output_shown_there(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     text = GUIDE.read_text()
     example = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
     promised = re.findall(r"```text\n(.*?)```", text, re.DOTALL)[0]

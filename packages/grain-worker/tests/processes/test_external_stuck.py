@@ -1,4 +1,4 @@
-"""What the call says of processes that survive SIGKILL, which a test cannot make."""
+"""The error about processes that survive SIGKILL, which a test cannot make."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import trio
 
 from grain import GVAR
 from grain.worker.external import ExternalLostError, run_external
-from grain.worker.processes.fork_server_client import Keeper, Shepherd
+from grain.worker.processes.fork_server_client import ForkServerClient
+from grain.worker.processes.supervisor_client import SupervisorClient
 
 if TYPE_CHECKING:
     import socket
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
     from grain.resource import Resource
 
 
-async def test_they_are_reported_instead_of_the_cancellation() -> None:
-    """Nobody may take the resources for free: the pids are named, the keeper is not used again."""
+async def test_processes_that_survive_sigkill_are_reported_instead_of_the_cancellation() -> None:
+    """The resources are not free: the pids are named, the supervisor is not used again."""
     with GVAR.scope(cast("Resource", SimpleNamespace())):
         await run_external(["true"])
-        shepherd = Shepherd.of_this_run()
-        shepherd.idle.pop().close()
-        keeper = Keeper(1000)  # this test is what answers it
-        shepherd.idle.append(keeper)
+        fork_server = ForkServerClient.of_this_run()
+        fork_server.idle.pop().close()
+        supervisor = SupervisorClient(1000)  # this test plays the process
+        fork_server.idle.append(supervisor)
 
         async def stuck(theirs: socket.socket) -> None:
             await trio.lowlevel.wait_readable(theirs)
@@ -34,14 +35,14 @@ async def test_they_are_reported_instead_of_the_cancellation() -> None:
             nursery.cancel_scope.cancel()
             with trio.CancelScope(shield=True):
                 await trio.lowlevel.wait_readable(theirs)
-            assert theirs.recv(64) == b"c"
+            assert theirs.recv(64) == b"e"
             theirs.send(marshal.dumps(("stuck", [17, 18])))
 
-        theirs = keeper.theirs.dup()
+        theirs = supervisor.theirs.dup()
         with theirs:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(stuck, theirs)
                 with pytest.raises(ExternalLostError, match="processes survive SIGKILL: 17, 18"):
                     await run_external(["sleep", "1000"])
 
-        assert shepherd.idle == []
+        assert fork_server.idle == []

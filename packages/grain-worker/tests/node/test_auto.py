@@ -1,4 +1,4 @@
-"""What a worker offers, from what it finds around it."""
+"""The resources that a worker detects and offers."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from grain.resource import Cores, GPUs, Memory, WTime, to_data
 from grain.worker.auto import (
     cpu_ids,
     cpus_granted,
+    detect_resources,
     expand_counts,
-    find_resources,
     gpu_ids,
     memory_bytes,
     time_left,
 )
 from grain.worker.errors import UsageError
 from grain.worker.node.cgroup import Cgroups, parse_ids, read_cgroups
-from grain.worker.node.host_info import Surroundings, read_surroundings
+from grain.worker.node.host_info import HostInfo, read_host_info
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 GIB = 1024**3
 
 
-def around(**facts: Any) -> Surroundings:
-    """A machine of 8 CPUs and 64 GB, with what is told of it."""
+def host(**facts: Any) -> HostInfo:
+    """Return a host with 8 CPUs and 64 GB, and with these facts."""
     plain: dict[str, Any] = {"affinity": frozenset(range(8)), "memory": 64_000_000_000}
-    return Surroundings(**{**plain, **facts})
+    return HostInfo(**{**plain, **facts})
 
 
 def slurm(**variables: str) -> dict[str, str]:
@@ -44,24 +44,21 @@ def pbs(**variables: str) -> dict[str, str]:
 
 
 def test_a_plain_machine_is_offered_whole() -> None:
-    """But for what the worker itself needs."""
-    found = find_resources("auto", around(devices=frozenset({0, 1})))
+    """Less 0.5 GB for the worker itself."""
+    offer = detect_resources("auto", host(devices=frozenset({0, 1})))
 
-    assert Cores(8) & Memory(63.5) & GPUs(2) == found.resources
-    assert found.time is None
-    assert () == found.remarks
+    assert Cores(8) & Memory(63.5) & GPUs(2) == offer.resources
+    assert offer.time is None
+    assert () == offer.remarks
 
 
-def test_real_cpu_ids_are_offered() -> None:
-    """Those of the affinity mask and the cpuset."""
+def test_the_offered_cpus_are_those_of_affinity_and_cpuset() -> None:
     mask = frozenset({2, 3, 10, 11})
 
-    assert [2, 3, 10, 11] == cpu_ids(around(affinity=mask), [])
-    assert [3, 10] == cpu_ids(around(affinity=mask, cgroups=Cgroups(cpus=frozenset({3, 10}))), [])
+    assert [2, 3, 10, 11] == cpu_ids(host(affinity=mask), [])
+    assert [3, 10] == cpu_ids(host(affinity=mask, cgroups=Cgroups(cpus=frozenset({3, 10}))), [])
     # A cpuset that cannot be right says nothing.
-    assert [2, 3, 10, 11] == cpu_ids(
-        around(affinity=mask, cgroups=Cgroups(cpus=frozenset({9}))), []
-    )
+    assert [2, 3, 10, 11] == cpu_ids(host(affinity=mask, cgroups=Cgroups(cpus=frozenset({9}))), [])
 
 
 @pytest.mark.parametrize(
@@ -80,27 +77,28 @@ def test_real_cpu_ids_are_offered() -> None:
         (pbs(), None),
     ],
 )
-def test_cpus_granted(environ: dict[str, str], expected: int | None) -> None:
-    """By the batch system's variables."""
-    assert expected == cpus_granted(around(environ=environ))
+def test_the_batch_system_states_the_number_of_cpus(
+    environ: dict[str, str], expected: int | None
+) -> None:
+    assert expected == cpus_granted(host(environ=environ))
 
 
-def test_a_node_file_tells_of_this_node() -> None:
-    """By its name, with or without a domain."""
+def test_a_node_file_states_the_cpus_of_this_node() -> None:
+    """It names the node with or without a domain."""
     lines = ("n1.site", "n1.site", "n2.site")
 
-    assert 2 == cpus_granted(around(environ=pbs(), node_file=lines, host="n1"))
-    assert None is cpus_granted(around(environ=pbs(), node_file=lines, host="n3"))
+    assert 2 == cpus_granted(host(environ=pbs(), node_file=lines, hostname="n1"))
+    assert None is cpus_granted(host(environ=pbs(), node_file=lines, hostname="n3"))
 
 
 @given(st.integers(1, 64), st.integers(1, 64), st.integers(0, 10**7))
-def test_as_many_cpus_as_were_granted(owned: int, granted: int, job: int) -> None:
-    """Of those that may be used, and said where the batch system does not bind."""
+def test_as_many_cpus_are_offered_as_were_granted(owned: int, granted: int, job: int) -> None:
+    """They are among the usable CPUs; a remark says that the batch system does not bind."""
     mask = frozenset(range(3, 3 + owned))
     remarks: list[str] = []
     environ = {"SLURM_JOB_ID": str(job), "SLURM_JOB_CPUS_PER_NODE": str(granted)}
 
-    ids = cpu_ids(around(affinity=mask, environ=environ), remarks)
+    ids = cpu_ids(host(affinity=mask, environ=environ), remarks)
 
     assert min(owned, granted) == len(ids)
     assert set(ids) <= mask
@@ -109,10 +107,9 @@ def test_as_many_cpus_as_were_granted(owned: int, granted: int, job: int) -> Non
 
 
 def test_jobs_that_share_a_node_take_different_cpus() -> None:
-    """Where nothing binds them: those of consecutive ids."""
+    """Jobs with consecutive ids, which nothing binds."""
     sets = [
-        cpu_ids(around(environ={"PBS_JOBID": f"{job}.s", "NCPUS": "2"}), [])
-        for job in range(70, 74)
+        cpu_ids(host(environ={"PBS_JOBID": f"{job}.s", "NCPUS": "2"}), []) for job in range(70, 74)
     ]
 
     assert 8 == len({cpu for cpus in sets for cpu in cpus})
@@ -133,9 +130,9 @@ def test_jobs_that_share_a_node_take_different_cpus() -> None:
         ({"environ": {"SLURM_MEM_PER_NODE": "2048"}}, 64_000_000_000),
     ],
 )
-def test_memory_is_the_least_of_what_is_known(facts: dict[str, Any], expected: int | None) -> None:
-    """Machine, control groups, Slurm."""
-    assert expected == memory_bytes(around(**facts))
+def test_memory_is_the_least_of_all_limits(facts: dict[str, Any], expected: int | None) -> None:
+    """The limits are those of the machine, the control groups and Slurm."""
+    assert expected == memory_bytes(host(**facts))
 
 
 @pytest.mark.parametrize(
@@ -151,9 +148,10 @@ def test_memory_is_the_least_of_what_is_known(facts: dict[str, Any], expected: i
         (pbs(), None),
     ],
 )
-def test_time_left(environ: dict[str, str], expected: float | None) -> None:
-    """Until the job's end."""
-    assert expected == time_left(around(environ=environ, now=1000.0))
+def test_the_time_left_lasts_until_the_end_of_the_job(
+    environ: dict[str, str], expected: float | None
+) -> None:
+    assert expected == time_left(host(environ=environ, now=1000.0))
 
 
 @pytest.mark.parametrize(
@@ -171,37 +169,39 @@ def test_time_left(environ: dict[str, str], expected: float | None) -> None:
         ({"environ": {"CUDA_VISIBLE_DEVICES": "NoDevFiles"}}, []),
     ],
 )
-def test_gpus(facts: dict[str, Any], expected: list[int]) -> None:
-    """By the numbers that CUDA_VISIBLE_DEVICES takes here."""
+def test_gpus_are_those_of_the_job_or_of_the_machine(
+    facts: dict[str, Any], expected: list[int]
+) -> None:
+    """Their numbers are those that CUDA_VISIBLE_DEVICES takes in this process."""
     remarks: list[str] = []
 
-    assert expected == gpu_ids(around(**facts), remarks)
+    assert expected == gpu_ids(host(**facts), remarks)
     assert [] == remarks
 
 
-def test_gpus_without_numbers_are_said_not_guessed() -> None:
-    """The number 0 would be another one than the first of this list."""
-    found = find_resources("auto", around(environ={"CUDA_VISIBLE_DEVICES": "GPU-8f1,GPU-77a"}))
+def test_gpus_without_numbers_are_remarked_on_and_not_guessed() -> None:
+    """The number 0 might be another GPU than the first of this list."""
+    offer = detect_resources("auto", host(environ={"CUDA_VISIBLE_DEVICES": "GPU-8f1,GPU-77a"}))
 
-    assert found.resources.get(GPUs) is None
-    assert "does not name GPUs by their numbers" in found.remarks[0]
+    assert offer.resources.get(GPUs) is None
+    assert "does not name GPUs by their numbers" in offer.remarks[0]
 
 
-def test_what_is_stated_replaces_what_is_found() -> None:
-    """Kind by kind; null means none, a kind that is nowhere to be found can be added."""
-    place = around(environ=slurm(SLURM_JOB_END_TIME="1600"), now=1000.0)
+def test_a_stated_kind_replaces_the_detected_one() -> None:
+    """None removes a kind; a kind that cannot be detected can be added."""
+    info = host(environ=slurm(SLURM_JOB_END_TIME="1600"), now=1000.0)
 
-    found = find_resources({"auto": True, "Memory": 60, "WTime": None, "Token": "disk"}, place)
+    offer = detect_resources({"auto": True, "Memory": 60, "WTime": None, "Token": "disk"}, info)
 
-    assert {"Cores": 8, "Memory": 60, "Token": to_data(found.resources)["Token"]} == to_data(
-        found.resources
+    assert {"Cores": 8, "Memory": 60, "Token": to_data(offer.resources)["Token"]} == to_data(
+        offer.resources
     )
-    assert None is found.time
+    assert None is offer.time
 
 
-def test_each_kind_can_be_found_by_itself() -> None:
-    """With something kept back, and with an upper bound."""
-    place = around(environ=slurm(SLURM_JOB_END_TIME="1600"), now=1000.0)
+def test_each_kind_can_be_detected_within_bounds() -> None:
+    """The bounds are an amount to keep back, and an upper limit."""
+    info = host(environ=slurm(SLURM_JOB_END_TIME="1600"), now=1000.0)
     stated = {
         "Cores": {"auto": {"most": 3, "less": 1}},
         "GPUs": "auto",
@@ -209,32 +209,32 @@ def test_each_kind_can_be_found_by_itself() -> None:
         "WTime": {"auto": {"less": 100}},
     }
 
-    found = find_resources(json.loads(json.dumps(stated)), place)
+    offer = detect_resources(json.loads(json.dumps(stated)), info)
 
-    assert Cores([0, 1, 2]) & Memory(8) == found.resources.alloc(Cores(3) & Memory(8))
-    assert found.resources.get(GPUs) is None
-    assert found.time == pytest.approx(500, abs=1)
-    wtime = found.resources.get(WTime)
+    assert Cores([0, 1, 2]) & Memory(8) == offer.resources.alloc(Cores(3) & Memory(8))
+    assert offer.resources.get(GPUs) is None
+    assert offer.time == pytest.approx(500, abs=1)
+    wtime = offer.resources.get(WTime)
     assert isinstance(wtime, WTime)
     assert wtime.countdown
 
 
-def test_fewer_cpus_than_were_asked_for_are_said() -> None:
-    """Or tasks that ask for as many as the configuration has wait, and nobody knows why."""
-    two = around(affinity=frozenset({0, 1}))
-    found = find_resources({"Cores": {"auto": {"most": 16}}}, two)
-    enough = find_resources({"Cores": {"auto": {"most": 2}}}, two)
+def test_fewer_cpus_than_were_asked_for_are_remarked_on() -> None:
+    """Otherwise tasks that request the configured number would wait without a reason to see."""
+    two = host(affinity=frozenset({0, 1}))
+    offer = detect_resources({"Cores": {"auto": {"most": 16}}}, two)
+    enough = detect_resources({"Cores": {"auto": {"most": 2}}}, two)
 
-    assert found.resources == Cores([0, 1])
-    assert found.remarks == (
+    assert offer.resources == Cores([0, 1])
+    assert offer.remarks == (
         "16 CPUs were asked for, and this process may use 2: no more are offered",
     )
     assert enough.remarks == ()
 
 
-def test_a_walltime_that_is_stated_is_for_the_tasks() -> None:
-    """As the job's script counts it, which knows what to keep back."""
-    assert 600 == find_resources({"Cores": 1, "WTime": 600}, around()).time
+def test_a_stated_walltime_is_all_for_the_tasks() -> None:
+    """The job script that states it has kept back what it needs."""
+    assert 600 == detect_resources({"Cores": 1, "WTime": 600}, host()).time
 
 
 @pytest.mark.parametrize(
@@ -256,42 +256,39 @@ def test_a_walltime_that_is_stated_is_for_the_tasks() -> None:
         {"WTime": "soon"},
     ],
 )
-def test_nonsense_is_named(stated: Any) -> None:
-    """In one sentence, not by a traceback."""
+def test_a_statement_without_sense_is_a_usage_error(stated: Any) -> None:
+    """Users see one sentence, not a traceback."""
     with pytest.raises(UsageError, match="resources"):
-        find_resources(stated, around())
+        detect_resources(stated, host())
 
 
 @given(st.text(max_size=20))
-def test_no_variable_breaks_it(text: str) -> None:
-    """Whatever a site puts there."""
+def test_no_text_in_a_variable_of_the_batch_system_raises(text: str) -> None:
     names = (
         "SLURM_JOB_CPUS_PER_NODE SLURM_NODEID SLURM_CPUS_ON_NODE SLURM_CPUS_PER_TASK "
         "SLURM_MEM_PER_NODE SLURM_MEM_PER_CPU SLURM_JOB_END_TIME SLURM_JOB_GPUS NCPUS "
         "CUDA_VISIBLE_DEVICES PBS_WALLTIME PBS_NUM_PPN"
     )
     for job in (slurm(), pbs()):
-        find_resources("auto", around(environ={**dict.fromkeys(names.split(), text), **job}))
+        detect_resources("auto", host(environ={**dict.fromkeys(names.split(), text), **job}))
 
 
 @given(st.lists(st.tuples(st.integers(0, 128), st.integers(1, 5)), min_size=1))
-def test_counts_expand(runs: list[tuple[int, int]]) -> None:
-    """As Slurm writes them."""
+def test_slurms_counts_are_expanded_by_node(runs: list[tuple[int, int]]) -> None:
     text = ",".join(f"{count}(x{times})" if times > 1 else f"{count}" for count, times in runs)
 
     assert [count for count, times in runs for _ in range(times)] == expand_counts(text)
 
 
 @given(st.frozensets(st.integers(0, 300), min_size=1))
-def test_ids_are_read(ids: frozenset[int]) -> None:
-    """One by one, or as the kernel shortens them."""
+def test_lists_of_ids_are_parsed(ids: frozenset[int]) -> None:
+    """Ids stand one by one, or as ranges."""
     assert ids == parse_ids(",".join(map(str, sorted(ids))))
     assert frozenset(range(7)) | {9} == parse_ids("0-6,9\n")
 
 
 @pytest.mark.parametrize("text", ["", "GPU-1", "1,", "3-", "-3", "0-99999999999", "a-b"])
-def test_what_is_no_list_of_ids(text: str) -> None:
-    """Says nothing."""
+def test_a_text_that_is_no_list_of_ids_has_none(text: str) -> None:
     assert frozenset() == parse_ids(text)
 
 
@@ -302,8 +299,8 @@ def write(root: Path, files: dict[str, str]) -> None:
         path.write_text(text)
 
 
-def test_control_groups_of_version_2(tmp_path: Path) -> None:
-    """The least limit of all groups above; the cpuset and the kills of our own."""
+def test_limits_are_read_from_control_groups_of_version_2(tmp_path: Path) -> None:
+    """Memory is the least limit of all groups above; cpuset and kills are those of our own."""
     (tmp_path / "self").write_text("0::/system/job\n")
     write(
         tmp_path / "cg",
@@ -320,8 +317,8 @@ def test_control_groups_of_version_2(tmp_path: Path) -> None:
     assert expected == read_cgroups(tmp_path / "self", tmp_path / "cg")
 
 
-def test_control_groups_of_version_1(tmp_path: Path) -> None:
-    """One hierarchy for each controller; no limit is a very large one."""
+def test_limits_are_read_from_control_groups_of_version_1(tmp_path: Path) -> None:
+    """Each controller has a hierarchy; a very large limit means none."""
     (tmp_path / "self").write_text(
         "9:name=systemd:/\n4:cpuset:/slurm/job_1\n3:memory:/slurm/job_1\n0::/\n"
     )
@@ -340,16 +337,14 @@ def test_control_groups_of_version_1(tmp_path: Path) -> None:
     assert expected == read_cgroups(tmp_path / "self", tmp_path / "cg")
 
 
-def test_without_control_groups(tmp_path: Path) -> None:
-    """Nothing is said, and nothing raised."""
+def test_missing_control_groups_set_no_limits(tmp_path: Path) -> None:
     assert Cgroups() == read_cgroups(tmp_path / "self", tmp_path / "cg")
     (tmp_path / "self").write_text("nonsense\n\n::\n")
     assert Cgroups() == read_cgroups(tmp_path / "self", tmp_path / "cg")
 
 
-def test_this_machine_can_be_looked_at() -> None:
-    """Whatever it is, it has a CPU and memory."""
-    found = find_resources("auto", read_surroundings())
+def test_the_resources_of_this_machine_can_be_detected() -> None:
+    offer = detect_resources("auto", read_host_info())
 
-    assert found.resources.N >= 1
-    assert found.resources.M > 0
+    assert offer.resources.N >= 1
+    assert offer.resources.M > 0

@@ -45,19 +45,21 @@ def test_the_allocation_wins_over_what_is_inherited_and_the_caller_over_both() -
     assert set(map(str.encode, THREADS)) <= set(made)
 
 
-def test_threads_can_be_set_apart_from_cpus() -> None:
+def test_the_number_of_threads_can_differ_from_that_of_the_cpus() -> None:
     assert environment(allocation(c=[0, 1]), {}, {}, threads=1)[b"OMP_NUM_THREADS"] == b"1"
 
 
 @pytest.mark.parametrize(
     ("cpus", "expected"), [([], None), ([2], [2]), ([1, 3], [1, 3]), ([3, 4], None)]
 )
-def test_bound_only_where_all_cpus_are_there(cpus: list[int], expected: list[int] | None) -> None:
+def test_a_program_is_bound_only_if_all_its_cpus_exist(
+    cpus: list[int], expected: list[int] | None
+) -> None:
     assert binding(allocation(c=cpus), {0, 1, 2, 3}) == expected
 
 
-def test_prefix_for_open_mpi() -> None:
-    """It leaves the binding to the affinity that mpirun inherits, and batch systems alone."""
+def test_the_prefix_for_open_mpi_leaves_binding_to_the_inherited_affinity() -> None:
+    """It hides the batch system from mpirun."""
     prefix = mpi_prefix("openmpi", allocation(c=[0, 2, 5, 7]), threads=2)
 
     assert prefix[0] == "env"
@@ -77,19 +79,19 @@ def test_prefix_for_open_mpi() -> None:
         ("srun", 2, "srun --ntasks=2 --cpus-per-task=2 --cpu-bind=mask_cpu:0x5,0xa0"),
     ],
 )
-def test_prefix_names_the_allocated_cpus(flavour: str, threads: int, words: str) -> None:
+def test_the_prefix_names_the_allocated_cpus(flavour: str, threads: int, words: str) -> None:
     prefix = mpi_prefix(flavour, allocation(c=[0, 2, 5, 7]), threads=threads)  # type: ignore[arg-type]
 
     assert [word for word in prefix if word in words.split()] == words.split()
 
 
-def test_prefix_stays_on_this_node_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_prefix_stays_on_this_node_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURMD_NODENAME", "node7")
 
     assert "--nodelist=node7" in mpi_prefix("srun", allocation(c=[1]))
 
 
-def test_prefix_takes_the_running_tasks_allocation_and_another_launcher() -> None:
+def test_the_prefix_takes_the_running_tasks_allocation_and_another_launcher() -> None:
     with GVAR.scope(allocation(c=[3])):
         assert mpi_prefix("mpich", launcher="/opt/mpich/mpiexec")[0] == "/opt/mpich/mpiexec"
 
@@ -98,7 +100,9 @@ def test_prefix_takes_the_running_tasks_allocation_and_another_launcher() -> Non
     ("cpus", "threads", "flavour"),
     [([], 1, "mpich"), ([1, 2, 3], 2, "mpich"), ([1], 0, "mpich"), ([1], 1, "lam")],
 )
-def test_prefix_that_cannot_be(cpus: list[int], threads: int, flavour: str) -> None:
+def test_a_prefix_without_fitting_cpus_or_flavour_is_refused(
+    cpus: list[int], threads: int, flavour: str
+) -> None:
     with pytest.raises(ValueError, match=r"cannot be shared|flavour must be"):
         mpi_prefix(flavour, allocation(c=cpus), threads=threads)  # type: ignore[arg-type]
 
@@ -107,7 +111,7 @@ def test_prefix_that_cannot_be(cpus: list[int], threads: int, flavour: str) -> N
     ("flavour", "launcher"), [("openmpi", "mpirun.openmpi"), ("mpich", "mpiexec.hydra")]
 )
 async def test_ranks_run_on_the_allocated_cpus(flavour: str, launcher: str) -> None:
-    """By the real launchers: each rank's affinity, also in what looks like a small Slurm job."""
+    """The real launchers run, in an environment that looks like a small Slurm job."""
     if shutil.which(launcher) is None:
         pytest.skip(f"{launcher} is not installed")
     cpus = sorted(os.sched_getaffinity(0), reverse=True)[:2]

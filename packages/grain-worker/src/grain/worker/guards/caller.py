@@ -1,0 +1,78 @@
+"""The caller as a subreaper sees it: requests, orders, death."""
+
+from __future__ import annotations
+
+import enum
+import marshal
+import select
+import socket
+
+from .proc import Wakeup
+from .protocol import HURRY, RUN, receive
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Order(enum.Enum):
+    """What the caller wants of the running program. An order other than `RUN` is the last one."""
+
+    RUN = "let it run"
+    END = "end it within its grace"
+    HURRY = "end it at once"
+
+
+class Caller:
+    """The other end of a subreaper's socket, and the process behind it.
+
+    Args:
+        fd: the socket.
+        pidfd: a descriptor that becomes readable when the caller dies, if there is one.
+    """
+
+    def __init__(self, fd: int, pidfd: int | None) -> None:
+        self.order = Order.RUN
+        self._socket = socket.socket(fileno=fd)
+        self._wakeup = Wakeup()
+        self._signs = [fd for fd in (self._socket.fileno(), pidfd) if fd is not None]
+        self._poll = select.poll()
+        for fd in (self._wakeup.fd, *self._signs):
+            self._poll.register(fd, select.POLLIN)
+
+    def report(self, report: tuple[Any, ...]) -> None:
+        """Send a report, which nobody may be left to receive."""
+        try:
+            self._socket.send(marshal.dumps(report))
+        except OSError:
+            pass  # the next poll notices the caller's death
+
+    def wait(self, timeout: float | None) -> None:
+        """Wait for the end of a child or for an order, for so many milliseconds at most.
+
+        Everything that comes while a program runs is an order to end it: a message, the end of
+        file, or the caller's death. Only the first one counts.
+        """
+        for fd, _ in self._poll.poll(timeout):
+            if fd == self._wakeup.fd:
+                self._wakeup.clear()
+            elif self.order is Order.RUN:
+                self.order = Order.END
+                if fd == self._socket.fileno() and receive(self._socket)[0] == HURRY:
+                    self.order = Order.HURRY
+                # Their state lasts: poll(2) would return at once from now on.
+                for sign in self._signs:
+                    self._poll.unregister(sign)
+
+    def next_request(self) -> list[int] | None:
+        """Wait for the next request, and return its descriptors; None if the caller has left."""
+        while self.order is Order.RUN:
+            events = dict(self._poll.poll())
+            if self._wakeup.fd in events:
+                self._wakeup.clear()
+            elif self._socket.fileno() not in events:
+                return None  # the caller's process has died
+            else:
+                message, fds = receive(self._socket)
+                return fds if message == RUN else None
+        return None

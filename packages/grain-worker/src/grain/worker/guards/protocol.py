@@ -1,0 +1,78 @@
+"""The messages between the caller and its guards, over sockets that keep messages apart.
+
+All sockets are SOCK_SEQPACKET. Both ends are the same interpreter on one machine, parent and
+child, so that marshal is safe.
+
+To a supervisor: `RUN`, with the descriptor of stdin if it has none by path. The request, which may
+be of any size, stands in the memory file for the program's stdout. The supervisor empties that file
+before it starts the program: a request that is still there never ran. `END` and `HURRY` end the
+program. The supervisor reports by one marshalled tuple, which begins with its kind:
+
+- `ENDED`, wait status, seconds, user and system seconds, max RSS in KiB, last bytes of stderr
+- `FAILED`, the step of the start that failed, its errno, the path concerned: there is no process
+- `STUCK`, pids: these processes survive SIGKILL. The supervisor still waits for them.
+
+To a subreaper: `END` and `HURRY`. It reports as a supervisor does, without bytes of stderr.
+
+To the fork server, each with a supervisor's number: `FORK`, with the descriptors of its socket and
+of its files for stdout and stderr; `AWAIT`, with a descriptor to close as soon as that supervisor
+and everything below it are gone.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+RUN, END, HURRY = b"r", b"e", b"h"
+FORK, AWAIT = b"f", b"a"
+
+ENDED, FAILED, STUCK = "ended", "failed", "stuck"
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    class ProgramRequest(TypedDict):
+        """A call: the program to run, and how.
+
+        Attributes:
+            argv: the program and its arguments.
+            env: its whole environment.
+            cwd: its working directory, absolute; None for the scratch directory.
+            cpus: the CPUs to bind it to; None for those of the caller.
+            stdin: the path of a file to read; None if a descriptor comes along.
+            stdout: the path of a file to write; None to capture.
+            stderr: the same.
+            merged: stderr goes to the same place as stdout.
+            grace: seconds between SIGTERM and SIGKILL.
+            scratch: the directory to make a scratch directory in; None for no scratch directory.
+        """
+
+        argv: list[bytes]
+        env: dict[bytes, bytes]
+        cwd: bytes | None
+        cpus: list[int] | None
+        stdin: bytes | None
+        stdout: bytes | None
+        stderr: bytes | None
+        merged: bool
+        grace: float
+        scratch: bytes | None
+
+
+LONGEST = 64
+"""Bytes of a message to a guard, at most."""
+
+
+def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
+    """Receive one message and its descriptors; an empty message means that the peer is gone."""
+    try:
+        data, control, _, _ = sock.recvmsg(LONGEST, socket.CMSG_SPACE(16), socket.MSG_CMSG_CLOEXEC)
+    except ConnectionError:
+        return b"", []
+    fds: list[int] = []
+    for level, kind, payload in control:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds += struct.unpack(f"={len(payload) // 4}i", payload[: len(payload) // 4 * 4])
+    return data, fds

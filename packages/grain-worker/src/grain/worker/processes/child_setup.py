@@ -1,0 +1,44 @@
+"""The first steps of every process of Grain's own below a subreaper: a runner, a pool's process."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import socket
+from typing import TYPE_CHECKING
+
+from grain.worker.guards.proc import PR_SET_NAME, PR_SET_PDEATHSIG, prctl
+from grain.worker.node.limits import prefer_to_be_killed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SOCKET = 3
+"""The descriptor of the socket that leads to the parent; `grain.worker.guards.subreaper` sets it.
+"""
+
+
+def set_up_child(name: bytes, caught: Iterable[signal.Signals]) -> socket.socket:
+    """Set up this process, and return the socket that leads to its parent.
+
+    The process ends with its subreaper, is the kernel's choice when memory runs out, and prints
+    Python's stack after a segmentation fault.
+
+    Args:
+        name: the name that ``ps -A`` shows, of 15 bytes at most.
+        caught: signals that must have no effect: a terminal and a batch system signal every
+            process, but to drain or to end is the parent's decision. They are caught, not ignored,
+            as programs that are started from here would inherit an ignored signal.
+
+    Raises:
+        OSError: there is no such descriptor; the module was run by hand.
+    """
+    os.set_inheritable(SOCKET, False)
+    prctl(PR_SET_NAME, name)
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    prefer_to_be_killed()
+    faulthandler.enable()
+    for number in caught:
+        signal.signal(number, lambda *_: None)
+    return socket.socket(fileno=SOCKET)

@@ -1,0 +1,190 @@
+"""The caller's side of one supervisor; `grain.worker.guards.protocol` has the messages."""
+
+from __future__ import annotations
+
+import fcntl
+import marshal
+import os
+import socket
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import trio
+
+from grain.worker.guards.protocol import END, ENDED, FAILED, HURRY, RUN
+
+if TYPE_CHECKING:
+    from grain.worker.guards.protocol import ProgramRequest
+
+_REPORT = 65536  # bytes of a report at most, of which 16 kB are a program's stderr
+
+
+class ProgramExit(NamedTuple):
+    """How a program ended, when nothing is left of it.
+
+    Attributes:
+        status: the wait status of its main process.
+        elapsed: seconds from its start to the end of its main process.
+        user: seconds of CPU time in user mode, of all its processes.
+        system: the same in the kernel.
+        max_rss: the largest resident set of one of its processes, in KiB.
+        tail: the last bytes of stderr where that went to a file, if the program failed.
+    """
+
+    status: int
+    elapsed: float
+    user: float
+    system: float
+    max_rss: int
+    tail: bytes
+
+
+class StartFailure(NamedTuple):
+    """The reason why a program could not be started.
+
+    Attributes:
+        step: the step of the start that failed, see `grain.worker.errors.explain_start`.
+        errno: the error number.
+        path: the file, directory or CPUs concerned.
+    """
+
+    step: str
+    errno: int
+    path: bytes
+
+
+class StuckError(Exception):
+    """Some processes of a program survive SIGKILL.
+
+    Attributes:
+        pids: their pids.
+    """
+
+    def __init__(self, pids: list[int]) -> None:
+        super().__init__(pids)
+        self.pids = pids
+
+
+class SupervisorClient:
+    """The caller's end of a supervisor: its socket, and the files for a program's output.
+
+    Both sides share the files, which are memory files. So a call takes three descriptors of this
+    process.
+
+    Raises:
+        OSError: there are too many open files.
+
+    Attributes:
+        number: the number by which the fork server knows the supervisor.
+        theirs: the supervisor's end of the socket, to be closed when the supervisor has a copy.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self._request = b""
+        self._socket, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.setblocking(False)
+        self._files: list[int] = []
+        try:
+            for name in ("stdout", "stderr"):
+                self._files.append(os.memfd_create(name))
+        except OSError:
+            self.close()
+            raise
+        for fd in self._files:
+            # Each write goes to the end, wherever the shared offset may be.
+            fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
+
+    @property
+    def inherited(self) -> list[int]:
+        """The descriptors that the supervisor starts with: its socket, stdout and stderr."""
+        return [self.theirs.fileno(), *self._files]
+
+    def ask(self, request: ProgramRequest, stdin: bytes | None) -> None:
+        """Send a request; never blocks, as the message is small and the socket empty.
+
+        Raises:
+            ConnectionError: the supervisor is dead.
+        """
+        self._request = marshal.dumps(dict(request))
+        os.write(self._files[0], self._request)
+        if stdin is None:
+            self._socket.send(RUN)
+            return
+        fd = memory_file(stdin)
+        try:
+            socket.send_fds(self._socket, [RUN], [fd])
+        finally:
+            os.close(fd)
+
+    def cancel(self, *, hurry: bool) -> None:
+        """Order the end of the program: SIGTERM now, SIGKILL after its grace, or after 0.3 s."""
+        with suppress(ConnectionError):  # it is dead, which the next wait notices
+            self._socket.send(HURRY if hurry else END)
+
+    async def wait(self) -> None:
+        """Wait until the supervisor has reported, or has died."""
+        await trio.lowlevel.wait_readable(self._socket)
+
+    def never_ran(self) -> bool:
+        """Return True if a supervisor that died had not yet taken the request out of the file."""
+        return os.pread(self._files[0], len(self._request), 0) == self._request
+
+    def report(self) -> ProgramExit | StartFailure | None:
+        """Return the report that has arrived; None if the supervisor has died instead.
+
+        Raises:
+            StuckError: it reports processes that survive SIGKILL.
+        """
+        try:
+            data = self._socket.recv(_REPORT)
+        except ConnectionError:
+            data = b""
+        if not data:
+            return None
+        report: tuple[Any, ...] = marshal.loads(data)  # noqa: S302 (our child)
+        kind, *fields = report
+        if kind == ENDED:
+            return ProgramExit(*fields)
+        if kind == FAILED:
+            return StartFailure(*fields)
+        raise StuckError(*fields)
+
+    def take_output(self) -> tuple[bytes, bytes]:
+        """Return what was written to stdout and to stderr, and empty both files."""
+        return take(self._files[0]), take(self._files[1])
+
+    def close(self) -> None:
+        """Have the supervisor end its program and leave; does not wait for it."""
+        # shutdown() reaches the supervisor also if a process forked from ours holds a copy.
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self.theirs.close()
+        for fd in self._files:
+            os.close(fd)
+        self._files.clear()
+
+
+def memory_file(data: bytes) -> int:
+    """Return the descriptor of a memory file with this content, to be read from its start."""
+    fd = os.memfd_create("stdin")
+    with open(fd, "wb", closefd=False) as file:
+        file.write(data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def take(fd: int) -> bytes:
+    """Return the content of a memory file, and empty it."""
+    size = os.fstat(fd).st_size
+    if size == 0:
+        return b""
+    # One read() ends at 2 GiB (read(2)).
+    parts = []
+    offset = 0
+    while part := os.pread(fd, size - offset, offset):
+        parts.append(part)
+        offset += len(part)
+    os.ftruncate(fd, 0)
+    return parts[0] if len(parts) == 1 else b"".join(parts)

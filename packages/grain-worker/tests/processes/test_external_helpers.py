@@ -1,0 +1,86 @@
+"""The supervisors and the fork server of external programs: killed, replaced, or slow."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from contextlib import suppress
+
+import pytest
+import trio
+import trio.testing
+
+from grain.worker.external import ExternalLostError, run_external
+from grain.worker.processes.fork_server_client import ForkServerClient
+from grain_testkit.program_trees import (
+    PYTHON,
+    TREE,
+    descendants_named,
+    marked,
+    wait_until_gone,
+    wait_until_grown,
+)
+
+pytestmark = pytest.mark.usefixtures("no_allocation")
+
+
+async def test_a_killed_supervisor_takes_its_program_along(marker: str) -> None:
+    """The fork server kills the orphans; when they are gone, the call raises."""
+    async with trio.open_nursery() as nursery:
+
+        async def expect() -> None:
+            with pytest.raises(ExternalLostError, match="was killed, and the program with it"):
+                await run_external([PYTHON, "-c", TREE, marker, "deaf"])
+            assert marked(marker) == []
+
+        nursery.start_soon(expect)
+        await wait_until_grown(1, marker)
+        (supervisor,) = descendants_named("grain-supervise")
+        os.kill(supervisor, signal.SIGKILL)
+
+    assert (await run_external(["echo", "next"])).stdout == b"next\n"
+
+
+async def test_a_killed_fork_server_is_replaced(marker: str) -> None:
+    """Programs that run go on and can still be ended; new calls get a new fork server."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_external, [PYTHON, "-c", TREE, marker])
+        await wait_until_grown(1, marker)
+        (first,) = descendants_named("grain-forkserv")
+        os.kill(first, signal.SIGKILL)
+        assert (await run_external(["echo", "next"])).stdout == b"next\n"
+        assert len(marked(marker)) == 4
+        assert descendants_named("grain-forkserv") != [first]
+        nursery.cancel_scope.cancel()
+
+    assert marked(marker) == []
+
+
+async def test_many_calls_at_once_wait_for_a_slow_fork_server() -> None:
+    """Unread messages may fill its socket, while several calls want to start."""
+    await run_external(["true"])
+    fork_server = ForkServerClient.of_this_run()
+    assert fork_server.pid is not None
+    fork_server.control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # the least there is
+    os.kill(fork_server.pid, signal.SIGSTOP)
+    async with trio.open_nursery() as nursery:
+        try:
+            for _ in range(40):
+                nursery.start_soon(run_external, ["true"])
+            await trio.testing.wait_all_tasks_blocked()
+        finally:
+            os.kill(fork_server.pid, signal.SIGCONT)
+
+
+async def test_all_helpers_killed_while_idle_are_replaced() -> None:
+    async with trio.open_nursery() as nursery:
+        for _ in range(2):
+            nursery.start_soon(run_external, ["true"])
+    helpers = descendants_named("grain-supervise") + descendants_named("grain-forkserv")
+    for pid in helpers:
+        with suppress(ProcessLookupError):  # a supervisor beyond those that are kept leaves
+            os.kill(pid, signal.SIGKILL)
+    await wait_until_gone(helpers)
+
+    assert (await run_external(["echo", "next"])).stdout == b"next\n"
