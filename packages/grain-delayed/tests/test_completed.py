@@ -110,7 +110,7 @@ async def test_left_early(autojump_clock: trio.testing.MockClock) -> None:
         await trio.testing.wait_all_tasks_blocked()
         gc.collect()  # what a cancellation leaves behind
         node: Any = other_._node
-        assert not node.waiting
+        assert not node.dependents
         assert 19 == await last
         assert 5 == await other_
 

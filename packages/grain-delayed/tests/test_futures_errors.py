@@ -132,8 +132,8 @@ def test_a_mission_that_breaks() -> None:
 
             yield made
 
-    engine = Engine(Cores(1))
-    engine.begin(breaking)
+    engine = Engine(Cores(1), breaking)
+    engine.begin()
     waiting = [engine.submit(trio.sleep_forever, (), {}) for _ in range(3)]
     breaks.set()
     for future in waiting:

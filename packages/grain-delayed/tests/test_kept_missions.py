@@ -42,12 +42,12 @@ async def test_not_awaited() -> None:
 
 async def test_cancelled_while_it_is_looked_up(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cancelling a mission does not wait for a file system that does not answer."""
-    from grain.delayed.cache.store import MISSING, Found, Store
+    from grain.delayed.cache.store import MISSING, LookupResult, Store
     from grain.head import Cancelled
 
     asked, answer = threading.Event(), threading.Event()
 
-    def read(*_: object) -> Found:
+    def read(*_: object) -> LookupResult:
         asked.set()
         answer.wait()
         return MISSING

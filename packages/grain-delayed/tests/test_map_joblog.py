@@ -191,7 +191,7 @@ def test_only_the_command_needs_click() -> None:
         "import sys, pkgutil, importlib, grain.map\n"
         "sys.modules['click'] = None\n"
         "for one in pkgutil.iter_modules(grain.map.__path__):\n"
-        "    if one.name != '_command':\n"
+        "    if one.name != 'command':\n"
         "        importlib.import_module('grain.map.' + one.name)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

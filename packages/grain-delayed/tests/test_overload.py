@@ -105,7 +105,7 @@ def test_when_it_is_said(limit: int, changes: list[int]) -> None:
             job += 1
             queued += 1
             if job >= watch.look_at:
-                watch.look(job, queued)
+                watch.on_submitted(job, queued)
                 if told:
                     assert queued > limit
                     assert watch.look_at > 10**9

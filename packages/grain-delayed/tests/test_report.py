@@ -14,7 +14,8 @@ import pytest
 import trio
 
 from grain.delayed import delayed, mission
-from grain.delayed.missions.report import progress_line, span
+from grain.delayed.missions.report import progress_line
+from grain.delayed.times import span
 from grain.head import Statistics
 from grain.resource import Cores
 

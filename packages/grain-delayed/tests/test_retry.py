@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grain.delayed import delayed
-from grain.delayed.leaves.retry import Again, Attempts, Final, Retry
-from grain.delayed.leaves.retry_lines import RetryLines
+from grain.delayed.leaves.retry import Attempts, GiveUp, NextAttempt, Retry, RetryLines
 from grain.head import Cancelled
 from grain.head.errors import TaskCrashed
 from grain.resource import ZERO, Cores, Infeasible, Memory
@@ -23,7 +22,7 @@ if sys.version_info < (3, 11):
     from exceptiongroup import ExceptionGroup
 
 
-def decide(error: Exception, attempt: int = 1, **options: Any) -> Again | Final:
+def decide(error: Exception, attempt: int = 1, **options: Any) -> NextAttempt | GiveUp:
     return Retry(2, wait=1.0, **options).decide(attempt, Cores(1), error, random.Random(0))
 
 
@@ -32,7 +31,7 @@ def decide(error: Exception, attempt: int = 1, **options: Any) -> Again | Final:
 )
 def test_what_is_tried_again(error: Exception) -> None:
     """By default, what another attempt may not meet again."""
-    assert isinstance(decide(error), Again)
+    assert isinstance(decide(error), NextAttempt)
 
 
 @pytest.mark.parametrize(
@@ -40,28 +39,28 @@ def test_what_is_tried_again(error: Exception) -> None:
 )
 def test_what_is_not(error: Exception) -> None:
     """A mistake in the program is not, nor what crashed again and again; unless one asks for it."""
-    assert Final() == decide(error)
-    assert isinstance(decide(error, on=type(error)), Again)
+    assert GiveUp() == decide(error)
+    assert isinstance(decide(error, on=type(error)), NextAttempt)
 
 
 @pytest.mark.parametrize("error", [Cancelled(""), Infeasible(""), PayloadError("")])
 def test_what_is_never(error: Exception) -> None:
     """What can only fail again is not, whatever one asks for."""
-    assert Final() == decide(error, on=Exception)
-    assert Final() == decide(error, on=lambda _: True)
+    assert GiveUp() == decide(error, on=Exception)
+    assert GiveUp() == decide(error, on=lambda _: True)
 
 
 def test_as_often_as_it_may() -> None:
     """Two retries are three attempts."""
-    assert isinstance(decide(ValueError(), attempt=2), Again)
-    assert Final() == decide(ValueError(), attempt=3)
+    assert isinstance(decide(ValueError(), attempt=2), NextAttempt)
+    assert GiveUp() == decide(ValueError(), attempt=3)
 
 
 @pytest.mark.parametrize("on", [ValueError, (OSError, ValueError), lambda e: e.args == ("yes",)])
 def test_on(on: Any) -> None:
     """A type, several, or a function tells."""
-    assert isinstance(decide(ValueError("yes"), on=on), Again)
-    assert Final() == decide(RuntimeError("no"), on=on)
+    assert isinstance(decide(ValueError("yes"), on=on), NextAttempt)
+    assert GiveUp() == decide(RuntimeError("no"), on=on)
 
 
 def test_groups() -> None:
@@ -75,27 +74,27 @@ def test_groups() -> None:
         seen.append(error)
         return Cores(2)
 
-    assert isinstance(decide(one, on=ValueError, escalate=escalate), Again)
+    assert isinstance(decide(one, on=ValueError, escalate=escalate), NextAttempt)
     assert [inner] == seen
-    assert Final() == decide(mixed, on=ValueError)
-    assert isinstance(decide(mixed, on=(ValueError, TypeError)), Again)
+    assert GiveUp() == decide(mixed, on=ValueError)
+    assert isinstance(decide(mixed, on=(ValueError, TypeError)), NextAttempt)
 
 
 def test_a_group_that_is_named() -> None:
     """Whatever is in it, but for what is never retried."""
     several = ExceptionGroup("several", [OSError(1), TypeError(2)])
-    assert isinstance(decide(several, on=ExceptionGroup), Again)
-    assert isinstance(decide(several, on=(KeyError, ExceptionGroup)), Again)
-    assert isinstance(decide(several, on=OSError), Final)
+    assert isinstance(decide(several, on=ExceptionGroup), NextAttempt)
+    assert isinstance(decide(several, on=(KeyError, ExceptionGroup)), NextAttempt)
+    assert isinstance(decide(several, on=OSError), GiveUp)
     never = ExceptionGroup("several", [OSError(1), Infeasible("too much")])
-    assert isinstance(decide(never, on=ExceptionGroup), Final)
+    assert isinstance(decide(never, on=ExceptionGroup), GiveUp)
 
 
 def test_very_many_attempts() -> None:
     """The exception tells of the first and the last of them."""
     attempts = Attempts(Cores(1))
     for i in range(1, 1000):
-        attempts.failed(ValueError(i), Again(Cores(1), 0.0))
+        attempts.failed(ValueError(i), NextAttempt(Cores(1), 0.0))
 
     lines = attempts.note().splitlines()
 
@@ -125,16 +124,16 @@ def test_few_lines_of_many_retries() -> None:
 def test_escalation() -> None:
     """The next request is what retry_with makes of the last; None gives up."""
     again = decide(MemoryError(), escalate=lambda request, _: request & Memory(8))
-    assert isinstance(again, Again)
+    assert isinstance(again, NextAttempt)
     assert Cores(1) & Memory(8) == again.request
-    assert Final() == decide(MemoryError(), escalate=lambda *_: None)
+    assert GiveUp() == decide(MemoryError(), escalate=lambda *_: None)
 
 
 @pytest.mark.parametrize("answer", [3, ZERO, "Memory(8)"])
 def test_escalation_to_nonsense(answer: Any) -> None:
     """It is told, and the task's exception stays."""
     final = decide(MemoryError(), escalate=lambda *_: answer)
-    assert isinstance(final, Final)
+    assert isinstance(final, GiveUp)
     assert f"retry_with returned {answer!r}" in final.note
 
 
@@ -147,7 +146,7 @@ def test_a_function_that_fails(which: str) -> None:
 
     options: dict[str, Any] = {which: fails}
     final = decide(MemoryError(), **options)
-    assert isinstance(final, Final)
+    assert isinstance(final, GiveUp)
     assert "raised KeyError: 'oops'; so it was not retried" in final.note
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from grain.delayed import CacheError
 from grain.delayed.cache.key import Key
-from grain.delayed.cache.store import Entry, Found, Store, Unpicklable
+from grain.delayed.cache.store import LookupResult, Store, StoredResult, Unpicklable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +39,7 @@ def test_there_and_back(store: Store) -> None:
     assert -1.5 == found.value["energy"]
     np.testing.assert_array_equal(value["at"], found.value["at"])
     found.value["at"][0] = 1.0  # it can be written to
-    assert Found("missing") == store.read(OTHER)
+    assert LookupResult("missing") == store.read(OTHER)
     assert not list((store.root / "tmp").iterdir())
 
 
@@ -58,7 +58,7 @@ def test_replaced(store: Store) -> None:
     store.write(KEY, 1, 0.0)
     store.write(KEY, 2, 0.0)
 
-    assert Found("hit", 2) == store.read(KEY)
+    assert LookupResult("hit", 2) == store.read(KEY)
 
 
 def test_every_truncation_is_found(store: Store) -> None:
@@ -127,7 +127,7 @@ def test_entries(store: Store) -> None:
 
     entries = list(store.entries())
 
-    (entry,) = (e for e in entries if isinstance(e, Entry))
+    (entry,) = (e for e in entries if isinstance(e, StoredResult))
     assert KEY == entry.key
     assert 2.5 == entry.seconds
     assert before <= entry.created <= time.time()
@@ -209,7 +209,7 @@ def test_no_space(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OSError, match="No space"):
         store.write(KEY, "new", 0.0)
 
-    assert Found("hit", "old") == store.read(KEY)
+    assert LookupResult("hit", "old") == store.read(KEY)
     assert not list((store.root / "tmp").iterdir())
 
 

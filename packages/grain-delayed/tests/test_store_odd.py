@@ -11,7 +11,7 @@ import pytest
 
 from grain.delayed.cache.key import Key
 from grain.delayed.cache.lookups import LookupLog, lookups
-from grain.delayed.cache.store import Broken, Entry, Store
+from grain.delayed.cache.store import DamagedFile, Store, StoredResult
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +66,7 @@ def test_no_memory(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("grain.delayed.cache.store.memoryview", exhausted, raising=False)
 
     assert "unreadable: there is no memory for it" == store.read(KEY).status
-    assert 1 == sum(isinstance(found, Broken) for found in store.entries())
+    assert 1 == sum(isinstance(found, DamagedFile) for found in store.entries())
 
 
 @pytest.mark.parametrize(("old", "new"), [
@@ -87,7 +87,7 @@ def test_a_record_that_makes_no_sense(store: Store, old: bytes, new: bytes) -> N
 
     (found,) = store.entries()
 
-    assert isinstance(found, Broken)
+    assert isinstance(found, DamagedFile)
     assert "makes no sense" in found.why or found.why == "it is another result's"
     assert not store.read(KEY).hit
 
@@ -103,5 +103,5 @@ def test_things_without_sense(store: Store) -> None:
         f'["f", "", "", "", "", "", {time.time()}, "hit"]\n'
     )
 
-    assert [KEY] == [found.key for found in store.entries() if isinstance(found, Entry)]
+    assert [KEY] == [found.key for found in store.entries() if isinstance(found, StoredResult)]
     assert ["hit"] == [lookup.status for lookup in lookups(store.root)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import subprocess
 import sys
 import traceback
@@ -90,7 +89,7 @@ def test_errors_of_the_users_own_code_keep_their_way(main: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         run(main, local=Cores(1), config_file=False)
 
-    assert "_load.py" in "".join(traceback.format_exception(caught.value))
+    assert "loading.py" in "".join(traceback.format_exception(caught.value))
 
 
 def test_an_error_that_a_mission_raises_itself_keeps_its_cause() -> None:
@@ -105,20 +104,22 @@ def test_an_error_that_a_mission_raises_itself_keeps_its_cause() -> None:
     assert raise_it.__name__ in "".join(traceback.format_exception(error))
 
 
-async def test_nothing_is_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_the_whole_traceback_stays_with_a_shortened_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The way is in the log for who asks for it; a mission inside a program is plain, too."""
+    """It is the context, which is not shown; so it is for a mission inside a program."""
     monkeypatch.chdir(tmp_path)
     tmp_path.chmod(0o777)
     (tmp_path / "grain.toml").write_text(f'address = "edge://{tmp_path}/m"')
-    with caplog.at_level(logging.DEBUG, "grain.delayed"), pytest.raises(ExposedFile) as caught:
+    with pytest.raises(ExposedFile) as caught:
         async with mission():
             await wait_for_it()
 
     shown = "".join(traceback.format_exception(caught.value))
-    assert "_meeting.py" not in shown
-    assert "_meeting.py" in caplog.text
+    assert "meeting.py" not in shown
+    whole = caught.value.__context__
+    assert whole is not None
+    assert "meeting.py" in "".join(traceback.format_exception(whole))
 
 
 def test_an_address_that_is_none_is_final() -> None:

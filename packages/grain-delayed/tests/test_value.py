@@ -83,7 +83,7 @@ REFUSED: dict[str, tuple[Callable[[Any], object], str]] = {
     "not": (lambda x: not x, "be used as a predicate"),
     "and": (lambda x: x and 1, "be used as a predicate"),
     "chained comparison": (lambda x: 0 < x < 2, "be used as a predicate"),
-    "in": (lambda x: 1 in x, "tell whether it contains something"),
+    "in": (lambda x: 1 in x, "be searched for an item"),
     "int": (int, "be made an int"),
     "float": (float, "be made a float"),
     "complex": (complex, "be made a complex"),

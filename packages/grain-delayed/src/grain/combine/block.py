@@ -10,7 +10,7 @@ import trio
 
 from grain.combine.waitgroup import WaitGroup
 from grain.delayed import NotInMission
-from grain.delayed.missions.mission import current_mission
+from grain.delayed.missions.current import current_mission
 from grain.head import collapsing
 
 if sys.version_info < (3, 11):

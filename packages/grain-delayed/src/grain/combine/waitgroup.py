@@ -12,7 +12,7 @@ import trio
 from grain.combine.errors import ResultsNotReady, WaitGroupClosed
 from grain.delayed import Delayed, DelayedFn
 from grain.delayed.function import check_argument
-from grain.delayed.graph import Source
+from grain.delayed.graph import Outcome, TaskNode
 from grain.head import Cancelled, collapsed
 from grain.resource import ZERO, Resource
 from grain.worker.job import Call, name_of
@@ -31,18 +31,19 @@ T = TypeVar("T")
 _NOTED = 5  # how many further failures are named
 
 
-class Job(Source):
+class GroupJob(TaskNode):
     """A source that tells its group. The group raises its failure, so nobody else needs to."""
 
     __slots__ = ("group", "id")
 
     def __init__(self, group: WaitGroup, mission: Mission) -> None:
-        super().__init__(mission)
+        super().__init__(mission.tasks)
         self.group: WaitGroup | None = group
         self.id: int | None = None  # the executor's number; None for a branch
         self.awaited = True
 
-    def __call__(self, ended: outcome.Value[Any] | outcome.Error) -> None:
+    def __call__(self, ended: Outcome) -> None:
+        """Take the outcome of the job, and report it to the group."""
         super().__call__(ended)
         group, self.group = self.group, None  # or whoever keeps its result would keep them all
         if group is not None:
@@ -55,10 +56,10 @@ class WaitGroup:
     def __init__(self, mission: Mission, nursery: trio.Nursery) -> None:
         self._mission = mission
         self._nursery = nursery
-        self._jobs: list[Job] = []
+        self._jobs: list[GroupJob] = []
         self._pending = 0
         self._idle = trio.Event()
-        self._failed: Job | None = None
+        self._failed: GroupJob | None = None
         self._failed_first = False  # before the block was left by an exception
         self._open = True
         self._results: list[Any] | None = None
@@ -115,7 +116,7 @@ class WaitGroup:
         """
         job = self._new(fn, args, kwargs)
         call = Call(fn, args, kwargs)
-        self._nursery.start_soon(self._mission.run_branch, call, job, name=fn)
+        self._mission.start_branch(self._nursery, call, job)
         return self._add(job)
 
     @property
@@ -143,7 +144,7 @@ class WaitGroup:
 
     # ---- taking jobs
 
-    def _new(self, fn: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Job:
+    def _new(self, fn: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> GroupJob:
         if not self._open:
             raise WaitGroupClosed(
                 f"{name_of(fn)} was submitted to a waitgroup whose block has ended: submit it in "
@@ -163,16 +164,16 @@ class WaitGroup:
             )
         for arg in (*args, *kwargs.values()):
             check_argument(arg, fn)
-        return Job(self, self._mission)
+        return GroupJob(self, self._mission)
 
-    def _add(self, job: Job) -> Delayed[Any]:
+    def _add(self, job: GroupJob) -> Delayed[Any]:
         self._jobs.append(job)
         self._pending += 1
         return Delayed(job, None, True)
 
     # ---- their ends
 
-    def _ended(self, job: Job) -> None:
+    def _ended(self, job: GroupJob) -> None:
         """A job has ended; the first failure cancels the rest."""
         self._pending -= 1
         error = _error_of(job)
@@ -253,11 +254,11 @@ class WaitGroup:
         return [error for error in errors if error is not None and error is not raised]
 
 
-def _error_of(job: Job) -> BaseException | None:
+def _error_of(job: GroupJob) -> BaseException | None:
     return job.outcome.error if isinstance(job.outcome, outcome.Error) else None
 
 
-def _was_cancelled(job: Job) -> bool:
+def _was_cancelled(job: GroupJob) -> bool:
     return isinstance(_error_of(job), Cancelled)
 
 

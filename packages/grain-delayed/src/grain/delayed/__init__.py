@@ -22,7 +22,7 @@ from grain.delayed.errors import NotInMission as NotInMission
 from grain.delayed.function import DelayedFn as DelayedFn
 from grain.delayed.function import delayed as delayed
 from grain.delayed.missions.mission import Mission as Mission
-from grain.delayed.missions.mission import mission as mission
+from grain.delayed.missions.opening import mission as mission
 from grain.delayed.missions.run import run as run
 from grain.delayed.value import Delayed as Delayed
 from grain.delayed.value import delayedval as delayedval

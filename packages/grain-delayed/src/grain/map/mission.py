@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from grain.delayed.missions.mission import opened
+from grain.delayed.missions.opening import opened
 from grain.delayed.missions.report import Reporter
 from grain.head import collapsing
 from grain.map.errors import MapError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from grain.delayed.graph import checkpoint, event_here
+from grain.delayed.host import checkpoint, event_here
 
 if TYPE_CHECKING:
     import asyncio

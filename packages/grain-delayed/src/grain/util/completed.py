@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
-from grain.delayed.graph import check_here, checkpoint, event_here
+from grain.delayed.graph import check_here
+from grain.delayed.host import checkpoint, event_here
 from grain.delayed.value import flat
 from grain.delayed.watch import Watch
 

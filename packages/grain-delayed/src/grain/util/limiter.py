@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from grain.delayed import Delayed
-from grain.delayed.graph import checkpoint, event_here
+from grain.delayed.host import checkpoint, event_here
 from grain.delayed.watch import Watch
 from grain.util.capacity import Room, check_capacity
 from grain.worker.job import name_of

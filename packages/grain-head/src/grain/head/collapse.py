@@ -38,7 +38,7 @@ def collapsed(group: BaseExceptionGroup[BaseException]) -> BaseException:
     A keyboard interrupt counts more than what failed because of it. A single exception stands for
     itself, however deep the groups around it. Several stay a group: the innermost that has all.
     """
-    for leaf in _leaves(group):
+    for leaf in flattened(group):
         if isinstance(leaf, KeyboardInterrupt):
             return leaf
     error: BaseException = group
@@ -47,7 +47,8 @@ def collapsed(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return error
 
 
-def _leaves(error: BaseException) -> list[BaseException]:
+def flattened(error: BaseException) -> list[BaseException]:
+    """Return the exceptions in a group and in the groups inside of it; of another, itself."""
     if isinstance(error, BaseExceptionGroup):
-        return [leaf for member in error.exceptions for leaf in _leaves(member)]
+        return [leaf for member in error.exceptions for leaf in flattened(member)]
     return [error]

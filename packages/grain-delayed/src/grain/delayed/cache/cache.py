@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import trio
 
 from grain.delayed.cache.lookups import LookupLog
-from grain.delayed.cache.store import MISSING, Found, Store, Unpicklable
+from grain.delayed.cache.store import MISSING, LookupResult, Store, Unpicklable
 from grain.delayed.errors import CacheError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ DEFAULT = ".grain-cache"
 _THREADS = 8
 
 
-class Result(NamedTuple):
+class ComputedResult(NamedTuple):
     """A result to be kept, and the seconds that it took."""
 
     key: Key
@@ -66,7 +66,7 @@ class Cache:
         await trio.to_thread.run_sync(self._store.open, abandon_on_cancel=True)
         self._usable = True
 
-    async def look_up(self, keys: Sequence[Key]) -> list[Found]:
+    async def look_up(self, keys: Sequence[Key]) -> list[LookupResult]:
         """Look for results. Cancellation leaves it to its threads, and returns at once."""
         found = await trio.to_thread.run_sync(
             self._look_up, keys, limiter=self._limiter, abandon_on_cancel=True
@@ -74,7 +74,7 @@ class Cache:
         self._tell()
         return found
 
-    async def keep(self, results: Sequence[Result]) -> None:
+    async def keep(self, results: Sequence[ComputedResult]) -> None:
         """Keep results. Once begun, it is not cancelled: it is about to be done."""
         await trio.to_thread.run_sync(self._keep, results, limiter=self._limiter)
         self._tell()
@@ -98,7 +98,7 @@ class Cache:
 
     # ---- in threads
 
-    def _look_up(self, keys: Sequence[Key]) -> list[Found]:
+    def _look_up(self, keys: Sequence[Key]) -> list[LookupResult]:
         if not self._opened():
             return [MISSING] * len(keys)
         found = [self._store.read(key) for key in keys]
@@ -118,7 +118,7 @@ class Cache:
                 self._usable = True
             return self._usable
 
-    def _keep(self, results: Sequence[Result]) -> None:
+    def _keep(self, results: Sequence[ComputedResult]) -> None:
         for key, value, seconds in results:
             if not self._writing:
                 return

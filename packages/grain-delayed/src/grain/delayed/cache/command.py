@@ -13,7 +13,7 @@ import click
 
 if TYPE_CHECKING:
     from grain.delayed.cache.lookups import Lookup
-    from grain.delayed.cache.store import Broken, Entry, Store
+    from grain.delayed.cache.store import DamagedFile, Store, StoredResult
 
 
 @click.group()
@@ -37,8 +37,7 @@ def cache(ctx: click.Context, directory: str | None) -> None:
 @click.pass_obj
 def ls(directory: str | None, function: str | None, check: bool) -> None:
     """List results: when, how long it took (waiting included), size, and which call."""
-    from grain.delayed.cache.lookups import when
-    from grain.delayed.missions.report import span
+    from grain.delayed.times import span, when
 
     entries, broken = _sorted(_store(directory), function, check=check)
     for entry in entries:
@@ -59,7 +58,8 @@ def ls(directory: str | None, function: str | None, check: bool) -> None:
 def explain(directory: str | None, function: str | None, most: int) -> None:
     """Why the last lookup of each call was a hit or a miss, the latest first."""
     from grain.delayed.cache.lookups import explain as why
-    from grain.delayed.cache.lookups import lookups, when
+    from grain.delayed.cache.lookups import lookups
+    from grain.delayed.times import when
 
     store = _store(directory)
     entries, _ = _sorted(store, None)
@@ -136,14 +136,14 @@ def _store(directory: str | None) -> Store:
 
 def _sorted(
     store: Store, function: str | None, *, check: bool = False
-) -> tuple[list[Entry], list[Broken]]:
+) -> tuple[list[StoredResult], list[DamagedFile]]:
     """The results of a function, the oldest first; and all that is damaged."""
-    from grain.delayed.cache.store import Broken
+    from grain.delayed.cache.store import DamagedFile
 
-    entries: list[Entry] = []
-    broken: list[Broken] = []
+    entries: list[StoredResult] = []
+    broken: list[DamagedFile] = []
     for found in store.entries(check=check):
-        if isinstance(found, Broken):
+        if isinstance(found, DamagedFile):
             broken.append(found)
         elif _named(found.key.function, function):
             entries.append(found)
@@ -154,7 +154,7 @@ def _named(name: str, wanted: str | None) -> bool:
     return wanted is None or name == wanted or name.endswith((f".{wanted}", f":{wanted}"))
 
 
-def _call(entry: Entry) -> str:
+def _call(entry: StoredResult) -> str:
     version = f" version {entry.key.version}" if entry.key.version else ""
     return f"{entry.key.function}({entry.key.shown}){version}"
 

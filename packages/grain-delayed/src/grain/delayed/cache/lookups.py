@@ -12,16 +12,16 @@ import stat
 import threading
 import time
 from contextlib import suppress
-from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.delayed.cache.key import Key
+from grain.delayed.times import when
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from grain.delayed.cache.store import Entry
+    from grain.delayed.cache.store import StoredResult
 
 # How many files are kept, and how many lookups of one mission.
 _FILES, _MOST = 5, 10_000
@@ -35,7 +35,7 @@ class Lookup(NamedTuple):
     Attributes:
         key: what for.
         at: when, in seconds since 1970.
-        status: what came of it, as `grain.delayed.cache.store.Found` says it.
+        status: what came of it, as `grain.delayed.cache.store.LookupResult` says it.
     """
 
     key: Key
@@ -100,7 +100,7 @@ def _files(folder: Path) -> list[Path]:
         return []
 
 
-def explain(lookup: Lookup, entries: Sequence[Entry]) -> str:
+def explain(lookup: Lookup, entries: Sequence[StoredResult]) -> str:
     """Why a lookup was a hit or a miss.
 
     Args:
@@ -141,8 +141,3 @@ def _changed(old: Key, new: Key) -> list[str]:
     if old.version != new.version:
         changed.append(f"cache_version ({old.version!r} is {new.version!r} now)")
     return changed
-
-
-def when(at: float) -> str:
-    """A time as people read it, of the local clock."""
-    return datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")

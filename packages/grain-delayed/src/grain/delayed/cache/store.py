@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.delayed.cache.key import Key
-from grain.delayed.cache.lookups import when
 from grain.delayed.errors import CacheError
+from grain.delayed.times import when
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,7 +49,7 @@ _ASIDE = re.compile(r".+-[0-9]+-[0-9a-f]{12}")
 _RESULT = re.compile(r"[0-9a-f]{64}")
 
 
-class Entry(NamedTuple):
+class StoredResult(NamedTuple):
     """What a file says of the result in it.
 
     Attributes:
@@ -67,14 +67,14 @@ class Entry(NamedTuple):
     size: int = 0
 
 
-class Broken(NamedTuple):
+class DamagedFile(NamedTuple):
     """A file that is no result, and why."""
 
     path: Path
     why: str
 
 
-class Found(NamedTuple):
+class LookupResult(NamedTuple):
     """What a look for a result gave.
 
     Attributes:
@@ -91,14 +91,14 @@ class Found(NamedTuple):
         return self.status == "hit"
 
 
-MISSING = Found("missing")
+MISSING = LookupResult("missing")
 
 
 class Unpicklable(Exception):
     """A result cannot be pickled; the cause says why."""
 
 
-class Damaged(Exception):
+class NoResult(Exception):
     """A file is no result, or not a whole one; says why."""
 
 
@@ -159,25 +159,25 @@ class Store:
 
     # ---- results
 
-    def read(self, key: Key) -> Found:
+    def read(self, key: Key) -> LookupResult:
         """Look for a result. Raises nothing: what cannot be read is as good as missing."""
         try:
             data, entry = _parts(self.path(key))
             if entry.key[:5] != key[:5]:
-                return Found("damaged: it is another result's")
+                return LookupResult("damaged: it is another result's")
         except FileNotFoundError:
             return MISSING
-        except Damaged as error:
-            return Found(f"damaged: {error}")
+        except NoResult as error:
+            return LookupResult(f"damaged: {error}")
         except OSError as error:
-            return Found(f"unreadable: {error.strerror or error}")
+            return LookupResult(f"unreadable: {error.strerror or error}")
         except MemoryError:
-            return Found("unreadable: there is no memory for it")
+            return LookupResult("unreadable: there is no memory for it")
         try:
-            return Found("hit", pickle.loads(data))  # noqa: S301 - a private file of ours
+            return LookupResult("hit", pickle.loads(data))  # noqa: S301 - a private file of ours
         except Exception as error:
             # Of a class that is no more, or is not what it was.
-            return Found(f"cannot be loaded: {type(error).__name__}: {error}")
+            return LookupResult(f"cannot be loaded: {type(error).__name__}: {error}")
 
     def write(self, key: Key, value: Any, seconds: float) -> None:
         """Keep a result; one of the same key is replaced.
@@ -212,7 +212,7 @@ class Store:
                 parent.mkdir(mode=0o700, exist_ok=True)
             self._put(path, parts)
 
-    def entries(self, *, check: bool = False) -> Iterator[Entry | Broken]:
+    def entries(self, *, check: bool = False) -> Iterator[StoredResult | DamagedFile]:
         """What is there, unordered.
 
         Args:
@@ -224,15 +224,15 @@ class Store:
                 entry = _parts(path, whole=check)[1]
             except FileNotFoundError:
                 continue  # removed meanwhile
-            except Damaged as error:
-                yield Broken(path, str(error))
+            except NoResult as error:
+                yield DamagedFile(path, str(error))
             except OSError as error:
-                yield Broken(path, f"unreadable: {error.strerror or error}")
+                yield DamagedFile(path, f"unreadable: {error.strerror or error}")
             except MemoryError:
-                yield Broken(path, "unreadable: there is no memory for it")
+                yield DamagedFile(path, "unreadable: there is no memory for it")
             else:
                 own = self.path(entry.key) == path
-                yield entry if own else Broken(path, "it is another result's")
+                yield entry if own else DamagedFile(path, "it is another result's")
 
     def path(self, key: Key) -> Path:
         """The file of a result, whether it is there or not."""
@@ -277,7 +277,7 @@ class Store:
                     path.unlink()
 
 
-def _parts(path: Path, *, whole: bool = True) -> tuple[memoryview, Entry]:
+def _parts(path: Path, *, whole: bool = True) -> tuple[memoryview, StoredResult]:
     """The pickle in a file, and what the file says of it.
 
     Args:
@@ -285,45 +285,47 @@ def _parts(path: Path, *, whole: bool = True) -> tuple[memoryview, Entry]:
         whole: whether the pickle is read and checked.
 
     Raises:
-        Damaged: it is no result, not a whole one, or not private.
+        NoResult: it is no result, not a whole one, or not private.
         OSError: missing, unreadable.
     """
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(fd, "rb") as file:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
-            raise Damaged("it is no file")
+            raise NoResult("it is no file")
         if why := _exposed(status):
-            raise Damaged(f"it {why}")
+            raise NoResult(f"it {why}")
         start = file.read(_START)
         if len(start) < _START:
-            raise Damaged("it is too short")
+            raise NoResult("it is too short")
         magic, checksum = _HEAD.unpack_from(start)
         if magic != _MAGIC:
-            raise Damaged("it is no result, or of another version of Grain")
+            raise NoResult("it is no result, or of another version of Grain")
         length, size = _SIZES.unpack_from(start, _HEAD.size)
         if length > _LONGEST_RECORD or _START + length + size != status.st_size:
-            raise Damaged("its size is wrong")
+            raise NoResult("its size is wrong")
         # Read only now: what is no result may be of any size.
         data = memoryview(file.read() if whole else file.read(length))
     if whole:
         actual = hashlib.sha256(start[_HEAD.size :])
         actual.update(data)
         if actual.digest() != checksum:
-            raise Damaged("its checksum is wrong")
+            raise NoResult("its checksum is wrong")
     return data[length:], _entry(bytes(data[:length]), status.st_size)
 
 
-def _entry(record: bytes, size: int) -> Entry:
+def _entry(record: bytes, size: int) -> StoredResult:
     try:
         told = json.loads(record)
         key = Key(**told["key"])
-        entry = Entry(key, float(told["created"]), float(told["seconds"]), told["host"], size)
+        entry = StoredResult(
+            key, float(told["created"]), float(told["seconds"]), told["host"], size
+        )
         when(entry.created)  # is there such a time?
     except (ValueError, TypeError, KeyError, OverflowError, OSError, RecursionError) as error:
-        raise Damaged(f"its record makes no sense ({error})") from error
+        raise NoResult(f"its record makes no sense ({error})") from error
     if not all(isinstance(part, str) for part in key[:6]):
-        raise Damaged("its record makes no sense")
+        raise NoResult("its record makes no sense")
     return entry
 
 

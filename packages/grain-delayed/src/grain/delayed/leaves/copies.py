@@ -107,6 +107,7 @@ class OnCopies:
         self.__qualname__ = name_of(call.fn)
 
     async def __call__(self) -> Any:
+        """Run the call on copies."""
         fn, args, kwargs = Call._make(copy.deepcopy(tuple(self._call)))
         awaitable = fn(*args, **kwargs)
         if not hasattr(awaitable, "__await__"):

@@ -1,19 +1,22 @@
-"""What the options of `delayed` on caching and retries amount to."""
+"""`LeafPolicy`: the options of `delayed` on caching and retries, checked and put together."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.delayed.cache.key import Caching
-from grain.delayed.leaves.retry import Retry, check
+from grain.delayed.leaves.retry import Retry, make_retry
 from grain.worker.job import name_of
 
 if TYPE_CHECKING:
     from grain.worker import Call
 
 
-class Care(NamedTuple):
-    """What is to be done about the tasks of a delayed function besides running them."""
+class LeafPolicy(NamedTuple):
+    """The caching and the retries of the tasks of one delayed function; None where there is none.
+
+    Branches, too, are retried, and never cached.
+    """
 
     caching: Caching | None
     retry: Retry | None
@@ -22,7 +25,7 @@ class Care(NamedTuple):
         """Refuse what a branch cannot do.
 
         Raises:
-            TypeError: it has no request that a retry could change.
+            TypeError: a branch has no request that a retry could change.
         """
         if self.retry is not None and self.retry.escalate is not None:
             raise TypeError(
@@ -31,10 +34,10 @@ class Care(NamedTuple):
             )
 
 
-def make_care(
+def make_policy(
     cache_hfn: Any, cache_version: Any, retries: Any, on: Any, escalate: Any, wait: Any
-) -> Care | None:
-    """The options, checked; None if there is nothing to care for.
+) -> LeafPolicy | None:
+    """Check the options; return the policy, None if they ask for neither caching nor retries.
 
     Raises:
         TypeError, ValueError: an option makes no sense.
@@ -48,6 +51,6 @@ def make_care(
         raise TypeError(f"cache_version={cache_version!r}: a version is a str or an int")
     if cache_version != "" and cache_hfn is None:
         raise TypeError("cache_version does nothing without cache_hfn")
-    retry = check(retries, on, escalate, wait)
+    retry = make_retry(retries, on, escalate, wait)
     caching = None if cache_hfn is None else Caching(cache_hfn, str(cache_version))
-    return None if caching is None and retry is None else Care(caching, retry)
+    return None if caching is None and retry is None else LeafPolicy(caching, retry)
