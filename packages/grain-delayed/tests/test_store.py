@@ -40,7 +40,7 @@ def test_there_and_back(store: Store) -> None:
     np.testing.assert_array_equal(value["at"], found.value["at"])
     found.value["at"][0] = 1.0  # it can be written to
     assert LookupResult("missing") == store.read(OTHER)
-    assert not list((store.root / "tmp").iterdir())
+    assert not list((store.root / "grain-tmp").iterdir())
 
 
 @pytest.mark.parametrize("part", ["function", "code", "bound", "version", "call"])
@@ -125,7 +125,7 @@ def test_entries(store: Store) -> None:
     store.write(OTHER, 1, 0.0)
     store.path(OTHER).write_bytes(b"nothing")
 
-    entries = list(store.entries())
+    entries = list(store.results())
 
     (entry,) = (e for e in entries if isinstance(e, StoredResult))
     assert KEY == entry.key
@@ -210,7 +210,7 @@ def test_no_space(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         store.write(KEY, "new", 0.0)
 
     assert LookupResult("hit", "old") == store.read(KEY)
-    assert not list((store.root / "tmp").iterdir())
+    assert not list((store.root / "grain-tmp").iterdir())
 
 
 def test_not_synced(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +237,7 @@ def test_what_cannot_be_pickled(store: Store) -> None:
         with pytest.raises(Unpicklable, match=why):
             store.write(KEY, value, 0.0)
 
-    assert not list(store.entries())
+    assert not list(store.results())
 
 
 def test_cleared_meanwhile(store: Store) -> None:
@@ -252,11 +252,11 @@ def test_cleared_meanwhile(store: Store) -> None:
 
 def test_leftovers(store: Store) -> None:
     """What was being written a day ago is removed, what is being written is not."""
-    old, new = (store.root / "tmp" / f"node-1-{i:012x}" for i in range(2))
+    old, new = (store.root / "grain-tmp" / f"node-1-{i:012x}" for i in range(2))
     old.touch()
     new.touch()
     os.utime(old, (0, time.time() - 25 * 3600))
 
     Store(store.root).open()
 
-    assert [new] == list((store.root / "tmp").iterdir())
+    assert [new] == list((store.root / "grain-tmp").iterdir())

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import struct
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from grain.delayed.cache.key import Key
-from grain.delayed.cache.lookups import LookupLog, lookups
 from grain.delayed.cache.store import DamagedFile, Store, StoredResult
 
 if TYPE_CHECKING:
@@ -28,25 +26,22 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_what_others_have_there_stays(tmp_path: Path) -> None:
-    """A project that is named as the cache may have a tmp and a log of its own."""
-    theirs = [tmp_path / "log" / f"{i}.log" for i in range(9)]
-    theirs += [tmp_path / "tmp" / "scratch", tmp_path / "tmp" / "a-1-b"]
+    """A project that is named as the cache may even have a folder of the same name."""
+    theirs = [tmp_path / "grain-tmp" / "scratch", tmp_path / "grain-tmp" / "a-1-b"]
     theirs.append(tmp_path / "ab" / "cdef")
     for path in theirs:
         path.parent.mkdir(exist_ok=True)
         path.write_text("precious")
         os.utime(path, (0, 0))
-    (tmp_path / "tmp" / "folder").mkdir()
-    os.utime(tmp_path / "tmp" / "folder", (0, 0))
+    (tmp_path / "grain-tmp" / "folder").mkdir()
+    os.utime(tmp_path / "grain-tmp" / "folder", (0, 0))
     store = Store(tmp_path)
     for _ in range(9):
         store.open()
-        LookupLog(store.root).add([(KEY, "missing")])
 
     assert all(path.read_text() == "precious" for path in theirs)
-    assert (tmp_path / "tmp" / "folder").is_dir()
-    assert 5 == len(lookups(store.root))  # of the last five missions
-    assert not list(store.entries())
+    assert (tmp_path / "grain-tmp" / "folder").is_dir()
+    assert not list(store.results())
 
 
 def test_a_huge_file_is_not_read(store: Store) -> None:
@@ -54,7 +49,7 @@ def test_a_huge_file_is_not_read(store: Store) -> None:
     os.truncate(store.path(KEY), 1 << 42)
 
     assert "damaged: its size is wrong" == store.read(KEY).status
-    assert [(store.path(KEY), "its size is wrong")] == list(store.entries(check=True))
+    assert [(store.path(KEY), "its size is wrong")] == list(store.results(check=True))
 
 
 def test_no_memory(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +61,7 @@ def test_no_memory(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("grain.delayed.cache.store.memoryview", exhausted, raising=False)
 
     assert "unreadable: there is no memory for it" == store.read(KEY).status
-    assert 1 == sum(isinstance(found, DamagedFile) for found in store.entries())
+    assert 1 == sum(isinstance(found, DamagedFile) for found in store.results())
 
 
 @pytest.mark.parametrize(("old", "new"), [
@@ -85,7 +80,7 @@ def test_a_record_that_makes_no_sense(store: Store, old: bytes, new: bytes) -> N
     sizes = struct.pack("<QQ", len(record), size)
     path.write_bytes(whole[:48] + sizes + record + whole[64 + length :])
 
-    (found,) = store.entries()
+    (found,) = store.results()
 
     assert isinstance(found, DamagedFile)
     assert "makes no sense" in found.why or found.why == "it is another result's"
@@ -96,12 +91,10 @@ def test_things_without_sense(store: Store) -> None:
     """Files where folders are, folders and pipes where files are: the results are still listed."""
     if store.path(KEY).parent.name != "ab":
         (store.root / "ab").touch()
-    (store.root / "log" / "20260101T000000-00000000.jsonl").mkdir()
-    os.mkfifo(store.root / "log" / "20260101T000000-00000001.jsonl")
-    (store.root / "log" / "20260101T000000-00000002.jsonl").write_text(
-        '["f", "", "", "", "", "", 1e99, ""]\n[1, 2, 3, 4, 5, 6, 7.0, ""]\n7\n\n'
-        f'["f", "", "", "", "", "", {time.time()}, "hit"]\n'
-    )
+    pipe, folder = (store.path(KEY).with_name(digit * 64) for digit in "ab")
+    os.mkfifo(pipe)
+    folder.mkdir()
 
-    assert [KEY] == [found.key for found in store.entries() if isinstance(found, StoredResult)]
-    assert ["hit"] == [lookup.status for lookup in lookups(store.root)]
+    assert [KEY] == [found.key for found in store.results() if isinstance(found, StoredResult)]
+    damaged = [found.path for found in store.results() if isinstance(found, DamagedFile)]
+    assert [pipe, folder] == sorted(damaged)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from grain.delayed.graph import TaskNode
-from grain.delayed.leaves.copies import OnCopies, copy_of
 from grain.delayed.leaves.retry import Attempts
 from grain.worker import Call
 
@@ -15,13 +14,23 @@ if TYPE_CHECKING:
 
     from grain.delayed.cache.key import Key
     from grain.delayed.graph import MissionTasks, Outcome
-    from grain.delayed.leaves.copies import Snapshot
     from grain.delayed.leaves.retry import Retry
+    from grain.delayed.leaves.snapshot import Snapshot
     from grain.resource import Resource
 
 
 class Leaf:
     """A leaf until it is resolved; the executor calls it with the outcome of an attempt.
+
+    Args:
+        tasks: the tasks of the mission.
+        on_ended: takes the leaf and the outcome of an attempt.
+        res: the request of the first attempt.
+        call: the call.
+        snapshot: the call as it was made; None if attempts run the call itself.
+        in_process: True if attempts run in this process.
+        key: the key of the result; None if it is not kept.
+        retry: the retry policy; None for no retries.
 
     Attributes:
         node: the node of the leaf, which is filled in when the leaf is resolved.
@@ -32,8 +41,8 @@ class Leaf:
     """
 
     __slots__ = (
-        "_on_ended", "attempts", "began", "by_reference", "call", "copied", "ended", "error", "key",
-        "node", "retry", "shared",
+        "_on_ended", "_snapshot", "attempts", "began", "call", "ended", "error", "in_process",
+        "key", "node", "retry",
     )  # fmt: skip
 
     def __init__(
@@ -42,16 +51,16 @@ class Leaf:
         on_ended: Callable[[Leaf, Outcome], object],
         res: Resource,
         call: Call,
-        copied: Snapshot | None,
-        by_reference: bool,
+        snapshot: Snapshot | None,
+        in_process: bool,
         key: Key | None,
         retry: Retry | None,
     ) -> None:
         self._on_ended = on_ended
-        self.call = call if copied is None else copied.call
-        self.copied = copied is not None
-        self.shared: tuple[Any, ...] = () if copied is None else copied.shared
-        self.by_reference = by_reference
+        self._snapshot = snapshot
+        # Without the arguments, if the snapshot has them: a leaf may wait for long.
+        self.call = call if snapshot is None else Call(call.fn, (), {})
+        self.in_process = in_process
         self.key = key
         self.retry = retry
         self.node = TaskNode(tasks)
@@ -61,12 +70,10 @@ class Leaf:
         self.ended: Outcome | None = None
 
     def attempt(self) -> Call:
-        """Return the call of the next attempt, which does not see what another did to arguments."""
-        if self.by_reference and self.shared:
-            return Call(OnCopies(self.call), (), {})
-        if self.by_reference and self.copied and self.retry is not None:
-            return copy_of(self.call) or self.call
-        return self.call
+        """Return the call of the next attempt."""
+        if self._snapshot is None:
+            return self.call
+        return self._snapshot.call_in_process() if self.in_process else self._snapshot.call()
 
     def __call__(self, ended: Outcome) -> None:
         """Take the outcome of an attempt."""

@@ -27,9 +27,9 @@ import trio
 from grain.delayed.cache.cache import ComputedResult
 from grain.delayed.cache.digest import Undigestible
 from grain.delayed.graph import TaskNode
-from grain.delayed.leaves.copies import Copies
 from grain.delayed.leaves.leaf import Leaf
 from grain.delayed.leaves.retry import Attempts, NextAttempt, RetryLines, asking, one_line
+from grain.delayed.leaves.snapshot import Snapshots
 from grain.head import Cancelled
 from grain.resource import ZERO, Infeasible
 from grain.worker.job import capture, name_of
@@ -87,10 +87,10 @@ class LeafManager:
         self._nursery = nursery
         self._cache = cache
         self._report = report
-        self._by_reference = mission.runs_in_process
+        self._in_process = mission.runs_in_process
         self._random = Random()  # noqa: S311 - spreads waits; not the user's, who may have seeded it
         self._retry_lines = RetryLines()
-        self._copies = Copies()
+        self._snapshots = Snapshots()
         self._shared: dict[tuple[Hashable, str | bytes], TaskNode] = {}
         self._hits = 0
         # The executor counts each failed attempt, but one that is followed by another is no failure
@@ -140,11 +140,11 @@ class LeafManager:
         # bytes or its result is kept as that of these arguments. Elsewhere objects are passed as
         # they are, as to any leaf.
         if key is not None:
-            call = self._copies.bound(call, key.bound)
-        copied = (key is not None and key.by_arguments) or not self._by_reference
-        snapshot = self._copies.snapshot(call) if copied else None
+            call = self._snapshots.with_variables_of_now(call, key.bound)
+        as_made = (key is not None and key.by_arguments) or not self._in_process
+        snapshot = self._snapshots.snapshot(call) if as_made else None
         leaf = Leaf(
-            self._mission.tasks, self._on_ended, res, call, snapshot, self._by_reference, key, retry
+            self._mission.tasks, self._on_ended, res, call, snapshot, self._in_process, key, retry
         )
         if key is None:
             self._mission.submit(res, leaf.attempt(), leaf)

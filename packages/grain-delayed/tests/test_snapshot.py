@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from grain.delayed import delayed, each, mission
-from grain.delayed.leaves.copies import Copies
+from grain.delayed.leaves.snapshot import Snapshot, Snapshots
 from grain.resource import Cores
 from grain.worker import Call
 
@@ -24,28 +24,33 @@ def large(value: float = 1.0) -> Any:
     return np.full(10_000, value)
 
 
+def taken(makes: Snapshots, *args: Any, **kwargs: Any) -> Snapshot:
+    snapshot = makes.snapshot(Call(f, args, kwargs))
+    assert snapshot is not None
+    return snapshot
+
+
 def test_equal_arrays_are_one() -> None:
     """Of other calls, wherever they are in them; forgotten with the last call."""
-    copies, array = Copies(), large()
-    snapshots = [copies.snapshot(Call(f, (array, i), {})) for i in range(3)]
-    deep = copies.snapshot(Call(f, (), {"deep": [{"in": (large(),)}]}))
+    makes, array = Snapshots(), large()
+    snapshots = [taken(makes, array, i) for i in range(3)]
+    deep = taken(makes, deep=[{"in": (large(),)}])
 
-    arrays = [snapshot.call.args[0] for snapshot in snapshots]
-    arrays += deep.call.kwargs["deep"][0]["in"]
-    assert 1 == len({id(a) for a in arrays})
-    assert arrays[0] is not array
+    arrays = [kept for snapshot in (*snapshots, deep) for kept in snapshot.arrays]
+    assert (4, 1) == (len(arrays), len({id(kept) for kept in arrays}))
     array[:] = 2.0
-    assert (arrays[0] == 1.0).all()
-    assert (copies.snapshot(Call(f, (array,), {})).call.args[0] == 2.0).all()
+    assert (snapshots[0].call().args[0] == 1.0).all()
+    assert (deep.call().kwargs["deep"][0]["in"][0] == 1.0).all()
+    assert (taken(makes, array).call().args[0] == 2.0).all()
     del snapshots, arrays, deep
     gc.collect()
-    assert not len(copies._arrays)
+    assert not len(makes._arrays)
 
 
 def test_within_a_call() -> None:
     """What is the same stays the same, what is only equal does not become it."""
     one, other = large(), large()
-    call = Copies().snapshot(Call(f, (one, other, [one]), {})).call
+    call = taken(Snapshots(), one, other, [one]).call()
 
     assert call.args[0] is call.args[2][0]
     assert call.args[0] is not call.args[1]
@@ -53,9 +58,9 @@ def test_within_a_call() -> None:
 
 def test_as_they_lie_in_memory() -> None:
     """Arrays that are equal, but not in memory, are two."""
-    copies = Copies()
+    makes = Snapshots()
     rows, columns = np.ones((100, 100)), np.asfortranarray(np.ones((100, 100)))
-    calls = [copies.snapshot(Call(f, (array,), {})).call for array in (rows, columns)]
+    calls = [taken(makes, array).call() for array in (rows, columns)]
 
     assert [rows.strides, columns.strides] == [call.args[0].strides for call in calls]
 
@@ -65,7 +70,7 @@ def test_what_is_in_itself() -> None:
     items: list[Any] = [large()]
     items.append(items)
 
-    (copied,) = Copies().snapshot(Call(f, (items,), {})).call.args
+    (copied,) = taken(Snapshots(), items).call().args
 
     assert copied[1] is copied
 
@@ -108,3 +113,19 @@ async def test_names_and_mistakes_are_those_of_the_function() -> None:
     async with mission(Cores(1), config_file=False, progress=False):
         with pytest.raises(TypeError, match="plain is not an async function"):
             await (delayed(wrong, cache_hfn="args") @ Cores(1))(large())
+
+
+async def test_a_cached_call_may_have_functions_and_objects_of_local_classes() -> None:
+    class Local:
+        def __init__(self, value: int) -> None:
+            self.value = value
+
+    async def apply(fn: Any, item: Local) -> tuple[int, bool]:
+        return fn(item.value), type(item) is Local
+
+    leaf = delayed(apply, cache_hfn="args") @ Cores(1)
+    async with mission(Cores(1), config_file=False, progress=False):
+        item = Local(3)
+        task = leaf(lambda x: x + 1, item)
+        item.value = 7
+        assert (4, True) == await task
