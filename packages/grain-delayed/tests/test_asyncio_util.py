@@ -10,7 +10,7 @@ from asyncio_programs import asyncio_run, fail, here, wait_for
 
 from grain.delayed import delayed, delayedval, each
 from grain.util import QueueLimiter, as_completed
-from grain.util.capacity import Room
+from grain.util.capacity import Places
 
 
 def test_as_completed() -> None:
@@ -95,7 +95,7 @@ def test_queue_limiter_cancelled() -> None:
 
     async def main() -> None:
         async with here():
-            room = Room(1)
+            room = Places(1)
             await room.acquire()
             waiting = [asyncio.create_task(room.acquire()) for _ in range(3)]
             await asyncio.sleep(0.01)

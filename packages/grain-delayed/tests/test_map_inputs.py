@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from grain.map import InputError
 from grain.map.inputs.sources import Inputs
 from grain.map.inputs.splitting import Columns, Splitter
-from grain.map.inputs.words import Source, take_apart
+from grain.map.inputs.words import InputSource, take_apart
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,11 +40,11 @@ def splitted(splitter: Splitter, data: bytes, cuts: list[int]) -> list[tuple[str
 
 def test_words() -> None:
     """The template ends at the first mark; without sources, standard input is read."""
-    assert (("p", "-x"), (Source(file="-"),)) == take_apart(["p", "-x"])
-    assert (("p",), (Source(file="f"), Source(values=("a", "--")))) == take_apart(
+    assert (("p", "-x"), (InputSource(file="-"),)) == take_apart(["p", "-x"])
+    assert (("p",), (InputSource(file="f"), InputSource(values=("a", "--")))) == take_apart(
         ["p", ":::", "a", "--"], ["f"]
     )
-    assert (("p",), (Source(file="a"), Source(file="b", linked=True))) == take_apart(
+    assert (("p",), (InputSource(file="a"), InputSource(file="b", linked=True))) == take_apart(
         ["p", "::::", "a", "::::+", "b"]
     )
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from grain.map import LogError, MapError, RequestError
 from grain.map.halting import Halt, Tally, parse_halt
 from grain.map.inputs.requests import parse_request
-from grain.map.job_log.entries import HEADER, Entry, History, Past, read_line
+from grain.map.job_log.entries import HEADER, History, JobLogEntry, Past, read_line
 from grain.map.job_log.file import JobLog
 from grain.resource import Cores, Memory, WTime
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 COMMANDS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
 
 
-def entry(seq: int, command: str = "c", exitval: int = 0) -> Entry:
-    return Entry(seq, "h", 1.5, 0.25, 3, exitval, 0, command)
+def entry(seq: int, command: str = "c", exitval: int = 0) -> JobLogEntry:
+    return JobLogEntry(seq, "h", 1.5, 0.25, 3, exitval, 0, command)
 
 
 @given(COMMANDS, st.integers(-1, 255), st.integers(0, 64))
 def test_line_round_trip(command: str, exitval: int, signal: int) -> None:
     """An entry is one line, whatever the command, and reads back."""
-    one = Entry(4, "h", 1.5, 0.25, 3, exitval, signal, command)
+    one = JobLogEntry(4, "h", 1.5, 0.25, 3, exitval, signal, command)
 
     assert one.line().count(b"\n") == 1
     assert one == read_line(one.line())

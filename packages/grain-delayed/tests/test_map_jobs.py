@@ -9,8 +9,8 @@ import trio
 from grain.delayed import mission
 from grain.map.halting import Tally, parse_halt
 from grain.map.inputs.splitting import Columns
-from grain.map.jobs import WAITING, Job, Jobs
-from grain.map.output import Output
+from grain.map.jobs import WAITING, Jobs, MapJob
+from grain.map.output import OutputPrinter
 from grain.map.plan import Plan
 from grain.resource import Capacity
 
@@ -30,15 +30,15 @@ async def started(halt: str, at_once: int | None, most: int, least: int) -> int:
     try:
         async with mission(Capacity(2), config_file=False, progress=False) as made:
             async with trio.open_nursery() as nursery:
-                with Output() as output:
+                with OutputPrinter() as output:
                     jobs = Jobs(plan, made, nursery, Tally(policy), None, output)
 
                     async def feed() -> None:
                         nonlocal count
                         while count < most:
-                            await jobs.room()
+                            await jobs.wait_for_room()
                             count += 1
-                            jobs.start(Job(count, ["sleep", "1000.25"], "", Path.cwd(), None))
+                            jobs.start(MapJob(count, ["sleep", "1000.25"], "", Path.cwd(), None))
 
                     nursery.start_soon(feed)
                     with trio.fail_after(300):
