@@ -214,5 +214,5 @@ async def test_missions_share_results_one_is_killed(home: Path) -> None:
     assert len(kept) <= found
     assert tasks == len(list((home / "results").glob("??/*")))
     # Only who was killed amid a write can leave one unfinished; nobody takes it for a result.
-    unfinished = [file.name for file in (home / "results" / "tmp").iterdir()]
+    unfinished = [file.name for file in (home / "results" / "grain-tmp").iterdir()]
     assert {name.rsplit("-", 2)[1] for name in unfinished} <= {killed}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -27,7 +28,7 @@ async def other(x):
     return x
 
 async def main():
-    await each((energy @ Cores(1))(name) for name in ("water", "ethane"))
+    await each((energy @ Cores(1))(name) for name in {calls})
     await (other @ Cores(1))(1)
 
 run(main, Cores(1), config_file=False)
@@ -42,14 +43,16 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def mission(here: Path, options: str = "", more: str = "") -> None:
+def mission(
+    here: Path, options: str = "", more: str = "", calls: tuple[str, ...] = ("water", "ethane")
+) -> None:
     """Run the program, perhaps edited."""
-    (here / "chem.py").write_text(PROGRAM.format(options=options, more=more))
+    (here / "chem.py").write_text(PROGRAM.format(options=options, more=more, calls=calls))
     subprocess.run([sys.executable, "chem.py"], check=True, timeout=60, cwd=here)
 
 
-def told(*words: str, code: int = 0) -> str:
-    """What ``grain cache`` says."""
+def said(*words: str, code: int = 0) -> str:
+    """Return the output of ``grain cache``."""
     done = CliRunner().invoke(grain, ["cache", *words], catch_exceptions=False)
     assert done.exit_code == code, done.output
     return done.output
@@ -59,91 +62,100 @@ def test_ls_has_a_line_for_every_result(here: Path) -> None:
     """Every result has a line with its call."""
     mission(here)
 
-    *lines, total = told("ls").splitlines()
+    *lines, total = said("ls").splitlines()
 
     assert ["chem.py:energy('ethane')", "chem.py:energy('water')", "chem.py:other(number 1)"] == (
         sorted(line.split("  ")[-1].strip() for line in lines)
     )
     assert total.startswith("3 results, ")
-    assert told("ls", "energy").splitlines()[-1].startswith("2 results, ")
-    assert told("ls", "nergy").splitlines() == ["0 results, 0 B"]
+    assert said("ls", "energy").splitlines()[-1].startswith("2 results, ")
+    assert said("ls", "nergy").splitlines() == ["0 results, 0 B"]
 
 
 def reasons(*words: str) -> dict[str, str]:
-    """The reason that explain gives for each call."""
-    lines = [line.strip() for line in told("explain", *words).splitlines()]
-    return {call.split("  ")[1]: why for call, why in zip(lines[::2], lines[1::2], strict=False)}
+    """Return the reason that explain gives for each call."""
+    lines = [line.strip() for line in said("explain", *words).splitlines()]
+    calls = (line.split("  ")[1] for line in lines[::3])
+    return {call: why.split(", as ")[1] for call, why in zip(calls, lines[1::3], strict=True)}
 
 
-def test_explain_gives_reasons_for_hits_and_misses(here: Path) -> None:
-    """Hits and misses have their reasons."""
+def test_explain_names_the_part_of_the_key_that_changed(here: Path) -> None:
     water = "chem.py:energy('water')"
+    mission(here, calls=("water",))
+    oldest = "it is the oldest result of chem.py:energy that is kept"
+    assert {water: oldest} == reasons("energy")
+    assert {water, "chem.py:other(number 1)"} == set(reasons())
+
+    mission(here, calls=("water",))  # a hit, which leaves its result as it is
+    assert {water: oldest} == reasons("energy")
+
+    mission(here, more=" + '!'", calls=("water",))
+    assert reasons()[water].startswith("the code of chem.py:energy changed since 20")
+    assert reasons()["chem.py:other(number 1)"].startswith("it is the oldest")
+
+    mission(here, options=", cache_version='b'", calls=("water",))
+    changed = reasons()[f"{water} version b"]
+    assert changed.startswith("cache_version ('' is 'b' now) changed since 20")
+
+
+def test_explain_says_that_a_call_is_new(here: Path) -> None:
+    mission(here, calls=("water",))
+    mission(here, calls=("ethane", "water"))
+    mission(here, calls=("helium",))
+
+    new = "the call is new: {} of chem.py:energy {} of other calls"
+    assert new.format("1 older result", "is") == reasons()["chem.py:energy('ethane')"]
+    assert new.format("2 older results", "are") == reasons()["chem.py:energy('helium')"]
+
+
+def test_explain_shows_the_parts_of_the_key(here: Path) -> None:
+    mission(here, options=", cache_version=2", calls=("water",))
+
+    last = said("explain", "energy").splitlines()[-1]
+
+    assert re.fullmatch(r"    key: code [0-9a-f]{8}, version '2', call [0-9a-f]{8}", last)
+
+
+def test_explain_says_how_many_calls_it_leaves_out(here: Path) -> None:
     mission(here)
-    assert reasons("energy")[water] == "miss: no result of chem.py:energy was kept by then"
-    assert set(reasons()) == {water, "chem.py:energy('ethane')", "chem.py:other(number 1)"}
-
-    mission(here)
-    assert reasons()[water].startswith("hit: it was computed on 20")
-
-    mission(here, more=" + '!'")
-    assert reasons()[water].startswith("miss: the code of chem.py:energy changed since 20")
-    assert reasons()["chem.py:other(number 1)"].startswith("hit")
-
-    mission(here, options=", cache_version='b'")
-    assert reasons()[water].startswith("miss: cache_version ('' is 'b' now) changed since 20")
+    assert "and 2 calls more: -n 3 shows them" == said("explain", "-n", "1").splitlines()[-1]
+    assert "no results of nothing\n" == said("explain", "nothing")
 
 
-def test_explain_new_and_damaged(here: Path) -> None:
-    """So have calls that are new, and results that are damaged."""
+def test_a_damaged_result_is_listed_and_computed_again(here: Path) -> None:
     mission(here)
     for path in (here / ".grain-cache").glob("??/*"):
         path.write_bytes(path.read_bytes()[:-1] + b"?")
-    assert "3 damaged" in told("ls", "--check")
+    assert "3 damaged" in said("ls", "--check")
     mission(here)
-    assert set(reasons().values()) == {
-        "miss: its entry was not usable: damaged: its checksum is wrong"
-    }
-
-    (here / "chem.py").write_text(PROGRAM.format(options="", more="").replace("water", "helium"))
-    subprocess.run([sys.executable, "chem.py"], check=True, timeout=60, cwd=here)
-    assert reasons()["chem.py:energy('helium')"] == (
-        "miss: it was not computed by then for this key; "
-        "2 other results of chem.py:energy were kept"
-    )
-
-
-def test_only_some_are_shown(here: Path) -> None:
-    """What is left out is said."""
-    mission(here)
-    assert told("explain", "-n", "1").splitlines()[-1] == "and 2 calls more: -n 3 shows them"
-    assert told("explain", "nothing") == "no lookups of nothing\n"
+    assert "damaged" not in said("ls", "--check")
 
 
 def test_clear_removes_results_of_a_function_damaged_ones_or_all(here: Path) -> None:
     """Results of a function, damaged ones, or all are removed."""
     mission(here)
-    assert told("clear", "other") == "1 result removed\n"
-    assert told("ls").splitlines()[-1].startswith("2 results")
+    assert said("clear", "other") == "1 result removed\n"
+    assert said("ls").splitlines()[-1].startswith("2 results")
 
     one, two = (here / ".grain-cache").glob("??/*")
     one.write_bytes(b"short")
-    assert told("clear", "--damaged") == "1 result removed\n"
+    assert said("clear", "--damaged") == "1 result removed\n"
     assert two.exists()
-    assert told("clear", "--all") == "1 result removed\n"
+    assert said("clear", "--all") == "1 result removed\n"
     mission(here)
-    assert told("ls").splitlines()[-1].startswith("3 results")
+    assert said("ls").splitlines()[-1].startswith("3 results")
 
 
 def test_bad_input_is_refused_in_a_sentence(here: Path) -> None:
     """What makes no sense is told in a sentence."""
-    assert "no results are kept in" in told("ls", code=1)
-    assert "give the cache's with --dir" in told("--dir", "nowhere", "explain", code=1)
+    assert "no results are kept in" in said("ls", code=1)
+    assert "give the cache's with --dir" in said("--dir", "nowhere", "explain", code=1)
     (here / "file").touch()
-    assert "Not a directory" in told("-d", "file", "ls", code=1)
+    assert "Not a directory" in said("-d", "file", "ls", code=1)
     (here / "open").mkdir()
     (here / "open").chmod(0o777)
-    assert "may be written by others" in told("-d", "open", "ls", code=1)
-    assert "say which results" in told("clear", code=2)
+    assert "may be written by others" in said("-d", "open", "ls", code=1)
+    assert "say which results" in said("clear", code=2)
 
 
 def test_a_directory_without_a_cache_has_no_results(here: Path) -> None:
@@ -152,7 +164,7 @@ def test_a_directory_without_a_cache_has_no_results(here: Path) -> None:
     theirs.parent.mkdir(parents=True)
     theirs.touch()
     for words in (["ls"], ["explain"], ["clear", "--all"], ["clear", "--damaged"]):
-        assert "no results are kept in" in told("--dir", str(here / "data"), *words, code=1)
+        assert "no results are kept in" in said("--dir", str(here / "data"), *words, code=1)
 
     assert theirs.exists()
 
@@ -164,12 +176,12 @@ def test_of_the_configuration(here: Path) -> None:
     (here / "other.toml").write_text("[head]\ncache = 'nowhere'\n")
     (here / "wrong.toml").write_text("[head]\ncache = 3\n")
 
-    def told_by(file: str) -> str:
+    def output_with(file: str) -> str:
         return CliRunner().invoke(grain, ["-c", file, "cache", "ls"], catch_exceptions=False).output
 
-    assert "3 results" in told_by("mine.toml")
-    assert f"no results are kept in {here}/nowhere" in told_by("other.toml")
-    assert "head.cache: found the number 3" in told_by("wrong.toml")
+    assert "3 results" in output_with("mine.toml")
+    assert f"no results are kept in {here}/nowhere" in output_with("other.toml")
+    assert "head.cache: found the number 3" in output_with("wrong.toml")
 
 
 def test_as_a_command(here: Path) -> None:

@@ -52,7 +52,7 @@ def test_a_full_disk_keeps_what_fitted_and_warns_once(tmp_path: Path) -> None:
     """What fitted is found, the rest computed; one warning each time, and nothing half-written."""
     out, err = on_a_small_disk(
         tmp_path,
-        "mission; echo again; mission; ls disk/results/tmp\n"
+        "mission; echo again; mission; ls disk/results/grain-tmp\n"
         # With room again, results are kept again.
         "mount -o remount,size=4m disk; mission; echo at last; mission",
     )
@@ -73,7 +73,7 @@ def test_full_from_the_beginning(tmp_path: Path) -> None:
     """A directory that was there is read from, even if nothing can be added."""
     out, err = on_a_small_disk(
         tmp_path,
-        "mission >/dev/null 2>&1; rm disk/results/log/*\n"
+        "mission >/dev/null 2>&1\n"
         "cat /dev/zero >disk/filler 2>/dev/null || true\n"
         "mission",
     )
@@ -87,7 +87,7 @@ def test_a_read_only_cache_is_used_with_one_warning(tmp_path: Path) -> None:
     out, err = on_a_small_disk(
         tmp_path,
         "mission >/dev/null 2>&1\n"
-        "touch -d '3 days ago' disk/results/tmp/node-1-0123456789ab\n"
+        "touch -d '3 days ago' disk/results/grain-tmp/node-1-0123456789ab\n"
         "mount -o remount,ro disk; mission",
     )
 

@@ -3,8 +3,14 @@
     from grain.combine import exec1, open_waitgroup, run
 
 A mission is the same for both frontends: waitgroups can be opened wherever delayed functions can
-be called, and the other way round. Layout: ``_waitgroup`` is the group of jobs, ``_open`` its
-block and `exec1`.
+be called, and the other way round. A job of a group is a task of the mission whose node reports its
+end to the group.
+
+Map:
+
+- ``block``: `open_waitgroup` and `exec1`: the block around a group, and a group of one
+- ``waitgroup``: the group: its jobs, their failures, their results
+- ``errors``: the errors of this package
 """
 
 from grain.combine.block import exec1 as exec1

@@ -10,7 +10,7 @@ import trio
 
 from grain.combine.waitgroup import WaitGroup
 from grain.delayed import NotInMission
-from grain.delayed.missions.mission import current_mission
+from grain.delayed.missions.current import current_mission
 from grain.head import collapsing
 
 if sys.version_info < (3, 11):
@@ -27,9 +27,9 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def open_waitgroup() -> AsyncGenerator[WaitGroup]:
-    """A block whose end waits for the jobs and branches that were started in it.
+    """Open a block whose end waits for the jobs and branches that were started in it.
 
-    In order of submission, it has their results::
+    The group then has their results, in order of submission::
 
         async with open_waitgroup() as wg:
             wg.submit(Cores(2), tasklet, 1)
@@ -39,13 +39,13 @@ async def open_waitgroup() -> AsyncGenerator[WaitGroup]:
     Groups can be open inside of one another, and several at once. They work where delayed
     functions can be called: in a mission, outside of its leaves.
 
-    The first job or branch that fails cancels the others and the block, and its exception is what
-    the block raises, by itself; if more failed before they could be cancelled, a note on it names
-    them. A block that is left by an exception or cancelled from outside cancels all of them, and
-    ends when nothing of them is left. Calls of delayed functions are not part of a group.
+    The first job or branch that fails cancels the others and the block, and the block raises its
+    exception, in no group. If more failed before they could be cancelled, a note on the exception
+    names them. A block that is left by an exception or cancelled from outside cancels all of them,
+    and ends when nothing of them is left. Calls of delayed functions are not part of a group.
 
     Raises:
-        Exception: what the block, or the first job that failed, raised.
+        Exception: the exception of the block, or of the first job that failed.
         grain.delayed.NotInMission: no mission runs here; or this is asyncio code around one.
     """
     mission = current_mission(open_waitgroup)
@@ -66,9 +66,9 @@ async def open_waitgroup() -> AsyncGenerator[WaitGroup]:
                     if not group._stands_for(error):
                         raise
                 group._finish()
-            group._finish()  # if the nursery was cancelled, and kept that to itself
+            group._finish()  # again: a nursery that was cancelled by a failure raises nothing
         except BaseExceptionGroup as errors:
-            # Cancelled from outside meanwhile: what failed matters more than that.
+            # A cancellation from outside came in between: the failures matter more.
             failed = errors.split(trio.Cancelled)[1]
             if failed is None:
                 raise
@@ -85,11 +85,11 @@ async def exec1(
         fn: an async function, called with the other arguments on a worker.
 
     Returns:
-        What it returned.
+        Its result.
 
     Raises:
-        Exception: what it raised. If the wait is cancelled, the job is cancelled, and nothing of
-            it is left afterwards.
+        Exception: its exception. If the wait is cancelled, the job is cancelled, and nothing of it
+            is left afterwards.
         grain.delayed.NotInMission, grain.resource.Infeasible, TypeError: as of `open_waitgroup`
             and `WaitGroup.submit`.
     """

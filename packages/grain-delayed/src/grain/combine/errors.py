@@ -6,8 +6,8 @@ class CombineError(Exception):
 
 
 class WaitGroupClosed(CombineError, RuntimeError):
-    """Something was submitted to a waitgroup after its block had ended."""
+    """A job was submitted to a waitgroup after its block had ended."""
 
 
 class ResultsNotReady(CombineError, RuntimeError):
-    """The results of a waitgroup were asked for before its block had ended, or it failed."""
+    """The results of a waitgroup were read before its block had ended, or after it failed."""

@@ -1,9 +1,10 @@
-"""`WaitGroup`: jobs that are waited for, cancelled and told of together."""
+"""`WaitGroup`: jobs that are awaited, cancelled and reported together."""
 
 from __future__ import annotations
 
 import inspect
 import sys
+from enum import Enum
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import outcome
@@ -12,7 +13,7 @@ import trio
 from grain.combine.errors import ResultsNotReady, WaitGroupClosed
 from grain.delayed import Delayed, DelayedFn
 from grain.delayed.function import check_argument
-from grain.delayed.graph import Source
+from grain.delayed.graph import Outcome, TaskNode
 from grain.head import Cancelled, collapsed
 from grain.resource import ZERO, Resource
 from grain.worker.job import Call, name_of
@@ -28,40 +29,49 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_NOTED = 5  # how many further failures are named
+_NOTED = 5  # further failures that a note names
 
 
-class Job(Source):
-    """A source that tells its group. The group raises its failure, so nobody else needs to."""
+class State(Enum):
+    """The states of a waitgroup, as its repr shows them."""
+
+    OPEN = "open"
+    FAILED = "failed"  # its block was left by an exception, or a job has failed
+    DONE = "done"
+
+
+class GroupJob(TaskNode):
+    """The node of a job, which reports its end to the group; the group raises its failure."""
 
     __slots__ = ("group", "id")
 
     def __init__(self, group: WaitGroup, mission: Mission) -> None:
-        super().__init__(mission)
+        super().__init__(mission.tasks)
         self.group: WaitGroup | None = group
-        self.id: int | None = None  # the executor's number; None for a branch
+        self.id: int | None = None  # the id for the executor's `cancel`; None for a branch
         self.awaited = True
 
-    def __call__(self, ended: outcome.Value[Any] | outcome.Error) -> None:
+    def __call__(self, ended: Outcome) -> None:
+        """Take the outcome of the job, and report it to the group."""
         super().__call__(ended)
-        group, self.group = self.group, None  # or whoever keeps its result would keep them all
+        group, self.group = self.group, None  # or one kept result would keep all others
         if group is not None:
             group._ended(self)
 
 
 class WaitGroup:
-    """A group of jobs and branches. Made by `open_waitgroup`, in whose block it takes them."""
+    """A group of jobs and branches; `open_waitgroup` makes it, and it takes them in that block."""
 
     def __init__(self, mission: Mission, nursery: trio.Nursery) -> None:
         self._mission = mission
         self._nursery = nursery
-        self._jobs: list[Job] = []
+        self._jobs: list[GroupJob] = []
         self._pending = 0
         self._idle = trio.Event()
-        self._failed: Job | None = None
+        self._failed: GroupJob | None = None
         self._failed_first = False  # before the block was left by an exception
-        self._open = True
-        self._results: list[Any] | None = None
+        self._state = State.OPEN
+        self._results: list[Any] = []
 
     def submit(
         self,
@@ -71,7 +81,7 @@ class WaitGroup:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Delayed[T]:
-        """Queue a job; returns at once.
+        """Queue a job, and return at once.
 
         Args:
             res: the resources it needs, as ``Cores(4)``. With ``ZERO`` it is a branch, as by
@@ -79,8 +89,8 @@ class WaitGroup:
             fn: an async function, called with the other arguments on a worker.
 
         Returns:
-            A delayed object for its result. There is no need to await it: the group waits for the
-            job, and has its result among `results`.
+            The delayed object of its result. There is no need to await it: the group waits for the
+            job, and its result is one of `results`.
 
         Raises:
             WaitGroupClosed: the group's block has ended.
@@ -102,32 +112,34 @@ class WaitGroup:
     def start_subtask(
         self, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
     ) -> Delayed[T]:
-        """Start a branch: it runs in this process, and may open waitgroups itself.
+        """Start a branch, which runs in this process and may open waitgroups itself.
+
+        Branches begin in the order of these calls.
 
         Args:
             fn: an async function, called with the other arguments.
 
         Returns:
-            A delayed object for its result, as of `submit`; it takes its place in `results`.
+            The delayed object of its result, as of `submit`; the result is one of `results`.
 
         Raises:
             WaitGroupClosed, TypeError: as `submit`.
         """
         job = self._new(fn, args, kwargs)
         call = Call(fn, args, kwargs)
-        self._nursery.start_soon(self._mission.run_branch, call, job, name=fn)
+        self._mission.start_branch(self._nursery, call, job)
         return self._add(job)
 
     @property
     def results(self) -> list[Any]:
-        """What the jobs and branches returned, in the order in which they were submitted.
+        """The results of the jobs and branches, in the order in which they were submitted.
 
         Raises:
             ResultsNotReady: the block has not ended yet, or was left by an exception.
         """
-        if self._results is not None:
+        if self._state is State.DONE:
             return self._results
-        if self._open:
+        if self._state is State.OPEN:
             raise ResultsNotReady(
                 "the results of a waitgroup are there when its `async with` block has ended. In "
                 "it, await what submit() returned: r_ = wg.submit(Cores(1), fn); r = await r_"
@@ -138,13 +150,13 @@ class WaitGroup:
         )
 
     def __repr__(self) -> str:
-        how = "open" if self._open else "failed" if self._results is None else "done"
-        return f"<WaitGroup: {how}, {len(self._jobs) - self._pending} of {len(self._jobs)} ended>"
+        ended = len(self._jobs) - self._pending
+        return f"<WaitGroup: {self._state.value}, {ended} of {len(self._jobs)} ended>"
 
     # ---- taking jobs
 
-    def _new(self, fn: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Job:
-        if not self._open:
+    def _new(self, fn: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> GroupJob:
+        if self._state is not State.OPEN:
             raise WaitGroupClosed(
                 f"{name_of(fn)} was submitted to a waitgroup whose block has ended: submit it in "
                 "the `async with` block, or in a branch that was started there"
@@ -163,21 +175,21 @@ class WaitGroup:
             )
         for arg in (*args, *kwargs.values()):
             check_argument(arg, fn)
-        return Job(self, self._mission)
+        return GroupJob(self, self._mission)
 
-    def _add(self, job: Job) -> Delayed[Any]:
+    def _add(self, job: GroupJob) -> Delayed[Any]:
         self._jobs.append(job)
         self._pending += 1
         return Delayed(job, None, True)
 
     # ---- their ends
 
-    def _ended(self, job: Job) -> None:
-        """A job has ended; the first failure cancels the rest."""
+    def _ended(self, job: GroupJob) -> None:
+        """Count a job that has ended; the first failure cancels the others."""
         self._pending -= 1
         error = _error_of(job)
         if error is not None:
-            # That something was cancelled tells less than what failed.
+            # A job that was cancelled says less than one that failed.
             if self._failed is None or (_was_cancelled(self._failed) and not _was_cancelled(job)):
                 self._failed = job
             self._nursery.cancel_scope.cancel()
@@ -194,7 +206,7 @@ class WaitGroup:
 
     async def _leave(self) -> None:
         """Cancel what has not ended, and wait until nothing of it is left."""
-        self._open = False
+        self._state = State.FAILED
         self._failed_first = self._failed is not None and not _was_cancelled(self._failed)
         self._nursery.cancel_scope.cancel()
         for job in self._jobs:
@@ -202,7 +214,7 @@ class WaitGroup:
                 self._mission.executor.cancel(job.id)
         over = trio.Event()
 
-        async def farewell() -> None:
+        async def wait_in_the_mission() -> None:
             try:
                 await self._join()
             finally:
@@ -214,11 +226,11 @@ class WaitGroup:
                 return
             # If the mission itself is cancelled, its executor waits for the jobs, and does so only
             # when all of its block has been left: a branch of the mission ends this wait then.
-            self._mission.branches.start_soon(farewell)
+            self._mission.branches.start_soon(wait_in_the_mission)
             await over.wait()
 
     def _stands_for(self, error: BaseException) -> bool:
-        """Whether the first failure is to be raised instead of what the block raised."""
+        """Return True if the first failure is to be raised instead of the block's exception."""
         failure = None if self._failed is None else _error_of(self._failed)
         rest: BaseException | None = error
         if isinstance(error, trio.Cancelled):
@@ -236,28 +248,29 @@ class WaitGroup:
         return False
 
     def _finish(self) -> None:
-        """The block has ended: raise the first failure, or have the results."""
-        if self._results is not None:
+        """Raise the first failure, or set the results; the block has ended."""
+        if self._state is State.DONE:
             return
-        self._open = False
+        self._state = State.FAILED
         if self._failed is not None:
             failure = _error_of(self._failed)
             assert failure is not None
             _note(failure, self._others(failure))
             raise failure.with_traceback(self._failed.traceback)
         self._results = [job.value for job in self._jobs]
+        self._state = State.DONE
 
     def _others(self, raised: BaseException) -> list[BaseException]:
-        """What failed beside what is raised."""
+        """Return the failures beside the exception that is raised."""
         errors = [_error_of(job) for job in self._jobs if not _was_cancelled(job)]
         return [error for error in errors if error is not None and error is not raised]
 
 
-def _error_of(job: Job) -> BaseException | None:
+def _error_of(job: GroupJob) -> BaseException | None:
     return job.outcome.error if isinstance(job.outcome, outcome.Error) else None
 
 
-def _was_cancelled(job: Job) -> bool:
+def _was_cancelled(job: GroupJob) -> bool:
     return isinstance(_error_of(job), Cancelled)
 
 
@@ -266,11 +279,11 @@ def _note(
     others: list[BaseException],
     what: str = "failed in the same waitgroup",
 ) -> None:
-    """Name other exceptions in a note on the one that is raised."""
+    """Add a note that names other exceptions to the one that is raised."""
     if error is None or not others:
         return
     from grain.worker.payload import add_note
 
-    told = "; ".join(repr(other) for other in others[:_NOTED])
+    named = "; ".join(repr(other) for other in others[:_NOTED])
     more = f"; and {len(others) - _NOTED} more" if len(others) > _NOTED else ""
-    add_note(error, f"Besides, {what}: {told}{more}")
+    add_note(error, f"Besides, {what}: {named}{more}")

@@ -2,16 +2,29 @@
 
     from grain.delayed import delayed, run
 
-Layout: ``_function`` turns async functions into delayed ones; their calls are tasks of a
-``_mission``; ``_value`` is the delayed object that a call returns, and ``_graph`` the operations
-recorded on it; ``_run`` makes a mission a program, ``_report`` tells of it on standard error.
-``_asyncio`` has missions in asyncio programs and notebooks, ``_futures`` the `Executor` and
-``_engine`` its mission.
+The way of a call: ``function`` checks the arguments and asks ``missions`` for the current mission,
+which makes a task of the call: a branch is a trio task of the mission, a leaf goes to the executor,
+and a leaf that is cached or retried goes through ``leaves`` and ``cache`` first. The caller gets a
+``value``, a delayed object, at once. Operations on it are recorded in the ``graph``, whose nodes
+are filled in by the outcomes of tasks, and ``await`` waits for the tasks behind a node and computes
+the rest.
 
-Tasks that are cached or retried have ``_options`` and are cared for by ``_care`` (``_leaf``,
-``_batches``): ``_retry`` decides about attempts, ``_key`` (``_digest``) says what a result depends
-on, ``_store`` keeps it on disk, ``_cache`` does so in threads, and ``_lookups`` explains it later.
-``_cache_command`` is for the command `grain`.
+Imports go one way only, from the last line of the map to the first: a node knows the tasks of its
+mission (`graph.MissionTasks`) and not the mission.
+
+Map:
+
+- ``errors``: the errors of this package
+- ``times``: points and spans of time as people read them
+- ``host``: waiting in trio, or in the asyncio loop whose guest trio is
+- ``graph``: nodes that tasks fill in, and the operations recorded on them
+- ``watch``: a callback for the end of the tasks behind a node
+- ``value``: `Delayed`: a placeholder on which operations are recorded
+- ``cache/``: results on disk: keys, digests, files
+- ``leaves/``: leaves that are looked up, retried or kept
+- ``missions/``: missions: in trio, in asyncio, and as whole programs
+- ``function``: `delayed` and `DelayedFn`: async functions whose calls become tasks
+- ``futures/``: `Executor`: missions for libraries that take an executor of `concurrent.futures`
 """
 
 from typing import TYPE_CHECKING
@@ -22,7 +35,7 @@ from grain.delayed.errors import NotInMission as NotInMission
 from grain.delayed.function import DelayedFn as DelayedFn
 from grain.delayed.function import delayed as delayed
 from grain.delayed.missions.mission import Mission as Mission
-from grain.delayed.missions.mission import mission as mission
+from grain.delayed.missions.opening import mission as mission
 from grain.delayed.missions.run import run as run
 from grain.delayed.value import Delayed as Delayed
 from grain.delayed.value import delayedval as delayedval
@@ -33,7 +46,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> object:
-    """Import what few programs need, where it is used."""
+    """Import `Executor` where it is used: few programs need it."""
     if name == "Executor":
         from grain.delayed.futures.executor import Executor
 

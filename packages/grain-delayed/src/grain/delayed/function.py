@@ -17,7 +17,7 @@ from typing import (
     overload,
 )
 
-from grain.delayed.missions.mission import current_mission
+from grain.delayed.missions.current import current_mission
 from grain.delayed.value import Delayed
 from grain.resource import ZERO, Resource
 from grain.worker.job import Call, name_of, not_async
@@ -26,7 +26,7 @@ from grain.worker.undelayed import Undelayed
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from grain.delayed.leaves.options import Care
+    from grain.delayed.leaves.policy import LeafPolicy
     from grain.delayed.leaves.retry import RetryOn, RetryWith
 
 P = ParamSpec("P")
@@ -47,24 +47,24 @@ class DelayedFn(Generic[P, T]):
     Do not construct this directly, use the `delayed` decorator.
     """
 
-    __slots__ = ("__weakref__", "care", "copy_on_setitem", "fn", "nout", "res")
+    __slots__ = ("__weakref__", "copy_on_setitem", "fn", "nout", "policy", "res")
 
     def __init__(
         self,
         fn: Callable[P, Awaitable[T]],
         nout: int | None,
         copy_on_setitem: bool,
-        care: Care | None,
+        policy: LeafPolicy | None,
         res: Resource = ZERO,
     ) -> None:
         self.fn = fn
         self.nout = nout
         self.copy_on_setitem = copy_on_setitem
-        self.care = care  # its options on caching and retries; usually none
+        self.policy = policy  # None for most functions
         self.res = res
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Delayed[T]:
-        """Submit a call.
+        """Submit a call; return the delayed object of its result.
 
         Raises:
             NotInMission: no mission runs here.
@@ -79,16 +79,16 @@ class DelayedFn(Generic[P, T]):
             check_argument(arg, self.fn)
         call = Call(self.fn, args, kwargs)
         if self.res is ZERO:
-            source = mission.branch(call, self.care)
+            node = mission.branch(call, self.policy)
         else:
-            source = mission.leaf(self.res, call, self.care)
-        return Delayed(source, self.nout, self.copy_on_setitem)
+            node = mission.leaf(self.res, call, self.policy)
+        return Delayed(node, self.nout, self.copy_on_setitem)
 
     def __matmul__(self, res: Resource) -> DelayedFn[P, T]:
-        """This function with resources bound to it, beside those it has already.
+        """Return this function with resources bound to it, beside those that it has already.
 
         Raises:
-            TypeError: not a resource.
+            TypeError: res is no resource.
             ValueError: a resource of this kind is bound already.
         """
         if not isinstance(res, Resource):
@@ -98,7 +98,7 @@ class DelayedFn(Generic[P, T]):
             )
         if self.res is not ZERO:
             res = self.res & res
-        return DelayedFn(self.fn, self.nout, self.copy_on_setitem, self.care, res)
+        return DelayedFn(self.fn, self.nout, self.copy_on_setitem, self.policy, res)
 
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...
@@ -109,15 +109,15 @@ class DelayedFn(Generic[P, T]):
     ) -> DelayedFn[Q, T]: ...
 
     def __get__(self, instance: object, owner: type | None = None) -> object:
-        """As a method: bound to the instance."""
+        """Bind the function to an instance, as a method."""
         if instance is None:
             return self
-        # Not a partial: two of those differ, and would never share a task by cache_hfn.
+        # Not a partial: two partials always differ, and would never share a task by cache_hfn.
         method = types.MethodType(self.fn, instance)
-        return DelayedFn(method, self.nout, self.copy_on_setitem, self.care, self.res)
+        return DelayedFn(method, self.nout, self.copy_on_setitem, self.policy, self.res)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # To a worker it travels as the plain function: no frontend is needed there.
+        # It travels to a worker as the plain function: a worker needs no frontend.
         return (Undelayed, (self.fn,))
 
     def __repr__(self) -> str:
@@ -179,55 +179,56 @@ def delayed(
 
     Args:
         fn: the async function.
-        nout: how many items its result has; needed for iterating and unpacking the result.
-        copy_on_setitem: whether assigning an item of the result (``r[0] = 1``) works on a copy.
-            The default is safe: values taken out before, as by ``a, b = r``, are not affected.
+        nout: the number of items of the result; needed for iterating and unpacking the result.
+        copy_on_setitem: if true, assigning an item of the result (``r[0] = 1``) works on a copy.
+            This is safe: values taken out before, as by ``a, b = r``, are not affected.
             Turn it off for speed with large results.
-        cache_hfn: under which key the result of a leaf is kept: a function of the call's arguments
-            that returns a str or bytes; or "args", for a digest of the arguments. Leaves with the
-            same key share one task within a mission, and a result that is kept on disk, see
-            `mission`, is not computed again. What the function does is part of the key, too.
+        cache_hfn: the key under which the result of a leaf is kept: a function of the call's
+            arguments that returns a str or bytes; or "args", for a digest of the arguments. Leaves
+            with the same key share one task within a mission, and a result that is kept on disk,
+            see `mission`, is not computed again. The code of the function is part of the key, too.
             Failures are not kept, and branches are not looked up.
         cache_version: part of the key; change it to have everything computed again.
-        retries: how many times a task is tried again if it fails.
-        retry_on: after which exceptions: a type, a tuple of types, or a function of the exception
-            that tells. By default all but those that tell of a mistake in the program (TypeError,
-            NameError, AttributeError, NotImplementedError, SyntaxError) and
+        retries: the number of attempts after the first one, for a task that fails.
+        retry_on: the exceptions after which a task is retried: a type, a tuple of types, or a
+            predicate of the exception. By default all exceptions but mistakes in the program
+            (TypeError, NameError, AttributeError, NotImplementedError, SyntaxError) and
             `grain.head.errors.TaskCrashed`.
         retry_with: a function of the request and the exception that returns the request of the
             next attempt, or None to give up. Only leaves have a request.
         retry_wait: seconds before the first retry, twice that before the second, and so on; but
-            not more than 300 s, unless this is, and each shortened by up to a half at random.
+            not more than 300 s, unless retry_wait itself is more, and each wait shortened by up to
+            a half at random.
 
     Raises:
-        TypeError: not an async function, or an option of the wrong type.
+        TypeError: fn is no async function, or an option has the wrong type.
         ValueError: retry_wait is negative, or no finite number.
     """
     if nout is not None and (not isinstance(nout, int) or isinstance(nout, bool) or nout < 0):
         raise TypeError(f"nout={nout!r}: the number of items is an int, not negative")
     options = (cache_hfn, cache_version, retries, retry_on, retry_with, retry_wait)
     if options != _USUAL:
-        from grain.delayed.leaves.options import make_care
+        from grain.delayed.leaves.policy import make_policy
 
-        make_care(*options)  # what is wrong with them is told here, not when they are applied
+        make_policy(*options)  # so that a wrong option is an error here, and not at the `wrap`
 
     def wrap(fn: Callable[P, Awaitable[T]]) -> DelayedFn[P, T]:
         if isinstance(fn, DelayedFn):
             raise TypeError(f"{name_of(fn.fn)} is a delayed function already")
-        if not _is_async(fn):
+        if not is_async(fn):
             raise not_async(fn)
-        care = None if options == _USUAL else make_care(*options)
-        return DelayedFn(fn, nout, copy_on_setitem, care)
+        policy = None if options == _USUAL else make_policy(*options)
+        return DelayedFn(fn, nout, copy_on_setitem, policy)
 
     return wrap if fn is None else wrap(fn)
 
 
-# The options on caching and retries that most functions have.
+# The options on caching and retries of most functions.
 _USUAL = (None, "", 0, None, None, 1.0)
 
 
-def _is_async(fn: Any) -> bool:
-    """Whether a call of it can be awaited, as far as can be told before."""
+def is_async(fn: Any) -> bool:
+    """Return True if a call of a function can be awaited, as far as one can tell before it."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     if not callable(fn):
@@ -242,7 +243,11 @@ _CONTAINERS = (list, tuple, set, frozenset)
 
 
 def check_argument(arg: object, fn: object, depth: int = 2) -> None:
-    """Refuse delayed objects among the arguments, also in a container or two."""
+    """Refuse a delayed object as an argument, also in containers down to a depth.
+
+    Raises:
+        TypeError: the argument is or contains a delayed object.
+    """
     if isinstance(arg, Delayed):
         raise TypeError(
             f"a delayed object was passed to {name_of(fn)}: await it first and pass the value, as "

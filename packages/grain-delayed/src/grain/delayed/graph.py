@@ -1,4 +1,4 @@
-"""The graph behind delayed objects: sources that tasks fill in, and recorded operations.
+"""The graph behind delayed objects: nodes that tasks fill in, and recorded operations on them.
 
 An operation is recorded with the *nodes* of its operands, not with the delayed objects: a delayed
 object may be assigned to later (``a[0] = 1`` gives it another node), which must not change what
@@ -15,58 +15,97 @@ import outcome
 import trio
 
 from grain.delayed.errors import NotInMission
+from grain.delayed.host import checkpoint, event_here
+from grain.head import Cancelled
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from types import ModuleType, TracebackType
+    from types import TracebackType
 
-    from grain.delayed.missions.mission import Mission
-
-
-class Waiter(Protocol):
-    """What is told when a task that it waits for has ended; it raises nothing."""
-
-    def arrived(self, ended: outcome.Value[Any] | outcome.Error, /) -> None:
-        """One more task has ended."""
+Outcome = outcome.Value[Any] | outcome.Error
 
 
-class Source:
-    """The outcome of one task, once it is known; the task is what calls it with the outcome."""
+class Dependent(Protocol):
+    """An object that waits for the outcomes of tasks."""
 
-    __slots__ = ("awaited", "mission", "outcome", "traceback", "waiting")
+    def arrived(self, ended: Outcome, /) -> None:
+        """Take note that one more task has ended. Raises nothing."""
 
-    def __init__(self, mission: Mission) -> None:
-        self.mission = mission
-        self.outcome: outcome.Value[Any] | outcome.Error | None = None
+
+class MissionTasks:
+    """The tasks of one mission, as far as delayed objects need to know them.
+
+    Attributes:
+        unseen: the tasks that failed and whose failure no await has raised yet, as an ordered set.
+    """
+
+    __slots__ = ("_token", "unseen")
+
+    def __init__(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        self.unseen: dict[TaskNode, None] = {}
+
+    @property
+    def here(self) -> bool:
+        """True if the calling code runs in the trio run of the mission."""
+        try:
+            return trio.lowlevel.current_trio_token() is self._token
+        except RuntimeError:
+            return False
+
+    def unseen_failures(self) -> list[Exception]:
+        """Return the exceptions of the tasks that nobody awaited."""
+        errors = [t.outcome.error for t in self.unseen if isinstance(t.outcome, outcome.Error)]
+        return [e for e in errors if isinstance(e, Exception) and not isinstance(e, Cancelled)]
+
+
+class TaskNode:
+    """A node that one task fills in: the executor calls it with the outcome of the task."""
+
+    __slots__ = ("awaited", "dependents", "outcome", "tasks", "traceback")
+
+    def __init__(self, tasks: MissionTasks) -> None:
+        self.tasks = tasks
+        self.outcome: Outcome | None = None
         self.traceback: TracebackType | None = None
-        # Whether an await of it has ended; if not, its failure is reported in the end. An await
-        # that was given up, as by a timeout, has told nobody.
+        # True once an await of it has ended. Until then its failure is reported at the end of the
+        # mission: an await that was given up, as by a timeout, has raised nothing.
         self.awaited = False
-        self.waiting: list[Waiter] | None = None
+        # None instead of an empty list: most tasks have no more than one dependent, for a while.
+        self.dependents: list[Dependent] | None = None
 
-    def __call__(self, ended: outcome.Value[Any] | outcome.Error) -> None:
+    def __call__(self, ended: Outcome) -> None:
+        """Take the outcome of the task, once."""
         self.outcome = ended
         if type(ended) is outcome.Error:
             self.traceback = ended.error.__traceback__
             if not self.awaited:
-                self.mission.unseen[self] = None
-        waiting, self.waiting = self.waiting, None
-        for waiter in waiting or ():
-            waiter.arrived(ended)
+                self.tasks.unseen[self] = None
+        dependents, self.dependents = self.dependents, None
+        for dependent in dependents or ():
+            dependent.arrived(ended)
+
+    def add_dependent(self, dependent: Dependent) -> None:
+        """Report the outcome to an object, too."""
+        if self.dependents is None:
+            self.dependents = [dependent]
+        else:
+            self.dependents.append(dependent)
 
     @property
     def done(self) -> bool:
+        """True if the task has ended."""
         return self.outcome is not None
 
     @property
     def value(self) -> Any:
+        """The value of a task that has ended well."""
         assert isinstance(self.outcome, outcome.Value)
         return self.outcome.value
 
 
 class Operation:
-    """A call of a function whose arguments may be nodes; its value, once it was computed."""
+    """A recorded call of a function whose arguments may be nodes, and later its value."""
 
     __slots__ = ("args", "done", "function", "kwargs", "needs", "value")
 
@@ -91,12 +130,12 @@ class Operation:
         kwargs = {name: _filled(arg) for name, arg in self.kwargs.items()}
         self.value = self.function(*args, **kwargs)
         self.done = True
-        # What it was computed from may be large.
+        # The operands may be large.
         self.function, self.args, self.kwargs, self.needs = None, (), {}, ()
 
 
 class Constant:
-    """A value that is there from the beginning."""
+    """A value that exists from the beginning."""
 
     __slots__ = ("value",)
 
@@ -106,83 +145,87 @@ class Constant:
         self.value = value
 
 
-Node = Source | Operation | Constant
+Node = TaskNode | Operation | Constant
 
 
 class Gathering:
-    """Waits for several sources: until all are there, or the first that failed."""
+    """A wait for several tasks: until all have ended, or the first of them has failed."""
 
-    __slots__ = ("event", "missing", "sources")
+    __slots__ = ("_event", "_missing", "_tasks")
 
-    def __init__(self, sources: Sequence[Source]) -> None:
-        self.event = event_here()
-        self.sources = sources
-        self.missing = len(sources)
-        for source in sources:
-            if source.waiting is None:
-                source.waiting = [self]
-            else:
-                source.waiting.append(self)
+    def __init__(self, tasks: Sequence[TaskNode]) -> None:
+        self._event = event_here()
+        self._tasks = tasks
+        self._missing = len(tasks)
+        for task in tasks:
+            task.add_dependent(self)
 
-    def arrived(self, ended: outcome.Value[Any] | outcome.Error) -> None:
-        self.missing -= 1
-        if not self.missing or type(ended) is outcome.Error:
-            self.event.set()
+    def arrived(self, ended: Outcome) -> None:
+        """Count a task that has ended."""
+        self._missing -= 1
+        if not self._missing or type(ended) is outcome.Error:
+            self._event.set()
 
     async def wait(self) -> None:
+        """Wait; a wait that is given up leaves no reference in the tasks."""
         try:
-            await self.event.wait()
+            await self._event.wait()
         finally:
-            if self.missing:  # or a task that is awaited again and again would keep them all
-                for source in self.sources:
-                    if source.waiting is not None:
-                        source.waiting.remove(self)
+            if self._missing:  # or a task that is awaited again and again would keep every wait
+                for task in self._tasks:
+                    if task.dependents is not None:
+                        task.dependents.remove(self)
 
 
-def sources_of(roots: Iterable[Node]) -> list[Source]:
-    """The tasks from which the nodes are still to be computed, in the order of their calls."""
-    found: dict[Source, None] = {}
+def tasks_behind(roots: Iterable[Node]) -> list[TaskNode]:
+    """Return the tasks from which the nodes are still to be computed, in the order of the calls."""
+    tasks: dict[TaskNode, None] = {}
     seen: set[Node] = set()
     stack = list(roots)[::-1]
     while stack:
         node = stack.pop()
-        if isinstance(node, Source):
-            found[node] = None
+        if isinstance(node, TaskNode):
+            tasks[node] = None
         elif isinstance(node, Operation) and not node.done and node not in seen:
             seen.add(node)
             stack.extend(reversed(node.needs))
-    return list(found)
+    return list(tasks)
 
 
 async def gather(roots: Sequence[Node]) -> list[Any]:
-    """The values of some nodes.
+    """Wait for the tasks behind some nodes, and return the values of the nodes.
 
     Raises:
-        Exception: what the first task that failed raised, at once; the others go on.
-        NotInMission: a task belongs to a mission that this trio task cannot wait for.
+        Exception: the exception of the first task that failed, at once; the other tasks go on.
+        NotInMission: a pending task belongs to a mission that the caller cannot wait for.
     """
-    sources = sources_of(roots)
-    missing = [source for source in sources if source.outcome is None]
-    failed = any(type(source.outcome) is outcome.Error for source in sources)
+    tasks = tasks_behind(roots)
+    missing = [task for task in tasks if task.outcome is None]
+    failed = any(type(task.outcome) is outcome.Error for task in tasks)
     if missing and not failed:
-        for source in missing:
-            check_here(source)
+        for task in missing:
+            check_here(task)
         await Gathering(missing).wait()
     else:
         await checkpoint()
-    for source in sources:
-        source.awaited = True
-        source.mission.unseen.pop(source, None)
-    for source in sources:
-        if type(source.outcome) is outcome.Error:
+    # Of tasks that are awaited together the first failure stands for all.
+    for task in tasks:
+        task.awaited = True
+        task.tasks.unseen.pop(task, None)
+    for task in tasks:
+        if type(task.outcome) is outcome.Error:
             # With its first traceback, or each await would make it longer.
-            raise source.outcome.error.with_traceback(source.traceback)
+            raise task.outcome.error.with_traceback(task.traceback)
     return [evaluated(root) for root in roots]
 
 
-def check_here(source: Source) -> None:
-    """A task can only be waited for in the trio program that its mission runs in."""
-    if not source.mission.here:
+def check_here(task: TaskNode) -> None:
+    """Check that the calling code can wait for a task.
+
+    Raises:
+        NotInMission: the task's mission runs in another trio run.
+    """
+    if not task.tasks.here:
         raise NotInMission(
             "this delayed object belongs to a mission of another thread or trio program; "
             "await it there"
@@ -190,14 +233,14 @@ def check_here(source: Source) -> None:
 
 
 def evaluated(root: Node) -> Any:
-    """The value of a node whose sources all have one."""
+    """Return the value of a node; all tasks behind it have ended well."""
     stack = [root]
     while stack:
         node = stack[-1]
         if isinstance(node, Operation) and not node.done:
             missing = [need for need in node.needs if not need.done]
             if missing:
-                stack.extend(reversed(missing))  # as Python does: from left to right
+                stack.extend(reversed(missing))  # evaluated from left to right, as by Python
                 continue
             node.compute()
         stack.pop()
@@ -205,8 +248,8 @@ def evaluated(root: Node) -> Any:
 
 
 def _filled(arg: Any) -> Any:
-    """An argument with each node replaced by its value."""
-    if isinstance(arg, Source | Operation | Constant):
+    """Return an argument with each node replaced by its value."""
+    if isinstance(arg, TaskNode | Operation | Constant):
         return arg.value
     if type(arg) is Nested:
         return arg.filled()
@@ -214,7 +257,7 @@ def _filled(arg: Any) -> Any:
 
 
 class Nested:
-    """A list, tuple, dict or slice among the arguments that has nodes in it."""
+    """A list, tuple, dict or slice among the arguments that contains nodes."""
 
     __slots__ = ("items", "kind")
 
@@ -223,36 +266,10 @@ class Nested:
         self.items = items
 
     def filled(self) -> Any:
+        """Return the container with each node replaced by its value."""
         items = [_filled(item) for item in self.items]
         if self.kind is slice:
             return slice(*items)
         if self.kind is dict:
             return dict(zip(items[::2], items[1::2], strict=True))
         return self.kind(items)
-
-
-def event_here() -> trio.Event | asyncio.Event:
-    """An event that this code can wait for, be it trio's or asyncio's, and a mission's task set.
-
-    Raises:
-        NotInMission: in an asyncio loop without a mission.
-    """
-    if trio.lowlevel.in_trio_task():
-        return trio.Event()
-    event: asyncio.Event = _host().event_here()
-    return event
-
-
-async def checkpoint() -> None:
-    """Let others run, of trio's or of asyncio's."""
-    if trio.lowlevel.in_trio_task():
-        await trio.lowlevel.checkpoint()
-    else:
-        await _host().checkpoint()
-
-
-def _host() -> ModuleType:
-    """What asyncio code waits with. Imported where it is used: few programs need it."""
-    from grain.delayed.missions import asyncio_guest
-
-    return asyncio_guest

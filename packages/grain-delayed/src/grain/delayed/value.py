@@ -8,7 +8,9 @@ import operator
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
-from grain.delayed.graph import Constant, Nested, Node, Operation, gather
+import outcome
+
+from grain.delayed.graph import Constant, Nested, Node, Operation, TaskNode, gather
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -18,7 +20,7 @@ T = TypeVar("T")
 
 _set = object.__setattr__
 
-# NumPy's functions that change an argument and return nothing that could be awaited instead.
+# NumPy's functions that change an argument or a file, and return nothing to await instead.
 _WRITING = frozenset(
     {"copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask", "save", "savetxt"}
     | {"savez", "savez_compressed"}
@@ -79,13 +81,11 @@ class Delayed(Generic[T_co]):
         node = self._node
         if not node.done:
             return f"<{type(self).__name__}: pending>"
-        failed = getattr(node, "outcome", None)
-        error = getattr(failed, "error", None)
-        if error is not None:
-            return f"<{type(self).__name__}: raised {error!r}>"
+        if isinstance(node, TaskNode) and isinstance(node.outcome, outcome.Error):
+            return f"<{type(self).__name__}: raised {node.outcome.error!r}>"
         return f"<{type(self).__name__}: {node.value!r}>"
 
-    # ---- operations: each records itself
+    # ---- operations, which are recorded
 
     def __getattr__(self, name: str) -> Delayed[Any]:
         if name.startswith("_"):
@@ -94,6 +94,7 @@ class Delayed(Generic[T_co]):
         return record(self, getattr, (self, name))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Delayed[Any]:
+        """Record a call of the value."""
         return record(self, _call, (self, *args), kwargs)
 
     def __getitem__(self, key: Any) -> Delayed[Any]:
@@ -182,7 +183,7 @@ class Delayed(Generic[T_co]):
     __ge__ = _binary(operator.ge)
     __eq__ = _binary(operator.eq)  # type: ignore[assignment]
     __ne__ = _binary(operator.ne)  # type: ignore[assignment]
-    __pow__ = _called_on(pow)  # it may have a modulus as well
+    __pow__ = _called_on(pow)  # with an optional modulus
     __neg__ = _called_on(operator.neg)
     __pos__ = _called_on(operator.pos)
     __abs__ = _called_on(abs)
@@ -192,13 +193,13 @@ class Delayed(Generic[T_co]):
     __floor__ = _called_on(math.floor)
     __ceil__ = _called_on(math.ceil)
 
-    # ---- what cannot be recorded
+    # ---- operations that cannot be recorded, as Python wants their result at once
 
     def __bool__(self) -> NoReturn:
         _refuse("be used as a predicate (in if, while, and, or, not)")
 
     def __contains__(self, item: object) -> NoReturn:
-        _refuse("tell whether it contains something")
+        _refuse("be searched for an item (with in)")
 
     def __int__(self) -> NoReturn:
         _refuse("be made an int")
@@ -238,7 +239,7 @@ def record(
     args: tuple[Any, ...],
     kwargs: dict[str, Any] | None = None,
 ) -> Delayed[Any]:
-    """Record a call whose arguments may be, or contain, delayed objects."""
+    """Record a call whose arguments may be, or contain, delayed objects; return its result."""
     needs: list[Node] = []
     bound = tuple([_bound(arg, needs) for arg in args])
     named = {name: _bound(arg, needs) for name, arg in kwargs.items()} if kwargs else {}
@@ -246,7 +247,7 @@ def record(
 
 
 def _bound(arg: Any, needs: list[Node]) -> Any:
-    """An argument with each delayed object replaced by its node as it is now."""
+    """Return an argument with each delayed object replaced by its present node; collect these."""
     if isinstance(arg, Delayed):
         needs.append(arg._node)
         return arg._node
@@ -293,7 +294,7 @@ def _refuse_writing(function: Any) -> NoReturn:
 
 
 def delayedval(v: T, length: int | None = None, copy_on_setitem: bool = True) -> Delayed[T]:
-    """Wrap a value into a delayed object that has it at once.
+    """Wrap a value into a delayed object that is done from the beginning.
 
     Useful in tests, and where NumPy would have to store a delayed object in an array::
 
@@ -302,8 +303,8 @@ def delayedval(v: T, length: int | None = None, copy_on_setitem: bool = True) ->
 
     Args:
         v: the value; it is not copied.
-        length: how many items it has, for iteration and unpacking.
-        copy_on_setitem: whether assigning an item copies the value first, see `delayed`.
+        length: the number of its items, for iteration and unpacking.
+        copy_on_setitem: if true, assigning an item copies the value first, see `delayed`.
     """
     return Delayed(Constant(v), length, copy_on_setitem)
 
@@ -323,28 +324,28 @@ async def each(*dos: Delayed[T] | Iterable[Delayed[T]]) -> list[T]:
         Their values, in order.
 
     Raises:
-        Exception: of the first task that failed, at once; the others go on.
-        TypeError: something given is no delayed object.
+        Exception: the exception of the first task that failed, at once; the others go on.
+        TypeError: an argument is no delayed object.
     """
     return await gather([item._node for item in flat(dos, "each")])
 
 
 def flat(dos: Iterable[Delayed[T] | Iterable[Delayed[T]]], caller: str) -> list[Delayed[T]]:
-    """Delayed objects that were given one by one or as iterables of them.
+    """Return as one list delayed objects that were given one by one or as iterables of them.
 
     Raises:
-        TypeError: something given is no delayed object; the message names the caller.
+        TypeError: an argument is no delayed object; the message names the caller.
     """
     wrong = f"{caller}() takes delayed objects or iterables of them, not "
-    found: list[Delayed[T]] = []
+    items: list[Delayed[T]] = []
     for given in dos:
         if isinstance(given, Delayed):
-            found.append(given)
+            items.append(given)
             continue
         if not isinstance(given, Iterable):
             raise TypeError(f"{wrong}{given!r}")
-        found.extend(given)
-    for item in found:
+        items.extend(given)
+    for item in items:
         if not isinstance(item, Delayed):
             raise TypeError(f"{wrong}{item!r}")
-    return found
+    return items

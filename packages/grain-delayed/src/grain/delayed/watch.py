@@ -1,68 +1,67 @@
-"""Being told when the tasks behind a delayed object have ended, without awaiting it."""
+"""A callback for the end of the tasks behind a delayed object, without an await of it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import outcome
 
-from grain.delayed.graph import sources_of
+from grain.delayed.graph import tasks_behind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from grain.delayed.graph import Node
+    from grain.delayed.graph import Node, Outcome
 
 
 class Watch:
-    """Calls a function once, when the tasks of a node have ended; at once if they have.
+    """A function that is called once, when the tasks behind a node have ended.
+
+    If they have ended already, the function is called at once.
 
     Args:
-        node: what is watched.
-        told: called without arguments, possibly in the executor's trio task: it must return soon
-            and raise nothing.
-        first_failure: whether one task that failed is enough, as it is for an await of the node.
+        node: the node to watch.
+        callback: called without arguments, possibly in the executor's trio task: it must return
+            soon and raise nothing.
+        first_failure: if true, one task that failed is enough, as it is for an await of the node.
 
     Attributes:
-        pending: the tasks that it waits for.
+        pending: the tasks that have not ended; empty after the call.
     """
 
-    __slots__ = ("_first_failure", "_missing", "_told", "pending")
+    __slots__ = ("_callback", "_first_failure", "_missing", "pending")
 
     def __init__(
-        self, node: Node, told: Callable[[], object], *, first_failure: bool = False
+        self, node: Node, callback: Callable[[], object], *, first_failure: bool = False
     ) -> None:
-        self._told: Callable[[], object] | None = told
+        self._callback: Callable[[], object] | None = callback
         self._first_failure = first_failure
-        sources = sources_of([node])
-        self.pending = [source for source in sources if source.outcome is None]
+        tasks = tasks_behind([node])
+        self.pending = [task for task in tasks if task.outcome is None]
         self._missing = len(self.pending)
-        failed = any(type(source.outcome) is outcome.Error for source in sources)
+        failed = any(type(task.outcome) is outcome.Error for task in tasks)
         if not self.pending or (failed and first_failure):
             self.pending = []
-            self._tell()
-        for source in self.pending:
-            if source.waiting is None:
-                source.waiting = [self]
-            else:
-                source.waiting.append(self)
+            self._call()
+        for task in self.pending:
+            task.add_dependent(self)
 
-    def arrived(self, ended: outcome.Value[Any] | outcome.Error) -> None:
-        """One more task has ended."""
+    def arrived(self, ended: Outcome) -> None:
+        """Count a task that has ended."""
         self._missing -= 1
         if not self._missing or (self._first_failure and type(ended) is outcome.Error):
-            self._tell()
+            self._call()
 
     def stop(self) -> None:
-        """Tell nothing any more, and leave nothing behind in the tasks that still run."""
-        self._told = None
-        for source in self.pending:
-            if source.waiting is not None and self in source.waiting:
-                source.waiting.remove(self)
+        """Call nothing any more, and leave no reference in the tasks that still run."""
+        self._callback = None
+        for task in self.pending:
+            if task.dependents is not None and self in task.dependents:
+                task.dependents.remove(self)
         self.pending = []
 
-    def _tell(self) -> None:
-        told = self._told
+    def _call(self) -> None:
+        callback = self._callback
         self.stop()
-        if told is not None:
-            told()
+        if callback is not None:
+            callback()

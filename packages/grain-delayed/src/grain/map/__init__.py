@@ -1,17 +1,25 @@
 """``grain map``: a command template run once for each input, as leaves, without writing Python.
 
-The layout follows the way of an input. Without I/O, and without click:
+The way of an input: ``inputs`` reads it as a record, and fills the record into the template;
+``mission`` makes a job of it, unless the result log says that it has ended before; ``jobs`` submits
+the job as a leaf and awaits it; its end goes to the result log, to the tally that decides when to
+halt, and to the printer of outputs. No more than a thousand jobs wait for resources at a time, so
+memory stays flat however long the input is.
 
-- ``_words`` takes the command line apart into the template and its sources
-- ``_splitting`` makes records of bytes: lines, columns, CSV
-- ``_template`` fills a record into the template, as arguments or quoted for the shell
-- ``_requests`` reads ``Cores=4,WTime=1:00:00``
-- ``_entries`` are the lines of the result log, and what they say about a job that comes again
-- ``_halting`` counts failures, decides when that is enough, and what the exit status is
+Only ``command`` needs click; it is an entry point in the group ``grain.commands``.
 
-The shells around them: ``_sources`` reads inputs as streams, ``_joblog`` appends to the result
-log, ``_output`` prints in order, ``_run`` is the mission, ``_command`` the click command, which is
-an entry point in the group ``grain.commands``. Nothing else here needs click.
+Map:
+
+- ``command``: the click command: options, exit statuses, messages
+- ``plan``: the options as one value
+- ``mission``: the mission of a call, from the first input to the last end
+- ``inputs/``: from words, files and standard input to filled-in commands
+- ``results``: the files and directories of each job
+- ``jobs``: jobs that run: submitted, awaited, retried, written down
+- ``job_log/``: the result log: its lines, and its file
+- ``output``: the outputs of jobs, printed one job at a time
+- ``halting``: the count of failures, the decision to halt, the exit status
+- ``errors``: the errors of this package
 """
 
 from grain.map.errors import InputError as InputError

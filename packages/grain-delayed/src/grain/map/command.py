@@ -1,7 +1,7 @@
 """The click command; only this module needs click, which comes with grain-cli.
 
-`main` of a command is the place where exceptions become messages and exit statuses: 255 for
-whatever is not a failed job, as with GNU parallel, since smaller numbers count failed jobs.
+Here exceptions become messages and exit statuses: 255 for anything but a failed job, as with GNU
+parallel, since smaller numbers count failed jobs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from grain.resource import Resource
 
 
-# Options of GNU parallel that people will try, and what there is instead.
+# Options of GNU parallel that users will try, with the replacements.
 _INSTEAD = {
     ("-S", "--sshlogin", "--sshloginfile", "--slf"): "workers join by `grain up`",
     ("--pipe", "--pipepart", "--pipe-part", "--block", "--recstart", "--recend"): (
@@ -71,17 +71,17 @@ class MapCommand(click.Command):
         """Read the command line.
 
         Raises:
-            click.UsageError: it makes no sense.
+            click.UsageError: the command line makes no sense.
         """
         try:
             return super().make_context(*args, **kwargs)
         except click.UsageError as error:
-            told = error.format_message()
+            message = error.format_message()
             if isinstance(error, click.NoSuchOption):
                 for names, hint in _INSTEAD.items():
                     if error.option_name in names:
-                        told = f"No such option: {error.option_name}; {hint}."
-            raise _Misuse(told, error.ctx) from None
+                        message = f"No such option: {error.option_name}; {hint}."
+            raise _Misuse(message, error.ctx) from None
 
 
 @click.command(
@@ -157,7 +157,7 @@ def map_command(ctx: click.Context, /, dry_run: bool, **given: Any) -> None:
     grain map -r Cores=4 --wd 'opt/{/.}' -- xtb "$PWD"/{} --opt ::: *.xyz
     grain map -j 2 --shell 'sort {} | uniq -c > {.}.txt' ::: *.log
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
-    # Imported when something runs: help and completion start fast.
+    # Imported when something runs, so that help and completion start fast.
     import trio
 
     from grain.map import mission
@@ -171,7 +171,7 @@ def map_command(ctx: click.Context, /, dry_run: bool, **given: Any) -> None:
     except KeyboardInterrupt:
         ctx.exit(INTERRUPTED)
     except BrokenPipeError:
-        # Nobody reads, so there is nobody to tell; nor may Python try it once more in the end.
+        # The reader has gone; Python must not try to flush to it once more at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         ctx.exit(TROUBLE)
     except Exception as error:
@@ -187,10 +187,10 @@ def map_command(ctx: click.Context, /, dry_run: bool, **given: Any) -> None:
 
 
 def _plan(ctx: click.Context, **given: Any) -> Plan:
-    """What the command line asks for.
+    """Return the options as a plan.
 
     Raises:
-        MapError: it contradicts itself.
+        MapError: the options contradict one another.
     """
     from grain.map.inputs.splitting import Columns
     from grain.map.plan import Plan
@@ -216,7 +216,7 @@ def _plan(ctx: click.Context, **given: Any) -> Plan:
         request=request,
         local=local,
         at_once=given["jobs"],
-        # What runs on this machine alone needs no configuration, if none is asked for.
+        # Jobs that run on this machine alone need no configuration, unless one is named.
         config_file=config_file or (None if local is None else False),
         shell=given["shell"],
         null=given["null"],
@@ -237,7 +237,7 @@ def _plan(ctx: click.Context, **given: Any) -> Plan:
 def _resources(
     res: str | None, jobs: int | None, local: str | None
 ) -> tuple[Resource, Resource | None]:
-    """What each job needs, and what the worker on this machine has, if there is to be one."""
+    """Return the resources of each job, and those of the worker on this machine, if any."""
     from grain.map.inputs.requests import parse_request
     from grain.resource import Capacity, Cores, Memory
 
@@ -249,7 +249,7 @@ def _resources(
     elif jobs is None:
         return request or Cores(1), None
     elif request is None:
-        # Just so many at a time, bound to nothing: what -j is elsewhere.
+        # So many at a time, bound to no core: as -j elsewhere.
         return Capacity(1), Capacity(jobs)
     else:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
@@ -272,7 +272,7 @@ def _seconds(text: str | None) -> float | None:
 
 
 def _sentence(error: Exception) -> str | None:
-    """What to tell of an error that the user can do something about; None for any other."""
+    """Return the message for an error that the user can act upon; None for any other."""
     from grain.config import ConfigError
     from grain.resource import Infeasible, ResourceError
 

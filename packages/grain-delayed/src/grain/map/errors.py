@@ -1,4 +1,4 @@
-"""What ends ``grain map`` itself, as opposed to a job that failed."""
+"""The errors that end ``grain map`` itself, as opposed to a job that failed."""
 
 
 class MapError(Exception):

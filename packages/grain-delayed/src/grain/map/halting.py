@@ -1,4 +1,4 @@
-"""When enough is enough, and the exit status of the whole, as with GNU parallel.
+"""The decision to halt, and the exit status of the whole, as with GNU parallel.
 
 The exit status is the number of jobs that failed, up to 100, and 101 for more. Where ``--halt``
 ended the run, it is 0 for ``success=`` and ``done=`` reached, and for ``fail=1`` that of the job
@@ -13,14 +13,14 @@ from typing import Literal
 
 from grain.map.errors import MapError
 
-# What else goes wrong than jobs.
+# Exit statuses for anything that goes wrong beside jobs.
 TROUBLE = 255
 INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
 class Halt:
-    """Start no more jobs (soon), or end those that run, too (now), once so many have ended so."""
+    """The policy to start no more jobs (soon), or to end those that run, too (now)."""
 
     when: Literal["never", "now", "soon"] = "never"
     why: Literal["fail", "success", "done"] = "fail"
@@ -33,10 +33,10 @@ _SHORT = {"1": "soon,fail=1", "2": "now,fail=1"}
 
 
 def parse_halt(text: str) -> Halt:
-    """The policy that a text states.
+    """Return the policy that a text states.
 
     Raises:
-        MapError: it is none.
+        MapError: the text states none.
     """
     text = _SHORT.get(text, text)
     if text in ("never", "0"):
@@ -55,14 +55,14 @@ def parse_halt(text: str) -> Halt:
 
 
 class Tally:
-    """Counts jobs.
+    """The counts of jobs by their ends.
 
     Attributes:
         succeeded: jobs that ended with exit code 0.
         failed: jobs that ended otherwise.
         failed_before: jobs that failed in an earlier run, and were not run again.
         skipped: jobs that ended in an earlier run, those that failed among them.
-        halted: whether the policy says that it is enough.
+        halted: True once the policy says that it is enough.
     """
 
     def __init__(self, halt: Halt) -> None:
@@ -81,13 +81,13 @@ class Tally:
 
     def add(self, exitval: int, signal: int) -> None:
         """Count a job that ended."""
-        if self.halted:  # what ends thereafter was not the reason
+        if self.halted:  # a job that ends thereafter was not the reason
             self.succeeded += not (exitval or signal)
             self.failed += bool(exitval or signal)
             return
         if exitval or signal:
             self.failed += 1
-            # As a shell tells of a signal.
+            # The exit status of a shell for a signal.
             self._last_failure = 128 + signal if signal else exitval % 256
         else:
             self.succeeded += 1
@@ -101,11 +101,11 @@ class Tally:
 
     @property
     def total(self) -> int:
-        """All jobs of this run and, where it goes on with an earlier one, of that."""
+        """The number of jobs of this run and of the earlier run that it goes on with."""
         return self.succeeded + self.failed + self.skipped
 
     def exit_status(self) -> int:
-        """The exit status of the whole."""
+        """Return the exit status of the whole."""
         if self.halted and self.halt.why != "fail":
             return 0
         if self.halted and self.halt.count == 1:
@@ -113,11 +113,11 @@ class Tally:
         return min(self.failed + self.failed_before, 101)
 
     def summary(self) -> str:
-        """One line for the user."""
-        told = [f"{_jobs(self.succeeded)} succeeded", f"{self.failed} failed"]
+        """Return one line for the user."""
+        parts = [f"{_jobs(self.succeeded)} succeeded", f"{self.failed} failed"]
         if self.skipped:
-            told.append(f"{self.skipped} had ended before")
-        line = ", ".join(told)
+            parts.append(f"{self.skipped} had ended before")
+        line = ", ".join(parts)
         if self.failed_before:
             line += (
                 f" ({self.failed_before} of them by failing; --resume-failed runs these once more)"

@@ -1,4 +1,4 @@
-"""Jobs that run: submitted as leaves, awaited, tried again, and written down when they end.
+"""Jobs that run: submitted as leaves, awaited, retried, and written down when they end.
 
 A job is one leaf, `grain.worker.external.run_external` itself, so a worker needs nothing of this
 package. Its end is written to the result log in the same step in which it arrives.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.delayed import Delayed, delayed
-from grain.map.job_log.entries import UNKNOWN, Entry
+from grain.map.job_log.entries import UNKNOWN, JobLogEntry
 from grain.worker.external import (
     CAPTURE,
     Completed,
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
     from grain.delayed import Mission
     from grain.map.halting import Tally
     from grain.map.job_log.file import JobLog
-    from grain.map.output import Output
+    from grain.map.output import OutputPrinter
     from grain.map.plan import Plan
     from grain.map.results import Files
 
-# Jobs that are submitted and do not run. Enough that no worker waits for the next one.
+# The most jobs that are submitted and do not run: enough that no worker waits for the next one.
 WAITING = 1000
-# Seconds until the number of those that run is looked at again: nobody is told when a job starts.
+# Seconds between two looks at the number of jobs that run, as no event reports a start.
 _LOOK_AGAIN = 0.2
 _LOOK_AGAIN_SOON = 0.02
 
 
 @dataclass(frozen=True)
-class Job:
+class MapJob:
     """One job: its number, its command in both forms, where it runs and where its output goes."""
 
     seq: int
@@ -56,8 +56,8 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How a job ended; `told` is a sentence on what no exit code says."""
+class JobEnd:
+    """The end of a job; `remark` is a sentence on what no exit code says."""
 
     host: str
     runtime: float
@@ -65,11 +65,11 @@ class Ended:
     signal: int = 0
     out: bytes = b""
     err: bytes = b""
-    told: str = ""
+    remark: str = ""
 
     @property
     def failed(self) -> bool:
-        """Whether it did not succeed."""
+        """True if it did not succeed."""
         return bool(self.exitval or self.signal)
 
 
@@ -77,16 +77,17 @@ class Jobs:
     """The jobs that were started and have not ended.
 
     Args:
-        plan: what is asked for.
+        plan: the options.
         made: the mission whose leaves they are.
-        nursery: where their ends are awaited; cancelling it leaves the leaves to the mission.
-        tally: counts them.
-        log: is told of each end; None for none.
-        output: prints what they wrote.
+        nursery: the nursery of the tasks that await the ends; cancelling it leaves the leaves to
+            the mission.
+        tally: counts the ends.
+        log: takes an entry for each end; None for no log.
+        output: prints the outputs.
 
     Attributes:
-        feeding: around the making of jobs; cancelled when there are to be no more.
-        error: what ended everything, if not a job; None if nothing did.
+        feeding: the scope around the making of jobs; it is cancelled to make no more.
+        error: the error of the log or the output that ended everything; None if there is none.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class Jobs:
         nursery: trio.Nursery,
         tally: Tally,
         log: JobLog | None,
-        output: Output,
+        output: OutputPrinter,
     ) -> None:
         self.feeding = trio.CancelScope()
         self.error: OSError | None = None
@@ -108,22 +109,22 @@ class Jobs:
         self._tally = tally
         self._log = log
         self._output = output
-        # What waits when a policy says soon is run all the same, so next to nothing is to wait.
+        # Jobs that wait when the policy says soon run all the same, so hardly any may wait.
         self._careful = plan.halt.when == "soon"
         self._most = plan.at_once if self._careful and plan.at_once is not None else math.inf
         self._count = 0
         self._one_ended = trio.Event()
 
-    async def room(self) -> None:
-        """Wait until few enough jobs wait."""
+    async def wait_for_room(self) -> None:
+        """Wait until few enough jobs wait for resources."""
         waiting = 1 if self._careful else WAITING
         while self._count >= self._most or self._count - self._statistics().running >= waiting:
             self._one_ended = trio.Event()
             with trio.move_on_after(_LOOK_AGAIN_SOON if self._careful else _LOOK_AGAIN):
                 await self._one_ended.wait()
 
-    def start(self, job: Job) -> None:
-        """Submit a job, and see to its end.
+    def start(self, job: MapJob) -> None:
+        """Submit a job, and start to await its end.
 
         Raises:
             grain.resource.Infeasible: no worker can ever run it.
@@ -131,9 +132,9 @@ class Jobs:
         """
         first = self._submit(job)
         self._count += 1
-        self._nursery.start_soon(self._see_to, job, first)
+        self._nursery.start_soon(self._await_end, job, first)
 
-    def _submit(self, job: Job) -> Delayed[Completed]:
+    def _submit(self, job: MapJob) -> Delayed[Completed]:
         for folder in (job.directory, *(file.parent for file in job.files or ())):
             folder.mkdir(parents=True, exist_ok=True)
         out, err = job.files or (CAPTURE, CAPTURE)
@@ -141,19 +142,19 @@ class Jobs:
             job.argv, cwd=str(job.directory), stdout=out, stderr=err, timeout=self._timeout
         )
 
-    async def _see_to(self, job: Job, submitted: Delayed[Completed]) -> None:
+    async def _await_end(self, job: MapJob, submitted: Delayed[Completed]) -> None:
         try:
             began = time.time()
-            ended = await _ended(job, submitted, began)
+            ended = await _end_of(job, submitted, began)
             for _ in range(self._tries - 1):
                 if not ended.failed or self._tally.halted:
                     break
                 began = time.time()
-                ended = await _ended(job, self._submit(job), began)
+                ended = await _end_of(job, self._submit(job), began)
             self._write_down(job, ended)
             err = ended.err
-            if ended.told:
-                err += os.fsencode(f"grain map: job {job.seq}: {ended.told}\n")
+            if ended.remark:
+                err += os.fsencode(f"grain map: job {job.seq}: {ended.remark}\n")
             await self._output.put(job.seq, ended.out, err)
         except OSError as error:  # of the log or the output, which all jobs share
             self.error = self.error or error
@@ -166,10 +167,10 @@ class Jobs:
             if self._tally.halt.when == "now":
                 self._nursery.cancel_scope.cancel()
 
-    def _write_down(self, job: Job, ended: Ended) -> None:
+    def _write_down(self, job: MapJob, ended: JobEnd) -> None:
         if self._log is not None:
             self._log.append(
-                Entry(
+                JobLogEntry(
                     seq=job.seq,
                     host=ended.host,
                     start=time.time() - ended.runtime,
@@ -183,30 +184,30 @@ class Jobs:
         self._tally.add(ended.exitval, ended.signal)
 
 
-async def _ended(job: Job, waiting: Delayed[Completed], began: float) -> Ended:
-    """How a job ended, whatever it was."""
+async def _end_of(job: MapJob, waiting: Delayed[Completed], began: float) -> JobEnd:
+    """Return how a job ended, whatever happened to it."""
     try:
         done = await waiting
     except ExternalStartError as error:
         # The exit codes of a shell that cannot run a program (POSIX.1-2017, 2.8.2).
         code = 127 if error.errno == errno.ENOENT else 126
-        return Ended(error.host, 0.0, code, told=str(error))
+        return JobEnd(error.host, 0.0, code, remark=str(error))
     except ExternalTimeoutError as error:
-        told = f"ended at its time limit: {job.command}"
+        remark = f"ended at its time limit: {job.command}"
         runtime = error.elapsed or time.time() - began
         out, err = error.stdout or b"", error.stderr or b""
-        return Ended(error.host, runtime, UNKNOWN, signal.SIGTERM, out, err, told)
+        return JobEnd(error.host, runtime, UNKNOWN, signal.SIGTERM, out, err, remark)
     except ExternalError as error:
         ended_by = error.returncode
         out, err = error.stdout or b"", error.stderr or b""
         runtime = error.elapsed or 0.0
         if ended_by is None:
-            return Ended(error.host, runtime, UNKNOWN, 0, out, err, str(error))
-        return Ended(error.host, runtime, max(ended_by, 0), max(-ended_by, 0), out, err)
+            return JobEnd(error.host, runtime, UNKNOWN, 0, out, err, str(error))
+        return JobEnd(error.host, runtime, max(ended_by, 0), max(-ended_by, 0), out, err)
     except trio.TooSlowError:  # of the WTime that was asked for
-        told = f"ended at its time limit: {job.command}"
-        return Ended("?", time.time() - began, UNKNOWN, signal.SIGTERM, told=told)
-    except Exception as error:  # whatever ends one job, the others go on
+        remark = f"ended at its time limit: {job.command}"
+        return JobEnd("?", time.time() - began, UNKNOWN, signal.SIGTERM, remark=remark)
+    except Exception as error:  # the other jobs go on
         name = type(error).__name__
-        return Ended("?", time.time() - began, UNKNOWN, told=f"{name}: {error}")
-    return Ended(done.host, done.elapsed, 0, 0, done.stdout or b"", done.stderr or b"")
+        return JobEnd("?", time.time() - began, UNKNOWN, remark=f"{name}: {error}")
+    return JobEnd(done.host, done.elapsed, 0, 0, done.stdout or b"", done.stderr or b"")

@@ -1,8 +1,4 @@
-"""``grain map`` as a mission: inputs come in, jobs go out, ends are written down.
-
-No more than `grain.map.jobs.WAITING` jobs wait for room at a time, so memory stays flat however
-long the input is.
-"""
+"""``grain map`` as a mission: from the first input to the end of the last job."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from grain.delayed.missions.mission import opened
+from grain.delayed.missions.opening import opened
 from grain.delayed.missions.report import Reporter
 from grain.head import collapsing
 from grain.map.errors import MapError
@@ -22,8 +18,8 @@ from grain.map.inputs.sources import Inputs
 from grain.map.inputs.template import Template
 from grain.map.job_log.entries import History, Past
 from grain.map.job_log.file import JobLog
-from grain.map.jobs import Job, Jobs
-from grain.map.output import Output
+from grain.map.jobs import Jobs, MapJob
+from grain.map.output import OutputPrinter
 from grain.map.results import Results, WorkingDirectory
 
 if TYPE_CHECKING:
@@ -36,7 +32,7 @@ async def dry_run(plan: Plan) -> None:
 
     Raises:
         MapError: template and inputs do not go together.
-        OSError: a file cannot be read, or nobody reads the output.
+        OSError: a file cannot be read, or the reader of the output has gone.
     """
     async with _inputs(plan) as inputs:
         template = _template(plan, inputs)
@@ -50,17 +46,17 @@ async def dry_run(plan: Plan) -> None:
 async def run_map(plan: Plan) -> Tally:
     """Run the command for every input.
 
-    Returns when all jobs have ended, or when the halting policy says so. If an input turns out
-    to be unusable, what runs by then runs to its end, and is written down, before that is raised.
+    It returns when all jobs have ended, or when the halting policy says so. If an input turns out
+    to be unusable, the jobs that run by then end and are written down before that is raised.
 
     Returns:
-        How many succeeded and failed, from which comes the exit status.
+        The counts, from which comes the exit status.
 
     Raises:
         MapError: template, inputs and result log do not go together.
         OSError: a file cannot be read or written; BrokenPipeError if nobody reads the output.
         grain.resource.Infeasible: no worker can ever run such a job.
-        KeyboardInterrupt: on Ctrl-C, when all processes are gone; what ended is written down.
+        KeyboardInterrupt: on Ctrl-C, when no process is left; jobs that ended are written down.
     """
     async with _inputs(plan) as inputs:
         template = _template(plan, inputs)
@@ -68,13 +64,13 @@ async def run_map(plan: Plan) -> Tally:
         with ExitStack() as stack:
             history = None if plan.resume == "no" else History(by_command=plan.by_command)
             log = stack.enter_context(JobLog(plan.joblog, history)) if plan.joblog else None
-            output = stack.enter_context(Output(in_order=plan.keep_order))
+            output = stack.enter_context(OutputPrinter(in_order=plan.keep_order))
             tally = Tally(plan.halt)
             where = WorkingDirectory(plan.workdir, inputs.names, inputs.width)
             feed = _Feed(plan, template, where, results or None, history, tally, output)
-            trouble: Exception | None = None
+            error: Exception | None = None
             try:
-                # What every mission tells of itself is noise around a command's own output.
+                # The routine lines of a mission are noise around a command's own output.
                 reporter = Reporter(plan.progress, routine=False)
                 async with opened(
                     plan.local, reporter, config_file=plan.config_file, cache=False
@@ -82,23 +78,23 @@ async def run_map(plan: Plan) -> Tally:
                     with collapsing():
                         async with trio.open_nursery() as nursery:
                             jobs = Jobs(plan, made, nursery, tally, log, output)
-                            trouble = await feed.all(inputs, jobs)
-                    trouble = jobs.error or trouble
+                            error = await feed.all(inputs, jobs)
+                    error = jobs.error or error
                     if jobs.error or (tally.halted and plan.halt.when == "now"):
                         raise _Leaving  # noqa: TRY301 - it ends the mission on its way
             except _Leaving:
                 pass
-        if trouble is not None:
-            raise trouble
+        if error is not None:
+            raise error
         return tally
 
 
 class _Leaving(Exception):
-    """Leaves the mission and ends what runs in it; one that is left in peace waits for that."""
+    """Ends the mission and its jobs: a mission that is left without an exception waits for them."""
 
 
 class _Feed:
-    """Makes jobs of inputs, and starts them as there is room."""
+    """The loop that makes jobs of inputs, and starts them as there is room."""
 
     def __init__(
         self,
@@ -108,7 +104,7 @@ class _Feed:
         results: Results | None,
         history: History | None,
         tally: Tally,
-        output: Output,
+        output: OutputPrinter,
     ) -> None:
         self._again = plan.resume == "succeeded"
         self._template = template
@@ -122,7 +118,7 @@ class _Feed:
         """Start a job for every input, until they are to stop.
 
         Returns:
-            What is wrong with the input at which it stopped; the jobs before it go on.
+            The error of the input at which it stopped; the jobs before it go on.
         """
         seq = 0
         with jobs.feeding:
@@ -133,16 +129,16 @@ class _Feed:
                     if self._is_over(job):
                         await self._output.put(seq, b"", b"")
                         continue
-                    await jobs.room()
-                    if self._tally.halted:  # by the job whose end made the room
+                    await jobs.wait_for_room()
+                    if self._tally.halted:  # by the job that has just made room
                         break
                     jobs.start(job)
             except (MapError, OSError) as error:
                 return error
         return None
 
-    def _job(self, seq: int, record: Record) -> Job:
-        return Job(
+    def _job(self, seq: int, record: Record) -> MapJob:
+        return MapJob(
             seq,
             self._template.argv(seq, record),
             self._template.command(seq, record),
@@ -150,8 +146,8 @@ class _Feed:
             None if self._results is None else self._results.files(seq, record),
         )
 
-    def _is_over(self, job: Job) -> bool:
-        """Whether an earlier run has done with a job."""
+    def _is_over(self, job: MapJob) -> bool:
+        """Return True if an earlier run has finished a job."""
         if self._history is None:
             return False
         past = self._history.past(job.seq, job.command)

@@ -1,4 +1,4 @@
-"""What jobs wrote, printed job by job: as they end, or in the order of the inputs."""
+"""The outputs of jobs, printed one job at a time: as they end, or in the order of the inputs."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class _Held(NamedTuple):
-    """Where the output of a job that waits for its turn lies in the file."""
+class _Stored(NamedTuple):
+    """The place in the file of the output of a job that waits for its turn."""
 
     offset: int
     out: int
     err: int
 
 
-class Output:
-    """Prints the outputs of jobs, one at a time; leaving its ``with`` block prints what is held.
+class OutputPrinter:
+    """A printer of the outputs of jobs; leaving its ``with`` block prints those that wait.
 
     Args:
-        in_order: whether a job's output waits for that of all jobs with smaller numbers. What
-            waits lies in a temporary file without a name, not in memory.
+        in_order: if true, a job's output waits for that of all jobs with smaller numbers. Outputs
+            that wait are stored in a temporary file without a name, not in memory.
     """
 
     def __init__(self, *, in_order: bool = False) -> None:
         self._in_order = in_order
         self._next = 1
-        self._held: dict[int, _Held] = {}
+        self._stored: dict[int, _Stored] = {}
         self._file: BinaryIO | None = None
         self._end = 0
         self._ready: deque[tuple[bytes, bytes]] = deque()
@@ -46,31 +46,31 @@ class Output:
 
     def __exit__(self, *_: object) -> None:
         try:
-            for seq in sorted(self._held):
+            for seq in sorted(self._stored):
                 self._ready.append(self._taken(seq))
             for stream, data in self._pieces():
                 _write(stream, data)
         except OSError:
-            pass  # nobody reads it any more
+            pass  # the reader has gone
         finally:
             if self._file is not None:
                 self._file.close()
 
     async def put(self, seq: int, out: bytes, err: bytes) -> None:
-        """Print what a job wrote, or keep it until it is its turn.
+        """Print the output of a job, or store it until its turn comes.
 
-        Every number comes once, with empty outputs for a job that has none to show. If this is
-        cancelled, the output is printed in the end.
+        Every number must come once, with empty outputs for a job that has none. If this is
+        cancelled, the output is printed at the end of the ``with`` block.
 
         Raises:
-            OSError: the output cannot be written; BrokenPipeError if nobody reads it any more.
+            OSError: the output cannot be written; BrokenPipeError if the reader has gone.
         """
         if self._in_order:
-            self._hold(seq, out, err)
-            while self._next in self._held:
+            self._store(seq, out, err)
+            while self._next in self._stored:
                 self._ready.append(self._taken(self._next))
                 self._next += 1
-            if not self._held and self._file is not None:
+            if not self._stored and self._file is not None:
                 self._end = 0
                 self._file.truncate(0)
         else:
@@ -80,15 +80,15 @@ class Output:
                 await _print(stream, data)
 
     def _pieces(self) -> Iterator[tuple[TextIO, bytes]]:
-        """What is to be written next; each piece is forgotten as it is handed out."""
+        """Yield the pieces to write next; a piece that was yielded is not yielded again."""
         while self._ready:
             out, err = self._ready.popleft()
             if out and err:
                 self._ready.appendleft((b"", err))
             yield (sys.stdout, out) if out else (sys.stderr, err)
 
-    def _hold(self, seq: int, out: bytes, err: bytes) -> None:
-        self._held[seq] = _Held(self._end, len(out), len(err))
+    def _store(self, seq: int, out: bytes, err: bytes) -> None:
+        self._stored[seq] = _Stored(self._end, len(out), len(err))
         if out or err:
             if self._file is None:
                 self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with this object
@@ -97,23 +97,23 @@ class Output:
             self._end += len(out) + len(err)
 
     def _taken(self, seq: int) -> tuple[bytes, bytes]:
-        held = self._held.pop(seq)
-        if self._file is None or not held.out + held.err:
+        place = self._stored.pop(seq)
+        if self._file is None or not place.out + place.err:
             return b"", b""
-        self._file.seek(held.offset)
-        return self._file.read(held.out), self._file.read(held.err)
+        self._file.seek(place.offset)
+        return self._file.read(place.out), self._file.read(place.err)
 
 
 async def _print(stream: TextIO, data: bytes) -> None:
     if data and stream.isatty():
-        _write(stream, data)  # through the line of progress, which has put itself in front
+        _write(stream, data)  # through the progress line, which has replaced the stream
     elif data:
-        # In a thread: a reader that is slow, as a pager, must not stop the mission.
+        # In a thread, as a slow reader (a pager) must not stop the mission.
         await trio.to_thread.run_sync(_write, stream, data, abandon_on_cancel=True)
 
 
 def _write(stream: TextIO, data: bytes) -> None:
-    """Write bytes as they are; to a terminal as text, what is none of it replaced."""
+    """Write bytes as they are; to a terminal as text, with bytes that are no UTF-8 replaced."""
     if stream.isatty() or not hasattr(stream, "buffer"):
         stream.write(data.decode(errors="replace"))
         stream.flush()
@@ -121,5 +121,5 @@ def _write(stream: TextIO, data: bytes) -> None:
     stream.flush()
     view = memoryview(data)
     while view:
-        # In pieces of a pipe's size; the buffered layer would hold its lock for all of it.
+        # In pieces of a pipe's size: the buffered layer would hold its lock during all of it.
         view = view[os.write(stream.fileno(), view[:65536]) :]

@@ -1,4 +1,4 @@
-"""What a call of ``grain map`` asks for, as the command line has it."""
+"""`Plan`: the options of a call of ``grain map`` as one value."""
 
 from __future__ import annotations
 
@@ -11,40 +11,40 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from grain.map.inputs.splitting import Columns
-    from grain.map.inputs.words import Source
+    from grain.map.inputs.words import InputSource
     from grain.resource import Resource
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a call of ``grain map`` asks for.
+    """The options of a call of ``grain map``.
 
     Attributes:
         command: the words of the template; none with `shell` if each input is a command.
-        sources: where the inputs come from.
-        columns: how a line of input becomes columns.
-        request: what each job needs.
+        sources: the sources of the inputs.
+        columns: the rule by which a line of input becomes columns.
+        request: the resources of each job.
         local: the resources of the worker on this machine; None for the cluster's workers.
-        at_once: how many jobs run at a time at most; None if that is for the workers to say.
+        at_once: the most jobs that run at a time; None for as many as the workers have room for.
         config_file: as for `grain.delayed.mission`.
-        shell: whether the template is a line for sh.
-        null: whether lines of input end with a null character.
-        header: whether the first record of each source names its columns.
+        shell: True if the template is a line for sh.
+        null: True if lines of input end with a null character.
+        header: True if the first record of each source names its columns.
         joblog: the result log; None for none.
-        resume: which jobs of the log are not run again: "no" (there must be none), "ended" or
+        resume: the jobs of the log that are not run again: "no" (there must be none), "ended" or
             "succeeded".
-        by_command: whether jobs are known again by their commands alone.
-        results: where outputs are kept, see `Results`; None to print them.
+        by_command: True to identify jobs of the log by their commands alone.
+        results: the files for outputs, see `Results`; None to print them.
         workdir: the directory that jobs run in, see `WorkingDirectory`; None for the current one.
-        keep_order: whether they are printed in the order of the inputs.
-        tries: how often a job that fails is run at most.
+        keep_order: True to print outputs in the order of the inputs.
+        tries: the most attempts for a job that fails.
         timeout: seconds after which a job is ended; None for no limit.
-        halt: when to stop early.
+        halt: the policy for stopping early.
         progress: as for `grain.delayed.mission`.
     """
 
     command: tuple[str, ...]
-    sources: tuple[Source, ...]
+    sources: tuple[InputSource, ...]
     columns: Columns
     request: Resource
     local: Resource | None = None

@@ -1,4 +1,4 @@
-"""Where a job runs, and where its output is kept: names of files, made of templates."""
+"""The files and the working directory of each job: names made from templates."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Results:
             replacements in it, the file for standard output, to which ``.err`` is added for
             standard error; or, if that ends in a slash, a directory for the two.
         names: the names of the columns.
-        width: how many columns there are, if that is known.
+        width: the number of columns, if it is known.
 
     Raises:
         TemplateError: a replacement that no input can fill.
     """
 
     def __init__(self, name: str, names: Sequence[str] = (), width: int | None = None) -> None:
-        # Whatever has no replacement gets one appended; then it is no more what was given.
+        # A template without a replacement gets one appended: `plain` says that it had none.
         bare = Template([name or "."], names=names, width=width, path=True)
         if not bare.plain:
             self._template, self._folder = bare, name.endswith("/")
@@ -43,7 +43,7 @@ class Results:
             self._folder = True
 
     def files(self, seq: int, record: Sequence[str]) -> Files:
-        """The files of one job.
+        """Return the files of one job.
 
         Raises:
             InputError: the input lacks a column.
@@ -55,12 +55,12 @@ class Results:
 
 
 class WorkingDirectory:
-    """The directory that each job runs in.
+    """The directory in which each job runs.
 
     Args:
         name: its name, with replacements or without; None for the current directory.
         names: the names of the columns.
-        width: how many columns there are, if that is known.
+        width: the number of columns, if it is known.
 
     Raises:
         TemplateError: a replacement that no input can fill.
@@ -69,16 +69,16 @@ class WorkingDirectory:
     def __init__(
         self, name: str | None, names: Sequence[str] = (), width: int | None = None
     ) -> None:
-        self._fixed: Path | None = Path(name or ".").absolute()
-        if name is not None:
-            self._template = Template([name], names=names, width=width, path=True)
-            if not self._template.plain:
-                self._fixed = None
+        template = Template([name or "."], names=names, width=width, path=True)
+        # A name without replacements is made absolute once.
+        self._directory = Path(name or ".").absolute() if template.plain else template
 
     def of(self, seq: int, record: Sequence[str]) -> Path:
-        """The directory of one job, absolute.
+        """Return the directory of one job, absolute.
 
         Raises:
             InputError: the input lacks a column.
         """
-        return self._fixed or Path(self._template.fill(seq, record)).absolute()
+        if isinstance(self._directory, Path):
+            return self._directory
+        return Path(self._directory.fill(seq, record)).absolute()

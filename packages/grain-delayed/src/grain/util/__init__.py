@@ -1,9 +1,14 @@
-"""Helpers around delayed objects: how many at once, and in which order they are looked at.
+"""Helpers around delayed objects: limits on their number, and the order of their ends.
 
     from grain.util import QueueLimiter, as_completed
 
-Layout: ``_limiter`` is `QueueLimiter`, ``_nursery`` the same for plain trio tasks, ``_completed``
-`as_completed`, ``_numpy`` a short repr for arrays.
+Map:
+
+- ``limiter``: `QueueLimiter`: a limit on the calls that have not ended
+- ``nursery``: `open_nursery_with_capacity`: the same for plain trio tasks
+- ``capacity``: the places that both hand out, in trio and asyncio alike
+- ``completed``: `as_completed`: delayed objects as they finish
+- ``numpy_repr``: a short repr of NumPy arrays
 """
 
 from grain.util.completed import AsCompleted as AsCompleted

@@ -1,11 +1,11 @@
-"""Room for so many at once."""
+"""Places of which only so many are taken at once, in trio and asyncio alike."""
 
 from __future__ import annotations
 
 from collections import deque
 from typing import TYPE_CHECKING
 
-from grain.delayed.graph import checkpoint, event_here
+from grain.delayed.host import checkpoint, event_here
 
 if TYPE_CHECKING:
     import asyncio
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_capacity(n: int, what: str) -> None:
-    """Whether so many can be allowed.
+    """Check a number of places.
 
     Raises:
         TypeError, ValueError: n is no positive int.
@@ -26,14 +26,16 @@ def check_capacity(n: int, what: str) -> None:
         raise ValueError(wrong)
 
 
-class Room:
-    """So many places; who waits for one gets it in turn, in trio and asyncio alike.
+class Places:
+    """A number of places, handed out in the order in which they were asked for.
+
+    `trio.Semaphore` would do in trio alone.
 
     Args:
-        places: how many there are.
+        places: the number of places.
 
     Attributes:
-        free: how many nobody has.
+        free: the number of places that nobody has.
     """
 
     def __init__(self, places: int) -> None:
@@ -41,7 +43,7 @@ class Room:
         self._waiting: deque[trio.Event | asyncio.Event] = deque()
 
     async def acquire(self) -> None:
-        """Take a place when there is one; a checkpoint."""
+        """Wait until a place is free, and take it; a checkpoint."""
         await checkpoint()
         if self.free:
             self.free -= 1
@@ -51,14 +53,14 @@ class Room:
         try:
             await mine.wait()
         except BaseException:
-            if mine.is_set():  # asyncio may cancel who was given a place already
+            if mine.is_set():  # asyncio may cancel a task that was given a place already
                 self.release()
             else:
                 self._waiting.remove(mine)
             raise
 
     def release(self) -> None:
-        """Give a place back, to the one who has waited longest."""
+        """Give a place back; the task that has waited longest gets it."""
         if self._waiting:
             self._waiting.popleft().set()
         else:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
-from grain.delayed.graph import check_here, checkpoint, event_here
+from grain.delayed.graph import check_here
+from grain.delayed.host import checkpoint, event_here
 from grain.delayed.value import flat
 from grain.delayed.watch import Watch
 
@@ -21,7 +22,7 @@ T = TypeVar("T")
 
 
 class AsCompleted(Generic[T]):
-    """What `as_completed` returns: an async iterator, once through."""
+    """The async iterator that `as_completed` returns; it can be iterated once."""
 
     def __init__(self, dos: list[Delayed[T]]) -> None:
         self._left = len(dos)
@@ -33,10 +34,11 @@ class AsCompleted(Generic[T]):
         return self
 
     async def __anext__(self) -> Delayed[T]:
-        """The next that is ready.
+        """Return the next delayed object that is ready.
 
         Raises:
-            grain.delayed.NotInMission: one belongs to a mission that cannot be waited for here.
+            grain.delayed.NotInMission: a pending one belongs to a mission that the caller cannot
+                wait for.
         """
         if not self._left:
             raise StopAsyncIteration
@@ -54,14 +56,15 @@ class AsCompleted(Generic[T]):
         return self._ready.items.popleft()
 
     def __del__(self) -> None:
-        # Or a program that always looks for the first of many would leave a trace of each time in
-        # all of the others. It is no async generator, which could only be left behind with care.
+        # Without this, a program that takes the first of many again and again would leave a
+        # reference in all others each time. An async generator would not do instead: a loop that
+        # leaves one early has to close it.
         for watch in getattr(self, "_watches", ()):
             watch.stop()
 
 
 class _Ready(Generic[T]):
-    """What became ready and was not taken yet; tasks refer to this, and not to the iterator."""
+    """The delayed objects that are ready; tasks refer to this, and not to the iterator."""
 
     def __init__(self) -> None:
         self.items: deque[Delayed[T]] = deque()
@@ -102,15 +105,14 @@ def as_completed(*dos: Delayed[T] | Iterable[Delayed[T]]) -> AsCompleted[T]:
 
     It yields the delayed objects that were given, each once, also those that failed: awaiting one
     gives its value or raises its exception. One made by operations, as ``a_ + b_``, is ready when
-    everything is there that it is computed from, or something of that has failed. Those that are
-    ready at the same time come in the order in which they were given. The loop may be left early;
-    the other tasks go on.
+    all tasks behind it have ended, or one of them has failed. Those that are ready at the same time
+    come in the order in which they were given. The loop may be left early; the other tasks go on.
 
     Args:
         *dos: delayed objects, one by one or as iterables of them.
 
     Raises:
-        TypeError: something given is no delayed object.
+        TypeError: an argument is no delayed object.
         grain.delayed.NotInMission: at the first step that has to wait, one is still pending that
             belongs to a mission of another thread, trio program or asyncio loop.
     """

@@ -1,14 +1,14 @@
-"""`QueueLimiter`: submitting waits while as many calls as allowed have not ended."""
+"""`QueueLimiter`: a call waits while as many calls as allowed have not ended."""
 
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from grain.delayed import Delayed
-from grain.delayed.graph import checkpoint, event_here
+from grain.delayed.host import checkpoint, event_here
 from grain.delayed.watch import Watch
-from grain.util.capacity import Room, check_capacity
+from grain.util.capacity import Places, check_capacity
 from grain.worker.job import name_of
 
 if TYPE_CHECKING:
@@ -24,27 +24,28 @@ D = TypeVar("D", bound=Delayed[Any])
 
 
 class QueueLimiter:
-    """Limits how many calls of delayed functions are submitted and have not ended.
+    """A limit on the calls of delayed functions that are submitted and have not ended.
 
     For example::
 
         async with QueueLimiter(10) as ql:
             for i in range(1000):
-                r_ = await ql(dfn @ Cores(1))(i)  # waits for room, not for the result
+                r_ = await ql(dfn @ Cores(1))(i)  # waits for a place, not for the result
 
     ``ql(fn)(...)`` waits until fewer than n of the calls made through ``ql`` have not ended, calls
-    fn, and returns what it returns: a delayed object. fn is a delayed function, the ``submit`` or
+    fn, and returns its result: a delayed object. fn is a delayed function, the ``submit`` or
     ``start_subtask`` of a waitgroup, or any function that returns a delayed object, which counts
-    as one until all tasks behind it have ended. Each such call is a checkpoint, so what was
-    submitted gets started meanwhile.
+    as one call until all tasks behind it have ended. Each such call is a checkpoint, so tasks that
+    were submitted start meanwhile.
 
-    The block ends when all of them have ended. It does not raise their failures: that is for who
-    awaits the delayed objects, and for the mission's end if nobody does. Left by an exception, it
-    does not wait; the tasks belong to the mission, and go on until that ends. A limiter may be
-    shared by several tasks, also by asyncio's around a mission (docs/asyncio.md). It is used once.
+    The block ends when all calls have ended. It does not raise their failures: an await of the
+    delayed objects does, or the end of the mission if nobody awaits them. A block that is left by
+    an exception does not wait; the tasks belong to the mission, and go on until that ends. Several
+    tasks may share a limiter, also tasks of asyncio around a mission (docs/asyncio.md). It is used
+    once.
 
     Args:
-        n: how many at once.
+        n: the largest number of calls that have not ended.
 
     Raises:
         TypeError, ValueError: n is no positive int.
@@ -52,13 +53,13 @@ class QueueLimiter:
 
     def __init__(self, n: int) -> None:
         check_capacity(n, "QueueLimiter")
-        self._room = Room(n)
+        self._places = Places(n)
         self._n = n
         self._idle: trio.Event | asyncio.Event | None = None  # what the block's end waits for
-        self._state = "new"
+        self._state: Literal["new", "open", "left"] = "new"
 
     def __call__(self, fn: Callable[P, D]) -> Callable[P, Awaitable[D]]:
-        """An async function that waits for room, then calls fn and returns what it returns.
+        """Return an async function that waits for a place, then calls fn and returns its result.
 
         Raises:
             TypeError: fn cannot be called, or, in the async function, returned no delayed object.
@@ -72,16 +73,16 @@ class QueueLimiter:
 
         async def limited(*args: P.args, **kwargs: P.kwargs) -> D:
             self._check_open(fn)
-            await self._room.acquire()
+            await self._places.acquire()
             try:
                 self._check_open(fn)
-                made = fn(*args, **kwargs)
-                _check_delayed(made, fn)
+                result = fn(*args, **kwargs)
+                _check_delayed(result, fn)
             except BaseException:
                 self._release()
                 raise
-            Watch(made._node, self._release)
-            return made
+            Watch(result._node, self._release)
+            return result
 
         return limited
 
@@ -100,18 +101,18 @@ class QueueLimiter:
     ) -> None:
         try:
             await checkpoint()
-            while error is None and self._room.free < self._n:
+            while error is None and self._places.free < self._n:
                 self._idle = event_here()
                 await self._idle.wait()
         finally:
             self._state = "left"
 
     def __repr__(self) -> str:
-        return f"<QueueLimiter({self._n}): {self._n - self._room.free} have not ended>"
+        return f"<QueueLimiter({self._n}): {self._n - self._places.free} have not ended>"
 
     def _release(self) -> None:
-        self._room.release()
-        if self._room.free == self._n and self._idle is not None:
+        self._places.release()
+        if self._places.free == self._n and self._idle is not None:
             self._idle.set()
 
     def _check_open(self, fn: object) -> None:
@@ -122,13 +123,13 @@ class QueueLimiter:
             )
 
 
-def _check_delayed(made: object, fn: object) -> None:
-    if isinstance(made, Delayed):
+def _check_delayed(result: object, fn: object) -> None:
+    if isinstance(result, Delayed):
         return
-    if inspect.iscoroutine(made):
-        made.close()  # or Python warns that it was never awaited
+    if inspect.iscoroutine(result):
+        result.close()  # or Python warns that it was never awaited
     raise TypeError(
-        f"{_name_of(fn)} was called through a QueueLimiter and returned {made!r}: it limits "
+        f"{_name_of(fn)} was called through a QueueLimiter and returned {result!r}: it limits "
         "functions that return a delayed object, see @delayed; for plain async functions there is "
         "open_nursery_with_capacity"
     )

@@ -11,22 +11,22 @@ _EDGE = 3  # items shown at either end
 
 
 def set_numpy_oneline_repr() -> None:
-    """Have ``repr`` of every NumPy array in this process be one short line.
+    """Set ``repr`` of every NumPy array in this process to one short line.
 
-    It tells dtype, shape, and the first and last three items: for logs of tasks whose arguments are
+    It has dtype, shape, and the first and last three items: for logs of tasks whose arguments are
     large arrays. ``str`` and ``print`` of an array stay as they are. It is undone by
     ``numpy.set_printoptions(override_repr=None)``, or before NumPy 2 by
     ``numpy.set_string_function(None)``.
 
     Raises:
         ImportError: NumPy is not installed.
-        RuntimeError: a NumPy that offers no way to do so.
+        RuntimeError: this version of NumPy has no such setting.
     """
     import numpy as np
 
     try:
         np.set_printoptions(override_repr=_oneline)
-    except TypeError:  # an older one, which does not know the option
+    except TypeError:  # NumPy 1, which has no such option
         set_function: Any = getattr(np, "set_string_function", None)
         if set_function is None:
             raise RuntimeError(
@@ -38,7 +38,7 @@ def set_numpy_oneline_repr() -> None:
 def _oneline(array: np.ndarray[Any, Any]) -> str:
     import numpy as np
 
-    # Those that are shown, and no copy of a large array.
+    # Only the items that are shown: no copy of a large array.
     size = array.size
     shown = range(size) if size <= 2 * _EDGE else [*range(_EDGE), *range(size - _EDGE, size)]
     items = np.empty(len(shown), array.dtype)

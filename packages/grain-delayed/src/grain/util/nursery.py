@@ -1,4 +1,4 @@
-"""`open_nursery_with_capacity`: a nursery for so many tasks at once."""
+"""`open_nursery_with_capacity`: a nursery with a limit on its tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ParamSpec
 import trio
 
 from grain.head import collapsing
-from grain.util.capacity import Room, check_capacity
+from grain.util.capacity import Places, check_capacity
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -18,23 +18,23 @@ P = ParamSpec("P")
 
 
 class LimitedNursery:
-    """A trio nursery that waits before it starts one task too many.
+    """A trio nursery that starts a task when fewer than a number of its tasks run.
 
     Made by `open_nursery_with_capacity`.
 
     Attributes:
-        cancel_scope: of the nursery; cancelling it cancels its tasks and the block.
+        cancel_scope: the scope of the nursery; cancelling it cancels the tasks and the block.
     """
 
-    def __init__(self, nursery: trio.Nursery, room: Room) -> None:
+    def __init__(self, nursery: trio.Nursery, places: Places) -> None:
         self.cancel_scope = nursery.cancel_scope
         self._nursery = nursery
-        self._room = room
+        self._places = places
 
     async def start_once_acquired(
         self, fn: Callable[P, Awaitable[object]], /, *args: P.args, **kwargs: P.kwargs
     ) -> None:
-        """Wait until there is room, then start a task; does not wait for its end.
+        """Wait until fewer tasks than allowed run, then start one; do not wait for its end.
 
         Args:
             fn: an async function, called with the other arguments.
@@ -47,11 +47,11 @@ class LimitedNursery:
             if inspect.iscoroutine(fn):
                 fn.close()  # or Python warns that it was never awaited
             raise TypeError(f"{fn!r} cannot be started: give an async function and its arguments")
-        await self._room.acquire()
+        await self._places.acquire()
         try:
             self._nursery.start_soon(self._run, fn, args, kwargs, name=fn)
         except BaseException:
-            self._room.release()
+            self._places.release()
             raise
 
     async def _run(
@@ -63,12 +63,12 @@ class LimitedNursery:
         try:
             await fn(*args, **kwargs)
         finally:
-            self._room.release()
+            self._places.release()
 
 
 @asynccontextmanager
 async def open_nursery_with_capacity(n: int) -> AsyncGenerator[LimitedNursery]:
-    """A nursery in which at most n tasks run at once.
+    """Open a nursery in which at most n tasks run at once.
 
     For example::
 
@@ -80,10 +80,10 @@ async def open_nursery_with_capacity(n: int) -> AsyncGenerator[LimitedNursery]:
     fails cancels the others, and so does leaving it by an exception. It needs no mission.
 
     Args:
-        n: how many at once.
+        n: the largest number of tasks.
 
     Raises:
-        Exception: what the block or a task raised; an ExceptionGroup if there are several.
+        Exception: the exception of the block or a task; an ExceptionGroup if there are several.
         TypeError, ValueError: n is no positive int.
         RuntimeError: this is no trio task, but asyncio code around a mission, for example.
     """
@@ -93,7 +93,7 @@ async def open_nursery_with_capacity(n: int) -> AsyncGenerator[LimitedNursery]:
             "open_nursery_with_capacity opens a trio nursery, and this is no trio task. In an "
             "asyncio program, open it in a branch: a delayed function without resources"
         )
-    room = Room(n)
+    places = Places(n)
     with collapsing():
         async with trio.open_nursery() as nursery:
-            yield LimitedNursery(nursery, room)
+            yield LimitedNursery(nursery, places)

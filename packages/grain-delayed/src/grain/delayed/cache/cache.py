@@ -1,21 +1,21 @@
-"""The result cache of a mission: where it is, and its store in threads.
+"""The result cache of a mission: the choice of its directory, and its store in threads.
 
-It never stops a mission: a disk that is full or cannot be written to means one warning, and that
-no more results are kept; a directory that cannot be used means one warning, and no cache. Only a
-directory that the user named must be usable.
+It never stops a mission: a disk that is full or read-only means one warning, and that no more
+results are kept; a directory that cannot be used means one warning, and no cache. Only a directory
+that the user named must be usable when the mission starts.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import trio
 
-from grain.delayed.cache.lookups import LookupLog
-from grain.delayed.cache.store import MISSING, Found, Store, Unpicklable
+from grain.delayed.cache.store import MISSING, LookupResult, Store, Unpicklable
 from grain.delayed.errors import CacheError
 
 if TYPE_CHECKING:
@@ -24,18 +24,27 @@ if TYPE_CHECKING:
     from grain.delayed.cache.key import Key
 
 DEFAULT = ".grain-cache"
-"""Where results are kept if nobody says otherwise: in the directory where the mission starts."""
+"""The directory of results if the user names none: in the directory where the mission starts."""
 
 # Enough to hide the latency of a network file system.
 _THREADS = 8
 
 
-class Result(NamedTuple):
-    """A result to be kept, and the seconds that it took."""
+class ComputedResult(NamedTuple):
+    """A result to keep, and the seconds from its call to its end."""
 
     key: Key
     value: Any
     seconds: float
+
+
+class CacheState(Enum):
+    """The state of the directory, as far as a mission knows it."""
+
+    UNTRIED = "untried"
+    USABLE = "usable"
+    READ_ONLY = "read-only"  # writing has failed once
+    UNUSABLE = "unusable"
 
 
 class Cache:
@@ -43,19 +52,18 @@ class Cache:
 
     Args:
         root: the directory.
-        say: tells the user one line.
+        report: takes one line for the user.
     """
 
-    def __init__(self, root: str | os.PathLike[str], say: Callable[[str], object]) -> None:
+    def __init__(self, root: str | os.PathLike[str], report: Callable[[str], object]) -> None:
         self._store = Store(root)
-        self._log = LookupLog(self._store.root)
-        self._say = say
+        self._report = report
         self._limiter = trio.CapacityLimiter(_THREADS)
+        # Threads change what follows; the trio task reports the warnings that they leave.
         self._lock = threading.Lock()
-        self._usable: bool | None = None  # nobody has tried yet
-        self._writing = True
-        self._told: set[str] = set()
-        self._untold: list[str] = []
+        self._state = CacheState.UNTRIED
+        self._warned: set[str] = set()
+        self._warnings: list[str] = []
 
     async def open(self) -> None:
         """Make the directory now, rather than when it is needed.
@@ -64,86 +72,84 @@ class Cache:
             CacheError: it cannot be used.
         """
         await trio.to_thread.run_sync(self._store.open, abandon_on_cancel=True)
-        self._usable = True
+        self._state = CacheState.USABLE
 
-    async def look_up(self, keys: Sequence[Key]) -> list[Found]:
-        """Look for results. Cancellation leaves it to its threads, and returns at once."""
-        found = await trio.to_thread.run_sync(
+    async def look_up(self, keys: Sequence[Key]) -> list[LookupResult]:
+        """Look for results. A cancellation leaves that to its thread, and returns at once."""
+        results = await trio.to_thread.run_sync(
             self._look_up, keys, limiter=self._limiter, abandon_on_cancel=True
         )
-        self._tell()
-        return found
+        self._report_warnings()
+        return results
 
-    async def keep(self, results: Sequence[Result]) -> None:
-        """Keep results. Once begun, it is not cancelled: it is about to be done."""
+    async def keep(self, results: Sequence[ComputedResult]) -> None:
+        """Keep results. A cancellation waits until they are written, which takes no time."""
         await trio.to_thread.run_sync(self._keep, results, limiter=self._limiter)
-        self._tell()
+        self._report_warnings()
 
     def warn(self, topic: str, line: str) -> None:
-        """Warn the user of something, once."""
-        self._note(topic, line)
-        self._tell()
+        """Warn the user, once for each topic."""
+        self._add_warning(topic, line)
+        self._report_warnings()
 
-    def _note(self, topic: str, line: str) -> None:
+    def _report_warnings(self) -> None:
         with self._lock:
-            if topic not in self._told:
-                self._told.add(topic)
-                self._untold.append(f"warning: {line}")
-
-    def _tell(self) -> None:
-        with self._lock:
-            lines, self._untold = self._untold, []
+            lines, self._warnings = self._warnings, []
         for line in lines:
-            self._say(line)
+            self._report(line)
 
     # ---- in threads
 
-    def _look_up(self, keys: Sequence[Key]) -> list[Found]:
-        if not self._opened():
-            return [MISSING] * len(keys)
-        found = [self._store.read(key) for key in keys]
-        self._log.add((key, one.status) for key, one in zip(keys, found, strict=True))
-        return found
-
-    def _opened(self) -> bool:
+    def _add_warning(self, topic: str, line: str) -> None:
         with self._lock:
-            if self._usable is not None:
-                return self._usable
-            try:
-                self._store.open()
-            except CacheError as error:
-                self._usable = self._writing = False
-                self._untold.append(f"warning: {error}")
-            else:
-                self._usable = True
-            return self._usable
+            if topic not in self._warned:
+                self._warned.add(topic)
+                self._warnings.append(f"warning: {line}")
 
-    def _keep(self, results: Sequence[Result]) -> None:
+    def _look_up(self, keys: Sequence[Key]) -> list[LookupResult]:
+        if self._opened() is CacheState.UNUSABLE:
+            return [MISSING] * len(keys)
+        return [self._store.read(key) for key in keys]
+
+    def _opened(self) -> CacheState:
+        """Return the state of the directory, which is made at the first lookup."""
+        with self._lock:
+            if self._state is CacheState.UNTRIED:
+                try:
+                    self._store.open()
+                except CacheError as error:
+                    self._state = CacheState.UNUSABLE
+                    self._warnings.append(f"warning: {error}")
+                else:
+                    self._state = CacheState.USABLE
+            return self._state
+
+    def _keep(self, results: Sequence[ComputedResult]) -> None:
         for key, value, seconds in results:
-            if not self._writing:
+            if self._state is not CacheState.USABLE:
                 return
             try:
                 self._store.write(key, value, seconds)
             except OSError as error:
-                self._writing = False
-                self._note(
+                self._state = CacheState.READ_ONLY
+                self._add_warning(
                     "disk",
                     f"results cannot be kept in {self._store.root}: {error.strerror or error}. "
                     "This mission goes on, and keeps no more of them",
                 )
             except Unpicklable as error:
-                self._note(
+                self._add_warning(
                     key.function,
                     f"results of {key.function} cannot be kept, as one cannot be pickled ({error})",
                 )
 
 
 def cache_root(option: object, configured: str = "") -> tuple[Path, bool] | None:
-    """The directory of the cache, and whether the user named it; None for no cache.
+    """Return the directory of the cache, and True if the user named it; None for no cache.
 
     Args:
         option: the argument `cache` of a mission.
-        configured: what the configuration says, if anything.
+        configured: the directory that the configuration names; empty if it names none.
 
     Raises:
         TypeError: the option is neither a path nor False nor None.
@@ -163,19 +169,19 @@ def cache_root(option: object, configured: str = "") -> tuple[Path, bool] | None
 async def open_cache(
     option: str | os.PathLike[str] | Literal[False] | None,
     configured: str,
-    say: Callable[[str], object],
+    report: Callable[[str], object],
 ) -> Cache | None:
-    """The cache of a mission.
+    """Return the cache of a mission, opened if the user named its directory; None for no cache.
 
     Raises:
         TypeError: as `cache_root`.
         CacheError: the user named a directory, and it cannot be used.
     """
-    found = cache_root(option, configured)
-    if found is None:
+    chosen = cache_root(option, configured)
+    if chosen is None:
         return None
-    root, named = found
-    cache = Cache(root, say)
+    root, named = chosen
+    cache = Cache(root, report)
     if named:
         await cache.open()
     return cache

@@ -1,6 +1,6 @@
 """``grain cache``: list, explain and clear the results that missions keep.
 
-click comes with the command `grain`; nothing else in this package needs it.
+click comes with the command `grain`; no other module of this package needs it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from grain.delayed.cache.lookups import Lookup
-    from grain.delayed.cache.store import Broken, Entry, Store
+    from grain.delayed.cache.store import DamagedFile, Store, StoredResult
 
 
 @click.group()
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.pass_context
 def cache(ctx: click.Context, directory: str | None) -> None:
-    """The results that missions keep on disk (cache_hfn).
+    """List, explain and clear the results that missions keep on disk (cache_hfn).
 
     FUNCTION is a function's name, as `ls` shows it, or its last part alone.
     """
@@ -32,52 +31,51 @@ def cache(ctx: click.Context, directory: str | None) -> None:
 
 
 @cache.command()
-@click.option("--check", is_flag=True, help="Read the results, too, and find damaged ones.")
+@click.option("--check", is_flag=True, help="Read the results, too, to find damaged ones.")
 @click.argument("function", required=False)
 @click.pass_obj
 def ls(directory: str | None, function: str | None, check: bool) -> None:
-    """List results: when, how long it took (waiting included), size, and which call."""
-    from grain.delayed.cache.lookups import when
-    from grain.delayed.missions.report import span
+    """List results: when and how long it was computed (waiting included), its size, its call."""
+    from grain.delayed.times import span, when
 
-    entries, broken = _sorted(_store(directory), function, check=check)
-    for entry in entries:
+    results, damaged_files = _sorted(_store(directory), function, check=check)
+    for result in results:
         click.echo(
-            f"{when(entry.created)}  {span(entry.seconds):>12}  {_size(entry.size):>9}  "
-            f"{_call(entry)}"
+            f"{when(result.created)}  {span(result.seconds):>12}  {_size(result.size):>9}  "
+            f"{_call(result)}"
         )
-    for path, why in broken:
+    for path, why in damaged_files:
         click.echo(f"{path}: {why}")
-    total = f"{_count(len(entries), 'result')}, {_size(sum(e.size for e in entries))}"
-    click.echo(f"{total}, {len(broken)} damaged" if broken else total)
+    total = f"{_count(len(results), 'result')}, {_size(sum(r.size for r in results))}"
+    click.echo(f"{total}, {len(damaged_files)} damaged" if damaged_files else total)
 
 
 @cache.command()
-@click.option("-n", "most", default=20, show_default=True, help="How many calls to show.")
+@click.option("-n", "most", default=20, show_default=True, help="The number of calls to show.")
 @click.argument("function", required=False)
 @click.pass_obj
 def explain(directory: str | None, function: str | None, most: int) -> None:
-    """Why the last lookup of each call was a hit or a miss, the latest first."""
-    from grain.delayed.cache.lookups import explain as why
-    from grain.delayed.cache.lookups import lookups, when
+    """Show why the latest result of each call was computed and not found, the latest first.
 
-    store = _store(directory)
-    entries, _ = _sorted(store, None)
+    The second line names the parts of its key, of digests the first digits.
+    """
+    from grain.delayed.cache.explain import latest_of_each_call, parts, reason
+    from grain.delayed.times import when
+
+    results, _ = _sorted(_store(directory), function)
     of_function = collections.defaultdict(list)
-    for entry in entries:
-        of_function[entry.key.function].append(entry)
-    last: dict[tuple[str, str], Lookup] = {}
-    for lookup in lookups(store.root):
-        if _named(lookup.key.function, function):
-            last.setdefault((lookup.key.function, lookup.key.call), lookup)
-    for lookup in list(last.values())[:most]:
-        reason = why(lookup, of_function[lookup.key.function])
-        click.echo(f"{when(lookup.at)}  {lookup.key.function}({lookup.key.shown})")
-        click.echo(f"    {reason}")
-    if not last:
-        click.echo("no lookups" + (f" of {function}" if function else ""))
-    elif len(last) > most:
-        click.echo(f"and {_count(len(last) - most, 'call')} more: -n {len(last)} shows them")
+    for result in results:
+        of_function[result.key.function].append(result)
+    latest = latest_of_each_call(results)
+    for result in latest[:most]:
+        click.echo(f"{when(result.created)}  {_call(result)}")
+        why = reason(result, of_function[result.key.function])
+        click.echo(f"    computed on {result.host}, as {why}")
+        click.echo(f"    key: {parts(result.key)}")
+    if not latest:
+        click.echo("no results" + (f" of {function}" if function else ""))
+    elif len(latest) > most:
+        click.echo(f"and {_count(len(latest) - most, 'call')} more: -n {len(latest)} shows them")
 
 
 @cache.command()
@@ -90,10 +88,10 @@ def clear(directory: str | None, function: str | None, everything: bool, damaged
     if not (function or everything or damaged):
         raise click.UsageError("say which results: those of a FUNCTION, --all, or --damaged")
     store = _store(directory)
-    entries, broken = _sorted(store, function, check=damaged)
-    paths = [] if damaged else [store.path(entry.key) for entry in entries]
+    results, damaged_files = _sorted(store, function, check=damaged)
+    paths = [] if damaged else [store.path(result.key) for result in results]
     if everything or damaged:
-        paths += [path for path, _ in broken]
+        paths += [path for path, _ in damaged_files]
     for path in paths:
         try:
             path.unlink(missing_ok=True)
@@ -136,27 +134,27 @@ def _store(directory: str | None) -> Store:
 
 def _sorted(
     store: Store, function: str | None, *, check: bool = False
-) -> tuple[list[Entry], list[Broken]]:
-    """The results of a function, the oldest first; and all that is damaged."""
-    from grain.delayed.cache.store import Broken
+) -> tuple[list[StoredResult], list[DamagedFile]]:
+    """Return the results of a function, the oldest first, and all damaged files."""
+    from grain.delayed.cache.store import DamagedFile
 
-    entries: list[Entry] = []
-    broken: list[Broken] = []
-    for found in store.entries(check=check):
-        if isinstance(found, Broken):
-            broken.append(found)
+    results: list[StoredResult] = []
+    damaged: list[DamagedFile] = []
+    for found in store.results(check=check):
+        if isinstance(found, DamagedFile):
+            damaged.append(found)
         elif _named(found.key.function, function):
-            entries.append(found)
-    return sorted(entries, key=lambda entry: entry.created), sorted(broken)
+            results.append(found)
+    return sorted(results, key=lambda result: result.created), sorted(damaged)
 
 
 def _named(name: str, wanted: str | None) -> bool:
     return wanted is None or name == wanted or name.endswith((f".{wanted}", f":{wanted}"))
 
 
-def _call(entry: Entry) -> str:
-    version = f" version {entry.key.version}" if entry.key.version else ""
-    return f"{entry.key.function}({entry.key.shown}){version}"
+def _call(result: StoredResult) -> str:
+    version = f" version {result.key.version}" if result.key.version else ""
+    return f"{result.key.function}({result.key.shown}){version}"
 
 
 def _count(number: int, noun: str) -> str:

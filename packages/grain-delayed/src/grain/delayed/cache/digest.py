@@ -2,14 +2,14 @@
 
 Python's own `hash` differs from process to process, and so may the pickles of equal values: sets
 and dicts have an order, strings are shared or not. Here every value is written with its type and
-its length, and what has no order is sorted by its digest.
+its length, and the items of sets and dicts are sorted by their digests.
 
-Of an object that is none of the types known here, what pickle would keep is digested: its class by
-name, and its state. What pickle refuses (a lock, an open file, a generator) has no digest.
+An object of another type is digested as pickle would keep it: its class by name, and its state. An
+object that pickle refuses (a lock, an open file, a generator) has no digest.
 
-The digest of a function is of what it does: its bytecode, constants and defaults, and that of the
-functions inside of it. Where it stands (file, line), its comments and its docstring do not count.
-`marshal` would not do: it writes file and line numbers, and equal code in different ways.
+The digest of a function covers its bytecode, constants and defaults, and those of the functions
+inside of it; not its place (file, line), its comments and its docstring. `marshal` would not do: it
+writes file and line numbers, and equal code in different ways.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ _PLAIN: dict[type, Callable[[Any], bytes]] = {
 
 
 class Undigestible(TypeError):
-    """A value has no digest that would be the same in another process; says which and why."""
+    """A value without a digest that would be the same in another process; names it and why."""
 
 
 def digest(value: object, what: str) -> bytes:
-    """The digest of a value: 32 bytes, equal for equal values in every process.
+    """Return the digest of a value: 32 bytes, equal for equal values in every process.
 
     Args:
-        value: anything that pickle could keep. All attributes of an object count, also what it
-            computed and keeps for itself.
-        what: what to call it in an error.
+        value: anything that pickle could keep. All attributes of an object count, also those in
+            which it keeps values that it computed.
+        what: the name of the value in an error.
 
     Raises:
-        Undigestible: it, or a part of it, has none.
+        Undigestible: the value, or a part of it, has no digest.
     """
     digester = _Digester()
     digester.feed(value, what)
@@ -63,11 +63,11 @@ def digest(value: object, what: str) -> bytes:
 
 
 def code_digest(fn: Callable[..., Any], what: str) -> bytes:
-    """The digest of what a function does; see above.
+    """Return the digest of the code of a function.
 
     Args:
-        fn: a function of Python. One that wraps another (`functools.wraps`) counts with it.
-        what: what to call it in an error.
+        fn: a function of Python. If it wraps another (`functools.wraps`), both count.
+        what: the name of the function in an error.
 
     Raises:
         Undigestible: one of its defaults has no digest.
@@ -83,7 +83,7 @@ def code_digest(fn: Callable[..., Any], what: str) -> bytes:
 class _Digester:
     def __init__(self, inside: tuple[int, ...] = ()) -> None:
         self.hash = hashlib.sha256()
-        # The ids of the objects around the present one.
+        # The ids of the objects around the present one, to notice an object that contains itself.
         self._inside = list(inside)
 
     def feed(self, value: Any, where: str) -> None:
@@ -126,7 +126,7 @@ class _Digester:
         elif isinstance(value, types.GenericAlias):  # list[int]: to Python 3.10 a type
             return False
         elif isinstance(value, type | types.BuiltinFunctionType | types.ModuleType):
-            # Of a class, as of a module, only the name.
+            # A class counts by its name, and so does a module.
             self._write(kind.__name__, _name(value).encode())
             if isinstance(value, types.BuiltinMethodType):
                 owner = value.__self__
@@ -159,12 +159,12 @@ class _Digester:
         self._write(kind, b"".join(sorted(digests)))
 
     def _array(self, value: Any, where: str) -> bool:
-        """Of NumPy's arrays and numbers the content counts, not how it lies in memory."""
+        """Digest an array or a number of NumPy by content, not by its layout in memory."""
         numpy = sys.modules.get("numpy")
         if numpy is None or not (type(value) is numpy.ndarray or isinstance(value, numpy.generic)):
             return False
         dtype = value.dtype
-        # For fields, as `str` alone tells only their size.
+        # `dtype.str` of a structured type has only its size.
         named = str(dtype) if dtype.fields else dtype.str
         self._write(type(value).__name__, f"{named}{value.shape}".encode())
         if dtype.hasobject:
@@ -179,9 +179,9 @@ class _Digester:
             reduced = value.__reduce_ex__(4) if known is None else known(value)
             if not isinstance(reduced, str):
                 maker, args, state, items, pairs = (*reduced, None, None, None)[:5]
-                if isinstance(value, set | frozenset):  # of a subclass: their order means nothing
+                if isinstance(value, set | frozenset):  # a subclass, whose items have no order
                     args = (frozenset(value),)
-                # What iterators would give.
+                # These are iterators.
                 items = None if items is None else list(items)
                 if pairs is not None:
                     pairs = (list if isinstance(value, collections.OrderedDict) else dict)(pairs)
@@ -245,7 +245,7 @@ class _Digester:
 
 
 def _loads_first(code: types.CodeType) -> bool:
-    """Whether the code uses its first constant, which may be its docstring, too."""
+    """Return True if code uses its first constant, which may be its docstring as well."""
     # Python 3.12 has several instructions that use a constant: LOAD_CONST, RETURN_CONST.
     return any(i.opcode in dis.hasconst and i.arg == 0 for i in dis.get_instructions(code))
 

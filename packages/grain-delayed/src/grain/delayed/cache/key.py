@@ -1,4 +1,4 @@
-"""Under which key the result of a call is kept: what `cache_hfn` and `cache_version` say of it."""
+"""The key of a result: the parts of a call that its result depends on."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ if TYPE_CHECKING:
 
 
 class Key(NamedTuple):
-    """What a result depends on, part by part; two results with equal parts are the same.
+    """The parts that a result depends on; two results with equal parts are the same.
 
     Attributes:
         function: module (or script) and name of the function.
-        code: digest of what it does, with its defaults.
-        bound: digest of what it closes over, of the instance of a method, of a partial's arguments.
+        code: digest of the code of the function, with its defaults.
+        bound: digest of the variables that the function closes over, of the instance of a method,
+            and of the arguments of a partial; empty if there is none of that.
         version: the user's `cache_version`.
-        call: digest of what `cache_hfn` said.
+        call: digest of the return value of `cache_hfn`, or of the arguments.
         shown: the same for people, shortened; no part of the key.
-        by_arguments: whether that is a digest of the arguments; no part of the key, either.
+        by_arguments: True if `call` is a digest of the arguments; no part of the key, either.
     """
 
     function: str
@@ -50,7 +51,7 @@ class Key(NamedTuple):
 
 
 class Caching:
-    """How the results of one delayed function are kept.
+    """The caching options of one delayed function, and the keys of its calls.
 
     Args:
         hfn: `cache_hfn`.
@@ -61,12 +62,12 @@ class Caching:
         self._hfn = hfn
         self.by_arguments = hfn == "args"
         self.version = version
-        # Of a function that does not change: computed at the first call.
+        # The function, its name and the digest of its code, computed at the first call.
         self._known: tuple[object, str, str] | None = None
         self._signatures: dict[type, inspect.Signature] = {}
 
     def shared(self, call: Call) -> str | bytes:
-        """What `cache_hfn` says of a call: calls of one function with the same share a task.
+        """Return the value of `cache_hfn` for a call; calls of one function share a task by it.
 
         Raises:
             TypeError: it returned neither str nor bytes, or an argument has no digest.
@@ -81,10 +82,10 @@ class Caching:
         return key
 
     def bound(self, fn: Any) -> str:
-        """The digest of what a function is bound to now; empty if that is nothing.
+        """Return the digest of what a function is bound to now; empty if that is nothing.
 
         Raises:
-            Undigestible: it has none.
+            Undigestible: something that it is bound to has no digest.
         """
         fn, bound = _unbound(fn)
         if getattr(fn, "__closure__", None):
@@ -92,31 +93,30 @@ class Caching:
         return "".join(digest(what, name).hex() for name, what in bound)
 
     def owner(self, fn: Any, bound: str | None) -> Hashable:
-        """Whose calls share a task, if `cache_hfn` says the same of them.
+        """Return what two calls must have in common to share a task by `shared`.
 
-        With "args" those of one function that is bound to equal things, else those of one
-        function or instance.
+        With "args" that is the function, bound to equal things; else the function or instance.
 
         Args:
-            fn: what is called.
-            bound: the digest of what it is bound to; None if it has none.
+            fn: the function that is called.
+            bound: the digest of what it is bound to; None if there is none.
         """
         if self.by_arguments and bound is not None:
             return _unbound(fn)[0], bound
         try:
             hash(fn)
-        except TypeError:  # as of most dataclasses: it goes by its identity
+        except TypeError:  # as of most dataclasses; a bound method is hashed by identity
             return types.MethodType(type(fn).__call__, fn)
         owner: Hashable = fn
         return owner
 
     def key(self, call: Call, shared: str | bytes, bound: str) -> Key:
-        """The key under which the result is kept on disk.
+        """Return the key under which the result is kept on disk.
 
         Args:
             call: the call.
-            shared: what `shared` says of it.
-            bound: what `bound` says of its function.
+            shared: the value of `shared` for it.
+            bound: the value of `bound` for its function.
 
         Raises:
             Undigestible: a default of the function has no digest.
@@ -130,7 +130,7 @@ class Caching:
             shown = show_call(call)
         else:
             shown = shared if isinstance(shared, str) else shared.hex()
-            if not shown.isprintable():  # it is a line of its own in a list
+            if not shown.isprintable():  # a list shows it as one line
                 shown = ascii(shown)[1:-1]
         said = shared.encode("utf-8", "surrogatepass") if isinstance(shared, str) else shared
         kind = "args" if self.by_arguments else type(shared).__name__
@@ -138,16 +138,16 @@ class Caching:
         return Key(function, code, bound, self.version, call_digest, shown[:100], self.by_arguments)
 
     def _digest_arguments(self, call: Call) -> bytes:
-        """Equal however the arguments were passed, by position or by name."""
+        """Return a digest that is equal whether arguments were passed by position or by name."""
         given: dict[Any, Any] = {**dict(enumerate(call.args)), **call.kwargs}
         try:
-            # A method has one more looked up on its class than on an instance.
+            # Kept by type: a method has one argument less when it is bound to an instance.
             signature = self._signatures.get(type(call.fn))
             if signature is None:
                 signature = self._signatures[type(call.fn)] = inspect.signature(call.fn)
             given = dict(signature.bind(*call.args, **call.kwargs).arguments)
         except (TypeError, ValueError):
-            pass  # the call itself will say so
+            pass  # the call itself will raise
         whole = hashlib.sha256()
         for name in sorted(given, key=str):
             whole.update(digest(name, "a name"))
@@ -156,22 +156,22 @@ class Caching:
 
 
 def function_name(fn: Any) -> str:
-    """Module and name of a function; for one of the program itself the file's name."""
-    # Of what wraps it, the code stands where the decorator does.
+    """Return module and name of a function; for one of the program itself the file's name."""
+    # The code of a wrapper stands in the decorator's file.
     code = getattr(inspect.unwrap(fn), "__code__", None)
     module = getattr(fn, "__module__", None) or "?"
     if module == "__main__" and code is not None:
         if not hasattr(sys.modules["__main__"], "__file__"):
-            # A notebook, or what is typed: each cell has a file name of its own, which changes
-            # with anything in the cell.
+            # In a notebook or an interactive session each cell has a file name of its own, which
+            # changes with anything in the cell.
             return f"__main__:{name_of(fn)}"
-        # Two programs in one directory have one `__main__` each.
+        # Several programs may use one cache, and all of them are `__main__`.
         return f"{PurePath(code.co_filename).name}:{name_of(fn)}"
     return f"{module}.{name_of(fn)}"
 
 
 def _unbound(fn: Any) -> tuple[Any, tuple[tuple[str, object], ...]]:
-    """The function itself, and what else it was made of: an instance, a partial's arguments."""
+    """Return the function itself, and what it is bound to: an instance, a partial's arguments."""
     bound: tuple[tuple[str, object], ...] = ()
     while True:
         if isinstance(fn, functools.partial):
@@ -188,13 +188,13 @@ def _unbound(fn: Any) -> tuple[Any, tuple[tuple[str, object], ...]]:
 
 
 def show_call(call: Call) -> str:
-    """The arguments of a call, shortened."""
+    """Return the arguments of a call for people, shortened."""
     parts = [_show(arg) for arg in call.args]
     return ", ".join([*parts, *(f"{name}={_show(arg)}" for name, arg in call.kwargs.items())])
 
 
 def _show(arg: object) -> str:
-    # The repr of an object of the user's may be long, slow, or an error.
+    # The repr of any other object may be long or slow, or raise.
     if type(arg) in (int, float, complex, bool, str, bytes, type(None)):
         return reprlib.repr(arg)
     size = f" of {len(arg)}" if isinstance(arg, list | tuple | dict | set) else ""

@@ -1,16 +1,15 @@
 """The results on disk: a directory with one file for each. Synchronous, and safe for many writers.
 
     <root>/<2 digits>/<64 digits>   a result, under the name of its `Key`
-    <root>/tmp/                     results that are being written
-    <root>/log/                     what the last missions looked up, see `_lookups`
+    <root>/grain-tmp/               results that are being written
 
 1. A result is written aside, synced, and renamed to its name; it is never changed afterwards.
-   Whoever reads sees nothing, or a whole result; there are no locks, so NFS will do.
-2. A file begins with the digest of the rest. What does not match is as good as missing.
-3. A result is unpickled, which can run any code: so only files that belong to this user and that
-   nobody else may write are read, and only in such a directory.
-4. The directory may have other things in it, even a ``tmp`` and a ``log`` with other files: only
-   what has a name that this module or `_lookups` gives is ever removed.
+   A reader sees no result or a whole one. There are no locks, so it works on NFS.
+2. A file begins with the digest of the rest. One whose digest does not match counts as missing.
+3. A result is unpickled, which can run any code: so the store reads only files that belong to this
+   user and that nobody else may write, and only in such a directory.
+4. The directory may contain other things: only files with names that this module gives are ever
+   removed, and only in a directory that has the folder ``grain-tmp``.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.delayed.cache.key import Key
-from grain.delayed.cache.lookups import when
 from grain.delayed.errors import CacheError
+from grain.delayed.times import when
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,22 +41,23 @@ _HEAD = struct.Struct("<16s32s")
 _SIZES = struct.Struct("<QQ")
 _START = _HEAD.size + _SIZES.size
 _LONGEST_RECORD = 1 << 16
-# Seconds after which what is still being written belongs to nobody any more.
+_TMP = "grain-tmp"
+# Seconds after which the writer of a file in that folder has certainly been killed.
 _FORGOTTEN = 24 * 3600.0
-# What is being written: <host>-<process>-<12 digits>; and a result's own name.
+# The name of a file that is being written: <host>-<process>-<12 digits>; and that of a result.
 _ASIDE = re.compile(r".+-[0-9]+-[0-9a-f]{12}")
 _RESULT = re.compile(r"[0-9a-f]{64}")
 
 
-class Entry(NamedTuple):
-    """What a file says of the result in it.
+class StoredResult(NamedTuple):
+    """The record in a file about its result.
 
     Attributes:
-        key: its key.
-        created: when it was written, in seconds since 1970.
-        seconds: from the submission of the call to its result, the wait for room included.
+        key: the key of the result.
+        created: the time when it was written, in seconds since 1970.
+        seconds: the time from the call to the result, the wait for resources included.
         host: the mission's host.
-        size: of the file, in bytes.
+        size: the size of the file in bytes.
     """
 
     key: Key
@@ -67,19 +67,19 @@ class Entry(NamedTuple):
     size: int = 0
 
 
-class Broken(NamedTuple):
-    """A file that is no result, and why."""
+class DamagedFile(NamedTuple):
+    """A file that has the name of a result and is none, with the reason."""
 
     path: Path
     why: str
 
 
-class Found(NamedTuple):
-    """What a look for a result gave.
+class LookupResult(NamedTuple):
+    """The answer to a lookup.
 
     Attributes:
-        status: ``hit``; or why there is no value: ``missing``, or ``damaged: ...`` and the like.
-        value: the result.
+        status: ``hit``; or the reason for no value: ``missing``, or ``damaged: ...`` and the like.
+        value: the result of a hit.
     """
 
     status: str
@@ -87,19 +87,19 @@ class Found(NamedTuple):
 
     @property
     def hit(self) -> bool:
-        """Whether there is a result."""
+        """True if there is a result."""
         return self.status == "hit"
 
 
-MISSING = Found("missing")
+MISSING = LookupResult("missing")
 
 
 class Unpicklable(Exception):
-    """A result cannot be pickled; the cause says why."""
+    """A result that cannot be pickled; the cause is the exception of pickle."""
 
 
-class Damaged(Exception):
-    """A file is no result, or not a whole one; says why."""
+class NoResult(Exception):
+    """The reason why a file is no result, or not a whole one."""
 
 
 class Store:
@@ -125,8 +125,7 @@ class Store:
                 self.root.mkdir(mode=0o700)
                 # Results do not belong into the history of a program.
                 (self.root / ".gitignore").write_text("*\n")
-            for name in ("tmp", "log"):
-                (self.root / name).mkdir(mode=0o700, exist_ok=True)
+            (self.root / _TMP).mkdir(mode=0o700, exist_ok=True)
             self.check()
             self._sweep()
         except OSError as error:
@@ -139,13 +138,14 @@ class Store:
         """Check that nobody else may write to the directory.
 
         Args:
-            begun: also that results were kept there; else what looks like one may be anything.
+            begun: check, too, that missions have kept results there: else a file with the name of
+                a result may be anything.
 
         Raises:
-            CacheError: others may, or it belongs to somebody else.
+            CacheError: others may write to it, or it belongs to another user.
             OSError: missing, or no directory.
         """
-        # One that is a link is followed: to a larger disk, perhaps.
+        # A link is followed: it may lead to a larger disk.
         status = self.root.stat()
         if not stat.S_ISDIR(status.st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
@@ -154,38 +154,38 @@ class Store:
                 f"the result cache {self.root} is not used: it {why}, and what is in it is run as "
                 f"code. Give a directory of your own, or: chmod go-w {self.root}"
             )
-        if begun and not all((self.root / name).is_dir() for name in ("tmp", "log")):
+        if begun and not (self.root / _TMP).is_dir():
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
     # ---- results
 
-    def read(self, key: Key) -> Found:
-        """Look for a result. Raises nothing: what cannot be read is as good as missing."""
+    def read(self, key: Key) -> LookupResult:
+        """Look for a result. Raises nothing: a file that cannot be read counts as missing."""
         try:
-            data, entry = _parts(self.path(key))
-            if entry.key[:5] != key[:5]:
-                return Found("damaged: it is another result's")
+            data, stored = _parts(self.path(key))
+            if stored.key[:5] != key[:5]:
+                return LookupResult("damaged: it is another result's")
         except FileNotFoundError:
             return MISSING
-        except Damaged as error:
-            return Found(f"damaged: {error}")
+        except NoResult as error:
+            return LookupResult(f"damaged: {error}")
         except OSError as error:
-            return Found(f"unreadable: {error.strerror or error}")
+            return LookupResult(f"unreadable: {error.strerror or error}")
         except MemoryError:
-            return Found("unreadable: there is no memory for it")
+            return LookupResult("unreadable: there is no memory for it")
         try:
-            return Found("hit", pickle.loads(data))  # noqa: S301 - a private file of ours
+            return LookupResult("hit", pickle.loads(data))  # noqa: S301 - a private file of ours
         except Exception as error:
-            # Of a class that is no more, or is not what it was.
-            return Found(f"cannot be loaded: {type(error).__name__}: {error}")
+            # Its class has gone or changed.
+            return LookupResult(f"cannot be loaded: {type(error).__name__}: {error}")
 
     def write(self, key: Key, value: Any, seconds: float) -> None:
-        """Keep a result; one of the same key is replaced.
+        """Write a result; an older one with this key is replaced.
 
         Args:
             key: its key.
             value: the result.
-            seconds: how long it took.
+            seconds: the time from the call to the result.
 
         Raises:
             Unpicklable: pickle cannot write the value.
@@ -193,12 +193,12 @@ class Store:
         """
         try:
             body = pickle.dumps(value, 5)
-        except Exception as error:  # pickle raises what it likes, and an OSError is not the disk's
+        except Exception as error:  # of any class; an OSError here is not the disk's
             raise Unpicklable(f"{type(error).__name__}: {error}") from error
-        told = {
+        about = {
             "key": key._asdict(), "created": time.time(), "seconds": seconds, "host": self._host
         }  # fmt: skip
-        record = json.dumps(told).encode()
+        record = json.dumps(about).encode()
         rest = [_SIZES.pack(len(record), len(body)), record, body]
         checksum = hashlib.sha256()
         for part in rest:
@@ -207,35 +207,35 @@ class Store:
         parts = [_HEAD.pack(_MAGIC, checksum.digest()), *rest]
         try:
             self._put(path, parts)
-        except FileNotFoundError:  # somebody removed everything
-            for parent in (self.root, self.root / "tmp"):
+        except FileNotFoundError:  # the user removed the whole directory
+            for parent in (self.root, self.root / _TMP):
                 parent.mkdir(mode=0o700, exist_ok=True)
             self._put(path, parts)
 
-    def entries(self, *, check: bool = False) -> Iterator[Entry | Broken]:
-        """What is there, unordered.
+    def results(self, *, check: bool = False) -> Iterator[StoredResult | DamagedFile]:
+        """Yield the record of each result, and each damaged file, in no order.
 
         Args:
-            check: whether results are read and compared with their checksums, too; else only what
-                the files say of themselves, and whether they are as long as that.
+            check: read the results, too, and compare them with their checksums. Else only the
+                records are read, and the lengths of the files checked.
         """
         for path in self._paths():
             try:
-                entry = _parts(path, whole=check)[1]
+                stored = _parts(path, whole=check)[1]
             except FileNotFoundError:
                 continue  # removed meanwhile
-            except Damaged as error:
-                yield Broken(path, str(error))
+            except NoResult as error:
+                yield DamagedFile(path, str(error))
             except OSError as error:
-                yield Broken(path, f"unreadable: {error.strerror or error}")
+                yield DamagedFile(path, f"unreadable: {error.strerror or error}")
             except MemoryError:
-                yield Broken(path, "unreadable: there is no memory for it")
+                yield DamagedFile(path, "unreadable: there is no memory for it")
             else:
-                own = self.path(entry.key) == path
-                yield entry if own else Broken(path, "it is another result's")
+                own = self.path(stored.key) == path
+                yield stored if own else DamagedFile(path, "it is another result's")
 
     def path(self, key: Key) -> Path:
-        """The file of a result, whether it is there or not."""
+        """Return the path of the file that a result has or would have."""
         return self.root / key.name[:2] / key.name
 
     # ---- files
@@ -246,7 +246,7 @@ class Store:
                 yield from (path for path in folder.iterdir() if _RESULT.fullmatch(path.name))
 
     def _put(self, path: Path, parts: Sequence[bytes]) -> None:
-        aside = self.root / "tmp" / f"{self._host}-{os.getpid()}-{os.urandom(6).hex()}"
+        aside = self.root / _TMP / f"{self._host}-{os.getpid()}-{os.urandom(6).hex()}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(aside, flags, 0o600)
         try:
@@ -260,7 +260,7 @@ class Store:
                 os.close(fd)
             try:
                 aside.rename(path)
-            except FileNotFoundError:  # the first one here
+            except FileNotFoundError:  # the first result in this folder
                 path.parent.mkdir(mode=0o700, exist_ok=True)
                 aside.rename(path)
         except BaseException:
@@ -269,66 +269,68 @@ class Store:
             raise
 
     def _sweep(self) -> None:
-        """Remove what missions left that were killed amid writing."""
-        for path in (self.root / "tmp").iterdir():
-            with suppress(OSError):  # somebody else did; or the filesystem is read-only
+        """Remove the files of missions that were killed while they wrote a result."""
+        for path in (self.root / _TMP).iterdir():
+            with suppress(OSError):  # another mission did so; or the filesystem is read-only
                 old = time.time() - path.lstat().st_mtime > _FORGOTTEN
                 if old and _ASIDE.fullmatch(path.name):
                     path.unlink()
 
 
-def _parts(path: Path, *, whole: bool = True) -> tuple[memoryview, Entry]:
-    """The pickle in a file, and what the file says of it.
+def _parts(path: Path, *, whole: bool = True) -> tuple[memoryview, StoredResult]:
+    """Return the pickle in a file, and the record about it.
 
     Args:
         path: the file.
-        whole: whether the pickle is read and checked.
+        whole: read and check the pickle; else it is empty.
 
     Raises:
-        Damaged: it is no result, not a whole one, or not private.
-        OSError: missing, unreadable.
+        NoResult: the file is no result, not a whole one, or not private.
+        OSError: the file is missing or unreadable.
     """
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(fd, "rb") as file:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
-            raise Damaged("it is no file")
+            raise NoResult("it is no file")
         if why := _exposed(status):
-            raise Damaged(f"it {why}")
+            raise NoResult(f"it {why}")
         start = file.read(_START)
         if len(start) < _START:
-            raise Damaged("it is too short")
+            raise NoResult("it is too short")
         magic, checksum = _HEAD.unpack_from(start)
         if magic != _MAGIC:
-            raise Damaged("it is no result, or of another version of Grain")
+            raise NoResult("it is no result, or of another version of Grain")
         length, size = _SIZES.unpack_from(start, _HEAD.size)
         if length > _LONGEST_RECORD or _START + length + size != status.st_size:
-            raise Damaged("its size is wrong")
-        # Read only now: what is no result may be of any size.
+            raise NoResult("its size is wrong")
+        # Read only now: a file that is no result may be of any size.
         data = memoryview(file.read() if whole else file.read(length))
     if whole:
         actual = hashlib.sha256(start[_HEAD.size :])
         actual.update(data)
         if actual.digest() != checksum:
-            raise Damaged("its checksum is wrong")
-    return data[length:], _entry(bytes(data[:length]), status.st_size)
+            raise NoResult("its checksum is wrong")
+    return data[length:], _record(bytes(data[:length]), status.st_size)
 
 
-def _entry(record: bytes, size: int) -> Entry:
+def _record(record: bytes, size: int) -> StoredResult:
     try:
-        told = json.loads(record)
-        key = Key(**told["key"])
-        entry = Entry(key, float(told["created"]), float(told["seconds"]), told["host"], size)
-        when(entry.created)  # is there such a time?
+        about = json.loads(record)
+        key = Key(**about["key"])
+        stored = StoredResult(
+            key, float(about["created"]), float(about["seconds"]), about["host"], size
+        )
+        when(stored.created)  # raises if there is no such time
     except (ValueError, TypeError, KeyError, OverflowError, OSError, RecursionError) as error:
-        raise Damaged(f"its record makes no sense ({error})") from error
+        raise NoResult(f"its record makes no sense ({error})") from error
     if not all(isinstance(part, str) for part in key[:6]):
-        raise Damaged("its record makes no sense")
-    return entry
+        raise NoResult("its record makes no sense")
+    return stored
 
 
 def _exposed(status: os.stat_result) -> str:
-    """Who else may change a file: what to say of it, or nothing."""
+    """Return the fault of a file that others may change; empty if only this user may."""
     if status.st_uid != os.geteuid():
         return f"belongs to another user (id {status.st_uid})"
     if status.st_mode & 0o022:

@@ -1,6 +1,11 @@
 """The mission of an `Executor`, in a thread of its own, and the futures of its calls.
 
-It knows nothing of the `Executor`: so one that nobody holds any more can be ended.
+An `Engine` is shared by all threads; a `_Worksite` lives in the engine's thread, as long as the
+mission is open. Calls travel from one to the other in deques that the engine's lock guards, and the
+engine wakes the worksite in its trio loop.
+
+Neither refers to the `Executor`: so the garbage collector finds one that nobody holds any more,
+and its finalizer closes the engine.
 """
 
 from __future__ import annotations
@@ -10,27 +15,32 @@ import threading
 from collections import deque
 from concurrent import futures
 from contextvars import ContextVar
+from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import outcome
 import trio
 
-from grain.delayed.function import _is_async
-from grain.head import Cancelled, ExecutorClosed, GrainExecutor
+from grain.delayed.function import is_async
+from grain.head import Cancelled, ExecutorClosed
 from grain.worker import Call
 from grain.worker.blocking import in_thread
 from grain.worker.job import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
 
+    from grain.delayed.graph import Outcome
     from grain.delayed.missions.mission import Mission
     from grain.resource import Resource
 
+    Open = Callable[[], AbstractAsyncContextManager[Mission]]
+
 T = TypeVar("T")
 
-# Seconds between two looks whether the program ends.
+# Seconds between two looks at the main thread, which may have ended.
 _LOOK = 0.1
 
 # The engine whose call this thread runs; also in threads that inherit its context.
@@ -38,7 +48,7 @@ _working_for: ContextVar[Engine | None] = ContextVar("grain.delayed engine", def
 
 
 class Future(futures.Future[T]):
-    """A future that is not waited for in a call of the same executor.
+    """A future that refuses to be waited for in a call of the same executor.
 
     Such a call would hold its resources while it waits for another that may never get them.
     """
@@ -46,91 +56,107 @@ class Future(futures.Future[T]):
     def __init__(self, engine: Engine) -> None:
         super().__init__()
         self._engine = engine
-        self._told = False
+        self._begun = False
 
-    def begins(self) -> bool:
-        """Whether the call goes on: it was not cancelled before it began."""
-        if not self._told:
-            self._told = True
+    def begin(self) -> bool:
+        """Mark the call as running; return False if it was cancelled before that."""
+        if not self._begun:
+            self._begun = True
             return self.set_running_or_notify_cancel()
         return not self.cancelled()
 
     def result(self, timeout: float | None = None) -> T:
+        """Return the result of the call, as `concurrent.futures.Future`."""
         self._engine.check_wait(self)
         return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Return the exception of the call, as `concurrent.futures.Future`."""
         self._engine.check_wait(self)
         return super().exception(timeout)
 
 
+class State(Enum):
+    """The states of an engine, in their order."""
+
+    OPEN = "open"
+    CLOSED = "closed"  # it takes no calls; those that there are go on
+    INTERRUPTED = "interrupted"  # what runs is cancelled, as well as what waits
+
+
+class _Orders(NamedTuple):
+    """News for the worksite."""
+
+    submitted: deque[tuple[Future[Any], Call]]
+    cancelled: deque[Future[Any]]
+    state: State
+
+
 class Engine:
-    """The thread of a mission, and what is under way between it and others.
+    """The part of an executor that all threads share.
 
     Args:
         request: the resources of each call.
+        open_mission: makes the mission, in a trio run.
     """
 
-    def __init__(self, request: Resource) -> None:
+    def __init__(self, request: Resource, open_mission: Open) -> None:
         self._request = request
+        self._open_mission = open_mission
         self._pid = os.getpid()
+        self._began: futures.Future[None] = futures.Future()
+        self._thread = threading.Thread(target=self._run, name="grain.delayed.Executor")
         # Reentrant: the garbage collector may call `close` at any point.
         self._lock = threading.RLock()
-        # Under the lock: what the thread has not seen yet, all that is not resolved, and the state.
+        # Under the lock: news for the worksite, the calls that are not resolved, and the state.
         self._submitted: deque[tuple[Future[Any], Call]] = deque()
         self._cancelled: deque[Future[Any]] = deque()
-        self._open: set[Future[Any]] = set()
-        self._closed = False
-        self._interrupted = False
+        self._unresolved: set[Future[Any]] = set()
+        self._state = State.OPEN
         self._error: BaseException | None = None
-        self._token: trio.lowlevel.TrioToken | None = None
-        # Only in the thread:
-        self._failing = False
-        self._jobs: dict[Future[Any], int] = {}
-        self._leave: trio.Event
-        self._scope: trio.CancelScope
-        self._mission: Mission
-        self._thread: threading.Thread
+        # Wakes the worksite; None if there is none.
+        self._wake: Callable[[], object] | None = None
 
-    # ---- in any thread
-
-    def begin(self, open_mission: Callable[[], Any]) -> None:
-        """Start the thread; returns when the mission has begun.
+    def begin(self) -> None:
+        """Start the thread, and return when the mission has begun.
 
         Raises:
-            BaseException: why it could not. The thread has ended then.
+            BaseException: the mission could not begin. The thread has ended then.
         """
-        began: futures.Future[None] = futures.Future()
-        self._thread = threading.Thread(
-            target=self._run, args=(open_mission, began), name="grain.delayed.Executor"
-        )
         self._thread.start()
-        if began.exception() is not None:
-            self._thread.join()  # it only has to end
-        began.result()
+        if self._began.exception() is not None:
+            self._thread.join()  # it has nothing left to do
+        self._began.result()
 
     def submit(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future[Any]:
+        """Queue a call; see `Executor.submit`."""
         if os.getpid() != self._pid:
             raise RuntimeError(
                 "this executor belongs to the process that this one was forked from: make another"
             )
         future: Future[Any] = Future(self)
-        call = Call(fn, args, kwargs) if _is_async(fn) else Call(in_thread, (fn, args, kwargs), {})
+        call = Call(fn, args, kwargs) if is_async(fn) else Call(in_thread, (fn, args, kwargs), {})
         with self._lock:
             if self._error is not None:
                 raise futures.BrokenExecutor("the executor's mission has failed") from self._error
-            if self._closed:
+            if self._state is not State.OPEN:
                 raise RuntimeError("cannot schedule new futures after shutdown")
-            self._open.add(future)
+            self._unresolved.add(future)
             self._submitted.append((future, call))
             self._notify()
         future.add_done_callback(self._on_done)
         return future
 
-    def close(self, cancel: bool) -> None:
+    def close(self, *, cancel: bool) -> None:
+        """Take no more calls; the thread ends when those that there are have ended.
+
+        Args:
+            cancel: cancel the calls that wait.
+        """
         with self._lock:
-            self._closed = True
-            waiting = list(self._open) if cancel else []
+            if self._state is State.OPEN:
+                self._state = State.CLOSED
+            waiting = list(self._unresolved) if cancel else []
             self._notify()
         for future in waiting:
             future.cancel()
@@ -138,76 +164,85 @@ class Engine:
     def interrupt(self) -> None:
         """Cancel the mission: what runs as well as what waits."""
         with self._lock:
-            self._closed = self._interrupted = True
+            self._state = State.INTERRUPTED
             self._notify()
 
     def join(self) -> None:
+        """Wait for the end of the thread, unless this is it."""
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
     def check_wait(self, future: Future[Any]) -> None:
+        """Check that the calling code may wait for a future.
+
+        Raises:
+            RuntimeError: the calling code is a call of this executor.
+        """
         if _working_for.get() is self and not future.done():
             raise RuntimeError(
                 "a call of this executor waits for another: it would hold its resources meanwhile, "
                 "and both could wait for ever. Return first, and wait where the calls are submitted"
             )
 
+    def observed(self, future: Future[Any], call: Call) -> Call:
+        """Return a call that marks its future as running when it begins in this process."""
+        return Call(_Observed(self, future, call), (), {})
+
+    def orders(self) -> _Orders:
+        """Return the news since the last time."""
+        with self._lock:
+            submitted, self._submitted = self._submitted, deque()
+            cancelled, self._cancelled = self._cancelled, deque()
+            return _Orders(submitted, cancelled, self._state)
+
     def _notify(self) -> None:
-        """Have the thread look; the lock is held."""
-        if self._token is not None:
+        """Wake the worksite; the lock is held."""
+        if self._wake is not None:
             try:
-                self._token.run_sync_soon(self._look, idempotent=True)
+                self._wake()
             except trio.RunFinishedError:
-                pass  # `_run` sees to what is left
+                pass  # `_run` resolves what is left
 
     def _on_done(self, future: Any) -> None:
         with self._lock:
-            self._open.discard(future)
+            self._unresolved.discard(future)
             if future.cancelled():
                 self._cancelled.append(future)
                 self._notify()
 
-    # ---- in the mission's thread
+    # ---- in the thread
 
-    def _run(self, open_mission: Callable[[], Any], began: futures.Future[None]) -> None:
+    def _run(self) -> None:
         error: BaseException | None = None
         try:
-            trio.run(self._main, open_mission, began)
+            trio.run(self._main)
         except BaseException as raised:
             error = raised
         with self._lock:
-            self._token = None
-            self._closed = True
+            self._wake = None
+            if self._state is State.OPEN:
+                self._state = State.CLOSED
             self._error = error
-            left = list(self._open)
-        if error is not None and not began.done():
-            began.set_exception(error)
+            left = list(self._unresolved)
+        if error is not None and not self._began.done():
+            self._began.set_exception(error)
         for future in left:
             _resolve(future, outcome.Error(_broken(error)))
 
-    async def _main(self, open_mission: Callable[[], Any], began: futures.Future[None]) -> None:
-        self._leave = trio.Event()
-        self._scope = trio.CancelScope()
-        with self._scope:
-            await self._in_mission(open_mission, began)
+    async def _main(self) -> None:
+        with trio.CancelScope() as scope:
+            async with self._open_mission() as mission, trio.open_nursery() as nursery:
+                site = _Worksite(self, mission, self._request, scope)
+                token = trio.lowlevel.current_trio_token()
+                with self._lock:
+                    self._wake = partial(token.run_sync_soon, site.look, idempotent=True)
+                nursery.start_soon(self._close_with_the_program)
+                self._began.set_result(None)
+                site.look()
+                await site.wait_until_closed()
+                nursery.cancel_scope.cancel()
 
-    async def _in_mission(
-        self, open_mission: Callable[[], Any], began: futures.Future[None]
-    ) -> None:
-        async with open_mission() as self._mission, trio.open_nursery() as nursery:
-            with self._lock:
-                self._token = trio.lowlevel.current_trio_token()
-            nursery.start_soon(self._watch_program)
-            began.set_result(None)
-            self._look()
-            try:
-                await self._leave.wait()
-            except BaseException:
-                self._failing = True
-                raise
-            nursery.cancel_scope.cancel()
-
-    async def _watch_program(self) -> None:
+    async def _close_with_the_program(self) -> None:
         """Close when the main thread ends.
 
         Python waits for this thread then, and calls nobody before: its hooks for the exit come
@@ -217,49 +252,81 @@ class Engine:
             await trio.sleep(_LOOK)
         self.close(cancel=False)
 
-    def _look(self) -> None:
-        with self._lock:
-            submitted, self._submitted = self._submitted, deque()
-            cancelled, self._cancelled = self._cancelled, deque()
-            closed = self._closed
-            interrupted = self._interrupted
-        if interrupted:
+
+class _Worksite:
+    """The part of an engine that lives in its thread, while the mission is open.
+
+    Args:
+        engine: the engine.
+        mission: the mission.
+        request: the resources of each call.
+        scope: cancelled for an interrupt.
+    """
+
+    def __init__(
+        self, engine: Engine, mission: Mission, request: Resource, scope: trio.CancelScope
+    ) -> None:
+        self._engine = engine
+        self._mission = mission
+        self._request = request
+        self._scope = scope
+        self._closed = trio.Event()
+        self._failing = False
+        self._jobs: dict[Future[Any], int] = {}
+
+    async def wait_until_closed(self) -> None:
+        """Wait until the engine takes no more calls.
+
+        Raises:
+            BaseException: the mission fails or is cancelled. The calls that it takes with it are
+                then resolved in the end, with that exception.
+        """
+        try:
+            await self._closed.wait()
+        except BaseException:
+            self._failing = True
+            raise
+
+    def look(self) -> None:
+        """Do what has been ordered since the last look."""
+        orders = self._engine.orders()
+        if orders.state is State.INTERRUPTED:
             self._scope.cancel()
             return
-        while submitted:
-            self._submit(*submitted.popleft())
-        for future in cancelled:
+        while orders.submitted:
+            self._submit(*orders.submitted.popleft())
+        for future in orders.cancelled:
             job = self._jobs.get(future)
             if job is not None:
                 self._mission.executor.cancel(job)
             else:
-                future.begins()
-        if closed:
-            self._leave.set()
+                future.begin()  # which notifies those who wait for a cancelled future
+        if orders.state is State.CLOSED:
+            self._closed.set()
 
     def _submit(self, future: Future[Any], call: Call) -> None:
         if future.cancelled():
-            return  # its turn comes with what was cancelled
-        if isinstance(self._mission.executor, GrainExecutor):  # every call runs in this process
-            call = Call(_Observed(self, future, call), (), {})
+            return  # it is among the cancelled ones, too
+        if self._mission.runs_in_process:
+            call = self._engine.observed(future, call)
         try:
             self._jobs[future] = self._mission.submit(
                 self._request, call, partial(self._deliver, future)
             )
         except ExecutorClosed:
-            pass  # the mission is failing: `_run` will tell why
-        except Exception as error:  # as Infeasible; or it cannot be sent
+            pass  # the mission is failing: its exception is the outcome, in the end
+        except Exception as error:  # as Infeasible; or a part of the call cannot travel
             _resolve(future, outcome.Error(error))
 
-    def _deliver(self, future: Future[Any], ended: outcome.Value[Any] | outcome.Error) -> None:
+    def _deliver(self, future: Future[Any], ended: Outcome) -> None:
         self._jobs.pop(future, None)
         if self._failing and isinstance(ended, outcome.Error) and type(ended.error) is Cancelled:
-            return  # as the mission is: `_run` will tell why
+            return  # cancelled by the failing mission, whose exception is the outcome, in the end
         _resolve(future, ended)
 
 
 class _Observed:
-    """A call in this process: its future is told when it begins. Goes by its function's name."""
+    """A call in this process that marks its future as running. It has its function's name."""
 
     def __init__(self, engine: Engine, future: Future[Any], call: Call) -> None:
         self.__qualname__ = name_of(call.args[0] if call.fn is in_thread else call.fn)
@@ -268,14 +335,14 @@ class _Observed:
         self._call = call
 
     async def __call__(self) -> Any:
-        if not self._future.begins():
+        if not self._future.begin():
             return None
         _working_for.set(self._engine)
         return await self._call.fn(*self._call.args, **self._call.kwargs)
 
 
-def _resolve(future: Future[Any], ended: outcome.Value[Any] | outcome.Error) -> None:
-    if not future.begins():
+def _resolve(future: Future[Any], ended: Outcome) -> None:
+    if not future.begin():
         return
     if isinstance(ended, outcome.Value):
         future.set_result(ended.value)

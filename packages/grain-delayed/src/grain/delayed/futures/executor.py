@@ -5,18 +5,18 @@ from __future__ import annotations
 import weakref
 from concurrent import futures
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
-from grain.delayed.function import _is_async
-from grain.delayed.futures.chunks import chunks, flat
+from grain.delayed.function import is_async
 from grain.delayed.futures.engine import Engine
-from grain.delayed.missions.mission import mission
+from grain.delayed.missions.opening import mission
 from grain.delayed.missions.overload import WARN_QUEUED
 from grain.resource import Cores, Resource
 from grain.worker.blocking import call_each
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
     from types import TracebackType
 
     from grain.delayed.futures.engine import Future
@@ -26,12 +26,12 @@ T = TypeVar("T")
 
 
 class Executor(futures.Executor):
-    """An executor as `concurrent.futures` has them, whose calls are leaves of a mission.
+    """An executor of `concurrent.futures` whose calls are leaves of a mission.
 
-    For libraries that take one; a program of your own is better off with `delayed`. Leave its
-    ``with`` block, or call `shutdown`, to end the mission. It ends, too, when nobody holds the
-    executor any more, and with the program; in each case the calls that were submitted end first,
-    unless the block is left by Ctrl-C, which cancels them.
+    It is for libraries that take an executor; for a program of your own, use `delayed`. Leave its
+    ``with`` block, or call `shutdown`, to end the mission. The mission also ends when nobody holds
+    the executor any more, and with the program. In each case the calls that were submitted end
+    first, unless the block is left by Ctrl-C, which cancels them.
 
     Args:
         request: the resources of each call; by default one core.
@@ -42,7 +42,7 @@ class Executor(futures.Executor):
     Raises:
         TypeError: request or local is no resource.
         grain.config.ConfigError: the configuration is not usable.
-        Exception: whatever else keeps the mission from beginning.
+        Exception: the mission cannot begin for another reason.
     """
 
     def __init__(
@@ -59,8 +59,8 @@ class Executor(futures.Executor):
         request = Cores(1) if request is None else request
         if not isinstance(request, Resource):
             raise TypeError(f"request={request!r}: give the resources of each call, as Cores(1)")
-        self._engine = Engine(request)
-        self._engine.begin(
+        self._engine = Engine(
+            request,
             partial(
                 mission,
                 local,
@@ -69,9 +69,10 @@ class Executor(futures.Executor):
                 prioritized=prioritized,
                 progress=progress,
                 warn_queued=warn_queued,
-                cache=False,  # what it keeps is for functions with cache_hfn
-            )
+                cache=False,  # the calls of an executor have no cache_hfn
+            ),
         )
+        self._engine.begin()
         weakref.finalize(self, self._engine.close, cancel=False)
 
     @overload
@@ -83,22 +84,23 @@ class Executor(futures.Executor):
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]: ...
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Submit a call; returns at once. It may be called in any thread.
+        """Submit a call, and return at once. Any thread may call this.
 
         Args:
             fn: a function, which runs in a thread of a worker; or an async function, which runs as
                 the tasklet that it is.
 
         Returns:
-            The future of the call. What the call raised is raised by its ``result()``; of a
-            request that can never be met that is `grain.resource.Infeasible`. ``cancel()`` cancels
-            a call that waits. One that runs is cancelled only where this process cannot know that
+            The future of the call. Its ``result()`` raises the exception of the call, or
+            `grain.resource.Infeasible` if the request can never be met. ``cancel()`` cancels a call
+            that waits. A call that runs is cancelled only where this process does not learn that
             it runs, which is with workers elsewhere.
 
         Raises:
             RuntimeError: after `shutdown`, after the end of the program's main thread, or in a
                 process that was forked.
-            concurrent.futures.BrokenExecutor: the mission has failed; its cause is why.
+            concurrent.futures.BrokenExecutor: the mission has failed, with the exception that is
+                the cause of this one.
         """
         return self._engine.submit(fn, args, kwargs)
 
@@ -109,35 +111,37 @@ class Executor(futures.Executor):
         timeout: float | None = None,
         chunksize: int = 1,
     ) -> Iterator[T]:
-        """Like the built-in map, but all calls are submitted at once.
+        """Map like the built-in function, but submit all calls at once.
 
         Args:
             fn: as for `submit`.
-            iterables: its arguments; they are taken at once.
-            timeout: seconds from now within which the results have to be there; None for ever.
-            chunksize: how many calls make one leaf, one after another: for those that take less
-                time than a leaf costs, some 0.1 ms here and 1 ms elsewhere. Not of async functions.
+            iterables: its arguments; they are read to their ends at once.
+            timeout: seconds from now until which the iterator waits for a result; None for ever.
+            chunksize: the number of calls that make one leaf and run one after another: for calls
+                that take less time than a leaf costs, some 0.1 ms here and 1 ms elsewhere. It is 1
+                for async functions.
 
         Raises:
-            TimeoutError: in the iterator: a result was not there in time.
-            Exception: in the iterator: what a call raised. Those that wait are cancelled then.
+            TimeoutError: in the iterator: a call did not end in time.
+            Exception: in the iterator: the exception of a call. The calls that wait are cancelled
+                then.
             ValueError: chunksize is less than one, or more for an async function.
         """
         if chunksize < 1:
             raise ValueError(f"chunksize={chunksize}: it is at least 1")
         if chunksize == 1:
             return super().map(fn, *iterables, timeout=timeout)
-        if _is_async(fn):
+        if is_async(fn):
             raise ValueError(f"chunksize={chunksize}: calls of an async function run one by one")
-        tuples = chunks(zip(*iterables, strict=False), chunksize)
-        return flat(super().map(partial(call_each, fn), tuples, timeout=timeout))
+        tuples = _chunks(zip(*iterables, strict=False), chunksize)
+        return _unchunked(super().map(partial(call_each, fn), tuples, timeout=timeout))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more calls, and end the mission when those there are have ended.
+        """Take no more calls, and end the mission when the submitted calls have ended.
 
         Args:
-            wait: whether to wait for that end.
-            cancel_futures: whether calls that wait are cancelled.
+            wait: wait for that end.
+            cancel_futures: cancel the calls that wait.
         """
         self._engine.close(cancel=cancel_futures)
         if wait:
@@ -149,7 +153,7 @@ class Executor(futures.Executor):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> Literal[False]:
-        """Shut down; after Ctrl-C without waiting for calls, of which there may be days' worth."""
+        """Shut down; after Ctrl-C cancel all calls, as there may be days' worth of them."""
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             self._engine.interrupt()
         self.shutdown()
@@ -157,3 +161,18 @@ class Executor(futures.Executor):
 
     def __reduce__(self) -> Any:
         raise TypeError("an executor cannot be passed to a worker or pickled")
+
+
+def _chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """Yield the items, several at a time."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+def _unchunked(results: Iterator[list[T]]) -> Generator[T]:
+    """Yield the results one by one, and keep no reference to those that were yielded."""
+    for result in results:
+        result.reverse()
+        while result:
+            yield result.pop()

@@ -1,67 +1,80 @@
-"""A leaf that is cared for: the state of its attempts, and the call that they make."""
+"""`Leaf`: the state of a leaf that is cached or retried, and the call that its attempts make."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from grain.delayed.graph import Source
-from grain.delayed.leaves.copies import OnCopies, copy_of
+from grain.delayed.graph import TaskNode
 from grain.delayed.leaves.retry import Attempts
 from grain.worker import Call
 
 if TYPE_CHECKING:
-    import outcome
+    from collections.abc import Callable
 
     from grain.delayed.cache.key import Key
-    from grain.delayed.leaves.copies import Snapshot
-    from grain.delayed.leaves.manager import Nurse
+    from grain.delayed.graph import MissionTasks, Outcome
     from grain.delayed.leaves.retry import Retry
+    from grain.delayed.leaves.snapshot import Snapshot
     from grain.resource import Resource
-
-    Outcome = outcome.Value[Any] | outcome.Error
 
 
 class Leaf:
-    """A leaf until it is resolved; the executor calls it with the outcome of an attempt."""
+    """A leaf until it is resolved; the executor calls it with the outcome of an attempt.
+
+    Args:
+        tasks: the tasks of the mission.
+        on_ended: takes the leaf and the outcome of an attempt.
+        res: the request of the first attempt.
+        call: the call.
+        snapshot: the call as it was made; None if attempts run the call itself.
+        in_process: True if attempts run in this process.
+        key: the key of the result; None if it is not kept.
+        retry: the retry policy; None for no retries.
+
+    Attributes:
+        node: the node of the leaf, which is filled in when the leaf is resolved.
+        attempts: the attempts so far.
+        began: the time of the call, by the monotonic clock.
+        error: the exception of the last attempt, while another one is under way.
+        ended: the outcome, while the cache writes it.
+    """
 
     __slots__ = (
-        "attempts", "began", "by_reference", "call", "copied", "ended", "error", "key", "nurse",
-        "retry", "shared", "source",
+        "_on_ended", "_snapshot", "attempts", "began", "call", "ended", "error", "in_process",
+        "key", "node", "retry",
     )  # fmt: skip
 
     def __init__(
         self,
-        nurse: Nurse,
+        tasks: MissionTasks,
+        on_ended: Callable[[Leaf, Outcome], object],
         res: Resource,
         call: Call,
-        copied: Snapshot | None,
-        by_reference: bool,
+        snapshot: Snapshot | None,
+        in_process: bool,
         key: Key | None,
         retry: Retry | None,
     ) -> None:
-        self.nurse = nurse
-        self.call = call if copied is None else copied.call
-        self.copied = copied is not None
-        self.shared = () if copied is None else copied.shared
-        self.by_reference = by_reference
+        self._on_ended = on_ended
+        self._snapshot = snapshot
+        # Without the arguments, if the snapshot has them: a leaf may wait for long.
+        self.call = call if snapshot is None else Call(call.fn, (), {})
+        self.in_process = in_process
         self.key = key
         self.retry = retry
+        self.node = TaskNode(tasks)
         self.attempts = Attempts(res)
         self.began = time.monotonic()
-        self.source = Source(nurse.mission)
-        # The exception of the last attempt, while another is under way.
         self.error: Exception | None = None
-        # The outcome, while it is kept.
         self.ended: Outcome | None = None
 
     def attempt(self) -> Call:
-        """What to run now: what an attempt does to its arguments is not seen by the next one."""
-        if self.by_reference and self.shared:
-            return Call(OnCopies(self.call), (), {})
-        if self.by_reference and self.copied and self.retry is not None:
-            return copy_of(self.call) or self.call
-        return self.call
+        """Return the call of the next attempt."""
+        if self._snapshot is None:
+            return self.call
+        return self._snapshot.call_in_process() if self.in_process else self._snapshot.call()
 
     def __call__(self, ended: Outcome) -> None:
-        self.nurse.ended(self, ended)
+        """Take the outcome of an attempt."""
+        self._on_ended(self, ended)

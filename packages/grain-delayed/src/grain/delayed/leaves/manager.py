@@ -1,101 +1,120 @@
-"""Leaves that need care: they are looked up before, tried again if they fail, or kept afterwards.
+"""`LeafManager`: leaves that are looked up first, retried if they fail, or kept afterwards.
 
     called --> looked up --> with the executor --> kept --> resolved
                    |            |         ^                    ^
                    |            v         |                    |
                    |         waiting for a retry               |
-                   +------------- found -----------------------+
+                   +-------- a result is there ----------------+
 
-While a leaf is with the executor it costs no more than one object. Whatever else happens to it
-happens in trio tasks of the mission's nursery, which stays open until each leaf is resolved.
-A result is handed on when it was kept: what somebody could see and change is never pickled, and
-what a mission goes on with is there for the next one.
+While a leaf is with the executor it costs no more than one object. In all other states a trio task
+of the mission's nursery works on it, and the nursery stays open until each leaf is resolved.
+
+A result is handed on when it has been kept: nobody can see and change a result before it is
+pickled, and a result that a mission went on with is there for the next mission.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import time
+from collections import deque
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import outcome
 import trio
 
-from grain.delayed.cache.cache import Result
+from grain.delayed.cache.cache import ComputedResult
 from grain.delayed.cache.digest import Undigestible
-from grain.delayed.graph import Source
-from grain.delayed.leaves.batches import Batches
-from grain.delayed.leaves.copies import Copies
+from grain.delayed.graph import TaskNode
 from grain.delayed.leaves.leaf import Leaf
-from grain.delayed.leaves.retry import Again, Attempts, asking, told
-from grain.delayed.leaves.retry_lines import RetryLines
-from grain.head import Cancelled, GrainExecutor
+from grain.delayed.leaves.retry import Attempts, NextAttempt, RetryLines, asking, one_line
+from grain.delayed.leaves.snapshot import Snapshots
+from grain.head import Cancelled
 from grain.resource import ZERO, Infeasible
 from grain.worker.job import capture, name_of
 from grain.worker.payload import add_note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Awaitable, Callable, Hashable
 
     from grain.delayed.cache.cache import Cache
     from grain.delayed.cache.key import Caching, Key
-    from grain.delayed.leaves.options import Care
+    from grain.delayed.graph import MissionTasks, Outcome
+    from grain.delayed.leaves.policy import LeafPolicy
     from grain.delayed.leaves.retry import Retry
-    from grain.delayed.missions.mission import Mission
-    from grain.head.events import Statistics
+    from grain.head import Statistics
     from grain.resource import Resource
     from grain.worker import Call
 
-    Outcome = outcome.Value[Any] | outcome.Error
+T = TypeVar("T")
 
 
-class Nurse:
-    """Cares for the leaves of one mission.
+class Submitter(Protocol):
+    """The mission as the leaf manager needs it."""
+
+    tasks: MissionTasks
+
+    def submit(self, res: Resource, call: Call, deliver: Callable[[Any], object]) -> int:
+        """Submit a call to the executor."""
+
+    def on_held_back(self, count: int) -> None:
+        """Take note that so many tasks wait that the executor has not received yet."""
+
+    @property
+    def runs_in_process(self) -> bool:
+        """True if leaves run in this process, and get the objects that they were called with."""
+
+
+class LeafManager:
+    """The manager of the cached and retried tasks of one mission.
 
     Args:
         mission: the mission.
-        nursery: its branches.
-        cache: where results are kept; None for nowhere.
-        say: tells the user one line.
+        nursery: the nursery of its branches.
+        cache: holds results; None for no cache.
+        report: takes one line for the user.
     """
 
     def __init__(
         self,
-        mission: Mission,
+        mission: Submitter,
         nursery: trio.Nursery,
         cache: Cache | None,
-        say: Callable[[str], object],
+        report: Callable[[str], object],
     ) -> None:
-        self.mission = mission
-        self._found = 0
-        # How many more leaves failed than the executor counts: fewer, where it was tried again.
-        self._failures = 0
+        self._mission = mission
         self._nursery = nursery
         self._cache = cache
-        self._by_reference = isinstance(mission.executor, GrainExecutor)
-        self._say = say
+        self._report = report
+        self._in_process = mission.runs_in_process
         self._random = Random()  # noqa: S311 - spreads waits; not the user's, who may have seeded it
         self._retry_lines = RetryLines()
-        self._copies = Copies()
-        self._shared: dict[tuple[Hashable, str | bytes], Source] = {}
-        # Those that are not with the executor, and how many there are in all.
-        self._in_hand: dict[Leaf, None] = {}
+        self._snapshots = Snapshots()
+        self._shared: dict[tuple[Hashable, str | bytes], TaskNode] = {}
+        self._hits = 0
+        # The executor counts each failed attempt, but one that is followed by another is no failure
+        # of the leaf; and a leaf that could not be submitted again is one that it does not count.
+        self._more_failures = 0
+        # The leaves that are not with the executor, and the number of all that are not resolved.
+        self._held_back: dict[Leaf, None] = {}
         self._unresolved = 0
-        self._idle: trio.Event | None = None  # while there is a task that holds the nursery open
-        self._closed = False
+        # While leaves are unresolved, a task waits for this event and so holds the nursery open.
+        self._all_resolved: trio.Event | None = None
+        self._cancelled = False
+        self._on_ended = self._ended  # one object for all leaves
         self._lookups = Batches(nursery, self._look_up, size=32)
         self._results = Batches(nursery, self._keep, size=8)
 
-    def leaf(self, res: Resource, call: Call, care: Care) -> Source:
-        """Care for a call from now on; one with the key of another shares its task.
+    def leaf(self, res: Resource, call: Call, policy: LeafPolicy) -> TaskNode:
+        """Start a leaf; one with the key of another shares its task.
 
         Raises:
             TypeError: the call has no key.
-            grain.resource.Infeasible: no worker can ever meet the request, and none can join; of a
-                call that is looked up first, that is its outcome instead.
+            grain.resource.Infeasible: no worker can ever meet the request, and none can join. If
+                the call is looked up first, this is its outcome instead.
         """
-        caching = care.caching
+        caching = policy.caching
         shared = key = None
         if caching is not None:
             said, bound = caching.shared(call), None
@@ -107,44 +126,38 @@ class Nurse:
                 return known
             if self._cache is not None and bound is not None:
                 key = self._key(caching, call, said, bound)
-        if key is None and care.retry is None:
-            source = Source(self.mission)
-            self.mission.submit(res, call, source)
+        if key is None and policy.retry is None:
+            node = TaskNode(self._mission.tasks)
+            self._mission.submit(res, call, node)
         else:
-            # What is submitted later must be what it was called with, where it travels as bytes or
-            # the result is kept as that of these arguments. Elsewhere objects are passed as they
-            # are, as to any leaf.
-            if key is not None:
-                call = self._copies.bound(call, key.bound)
-            copied = (key is not None and key.by_arguments) or not self._by_reference
-            snapshot = self._copies.snapshot(call) if copied else None
-            leaf = Leaf(self, res, call, snapshot, self._by_reference, key, care.retry)
-            source = leaf.source
-            if key is None:
-                self.mission.submit(res, leaf.attempt(), leaf)
-                self._hold_open()
-            else:
-                self._hold_open()
-                self._in_hand[leaf] = None
-                self._lookups.put(leaf)
-                self.mission.held(len(self._in_hand))
+            node = self._start(res, call, key, policy.retry)
         if shared is not None:
-            self._shared[shared] = source
-        return source
+            self._shared[shared] = node
+        return node
 
-    def ended(self, leaf: Leaf, ended: Outcome) -> None:
-        """An attempt has ended."""
-        if type(ended) is outcome.Error:
-            self._failed(leaf, ended.error)
-        elif leaf.key is not None and not self._closed:
-            leaf.ended = ended
-            self._in_hand[leaf] = None
-            self._results.put(leaf)
+    def _start(self, res: Resource, call: Call, key: Key | None, retry: Retry | None) -> TaskNode:
+        # A leaf that is submitted later must be the call as it was made, wherever it travels as
+        # bytes or its result is kept as that of these arguments. Elsewhere objects are passed as
+        # they are, as to any leaf.
+        if key is not None:
+            call = self._snapshots.with_variables_of_now(call, key.bound)
+        as_made = (key is not None and key.by_arguments) or not self._in_process
+        snapshot = self._snapshots.snapshot(call) if as_made else None
+        leaf = Leaf(
+            self._mission.tasks, self._on_ended, res, call, snapshot, self._in_process, key, retry
+        )
+        if key is None:
+            self._mission.submit(res, leaf.attempt(), leaf)
+            self._hold_nursery_open()
         else:
-            self._resolve(leaf, ended)
+            self._hold_nursery_open()
+            self._held_back[leaf] = None
+            self._lookups.put(leaf)
+            self._mission.on_held_back(len(self._held_back))
+        return leaf.node
 
-    async def branch(self, call: Call, retry: Retry) -> Outcome:
-        """Run a branch until it ends well, or for good.
+    async def run_branch(self, call: Call, retry: Retry) -> Outcome:
+        """Run a branch until it ends well, or fails for good.
 
         Raises:
             KeyboardInterrupt, trio.Cancelled: they concern more than this call.
@@ -157,113 +170,129 @@ class Nurse:
             error = ended.error
             assert isinstance(error, Exception)
             next_ = retry.decide(attempts.count, ZERO, error, self._random)
-            if not isinstance(next_, Again):
-                _add(error, attempts.note(next_.note))
+            if not isinstance(next_, NextAttempt):
+                _add_note(error, attempts.note(next_.note))
                 return ended
-            self._another(call, retry, attempts, error, next_)
+            self._on_retry(call, retry, attempts, error, next_)
             await trio.sleep(next_.delay)
 
     def statistics(self, now: Statistics) -> Statistics:
-        """How things stand in the mission, given how they stand in its executor.
+        """Return the numbers of the mission's leaves by state.
 
-        A failure that was followed by another attempt counts as no failure, what waits for that
-        or is looked up counts as queued, and what the cache had as done.
+        A failure that was followed by another attempt counts as no failure, a leaf that waits for
+        that or is looked up counts as queued, and a result that was found counts as done.
+
+        Args:
+            now: the numbers of the executor.
         """
         return dataclasses.replace(
             now,
-            queued=now.queued + len(self._in_hand),
-            done=now.done + self._found,
-            failed=now.failed + self._failures,
+            queued=now.queued + len(self._held_back),
+            done=now.done + self._hits,
+            failed=now.failed + self._more_failures,
         )
 
-    # ---- what becomes of a leaf
+    # ---- keys
 
     def _bound(self, caching: Caching, call: Call) -> str | None:
         try:
             return caching.bound(call.fn)
         except Undigestible as error:
-            self._not_kept(call, error)
+            self._warn_not_kept(call, error)
             return None
 
     def _key(self, caching: Caching, call: Call, said: str | bytes, bound: str) -> Key | None:
         try:
             return caching.key(call, said, bound)
         except Undigestible as error:
-            self._not_kept(call, error)
+            self._warn_not_kept(call, error)
             return None
 
-    def _not_kept(self, call: Call, error: Undigestible) -> None:
+    def _warn_not_kept(self, call: Call, error: Undigestible) -> None:
         if self._cache is not None:
             name = name_of(call.fn)
             self._cache.warn(name, f"results of {name} are not kept, as {error}")
 
-    def _submit(self, leaf: Leaf) -> None:
-        try:
-            self.mission.submit(leaf.attempts.request, leaf.attempt(), leaf)
-        except Exception as error:  # of the request, of the arguments: it is the leaf's
-            self._failures += 1
-            self.ended(leaf, outcome.Error(error))
-
-    def _failed(self, leaf: Leaf, error: BaseException) -> None:
-        attempts = leaf.attempts
-        if isinstance(error, Infeasible) and leaf.error is not None:
-            # It asked for more than there is, because of what went wrong before: that matters.
-            note = f"It could not be tried again{asking(attempts.request)}: {error}"
-            _add(leaf.error, note)
-            self._resolve(leaf, outcome.Error(leaf.error))
-            return
-        if leaf.retry is None or self._closed or not isinstance(error, Exception):
-            _add(error, attempts.note())
-            self._resolve(leaf, outcome.Error(error))
-            return
-        next_ = leaf.retry.decide(attempts.count, attempts.request, error, self._random)
-        if not isinstance(next_, Again):
-            _add(error, attempts.note(next_.note))
-            self._resolve(leaf, outcome.Error(error))
-            return
-        self._another(leaf.call, leaf.retry, attempts, error, next_)
-        leaf.error = error
-        self._failures -= 1
-        self._in_hand[leaf] = None
-        self._nursery.start_soon(self._retry, leaf, next_.delay)
-
-    def _another(
-        self, call: Call, retry: Retry, attempts: Attempts, error: Exception, again: Again
-    ) -> None:
-        """Count an attempt that failed, and tell of the one that follows."""
-        changed = "" if again.request == attempts.request else asking(again.request)
-        attempts.failed(error, again)
-        name = name_of(call.fn)
-        line = self._retry_lines.line(
-            name,
-            error,
-            f"{name} failed ({told(error)}); attempt {attempts.count} of {retry.retries + 1} in "
-            f"{again.delay:.1f} s{changed}",
-        )
-        if line is not None:
-            self._say(line)
-
-    async def _retry(self, leaf: Leaf, delay: float) -> None:
-        await trio.sleep(delay)
-        del self._in_hand[leaf]
-        self._submit(leaf)
+    # ---- the states of a leaf
 
     async def _look_up(self, leaves: list[Leaf]) -> None:
         assert self._cache is not None
         keys = [leaf.key for leaf in leaves if leaf.key is not None]
-        for leaf, found in zip(leaves, await self._cache.look_up(keys), strict=True):
-            del self._in_hand[leaf]
-            if found.hit:
-                self._found += 1
-                self._resolve(leaf, outcome.Value(found.value))
+        for leaf, result in zip(leaves, await self._cache.look_up(keys), strict=True):
+            del self._held_back[leaf]
+            if result.hit:
+                self._hits += 1
+                self._resolve(leaf, outcome.Value(result.value))
             else:
                 self._submit(leaf)
+
+    def _submit(self, leaf: Leaf) -> None:
+        try:
+            self._mission.submit(leaf.attempts.request, leaf.attempt(), leaf)
+        except Exception as error:  # of the request or the arguments: an outcome like any other
+            self._more_failures += 1
+            self._ended(leaf, outcome.Error(error))
+
+    def _ended(self, leaf: Leaf, ended: Outcome) -> None:
+        """Take the outcome of an attempt."""
+        if type(ended) is outcome.Error:
+            self._failed(leaf, ended.error)
+        elif leaf.key is not None and not self._cancelled:
+            leaf.ended = ended
+            self._held_back[leaf] = None
+            self._results.put(leaf)
+        else:
+            self._resolve(leaf, ended)
+
+    def _failed(self, leaf: Leaf, error: BaseException) -> None:
+        attempts = leaf.attempts
+        if isinstance(error, Infeasible) and leaf.error is not None:
+            # `retry_with` asked for more than there is. The failure that made it ask matters more.
+            note = f"It could not be tried again{asking(attempts.request)}: {error}"
+            _add_note(leaf.error, note)
+            self._resolve(leaf, outcome.Error(leaf.error))
+            return
+        if leaf.retry is None or self._cancelled or not isinstance(error, Exception):
+            _add_note(error, attempts.note())
+            self._resolve(leaf, outcome.Error(error))
+            return
+        next_ = leaf.retry.decide(attempts.count, attempts.request, error, self._random)
+        if not isinstance(next_, NextAttempt):
+            _add_note(error, attempts.note(next_.note))
+            self._resolve(leaf, outcome.Error(error))
+            return
+        self._on_retry(leaf.call, leaf.retry, attempts, error, next_)
+        leaf.error = error
+        self._more_failures -= 1
+        self._held_back[leaf] = None
+        self._nursery.start_soon(self._submit_later, leaf, next_.delay)
+
+    def _on_retry(
+        self, call: Call, retry: Retry, attempts: Attempts, error: Exception, next_: NextAttempt
+    ) -> None:
+        """Count and report an attempt that failed and is followed by another."""
+        changed = "" if next_.request == attempts.request else asking(next_.request)
+        attempts.failed(error, next_)
+        name = name_of(call.fn)
+        line = self._retry_lines.line(
+            name,
+            error,
+            f"{name} failed ({one_line(error)}); attempt {attempts.count} of {retry.retries + 1} "
+            f"in {next_.delay:.1f} s{changed}",
+        )
+        if line is not None:
+            self._report(line)
+
+    async def _submit_later(self, leaf: Leaf, delay: float) -> None:
+        await trio.sleep(delay)
+        del self._held_back[leaf]
+        self._submit(leaf)
 
     async def _keep(self, leaves: list[Leaf]) -> None:
         assert self._cache is not None
         now = time.monotonic()
         results = [
-            Result(leaf.key, leaf.ended.value, now - leaf.began)
+            ComputedResult(leaf.key, leaf.ended.value, now - leaf.began)
             for leaf in leaves
             if leaf.key is not None and isinstance(leaf.ended, outcome.Value)
         ]
@@ -271,42 +300,83 @@ class Nurse:
             await self._cache.keep(results)
         finally:
             for leaf in leaves:
-                self._in_hand.pop(leaf, None)
+                self._held_back.pop(leaf, None)
                 assert leaf.ended is not None
                 self._resolve(leaf, leaf.ended)
 
     def _resolve(self, leaf: Leaf, ended: Outcome) -> None:
-        if leaf.source.outcome is not None:
+        if leaf.node.outcome is not None:  # by the cancellation of the mission
             return
         self._unresolved -= 1
         leaf.error = None
-        leaf.source(ended)
-        if not self._unresolved and self._idle is not None:
-            self._idle.set()
+        leaf.node(ended)
+        if not self._unresolved and self._all_resolved is not None:
+            self._all_resolved.set()
 
     # ---- the nursery
 
-    def _hold_open(self) -> None:
+    def _hold_nursery_open(self) -> None:
         self._unresolved += 1
-        if self._idle is None:
-            self._idle = trio.Event()
-            self._nursery.start_soon(self._wait)
+        if self._all_resolved is None:
+            self._all_resolved = trio.Event()
+            self._nursery.start_soon(self._wait_for_leaves)
 
-    async def _wait(self) -> None:
+    async def _wait_for_leaves(self) -> None:
         try:
             while self._unresolved:
-                self._idle = trio.Event()
-                await self._idle.wait()
-            self._idle = None
+                self._all_resolved = trio.Event()
+                await self._all_resolved.wait()
+            self._all_resolved = None
         except trio.Cancelled:
-            self._closed = True
-            for leaf in list(self._in_hand):
+            # The executor resolves the leaves that it has; nobody else resolves the others.
+            self._cancelled = True
+            for leaf in list(self._held_back):
                 error = Cancelled(f"{name_of(leaf.call.fn)} was cancelled")
                 error.__cause__ = leaf.error
                 self._resolve(leaf, leaf.ended or outcome.Error(error))
             raise
 
 
-def _add(error: BaseException, note: str) -> None:
+class Batches(Generic[T]):
+    """Items that an async function takes in batches, in a few trio tasks at once.
+
+    Args:
+        nursery: the nursery of those tasks; each ends when no item is left.
+        function: takes a batch.
+        size: the largest number of items in a batch.
+        most: the largest number of tasks.
+    """
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        function: Callable[[list[T]], Awaitable[None]],
+        size: int,
+        most: int = 8,
+    ) -> None:
+        self._nursery = nursery
+        self._function = function
+        self._size = size
+        self._most = most
+        self._items: deque[T] = deque()
+        self._running = 0
+
+    def put(self, item: T) -> None:
+        """Add an item."""
+        self._items.append(item)
+        if self._running < self._most:
+            self._running += 1
+            self._nursery.start_soon(self._run)
+
+    async def _run(self) -> None:
+        try:
+            while self._items:
+                count = min(self._size, len(self._items))
+                await self._function([self._items.popleft() for _ in range(count)])
+        finally:
+            self._running -= 1
+
+
+def _add_note(error: BaseException, note: str) -> None:
     if note:
         add_note(error, note)

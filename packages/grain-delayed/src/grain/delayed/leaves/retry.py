@@ -1,20 +1,21 @@
-"""Whether a task that failed is tried again, when, and with which request. Decisions without I/O.
+"""The decision about a task that failed: whether, when and with which request it runs again.
 
-1. At most `retries` times after the first attempt.
-2. What would fail again is not tried again, whatever `retry_on` says: a task that was cancelled,
-   a request that cannot be met, what cannot travel between processes, a lost scheduler.
-3. Without `retry_on`, neither what tells of a mistake in the program (TypeError, NameError, ...),
-   nor a task that was given up because it crashed its worker again and again.
-4. `retry_with` may give up by returning None. If one of the user's functions fails itself, the
-   task's own exception stays what is raised, with a note of that.
-5. An exception in groups around it counts as itself; several in a group only if each would, or if
-   `retry_on` names the type of the group.
+1. There are at most `retries` attempts after the first.
+2. A task that would fail again is not retried, whatever `retry_on` says: one that was cancelled,
+   whose request cannot be met, whose arguments or result cannot travel between processes, or that
+   has lost its scheduler.
+3. Without `retry_on`, neither a mistake in the program (TypeError, NameError, ...) is retried, nor
+   a task that was given up because it crashed its worker again and again.
+4. `retry_with` gives up by returning None. If one of the user's functions raises itself, the task's
+   own exception stays the one that is raised, with a note about the other.
+5. An exception in groups around it counts as itself; several in a group count only if each of them
+   would, or if `retry_on` names the type of the group.
 """
 
 from __future__ import annotations
 
 import sys
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,10 +35,12 @@ if TYPE_CHECKING:
     RetryWith = Callable[[Resource, Exception], Resource | None]
 
 LONGEST = 300.0
-"""Seconds: the most that is waited before a retry, unless the first wait is longer."""
+"""Seconds: the longest wait before a retry, unless the first wait is longer."""
 
-# How many attempts an exception tells of, of the first ones and of the last ones.
+# The note on an exception lists so many of the first attempts, and so many of the last ones.
 _NOTED = 10
+# So many retries of one kind are reported one by one.
+_REPORTED = 3
 
 _FINAL = (Cancelled, ExecutorClosed, Infeasible, PayloadError, Unreachable)
 _MISTAKES = (
@@ -45,26 +48,26 @@ _MISTAKES = (
 )  # fmt: skip
 
 
-class Again(NamedTuple):
-    """Another attempt: with which request, and after how many seconds."""
+class NextAttempt(NamedTuple):
+    """The decision for another attempt: its request, and the seconds to wait before it."""
 
     request: Resource
     delay: float
 
 
-class Final(NamedTuple):
-    """No other attempt; and what there is to say of that."""
+class GiveUp(NamedTuple):
+    """The decision against another attempt, with a note for the user on a special reason."""
 
     note: str = ""
 
 
 @dataclass(frozen=True)
 class Retry:
-    """The retries of one delayed function; `check` makes it.
+    """The retry policy of one delayed function; `make_retry` makes it.
 
     Attributes:
-        retries: how many attempts there may be after the first.
-        on: which exceptions: types, or a function that tells; None for rule 3.
+        retries: the largest number of attempts after the first.
+        on: the exceptions to retry: types, or a predicate; None for rule 3.
         escalate: `retry_with`.
         wait: seconds before the first retry; twice that before the second, and so on.
     """
@@ -76,49 +79,49 @@ class Retry:
 
     def decide(
         self, attempt: int, request: Resource, error: Exception, random: Random
-    ) -> Again | Final:
-        """What to do about a failed attempt.
+    ) -> NextAttempt | GiveUp:
+        """Decide about a failed attempt.
 
         Args:
-            attempt: which one it was, from 1.
-            request: what it had asked for.
-            error: what it raised.
+            attempt: its number, from 1.
+            request: its request.
+            error: its exception.
             random: spreads the waits, so that tasks that failed together do not return together.
         """
         if attempt > self.retries:
-            return Final()
+            return GiveUp()
         errors = flattened(error)
         if any(isinstance(e, _FINAL) for e in errors):
-            return Final()
+            return GiveUp()
         try:
             if not self._names_group(error) and not all(
                 isinstance(e, Exception) and self._wanted(e) for e in errors
             ):
-                return Final()
+                return GiveUp()
         except Exception as failed:
-            return Final(
+            return GiveUp(
                 f"retry_on raised {type(failed).__name__}: {failed}; so it was not retried"
             )
         if self.escalate is not None:
-            the_one = collapsed(error)
+            single = collapsed(error)
             try:
-                asked = self.escalate(request, the_one)  # type: ignore[arg-type] # an Exception
+                asked = self.escalate(request, single)  # type: ignore[arg-type] # an Exception
             except Exception as failed:
-                return Final(
+                return GiveUp(
                     f"retry_with raised {type(failed).__name__}: {failed}; so it was not retried"
                 )
             if asked is None:
-                return Final()
+                return GiveUp()
             if not isinstance(asked, Resource) or asked == ZERO:
-                return Final(
+                return GiveUp(
                     f"retry_with returned {asked!r}; so it was not retried. It returns the next "
                     "request, as Memory(8), or None to give up"
                 )
             request = asked
-        return Again(request, self.delay(attempt, random))
+        return NextAttempt(request, self.delay(attempt, random))
 
     def delay(self, attempt: int, random: Random) -> float:
-        """Seconds to wait after an attempt: doubled each time, and of that between half and all."""
+        """Return the seconds to wait after an attempt: between half and all of the doubled wait."""
         longest = max(LONGEST, self.wait)
         # Not 2.0 ** attempt, which overflows.
         whole = min(longest, self.wait * 2.0 ** min(attempt - 1, 60))
@@ -137,8 +140,8 @@ class Retry:
         return bool(self.on(error))
 
 
-def check(retries: Any, on: Any, escalate: Any, wait: Any) -> Retry | None:
-    """The options of `delayed` as a policy; None if there is nothing to retry.
+def make_retry(retries: Any, on: Any, escalate: Any, wait: Any) -> Retry | None:
+    """Check the options of `delayed` on retries; return the policy, None for no retries.
 
     Raises:
         TypeError, ValueError: an option makes no sense.
@@ -153,8 +156,8 @@ def check(retries: Any, on: Any, escalate: Any, wait: Any) -> Retry | None:
                 is_type or (callable(one) and one is on)
             ):
                 raise TypeError(
-                    f"retry_on={on!r}: give a type of exception, a tuple of types, or a function "
-                    "of the exception that tells whether to retry"
+                    f"retry_on={on!r}: give a type of exception, a tuple of types, or a predicate "
+                    "of the exception"
                 )
     if escalate is not None and not callable(escalate):
         raise TypeError(
@@ -173,26 +176,30 @@ def check(retries: Any, on: Any, escalate: Any, wait: Any) -> Retry | None:
 
 
 class Attempts:
-    """The attempts of one task so far, for whoever sees the last of them fail."""
+    """The attempts of one task so far: the request of the present one, and the failures before."""
 
     __slots__ = ("_first", "_last", "count", "request")
 
     def __init__(self, request: Resource) -> None:
         self.request = request
         self.count = 1
-        # Of very many attempts, the first and the last.
+        # A task may be retried very many times: only the first and the last failures are kept.
         self._first: list[str] = []
         self._last: deque[str] = deque(maxlen=_NOTED)
 
-    def failed(self, error: Exception, again: Again) -> None:
-        """An attempt failed, and another follows."""
-        line = f"  attempt {self.count}: {told(error)}{asking(self.request)}"
+    def failed(self, error: Exception, next_: NextAttempt) -> None:
+        """Add an attempt that failed and is followed by another."""
+        line = f"  attempt {self.count}: {one_line(error)}{asking(self.request)}"
         (self._first if len(self._first) < _NOTED else self._last).append(line)
-        self.request = again.request
+        self.request = next_.request
         self.count += 1
 
     def note(self, last: str = "") -> str:
-        """What to add to the exception of the last attempt; nothing if it was the only one."""
+        """Return the note for the exception of the last attempt; empty if it was the only one.
+
+        Args:
+            last: a sentence on the last attempt, which comes first.
+        """
         lines = [last] if last else []
         if self._first:
             lines.append(f"This was attempt {self.count}{asking(self.request)}. Before:")
@@ -201,8 +208,37 @@ class Attempts:
         return "\n".join(lines)
 
 
-def told(error: BaseException) -> str:
-    """An exception in one line."""
+class RetryLines:
+    """The lines about the retries of one mission: the first few of a kind, the 10th, the 100th, ...
+
+    A kind is a function and a type of exception, so a failure of a new kind is always reported. A
+    thousand tasks that a licence server does not answer need no thousand lines.
+    """
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, type[BaseException]]] = Counter()
+
+    def line(self, function: str, error: BaseException, text: str) -> str | None:
+        """Count a retry; return the line to report, None for none.
+
+        Args:
+            function: the name of the function.
+            error: the exception of the failed attempt.
+            text: the whole report.
+        """
+        self._counts[function, type(error)] += 1
+        count = self._counts[function, type(error)]
+        if count < _REPORTED:
+            return text
+        if count == _REPORTED:
+            return f"{text}; of more like this, only the 10th, 100th, ... are reported"
+        if str(count).strip("0") == "1":
+            return f"{text}; {count} like this so far"
+        return None
+
+
+def one_line(error: BaseException) -> str:
+    """Return the type and the message of an exception in one line."""
     try:
         first = (str(error).splitlines() or [""])[0]
     except Exception:  # a __str__ of the user's may raise anything
@@ -213,5 +249,5 @@ def told(error: BaseException) -> str:
 
 
 def asking(request: Resource) -> str:
-    """What a request asks for, as the end of a sentence."""
+    """Return a request as the end of a sentence; empty if it asks for nothing."""
     return "" if request is ZERO else f", with {request.ask()}"

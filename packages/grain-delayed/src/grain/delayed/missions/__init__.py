@@ -1,1 +1,28 @@
-"""missions."""
+"""Missions: an executor for the leaves, a nursery for the branches, and a block around both.
+
+`opening.mission` is the block. It reads the configuration, opens the cache and the executor, and
+makes a `Mission` with a nursery. When the block ends, the nursery waits for the branches, and then
+the executor waits for the leaves. If a part fails, structured concurrency cancels the others:
+there is no clean-up code but that of the blocks inside of one another.
+
+Rules:
+
+1. The current mission is a context variable, so branches inherit it, and other threads and leaves
+   do not see it.
+2. Branches begin in the order of their calls; after that, trio decides who runs.
+3. A failure that nobody awaited is raised at the end of the mission. Nothing is lost silently.
+4. Under asyncio, trio is a guest in the same thread; tasklets are trio's there, too.
+
+Map:
+
+- ``turns``: trio tasks that begin in the order in which they were started
+- ``overload``: the warning about too many waiting tasks
+- ``executor``: the choice of the executor
+- ``mission``: `Mission`: leaves, branches, statistics
+- ``current``: the mission that a call belongs to
+- ``report``: log lines and the progress line
+- ``traceback_filter``: short tracebacks for errors of the configuration or the cluster
+- ``opening``: `mission`: the block
+- ``asyncio_guest``: the block in asyncio programs
+- ``run``: `run`: a mission as a whole program
+"""

@@ -1,11 +1,14 @@
 """Missions in an asyncio program or a notebook: trio as a guest on asyncio's loop.
 
 Branches, leaves and everything else of a mission stay trio tasks. Only the code in the ``async
-with`` block is asyncio's, and the two take turns in one thread: so a delayed function is called
-as ever, and only waiting needs a bridge.
+with`` block is asyncio's, and the two take turns in one thread. So a delayed function is called as
+ever, and only waiting needs a bridge, which is `grain.delayed.host`.
 
-A loop can be host to one trio run at a time. Its missions share that, a `Guest`; it begins with
-the first of them and ends with the last. Each is a `Stay` in it.
+A loop can be host to one trio run at a time. The missions of the loop share that run, a `Guest`:
+it begins with the first of them and ends with the last. Each mission is a `GuestMission` in it.
+
+An asyncio future carries one fact from trio to asyncio, and is set exactly once: by then the
+waiting asyncio task may have been cancelled, and waits again (`_wait_for`) until it is set.
 """
 
 from __future__ import annotations
@@ -18,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import outcome
 import trio
 
-from grain.delayed.errors import NotInMission
-from grain.delayed.missions.mission import _current
+from grain.delayed.host import asyncio_host
+from grain.delayed.missions.current import add_mission_of_asyncio, set_current
 from grain.head import collapsed, collapsing
 
 if sys.version_info < (3, 11):
@@ -39,60 +42,64 @@ _guest: trio.lowlevel.RunVar[Guest | None] = trio.lowlevel.RunVar("grain.delayed
 
 @asynccontextmanager
 async def hosted(open_mission: Open) -> AsyncGenerator[Mission]:
-    """A mission around a block of asyncio code.
+    """Open a mission around a block of asyncio code.
 
     Args:
         open_mission: makes the mission, in trio.
 
     Raises:
-        RuntimeError: no asyncio loop runs here, or it has another guest.
+        RuntimeError: no asyncio loop runs here, or the loop has another guest.
         BaseException: as `grain.delayed.mission`, where the cancellation is asyncio's.
     """
-    guest = await Guest.here()
-    stay = Stay(open_mission, guest)
-    outer = _current.get()
+    guest = await Guest.join()
+    entered = GuestMission(open_mission, guest)
     raised: BaseException | None = None
     try:
-        await stay.begin()
-        guest.missions.append(stay.mission)
-        _current.set(stay.mission)
-        yield stay.mission
+        mission = await entered.begin()
+        add_mission_of_asyncio(mission)
+        # Not by a token of the context variable: in a notebook, the block may be left in another
+        # context than it was entered in.
+        outer = set_current(mission)
+        try:
+            yield mission
+        finally:
+            set_current(outer)
     except BaseException as error:
         raised = error
-    # In a notebook, the block may be left in another context than it was entered in.
-    _current.set(outer)
-    cancelled = await stay.end(raised)
-    cancelled = await guest.leave(stay.aborted) or cancelled
-    raises = _what_counts(raised or cancelled, stay.failure())
-    if raises is not None:
+    cancelled = await entered.end(raised)
+    cancelled = await guest.leave(until_ended=entered.aborted) or cancelled
+    error_to_raise = _more_important(raised or cancelled, entered.failure())
+    if error_to_raise is not None:
         with collapsing():  # as at the end of a mission in trio
-            raise raises
+            raise error_to_raise
 
 
-class Stay:
-    """One mission in the guest, as seen from the asyncio task that opened it."""
+class GuestMission:
+    """One mission in the guest, as seen from the asyncio task that opened it.
 
-    mission: Mission
+    Attributes:
+        aborted: True if the guest ended around the mission, as by Ctrl-C.
+    """
 
     def __init__(self, open_mission: Open, guest: Guest) -> None:
         self._open = open_mission
         self._guest = guest
         self._scope = trio.CancelScope()
         self._leave = trio.Event()
-        self._began: asyncio.Future[None] = guest.loop.create_future()
+        # The result is None if the mission ended before it began.
+        self._began: asyncio.Future[Mission | None] = guest.loop.create_future()
         self._ended: asyncio.Future[None] = guest.loop.create_future()
         self._error: Exception | None = None
-        # Whether the guest ended around it, as by Ctrl-C.
         self.aborted = False
-        # The task in the block, as long as it is in there, and whether we cancelled it.
+        # The asyncio task in the block, as long as it is there.
         self._task: asyncio.Task[Any] | None = None
-        self._cancelled_task = False
+        self._task_was_cancelled_here = False
 
-    async def begin(self) -> None:
+    async def begin(self) -> Mission:
         """Enter the mission.
 
         Raises:
-            BaseException: it could not be entered, or this task was cancelled meanwhile.
+            BaseException: the mission could not be entered, or this task was cancelled meanwhile.
         """
         try:
             self._guest.start(self._run)
@@ -100,37 +107,40 @@ class Stay:
             self.aborted = True
             self._ended.set_result(None)
             raise asyncio.CancelledError from None
-        cancelled = await _settled(self._began, self._scope.cancel)
+        cancelled = await _wait_for(self._began, self._scope.cancel)
         if cancelled is not None:
             raise cancelled
         self._task = asyncio.current_task()
-        if self._ended.done():
-            raise asyncio.CancelledError  # what it failed with follows, in `failure`
+        mission = self._began.result()
+        if mission is None or self._ended.done():
+            raise asyncio.CancelledError  # the reason follows, from `failure`
+        return mission
 
     async def end(self, raised: BaseException | None) -> asyncio.CancelledError | None:
-        """Leave the mission; returns when nothing of it is left.
+        """Leave the mission, and return when nothing of it is left.
 
         Returns:
             A cancellation that arrived meanwhile.
         """
-        self._forgive()
+        if self._task_was_cancelled_here and self._task is not None:
+            _uncancel(self._task)
         self._task = None
         if raised is None:
             self._leave.set()
         else:
             self._scope.cancel()
-        return await _settled(self._ended, self._scope.cancel)
+        return await _wait_for(self._ended, self._scope.cancel)
 
     def failure(self) -> BaseException | None:
-        """What the mission raised that was not asked of it."""
+        """Return the exception of the mission itself, None if it ended as it should."""
         return self._guest.failure() if self.aborted else self._error
 
     async def _run(self) -> None:
-        """The mission's trio task."""
+        """Run the mission, as a trio task."""
         try:
             with collapsing(), self._scope:
-                async with self._open() as self.mission:
-                    self._began.set_result(None)
+                async with self._open() as mission:
+                    self._began.set_result(mission)
                     await self._leave.wait()
         except Exception as error:
             self._error = error
@@ -142,34 +152,28 @@ class Stay:
             if not self._began.done():
                 self._began.set_result(None)
             if self._task is not None:
-                # The block goes on and its mission is gone: as in trio, it is cancelled.
-                self._cancelled_task = self._task.cancel()
-
-    def _forgive(self) -> None:
-        """The cancellation of the block was ours: asyncio shall not count it."""
-        if self._cancelled_task and self._task is not None and sys.version_info >= (3, 11):
-            self._task.uncancel()
+                # The block goes on although its mission has ended: it is cancelled, as in trio.
+                self._task_was_cancelled_here = self._task.cancel()
 
 
 class Guest:
-    """A trio run on the asyncio loop of this thread."""
+    """A trio run on the asyncio loop of this thread; `join` returns it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.missions: list[Mission] = []
         self._users = 0
         self._error: BaseException | None = None
         self._closing = trio.Event()
-        self._ready: asyncio.Future[None] = loop.create_future()
+        # The result is None if the run ended before it began.
+        self._nursery: asyncio.Future[trio.Nursery | None] = loop.create_future()
         self._ended: asyncio.Future[None] = loop.create_future()
-        self._nursery: trio.Nursery
 
     @classmethod
-    async def here(cls) -> Guest:
-        """The guest of the running loop; its user calls `leave`.
+    async def join(cls) -> Guest:
+        """Return the guest of the running loop, a new one if there is none; `leave` it later.
 
         Raises:
-            RuntimeError: no asyncio loop runs here, or there is a trio run that is not ours.
+            RuntimeError: no asyncio loop runs here, or this thread has another trio run.
         """
         try:
             loop = asyncio.get_running_loop()
@@ -198,14 +202,15 @@ class Guest:
                 host_uses_signal_set_wakeup_fd=True,
             )
             _guest.set(guest)
+            asyncio_host.set(loop)
         guest._users += 1
         try:
-            await asyncio.wait([guest._ready])
+            await asyncio.wait([guest._nursery])
         except asyncio.CancelledError:
-            await guest.leave(ending=False)
+            await guest.leave(until_ended=False)
             raise
         if guest._closing.is_set():  # it was interrupted before it began
-            await guest.leave(ending=True)
+            await guest.leave(until_ended=True)
             raise guest.failure()
         return guest
 
@@ -215,13 +220,16 @@ class Guest:
         Raises:
             RuntimeError: the guest is about to end.
         """
-        self._nursery.start_soon(function)
+        nursery = self._nursery.result()
+        if nursery is None:
+            raise RuntimeError("the trio run of this loop has ended")
+        nursery.start_soon(function)
 
-    async def leave(self, ending: bool) -> asyncio.CancelledError | None:
-        """A user has no more use for it; the last one ends it.
+    async def leave(self, *, until_ended: bool) -> asyncio.CancelledError | None:
+        """Give up the guest; the last user that does so ends it, and waits for its end.
 
         Args:
-            ending: whether it ends anyway. Then, too, its end is waited for.
+            until_ended: wait in any case, as the guest ends by itself.
 
         Returns:
             A cancellation that arrived meanwhile.
@@ -229,19 +237,20 @@ class Guest:
         self._users -= 1
         if not self._users:
             self._closing.set()
-        elif not ending:
+        elif not until_ended:
             return None
-        return await _settled(self._ended, _nothing)
+        # A cancellation changes nothing: the end is near already.
+        return await _wait_for(self._ended, lambda: None)
 
     async def _main(self) -> None:
         try:
-            async with trio.open_nursery() as self._nursery:
-                self._ready.set_result(None)
+            async with trio.open_nursery() as nursery:
+                self._nursery.set_result(nursery)
                 await self._closing.wait()
         finally:
             self._closing.set()
-            if not self._ready.done():
-                self._ready.set_result(None)
+            if not self._nursery.done():
+                self._nursery.set_result(None)
 
     def _on_ended(self, ended: outcome.Outcome[None]) -> None:
         if isinstance(ended, outcome.Error):
@@ -250,51 +259,23 @@ class Guest:
         self._ended.set_result(None)
 
     def failure(self) -> BaseException:
-        """What to raise where a mission was aborted.
+        """Return the exception to raise where a mission was aborted.
 
-        The interrupt itself comes once: it stops asyncio's loop, and another one would stop it
-        while it cancels its other tasks.
+        The interrupt itself is returned once: it stops asyncio's loop, and another one would stop
+        the loop while it cancels its other tasks.
         """
         error, self._error = self._error, None
         return error or asyncio.CancelledError("the missions of this loop were interrupted")
 
 
-def mission_here() -> Mission | None:
-    """The mission of asyncio code that is in no ``async with`` block.
-
-    Each cell of a notebook is such code, with a context of its own: if just one mission is open
-    in this loop, it is meant.
-    """
-    if trio.lowlevel.in_trio_task() or not trio.lowlevel.in_trio_run():
-        return None
-    guest = _guest.get()
-    missions = [] if guest is None else [m for m in guest.missions if not m.ended]
-    return missions[0] if len(missions) == 1 else None
-
-
-def event_here() -> asyncio.Event:
-    """An event that this asyncio code can wait for, and a task of the guest can set.
-
-    Raises:
-        NotInMission: there is no guest in the asyncio loop that runs here.
-    """
-    guest = _guest.get() if trio.lowlevel.in_trio_run() else None
-    if guest is None or guest.loop is not asyncio.get_running_loop():
-        raise NotInMission(
-            "this delayed object belongs to a mission of another asyncio loop; await it there"
-        )
-    return asyncio.Event()
-
-
-async def checkpoint() -> None:
-    """Let others of the asyncio loop run."""
-    await asyncio.sleep(0)
-
-
-async def _settled(
-    future: asyncio.Future[None], on_cancel: Callable[[], object]
+async def _wait_for(
+    future: asyncio.Future[Any], on_cancel: Callable[[], object]
 ) -> asyncio.CancelledError | None:
-    """Wait for a future, also if this task is cancelled; then something is done about it.
+    """Wait until a future is done, even if this task is cancelled meanwhile.
+
+    Args:
+        future: the future.
+        on_cancel: called at each cancellation; it hastens the end.
 
     Returns:
         The last cancellation.
@@ -309,16 +290,21 @@ async def _settled(
     return cancelled
 
 
-def _what_counts(
+def _uncancel(task: asyncio.Task[Any]) -> None:
+    """Take back a cancellation that `GuestMission` made, or asyncio counts it as the user's."""
+    if sys.version_info >= (3, 11):
+        task.uncancel()
+
+
+def _more_important(
     block: BaseException | None, mission: BaseException | None
 ) -> BaseException | None:
-    """What to raise of what the block and its mission raised; None if all is well."""
+    """Return the exception to raise, of those of a block and its mission; None if all is well.
+
+    A failure is more important than the cancellation that follows from it.
+    """
     if mission is None or (block is not None and isinstance(mission, asyncio.CancelledError)):
         return block
     if block is None or isinstance(block, asyncio.CancelledError):
-        return mission  # what failed counts more than the cancellation that followed from it
+        return mission
     return collapsed(BaseExceptionGroup("a block and its mission failed", [block, mission]))
-
-
-def _nothing() -> None:
-    """The end is near already."""

@@ -1,4 +1,4 @@
-"""Which executor a mission has: one of its own, one that others may join, or a shared one."""
+"""The executor of a mission: one of its own, one that workers may join, or a shared one."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from grain.head.events import Event
     from grain.remote_exer import RemoteExecutor
 
-    Executor = GrainExecutor | RemoteExecutor
+    MissionExecutor = GrainExecutor | RemoteExecutor
     Listener = Callable[[Event], object]
 
 
 @asynccontextmanager
 async def executing(
     local: Resource | None, config: Config | None, name: str | None, on_event: Listener
-) -> AsyncGenerator[Executor]:
-    """The executor of a mission, running.
+) -> AsyncGenerator[MissionExecutor]:
+    """Run the executor of a mission.
 
     Without a local worker it is the scheduler that missions share. With one, the mission hosts a
-    scheduler of its own, which the workers of a configuration file may join. Where there is no
-    file nobody was told to come: the address of the defaults is left to missions that share.
+    scheduler of its own, which workers join at the address of the configuration file. Without a
+    file no worker was sent there, and the default address is left to the shared scheduler.
 
     Args:
         local: the resources of the local worker, if there is one.
-        config: the configuration; None for a mission that keeps to itself.
+        config: the configuration; None for a mission that no worker can join.
         name: the mission's name.
         on_event: called with each event.
 
@@ -61,7 +61,7 @@ async def executing(
             yield await _hosted(stack, local, config, name, on_event)
 
 
-# What follows is imported where it is used: a mission that keeps to itself needs no network.
+# The functions below import what they use: a mission that keeps to itself needs no network.
 
 
 def _shared(config: Config, name: str | None, on_event: Listener) -> RemoteExecutor:
@@ -82,7 +82,7 @@ async def _hosted(
     config: Config,
     name: str | None,
     on_event: Listener,
-) -> Executor:
+) -> MissionExecutor:
     from grain.edge.errors import MeetingTaken
     from grain.remote_exer import HostingExecutor
 
@@ -99,9 +99,9 @@ async def _hosted(
 
 @contextmanager
 def _logging_to(path: str) -> Iterator[None]:
-    """Have what Grain logs in this process written to a file meanwhile, if one is given.
+    """Write what Grain logs in this process to a file during the block, if a path is given.
 
-    One that cannot be made is a warning.
+    A file that cannot be made is a warning in the log, and no reason for a mission to fail.
     """
     if not path:
         yield
@@ -113,7 +113,7 @@ def _logging_to(path: str) -> Iterator[None]:
     logger = logging.getLogger("grain")
     try:
         fd = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-    except OSError as error:  # no reason for a mission to fail
+    except OSError as error:
         logger.warning("head.log_file: %s: %s; there is no log", name, error.strerror)
         yield
         return

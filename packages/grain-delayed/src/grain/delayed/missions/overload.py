@@ -1,4 +1,4 @@
-"""Whether so many tasks wait that the user should know; said once."""
+"""A warning, once, when more tasks wait than the user expects."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ WARN_QUEUED = 100_000  # some 0.1 GB of a mission's memory
 
 
 class Overload:
-    """Watches how many tasks of a mission wait, at the cost of one comparison for each of them.
+    """A watch over the number of waiting tasks, at the cost of one comparison for each task.
 
-    Jobs are numbered from 1 as they are submitted, so the number of the next one bounds how many
-    can wait: only one numbered `look_at` or more is a reason to look.
+    Job ids count from 1 in the order of submission, so the next id bounds how many jobs can wait:
+    only a job with the id `look_at` or a larger one is a reason to look.
 
     Args:
-        limit: how many may wait before it is said; None for any number.
-        say: what is given the line to say.
+        limit: how many tasks may wait before the warning; None for no warning.
+        report: takes the line of the warning.
 
     Raises:
         TypeError, ValueError: the limit is no positive int.
     """
 
-    __slots__ = ("_limit", "_say", "look_at")
+    __slots__ = ("_limit", "_report", "look_at")
 
-    def __init__(self, limit: int | None, say: Callable[[str], object] = print) -> None:
+    def __init__(self, limit: int | None, report: Callable[[str], object] = print) -> None:
         wrong = f"warn_queued={limit!r}: give the number of waiting tasks to warn of, or None"
         if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool)):
             raise TypeError(wrong)
         if limit is not None and limit < 1:
             raise ValueError(wrong)
         self._limit = limit or 0
-        self._say = say
+        self._report = report
         self.look_at = math.inf if limit is None else limit + 1
 
-    def look(self, job: int, queued: int) -> None:
-        """Job number so-and-so was just submitted, and so many wait now."""
+    def on_submitted(self, job: int, queued: int) -> None:
+        """Take note of the newest job's id, and of the number of jobs that wait now."""
         room = self._limit - queued
         if room >= 0:
-            # A queue that stays about as long as it may is not looked at for every job.
+            # If the queue stays near the limit, not every job is a reason to look again.
             self.look_at = job + max(room, self._limit // 16) + 1
             return
-        self._tell(queued)
+        self._warn(queued)
 
-    def held(self, count: int) -> None:
-        """So many tasks wait that were not submitted yet, as their results are looked for."""
+    def on_held_back(self, count: int) -> None:
+        """Take note of tasks that were not submitted yet, as their results are looked for."""
         if count > self._limit and self.look_at != math.inf:
-            self._tell(count)
+            self._warn(count)
 
-    def _tell(self, queued: int) -> None:
+    def _warn(self, queued: int) -> None:
         self.look_at = math.inf
-        self._say(
+        self._report(
             f"warning: {queued} tasks wait to be started (more than warn_queued={self._limit}). "
             "Each takes memory, and nothing is started while a loop submits without an await. "
             "Limit it with grain.util.QueueLimiter, as in `async with QueueLimiter(1000) as ql: "

@@ -1,4 +1,4 @@
-"""What a mission tells on standard error: log lines, and one line of progress on a terminal.
+"""The messages of a mission on standard error: log lines, and one line of progress on a terminal.
 
 Everything here is a rendering of the executor's events and statistics. Standard output belongs to
 the user's program.
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from grain.delayed.times import span
 from grain.head.events import (
     Event,
     HostingFailed,
@@ -28,7 +29,7 @@ from grain.head.events import (
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
-    from typing import TextIO
+    from typing import Literal, TextIO
 
     from grain.resource import Resource
 
@@ -38,93 +39,102 @@ _NOTHING = Statistics(0, 0, 0, 0, 0, 0)
 
 
 class Reporter:
-    """Tells of one mission.
+    """The reporter of one mission.
 
     Args:
-        progress: whether progress is shown. None and True are the same: as one line on a
-            terminal, in the main thread, else as a log line now and then. False leaves only what
-            happens once.
-        routine: whether it is told what happens in each mission: its configuration, the end of its
-            workers, the time it took. Without, only what somebody may have to do something about.
-
-    Attributes:
-        start_workers: the command that starts workers for this mission.
-        statistics: how things stand in its executor.
+        progress: False for no progress. Else progress is one line on a terminal, if the mission is
+            one of the main thread, or a log line now and then.
+        routine: True to report what happens in each mission: its configuration, the end of its
+            workers, the time it took. False to report only what the user may have to act upon.
     """
 
     def __init__(self, progress: bool | None = None, *, routine: bool = True) -> None:
         self._progress = progress is not False
         self._routine = routine
         self._began = time.monotonic()
-        self._said_no_workers = False
+        self._no_workers_reported = False
         self._never: set[Resource] = set()
-        self.start_workers = "grain up"
-        self.statistics: Callable[[], Statistics] = lambda: _NOTHING
+        self._start_workers = "grain up"
+        self._statistics: Callable[[], Statistics] = lambda: _NOTHING
 
-    def config(self, disabled: bool, source: str | None) -> None:
-        """Where the configuration comes from."""
+    def on_configured(self, config_file: str | Literal[False] | None, source: str | None) -> None:
+        """Report where the configuration comes from.
+
+        Args:
+            config_file: the file that the user asked for; False for none.
+            source: the file that was read; None if there was none.
+        """
+        if config_file and source:
+            import shlex
+
+            self._start_workers = f"grain -c {shlex.quote(source)} up"
         if not self._routine:
             return
-        if disabled:
-            self.say("Config file is disabled, using default settings.")
+        if config_file is False:
+            self.line("Config file is disabled, using default settings.")
         elif source is None:
-            self.say("No config file found, using default settings.")
+            self.line("No config file found, using default settings.")
         else:
-            self.say(f"Using config file {source}.")
+            self.line(f"Using config file {source}.")
 
-    def event(self, event: Event) -> None:
-        """Tell of what concerns the user."""
+    def on_opened(self, statistics: Callable[[], Statistics]) -> None:
+        """Show the statistics of the mission from now on; until then there are no tasks."""
+        self._statistics = statistics
+
+    def on_event(self, event: Event) -> None:
+        """Report an event that concerns the user."""
         match event:
             case WorkerCleaning() | WorkerLeft() if not self._routine:
                 pass
             case WorkerCleaning(name):
-                self.say(f"worker {name} starts cleaning up")
+                self.line(f"worker {name} starts cleaning up")
             case WorkerLeft(name):
-                self.say(f"worker {name} clear")
+                self.line(f"worker {name} clear")
             case NoWorkers():
-                # A scheduler that was replaced tells again; so does one whose workers all left.
-                if not self._said_no_workers:
-                    self._said_no_workers = True
-                    self.say(
-                        f"No workers are there yet; tasks wait for them. `{self.start_workers}` "
+                # A scheduler that was replaced reports it again, and so does one whose workers
+                # have all left.
+                if not self._no_workers_reported:
+                    self._no_workers_reported = True
+                    self.line(
+                        f"No workers are there yet; tasks wait for them. `{self._start_workers}` "
                         "starts one, from any shell."
                     )
             case NeverStarts(request, why):
                 if request not in self._never:
                     self._never.add(request)
-                    self.say(
+                    self.line(
                         f"warning: no worker that is here can ever run a task that asks for "
                         f"{request.ask()} ({why}); it waits for another worker, which "
-                        f"`{self.start_workers}` starts"
+                        f"`{self._start_workers}` starts"
                     )
             case SchedulerAway(why):
-                self.say(f"The scheduler cannot be reached, trying on: {why}")
+                self.line(f"The scheduler cannot be reached, trying on: {why}")
             case SchedulerBack():
-                self.say("The scheduler is reached again.")
+                self.line("The scheduler is reached again.")
             case HostingFailed(_, why):
-                self.say(f"warning: only the local worker is used, none can join: {why}")
+                self.line(f"warning: only the local worker is used, none can join: {why}")
 
-    def end(self) -> None:
-        """The mission is over."""
+    def on_ended(self) -> None:
+        """Report the time that the mission took."""
         if self._routine:
-            self.say(f"Time elapsed for all jobs: {time.monotonic() - self._began:.3f}s")
+            self.line(f"Time elapsed for all jobs: {time.monotonic() - self._began:.3f}s")
 
-    def say(self, line: str) -> None:
-        """One line; the progress line, if there is one, stays below it."""
+    def line(self, line: str) -> None:
+        """Write one line; the progress line, if there is one, stays below it."""
         if sys.stderr is not None:
-            with suppress(OSError, ValueError):  # that nobody can be told is no reason to stop
-                # In one piece, as missions of other threads write there, too.
+            with suppress(OSError, ValueError):  # a closed stderr is no reason to stop
+                # One write for text and newline, as missions of other threads write there, too.
                 sys.stderr.write(f"{line}\n")
                 sys.stderr.flush()
 
     @asynccontextmanager
     async def watching(self) -> AsyncGenerator[None]:
-        """Show progress meanwhile."""
+        """Show progress during the block."""
         if not self._progress:
             yield
             return
-        # The line takes over sys.stdout and sys.stderr, of which the process has one each: it is
-        # for the main thread.
+        # The progress line takes over sys.stdout and sys.stderr, of which the process has one each:
+        # only a mission of the main thread may do that.
         main = threading.current_thread() is threading.main_thread()
         live = main and _is_terminal(sys.stderr)
         show = self._show_live if live else self._show_log
@@ -139,19 +149,19 @@ class Reporter:
         task_status.started()
         while True:
             await trio.sleep(_LOG)
-            self.say(progress_line(self.statistics(), time.monotonic() - self._began))
+            self.line(progress_line(self._statistics(), time.monotonic() - self._began))
 
     async def _show_live(self, task_status: trio.TaskStatus[None]) -> None:
-        # Imported where it is used: it takes a tenth of a second.
+        # Imported where it is used, as that takes a tenth of a second.
         from rich.console import Console
         from rich.live import Live
         from rich.text import Text
 
         def line() -> Text:
-            told = progress_line(self.statistics(), time.monotonic() - self._began)
-            return Text(told, no_wrap=True, overflow="ellipsis", style="dim")
+            text = progress_line(self._statistics(), time.monotonic() - self._began)
+            return Text(text, no_wrap=True, overflow="ellipsis", style="dim")
 
-        # What the user's program prints goes above the line, but not where it was sent elsewhere.
+        # The output of the user's program goes above the line, unless it was redirected.
         with Live(
             get_renderable=line,
             console=Console(stderr=True),
@@ -170,7 +180,7 @@ def _is_terminal(stream: TextIO | None) -> bool:
 
 
 def progress_line(now: Statistics, elapsed: float) -> str:
-    """One line: done, running, queued, failed, elapsed, estimate."""
+    """Return the progress in one line: done, running, queued, failed, elapsed, estimate."""
     ended = now.done + now.failed
     left = now.running + now.queued
     line = (
@@ -180,12 +190,3 @@ def progress_line(now: Statistics, elapsed: float) -> str:
     if ended and left:
         line += f", about {span(elapsed / ended * left)} left"
     return line
-
-
-def span(seconds: float) -> str:
-    """Seconds as people say them."""
-    minutes, s = divmod(round(seconds), 60)
-    if not minutes:
-        return f"{s} s"
-    hours, m = divmod(minutes, 60)
-    return f"{hours} h {m} min" if hours else f"{m} min {s} s"

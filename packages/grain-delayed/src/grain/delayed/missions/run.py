@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import trio
 
-from grain.delayed.missions.mission import Mission, mission
+from grain.delayed.missions.opening import mission
 from grain.delayed.missions.overload import WARN_QUEUED
-from grain.delayed.missions.traceback_filter import Plainly
+from grain.delayed.missions.traceback_filter import is_shortened, shortened
+from grain.delayed.missions.turns import Turns
 from grain.delayed.value import Delayed
 from grain.worker.job import not_async
 
@@ -62,24 +63,24 @@ def run(
     warn_queued: int | None = WARN_QUEUED,
     cache: str | os.PathLike[str] | Literal[False] | None = None,
 ) -> Any:
-    """The main entry point: run your root async function(s), which start everything else.
+    """Run your root async function(s), which start everything else: the main entry point.
 
-    Returns when they and all tasks that they started have ended. If one raises, and on Ctrl-C,
+    It returns when they and all tasks that they started have ended. If one raises, and on Ctrl-C,
     everything is cancelled first, and no process of a task is left behind. Inside of a trio
     program, use `mission` instead.
 
     Args:
         subtasks: an async function without arguments (bind them with `functools.partial`), or an
-            iterable of such functions, which run concurrently.
+            iterable of such functions, which begin in this order and run concurrently.
         local: the resources of the local worker, as ``Cores(2)``; without it tasks run on workers
             of the cluster, which ``grain up`` starts.
         config_file: as for `mission`; so are name, prioritized, progress, warn_queued and cache.
 
     Returns:
-        What the function returned, or a list of what the functions returned.
+        The result of the function, or a list of the results of the functions.
 
     Raises:
-        Exception: as `mission`: what a function raised, or what a task raised that nobody awaited.
+        Exception: the exception of a function, or of a task that nobody awaited, as `mission`.
         TypeError: subtasks is no async function, and no iterable of them.
         RuntimeError: called inside of a trio program.
     """
@@ -98,34 +99,36 @@ def run(
         "cache": cache,
     }
 
-    raised: list[BaseException] = []
-    missions: list[Mission] = []
-
-    def theirs() -> list[BaseException]:
-        return [*raised, *(error for made in missions for error in made.unseen_failures())]
+    of_functions: list[BaseException] = []
 
     async def main() -> list[Any]:
         results: list[Any] = [None] * len(functions)
+        turns = Turns()
 
-        async def root(i: int, function: Subtask[Any]) -> None:
+        async def root(i: int, function: Subtask[Any], number: int) -> None:
+            await turns.wait(number)
             try:
                 results[i] = await _called(function)
             except BaseException as error:
-                raised.append(error)
+                of_functions.append(error)
                 raise
 
-        async with mission(local, **options) as made:
-            missions.append(made)
+        async with mission(local, **options):
             if single:
-                await root(0, functions[0])
+                await root(0, functions[0], turns.take())
             else:
                 async with trio.open_nursery() as nursery:
                     for i, function in enumerate(functions):
-                        nursery.start_soon(root, i, function, name=function)
+                        nursery.start_soon(root, i, function, turns.take(), name=function)
         return results
 
-    with Plainly(theirs):
+    try:
         results = trio.run(main)
+    except Exception as error:
+        if is_shortened(error) and not any(error is one for one in of_functions):
+            # Once more: the frames between the mission and this function say nothing, either.
+            raise shortened(error) from None
+        raise
     return results[0] if single else results
 
 
@@ -137,10 +140,10 @@ def _called(function: Subtask[Any]) -> Awaitable[Any]:
 
 
 def _functions(subtasks: Any) -> tuple[list[Subtask[Any]], bool]:
-    """The functions to run, and whether it is one that was not in a list."""
+    """Return the functions to run, and True if it is a single one that was not in a list."""
     if callable(subtasks) and not isinstance(subtasks, Delayed):
         return [subtasks], True
-    # Made a list of once: it may be a generator.
+    # It may be a generator, which can be read only once.
     awaitable = hasattr(subtasks, "__await__")
     functions = [subtasks] if awaitable or not isinstance(subtasks, Iterable) else list(subtasks)
     wrong = [f for f in functions if not callable(f) or isinstance(f, Delayed)]

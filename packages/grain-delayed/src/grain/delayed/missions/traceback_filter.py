@@ -1,48 +1,67 @@
-"""An error of the user's surroundings is shown by its sentence, not by the way it took through us.
+"""Short tracebacks for errors that the user's configuration, files or cluster cause.
 
-A directory that lets others in, a scheduler that takes no more missions, a key that is misspelt:
-such an error says itself what to do. A hundred lines of our own frames above it, and of trio's,
-hide that; nobody who reads them can change anything there.
+A directory that lets others in, a scheduler that takes no more missions, a misspelt key: the
+sentence of such an error says what to do. A hundred lines of frames of Grain and trio above it hide
+the sentence, and whoever reads them cannot change anything there. So Python shows such an error as
+if it began where the user's program called Grain. The whole traceback stays with it.
 """
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-_log = logging.getLogger("grain.delayed")
+    from collections.abc import Sequence
 
 
-class Plainly:
-    """Around what we do for the user: such errors are raised anew, as if they began here.
+class WholeTraceback(Exception):
+    """The traceback, cause and context that a shortened error had before.
 
-    What was cut off goes to the log, at level DEBUG; an `OSError` behind it stays its context.
-    It is no generator, since `contextlib` gives an exception that passes its traceback back.
-
-    Args:
-        theirs: what the user's own code has raised meanwhile, which is not touched.
+    It is the ``__context__`` of that error, which Python does not show.
     """
 
-    def __init__(self, theirs: Callable[[], Iterable[BaseException]]) -> None:
-        self._theirs = theirs
+
+class TracebackFilter:
+    """A ``with`` block that shortens the tracebacks of such errors.
+
+    It is a class, since `contextlib` gives an exception that passes a generator its old traceback.
+
+    Args:
+        untouched: exceptions that the user's own code raised, whatever their class.
+    """
+
+    def __init__(self, untouched: Sequence[BaseException]) -> None:
+        self._untouched = untouched
 
     def __enter__(self) -> None:
         """Begin."""
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        """Raise it anew, if it is one."""
-        if error is None or not _of_surroundings(error):
+        """Raise the exception of the block shortened, if it is such an error."""
+        if error is None or any(error is one for one in self._untouched):
             return
-        if any(error is one for one in self._theirs()):
-            return
-        _log.debug("the way of the error that ends the mission", exc_info=error)
-        raise error.with_traceback(None) from None
+        if _is_of_surroundings(error):
+            raise shortened(error) from None
 
 
-def _of_surroundings(error: BaseException) -> bool:
+def shortened(error: BaseException) -> BaseException:
+    """Return an exception without its traceback, to be raised ``from None``.
+
+    The traceback moves to its context; a traceback that moved there before stays.
+    """
+    if not is_shortened(error):
+        whole = WholeTraceback("before it was shortened").with_traceback(error.__traceback__)
+        whole.__cause__, whole.__context__ = error.__cause__, error.__context__
+        error.__context__ = whole
+    return error.with_traceback(None)
+
+
+def is_shortened(error: BaseException) -> bool:
+    """Return True if an exception has been shortened."""
+    return isinstance(error.__context__, WholeTraceback)
+
+
+def _is_of_surroundings(error: BaseException) -> bool:
     if not isinstance(error, Exception):
         return False
     # Imported when there is an error: a mission that keeps to itself needs no network.

@@ -1,1 +1,18 @@
-"""inputs."""
+"""Inputs of ``grain map``: from the command line and files to filled-in commands.
+
+The command line is taken apart into a template and sources. Each source yields bytes, which are
+split into records; the records of several sources are combined or linked, and each combination
+fills the template once. Only ``sources`` does I/O.
+
+A value must reach the program exactly as it stands in the input: bytes that are no UTF-8 survive as
+surrogates, and in a line for the shell every value is quoted, or the template refused.
+
+Map:
+
+- ``words``: the command line: a template, and the sources of its inputs
+- ``sources``: inputs as streams of records
+- ``splitting``: records out of bytes: lines, columns, CSV rows
+- ``template``: the template: holes, and what fills them
+- ``shell``: the places in a line for sh where a value can be quoted
+- ``requests``: resources as one word, ``Cores=4,Memory=8``
+"""

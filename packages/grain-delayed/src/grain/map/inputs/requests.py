@@ -18,14 +18,15 @@ _PART = re.compile(r'(?:[^,\[\]{}"]|\[[^\]]*\]|\{[^}]*\}|"[^"]*")+')
 
 
 def parse_request(text: str) -> Resource:
-    """The resource that a text states.
+    """Return the resource that a text states.
 
-    It is a list of ``Kind=value``, separated by commas: a kind of Grain or one of your own (see
-    `grain.resource.resource_kind`), and what its class takes: a number (of GB for Memory, of
-    seconds for WTime), a word or ``h:mm:ss``, or a JSON list or object of these.
+    The text is a list of ``Kind=value``, separated by commas. A kind is one of Grain's or one of
+    your own (see `grain.resource.resource_kind`), and a value is an argument of its class: a number
+    (of GB for Memory, of seconds for WTime), a word or ``h:mm:ss``, or a JSON list or object of
+    these.
 
     Raises:
-        RequestError: it is none; the sentence says which part.
+        RequestError: the text states none; the message names the part that is wrong.
     """
     if re.search(r"\w\(", text):
         raise RequestError(f"{text!r} is Python; here, write Kind=value, {_EXAMPLE}")
@@ -49,7 +50,7 @@ def parse_request(text: str) -> Resource:
 
 
 def _value(text: str) -> Any:
-    """A number, a list or an object if it reads as one, else the text."""
+    """Return a number, a list or an object if the text is one in JSON, else the text."""
     if not re.match(r"[-+\d.\[{\"]", text):
         return text
     try:
@@ -59,7 +60,7 @@ def _value(text: str) -> Any:
 
 
 def _hint(data: dict[str, Any]) -> str:
-    """What a kind that is unknown was probably meant to be."""
+    """Return a hint at the kind that was probably meant."""
     usual = ("Cores", "GPUs", "Memory", "WTime", "Token", "Capacity")
     if "Node" in data:
         return ". A node is cores and memory: Cores=4,Memory=8"

@@ -1,8 +1,8 @@
-"""Where in a line for sh(1) a quoted value means itself.
+"""The places in a line for sh(1) where a quoted value means itself.
 
 A value is put in single quotes. That is right wherever the shell reads plain words, and wrong in
-quotes, where the quotes around the value would end those of the template and what it contains be
-executed. So a place in quotes is refused; it is never needed, since words may touch:
+quotes: the quotes around the value would end those of the template, and the shell would execute the
+value. So a place in quotes is refused; it is never needed, since words may touch:
 ``"result of "{}``. (POSIX.1-2017, Shell Command Language, 2.2 Quoting, 2.3 Token Recognition.)
 """
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _PLAIN, _SINGLE, _DOUBLE, _COMMENT = "", "single quotes", "double quotes", "a comment"
-# What moves the reading from one state to another, in each of them.
+# The text that ends each state, or that makes later places unsafe.
 _STEPS = {
     _PLAIN: re.compile(r"\\.|\\\Z|'|\"|`|<<|\$\Z|\$'|(?:(?<=[\s;&|()])|\A)#", re.DOTALL),
     _SINGLE: re.compile(r"'"),
@@ -29,13 +29,13 @@ _WITHOUT = "the value is quoted already: leave out the quotes around it"
 
 
 def check_places(parts: Sequence[str | None]) -> None:
-    """See to it that values stand where they can be quoted.
+    """Check that values stand where they can be quoted.
 
     Args:
         parts: the text of the template; None for a value.
 
     Raises:
-        TemplateError: one stands in quotes, in a comment, or where that cannot be told.
+        TemplateError: a value stands in quotes, in a comment, or where that cannot be decided.
     """
     state, danger, before = _PLAIN, "", ""
     for part in parts:
@@ -55,7 +55,7 @@ def check_places(parts: Sequence[str | None]) -> None:
 
 
 def _read(text: str, state: str, danger: str, *, first: bool) -> tuple[str, str]:
-    """The state after some text, and what in it makes every place thereafter unsafe."""
+    """Return the state after some text, and the part of it that makes later places unsafe."""
     position = 0
     while step := _STEPS[state].search(text, position):
         found, position = step[0], step.end()

@@ -1,4 +1,4 @@
-"""Inputs as streams: read as far as they are wanted, a million lines as well as three."""
+"""Inputs as streams of records, read no further than needed: a million lines as well as three."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import trio
 
 from grain.map.errors import InputError
 from grain.map.inputs.splitting import Columns, Record, Splitter
-from grain.map.inputs.words import STDIN, Source
+from grain.map.inputs.words import STDIN, InputSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,17 +26,17 @@ class Inputs:
     """All combinations of some sources, as one record for each job.
 
     An async context manager, which opens the files and closes them. The first source, with those
-    that are linked to it, is a stream; what it is combined with is held in memory.
+    that are linked to it, is a stream; the sources that it is combined with are read into memory.
 
     Args:
-        sources: where the columns come from, in order; the first is linked to nothing.
-        columns: how a line becomes columns.
-        null: whether lines of files end with a null character.
-        header: whether the first record of each source has the names of its columns.
+        sources: the sources of the columns, in order; the first is linked to nothing.
+        columns: the rule by which a line becomes columns.
+        null: True if lines of files end with a null character.
+        header: True if the first record of each source has the names of its columns.
 
     Attributes:
         names: the names of the columns; empty without a header.
-        width: how many columns every record has; None if that is not known.
+        width: the number of columns of every record; None if it is not known.
 
     Raises:
         InputError: an input does not fit the others or the header, or is no CSV.
@@ -45,7 +45,7 @@ class Inputs:
 
     def __init__(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[InputSource],
         columns: Columns,
         *,
         null: bool = False,
@@ -75,7 +75,7 @@ class Inputs:
         await self._files.aclose()
 
     async def next(self) -> Record | None:
-        """The record of the next job; None when there are no more."""
+        """Return the record of the next job; None at the end."""
         if self._others is None:
             self._others = [await group.all() for group in self._groups[1:]]
         while (rest := next(self._rest, None)) is None:
@@ -113,7 +113,7 @@ class Inputs:
         if self._header:
             self.width = len(self.names)
 
-    def _name(self, names: Record | None, source: Source) -> None:
+    def _name(self, names: Record | None, source: InputSource) -> None:
         if names is None:
             raise InputError(f"--header: {source.name} has no first line with names")
         self.names += names
@@ -126,7 +126,7 @@ class Inputs:
 class _Values:
     """The values of the command line."""
 
-    def __init__(self, source: Source, columns: Columns) -> None:
+    def __init__(self, source: InputSource, columns: Columns) -> None:
         self.source = source
         self._records = self._split(source.values or (), columns)
 
@@ -138,26 +138,26 @@ class _Values:
                 yield record
 
     async def next(self) -> Record | None:
-        """The next record; None at the end."""
+        """Return the next record; None at the end."""
         return next(self._records, None)
 
 
 class _File:
     """A file of lines, opened."""
 
-    def __init__(self, source: Source, splitter: Splitter, fd: int) -> None:
+    def __init__(self, source: InputSource, splitter: Splitter, fd: int) -> None:
         self.source = source
         self._splitter: Splitter | None = splitter
         self._fd = fd
         self._ready: Iterator[Record] = iter(())
-        # A regular file is always readable to the kernel, also while a server does not answer.
+        # To the kernel a regular file is always readable, even while its server does not answer.
         self._waits = not stat.S_ISREG(os.fstat(fd).st_mode)
 
     @classmethod
-    async def open(cls, source: Source, splitter: Splitter) -> _File:
+    async def open(cls, source: InputSource, splitter: Splitter) -> _File:
         if source.file == STDIN:
             return cls(source, splitter, os.dup(0))
-        # Opening a named pipe takes until somebody writes to it.
+        # Opening a named pipe waits for its writer.
         fd = await trio.to_thread.run_sync(
             os.open, source.file, os.O_RDONLY | os.O_CLOEXEC, abandon_on_cancel=True
         )
@@ -167,7 +167,7 @@ class _File:
         os.close(self._fd)
 
     async def next(self) -> Record | None:
-        """The next record; None at the end."""
+        """Return the next record; None at the end."""
         while (record := next(self._ready, None)) is None:
             if self._splitter is None:
                 return None
@@ -183,7 +183,7 @@ class _File:
         if self._waits:
             try:
                 await trio.lowlevel.wait_readable(self._fd)
-            except PermissionError:  # of what epoll(7) cannot watch, as /dev/null
+            except PermissionError:  # epoll(7) cannot watch it, as /dev/null
                 self._waits = False
             else:
                 return os.read(self._fd, _PIECE)
@@ -197,7 +197,7 @@ class _Group:
         self.sources = sources
 
     async def next(self) -> Record | None:
-        """The next record; None at the end."""
+        """Return the next record; None at the end."""
         records = [await source.next() for source in self.sources]
         there = [record for record in records if record is not None]
         if there and len(there) < len(records):
@@ -208,8 +208,8 @@ class _Group:
         return tuple(itertools.chain(*there)) if there else None
 
     async def all(self) -> list[Record]:
-        """All records that are left."""
-        found = []
+        """Return all records that are left."""
+        records = []
         while (record := await self.next()) is not None:
-            found.append(record)
-        return found
+            records.append(record)
+        return records

@@ -21,14 +21,14 @@ Record = tuple[str, ...]
 
 
 class Columns:
-    """How a line becomes columns.
+    """The rule by which a line becomes columns.
 
     Args:
         colsep: a regular expression between columns; None for one column.
-        csv: whether lines are rows of comma-separated values (RFC 4180).
+        csv: True if lines are rows of comma-separated values (RFC 4180).
 
     Raises:
-        InputError: the regular expression is none, or both are given.
+        InputError: colsep is no regular expression, or both are given.
     """
 
     def __init__(self, colsep: str | None = None, *, csv: bool = False) -> None:
@@ -42,14 +42,14 @@ class Columns:
 
     @property
     def several(self) -> bool:
-        """Whether a line may have more than one column."""
+        """True if a line may have more than one column."""
         return self.csv or self._separator is not None
 
     def split(self, line: str) -> Record | None:
-        """The columns of a line; None for an empty row of a CSV file.
+        """Return the columns of a line; None for an empty row of a CSV file.
 
         Raises:
-            InputError: it is no CSV.
+            InputError: the line is no CSV.
         """
         if self._separator is not None:
             return tuple(self._separator.split(line))
@@ -68,11 +68,11 @@ class Columns:
 
 
 class Splitter:
-    """Takes bytes in pieces of any size, gives records as soon as they are complete.
+    """A splitter that takes bytes in pieces of any size, and returns complete records.
 
     Args:
-        columns: how a line becomes columns.
-        null: whether lines end with a null character instead of a newline.
+        columns: the rule by which a line becomes columns.
+        null: True if lines end with a null character instead of a newline.
     """
 
     def __init__(self, columns: Columns, *, null: bool = False) -> None:
@@ -86,21 +86,21 @@ class Splitter:
         self._quotes = 0
 
     def feed(self, data: bytes) -> list[Record]:
-        """The records that these bytes complete."""
+        """Return the records that these bytes complete."""
         return [record for line in self._split(data) for record in self._record(line)]
 
     def end(self) -> list[Record]:
-        """The last record, if its line did not end.
+        """Return the last record, if its line did not end.
 
         Raises:
             InputError: the file ends within a quoted column.
         """
         last, self._rest = b"".join(self._rest), []
-        found = list(self._record(last)) if last else []
+        records = list(self._record(last)) if last else []
         if self._open:
             line = os.fsdecode(b"\n".join(self._open))
             raise InputError(f"the file ends within a quoted column: {line[:200]!r}")
-        return found
+        return records
 
     def _split(self, data: bytes) -> Iterator[bytes]:
         *lines, last = data.split(self._end)

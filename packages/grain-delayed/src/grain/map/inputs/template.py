@@ -32,18 +32,19 @@ if TYPE_CHECKING:
 
 _ENDINGS = r"(?P<ending>//|/\.|/|\.)?"
 _PLAIN = re.compile(r"\{(?:(?P<seq>#)|(?P<number>[0-9]+)?" + _ENDINGS + r")\}")
-# What GNU parallel has and this has not: to leave it as it stands would be a silent mistake.
+# Replacements of GNU parallel that are missing here: leaving them as they stand would be a silent
+# mistake.
 _FOREIGN = re.compile(r"\{(?:%|=.*?=|\+\+?[/.]+|-[0-9]+[/.]*|[0-9]*(?:\.\.|/\.\.)\.?)\}", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Hole:
-    """A place to be filled in.
+    """A place to fill in.
 
     Attributes:
-        column: from 0; None for all columns, -1 for the sequence number.
-        ending: what to make of the value: "", ".", "/", "//" or "/.".
-        written: how it stands in the template.
+        column: the index of the column; None for all columns, -1 for the sequence number.
+        ending: the change to the value: "", ".", "/", "//" or "/.".
+        written: the text of the hole in the template.
     """
 
     column: int | None
@@ -55,16 +56,16 @@ class Template:
     """A command with holes.
 
     Args:
-        words: the program and its arguments; with ``shell`` one word, a line for ``sh``. None at
-            all with ``shell``: each input is such a line.
-        shell: whether it is for the shell.
+        words: the program and its arguments; with ``shell`` one word, a line for ``sh``. No words
+            with ``shell``: each input is such a line.
+        shell: True if the command is for the shell.
         names: the names of the columns, if they have any.
-        width: how many columns each input has, if that is known.
-        path: whether it is one word, the name of a file, and no command.
+        width: the number of columns of each input, if it is known.
+        path: True if the template is one word, the name of a file, and no command.
 
     Attributes:
-        shell: whether it is for the shell.
-        plain: whether it was written without holes.
+        shell: True if the command is for the shell.
+        plain: True if it was written without holes.
 
     Raises:
         TemplateError: no program, a hole that no input can fill, or one that cannot be quoted.
@@ -96,7 +97,7 @@ class Template:
             check_places([p if isinstance(p, str) else None for p in self._words[0]])
 
     def argv(self, seq: int, record: Sequence[str]) -> list[str]:
-        """The argument vector of one job.
+        """Return the argument vector of one job.
 
         Raises:
             InputError: the input lacks a column.
@@ -106,7 +107,7 @@ class Template:
         return [text for word in self._words for text in self._arguments(word, seq, record)]
 
     def command(self, seq: int, record: Sequence[str]) -> str:
-        """The command of one job as one would type it, which is what the result log has.
+        """Return the command of one job as one would type it, for the result log.
 
         Raises:
             InputError: the input lacks a column.
@@ -118,7 +119,7 @@ class Template:
         return shlex.join(self.argv(seq, record))
 
     def fill(self, seq: int, record: Sequence[str]) -> str:
-        """All words joined and nothing quoted: for names of files."""
+        """Return all words joined, with nothing quoted, for the names of files."""
         return " ".join(self._joined(word, seq, record, str) for word in self._words)
 
     def _arguments(self, word: list[str | Hole], seq: int, record: Sequence[str]) -> list[str]:
@@ -224,7 +225,7 @@ class Template:
         return Hole(column, found["ending"] or "", match[0])
 
     def _suspect(self, literals: Sequence[str]) -> None:
-        """Refuse what looks like a slip in the name of a column."""
+        """Refuse a hole that looks like a misspelt name of a column."""
         if not self._names:
             return
         from difflib import get_close_matches  # only with a header
@@ -239,7 +240,7 @@ class Template:
 
 
 def _single_quoted(value: str) -> str:
-    """A value as one word of sh(1), whatever stands beside it.
+    """Return a value as one word of sh(1), whatever stands beside it.
 
     Always in quotes, unlike `shlex.quote`: beside a ``>``, a plain ``2`` is a file descriptor.
     """
@@ -251,7 +252,7 @@ def _columns(count: int) -> str:
 
 
 def _ended(value: str, ending: str) -> str:
-    """A value without extension, directories or both; or its directory."""
+    """Return a value without extension, directories or both; or its directory."""
     if ending == "//":
         head, slash, _ = value.rstrip("/").rpartition("/")
         root = slash or (value[:1] if not value.strip("/") else "")

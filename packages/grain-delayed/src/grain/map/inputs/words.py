@@ -19,13 +19,13 @@ STDIN = "-"
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where one column (or, split, several) of the inputs comes from.
+class InputSource:
+    """The source of one column of the inputs, or of several if its lines are split.
 
     Attributes:
         values: the values themselves; None for a file.
         file: the name of a file of lines, `STDIN` for standard input; empty for values.
-        linked: whether it goes along with the source before it, instead of being combined.
+        linked: True if it advances with the source before it, instead of being combined.
     """
 
     values: tuple[str, ...] | None = None
@@ -34,7 +34,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        """What to call it in a message."""
+        """The name of the source in a message."""
         if self.values is not None:
             return "the values after :::"
         return "standard input" if self.file == STDIN else self.file
@@ -42,30 +42,30 @@ class Source:
 
 def take_apart(
     words: Sequence[str], files: Sequence[str] = ()
-) -> tuple[tuple[str, ...], tuple[Source, ...]]:
-    """The command template, and the sources in the order of their columns.
+) -> tuple[tuple[str, ...], tuple[InputSource, ...]]:
+    """Return the command template, and the sources in the order of their columns.
 
     Args:
-        words: what follows the options.
+        words: the words after the options.
         files: files of lines that options name; they come first.
 
     Raises:
-        InputError: a source is empty of files, or linked to nothing.
+        InputError: a source names no files, or is linked to nothing.
     """
     marks = [i for i, word in enumerate(words) if word in (":::", ":::+", "::::", "::::+")]
     command = tuple(words[: marks[0]]) if marks else tuple(words)
-    sources = [Source(file=file) for file in files]
+    sources = [InputSource(file=file) for file in files]
     for begin, end in zip(marks, [*marks, len(words)][1:], strict=True):
         mark, items = words[begin], tuple(words[begin + 1 : end])
         linked = mark.endswith("+")
         if linked and not sources:
             raise InputError(f"{mark} links a source to the one before it, and there is none")
         if not mark.startswith("::::"):
-            sources.append(Source(values=items, linked=linked))
+            sources.append(InputSource(values=items, linked=linked))
             continue
         if not items:
             raise InputError(f"after {mark} come the names of files of lines, - for standard input")
-        sources += [Source(file=file, linked=linked) for file in items]
+        sources += [InputSource(file=file, linked=linked) for file in items]
     if sum(source.file == STDIN for source in sources) > 1:
         raise InputError("standard input can be read once: name - as one source only")
-    return command, tuple(sources) or (Source(file=STDIN),)
+    return command, tuple(sources) or (InputSource(file=STDIN),)

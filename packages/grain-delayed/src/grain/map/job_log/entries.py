@@ -16,19 +16,19 @@ from typing import NamedTuple
 from grain.map.errors import LogError
 
 HEADER = b"Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n"
-# Exitval of a job that was ended (by its time limit) or whose end nobody knows.
+# Exitval of a job that its time limit ended, or whose end is unknown.
 UNKNOWN = -1
 
 
-class Entry(NamedTuple):
-    """One job that ended.
+class JobLogEntry(NamedTuple):
+    """The entry of one job that has ended.
 
     Attributes:
         seq: its number, from 1.
-        host: where it ran.
-        start: when, in seconds since 1970.
-        runtime: for how many seconds.
-        received: bytes that it wrote to standard output, where they were captured.
+        host: the host on which it ran.
+        start: its start, in seconds since 1970.
+        runtime: its duration in seconds.
+        received: the number of bytes of its standard output that were captured.
         exitval: its exit code, `UNKNOWN` if it has none.
         signal: the number of the signal that ended it, 0 if none did.
         command: the command.
@@ -45,11 +45,11 @@ class Entry(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether it did not succeed."""
+        """True if the job did not succeed."""
         return bool(self.exitval or self.signal)
 
     def line(self) -> bytes:
-        """It as a line."""
+        """Return the entry as a line."""
         begin = (
             f"{self.seq}\t{self.host}\t{self.start:.3f}\t{self.runtime:10.3f}\t0\t"
             f"{self.received}\t{self.exitval}\t{self.signal}\t"
@@ -57,18 +57,18 @@ class Entry(NamedTuple):
         return begin.encode() + os.fsencode(self.command).replace(b"\n", b"\0") + b"\n"
 
 
-def read_line(line: bytes) -> Entry | None:
-    """The entry of a complete line; None for a header.
+def read_line(line: bytes) -> JobLogEntry | None:
+    """Return the entry of a complete line; None for a header.
 
     Raises:
-        LogError: it is neither.
+        LogError: the line is neither.
     """
     if line.startswith(b"Seq\t"):
         return None
     columns = line.removesuffix(b"\n").split(b"\t", 8)
     try:
         seq, host, start, runtime, _, received, exitval, signal, command = columns
-        return Entry(
+        return JobLogEntry(
             int(seq),
             os.fsdecode(host),
             float(start),
@@ -83,7 +83,7 @@ def read_line(line: bytes) -> Entry | None:
 
 
 class Past(Enum):
-    """What the log says of a job."""
+    """The state of a job by the log."""
 
     NEVER_ENDED = "never ended"
     SUCCEEDED = "succeeded"
@@ -91,33 +91,34 @@ class Past(Enum):
 
 
 class History:
-    """What a result log says about jobs that come again.
+    """The ends of jobs in an earlier run, as its result log has them.
 
-    A job is known by its number, and must then have the same command; or by its command alone,
-    wherever it stood. Of several entries for one job the last one counts.
+    A job is identified by its number, and must then have the same command; or by its command alone,
+    whatever its number. Of several entries for one job the last one counts.
 
     Args:
-        by_command: whether commands count instead of numbers.
+        by_command: True to identify jobs by command.
     """
 
     def __init__(self, *, by_command: bool = False) -> None:
         self._by_command = by_command
-        # Sixteen bytes for each job instead of its command, as there may be a million.
+        # By number or digest: the digest of the command, and True for a failure. A digest instead
+        # of the command, as there may be a million jobs.
         self._ended: dict[int, tuple[int, bool]] = {}
 
     def __len__(self) -> int:
         return len(self._ended)
 
-    def add(self, entry: Entry) -> None:
-        """Count an entry."""
+    def add(self, entry: JobLogEntry) -> None:
+        """Add an entry."""
         digest = _digest(entry.command)
         self._ended[digest if self._by_command else entry.seq] = digest, entry.failed
 
     def past(self, seq: int, command: str) -> Past:
-        """What became of a job.
+        """Return the state of a job.
 
         Raises:
-            LogError: the job of this number was another one.
+            LogError: the job of this number had another command.
         """
         digest = _digest(command)
         known = self._ended.get(digest if self._by_command else seq)

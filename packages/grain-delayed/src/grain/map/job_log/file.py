@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from grain.map.errors import LogError
-from grain.map.job_log.entries import HEADER, Entry, History, read_line
+from grain.map.job_log.entries import HEADER, History, JobLogEntry, read_line
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -16,17 +16,16 @@ if TYPE_CHECKING:
 class JobLog:
     """An open result log; use it in a ``with`` block, which closes it.
 
-    It is locked against a second run. Each entry is one write(2) to a file opened with O_APPEND,
-    so it is there, whole, for whoever looks at the file, and stays there when this process is
-    killed.
+    It is locked against a second run. Each entry is one write(2) to a file opened with O_APPEND:
+    readers see whole entries, and an entry stays when this process is killed.
 
     Args:
-        path: the file; it is made if it is not there.
-        history: takes what the file says; None if no file with entries may be there.
+        path: the file; it is made if there is none.
+        history: takes the entries of the file; None if the file must have none.
 
     Raises:
-        LogError: it is another run's, in use, or no result log.
-        OSError: it cannot be read or written.
+        LogError: the file is another run's, in use, or no result log.
+        OSError: the file cannot be read or written.
     """
 
     def __init__(self, path: str, history: History | None = None) -> None:
@@ -35,18 +34,18 @@ class JobLog:
         try:
             self._lock()
             length = self._read(history)
-            os.ftruncate(self._fd, length)  # a torn line ends here
+            os.ftruncate(self._fd, length)  # which removes a torn line
             if not length:
                 self._write(HEADER)
         except BaseException:
             os.close(self._fd)
             raise
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: JobLogEntry) -> None:
         """Add one line.
 
         Raises:
-            OSError: it could not be written as a whole, as when the disk is full.
+            OSError: the line could not be written as a whole, as when the disk is full.
         """
         self._write(entry.line())
 
@@ -68,7 +67,7 @@ class JobLog:
             pass  # a file system without locks
 
     def _read(self, history: History | None) -> int:
-        """Count the entries; the length of what is complete, in bytes."""
+        """Add the entries to the history; return the length of the complete lines, in bytes."""
         length, torn = 0, b""
         with open(self._fd, "rb", closefd=False) as file:
             for line in file:
@@ -99,5 +98,5 @@ class JobLog:
 
     def _write(self, line: bytes) -> None:
         written = os.write(self._fd, line)
-        while written < len(line):  # the rest tells why, or follows
+        while written < len(line):  # the next write raises the reason, or succeeds
             written += os.write(self._fd, line[written:])

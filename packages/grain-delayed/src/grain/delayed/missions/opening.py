@@ -1,0 +1,155 @@
+"""`mission`: the block in which delayed functions can be called."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import trio
+
+from grain.delayed.missions.current import is_inside, set_current
+from grain.delayed.missions.executor import executing
+from grain.delayed.missions.mission import Mission
+from grain.delayed.missions.overload import WARN_QUEUED, Overload
+from grain.delayed.missions.report import Reporter
+from grain.delayed.missions.traceback_filter import TracebackFilter
+from grain.head import collapsing
+
+if sys.version_info < (3, 11):
+    from exceptiongroup import ExceptionGroup
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import AsyncGenerator
+    from typing import Any, Literal
+
+    from grain.resource import Resource
+
+
+@asynccontextmanager
+async def mission(
+    local: Resource | None = None,
+    *,
+    config_file: str | Literal[False] | None = None,
+    name: str | None = None,
+    prioritized: bool = False,
+    progress: bool | None = None,
+    warn_queued: int | None = WARN_QUEUED,
+    cache: str | os.PathLike[str] | Literal[False] | None = None,
+) -> AsyncGenerator[Mission]:
+    """Open a mission inside an async program: delayed functions can be called in the block.
+
+    The program may be one of trio or of asyncio; tasklets are trio's in both.
+
+    Leaving the block waits for the tasks that were started in it. Leaving it by an exception,
+    cancellation or Ctrl-C cancels them, and returns when nothing of them is left.
+
+    Args:
+        local: the resources of the local worker. With it the mission schedules for itself, and
+            workers join at the address of the configuration file, if there is one. Without it,
+            tasks go to Gnaw, the scheduler that your missions share, and to its workers; the
+            mission starts Gnaw if it does not run.
+        config_file: name of the configuration file; by default ``GRAIN_CONFIG``, or grain.toml in
+            the current directory if there is one, else the defaults. False: none, and the mission
+            keeps to itself: no other worker can join.
+        name: the name of the mission in the scheduler's log and in ``grain ls``; by default the
+            host's name.
+        prioritized: if true, its tasks go before those of missions that are not prioritized.
+        progress: if not false, progress is shown on standard error: as one line if that is a
+            terminal, else as a log line now and then.
+        warn_queued: when more tasks than this wait to be started, a warning says so once, and how
+            to limit them (docs/limits.md). None: never.
+        cache: the directory that holds the results of functions with `cache_hfn`; by default
+            ``GRAIN_CACHE``, or `head.cache` of the configuration, or .grain-cache in the current
+            directory. False: none.
+
+    Raises:
+        CacheError: the directory that was named for results cannot be used.
+        Exception: the exception of the block; or, if that ended well, the exception of a task that
+            nobody awaited; an ExceptionGroup if there are several.
+        grain.config.ConfigError: the configuration is not usable.
+        RuntimeError: neither trio nor asyncio runs here; or trio runs already as a guest in this
+            asyncio loop, and not for a mission.
+        grain.edge.errors.EdgeError: no scheduler can be reached, and waiting would not help.
+        grain.resource.Infeasible: of a call, if no worker can ever run it, and none can join.
+        TypeError, ValueError: local is no resource, or warn_queued no positive int.
+    """
+    if not trio.lowlevel.in_trio_task():
+        from grain.delayed.missions.asyncio_guest import hosted  # few programs need it
+
+        options: dict[str, Any] = {"config_file": config_file, "name": name}
+        options |= {"prioritized": prioritized, "progress": progress}
+        options |= {"warn_queued": warn_queued, "cache": cache}
+        async with hosted(lambda: mission(local, **options)) as made:
+            yield made
+        return
+    # Of missions inside of one another, the outermost shows progress: there is one place for it.
+    reporter = Reporter(False if is_inside() else progress)
+    async with opened(
+        local,
+        reporter,
+        config_file=config_file,
+        name=name,
+        prioritized=prioritized,
+        warn_queued=warn_queued,
+        cache=cache,
+    ) as made:
+        yield made
+
+
+@asynccontextmanager
+async def opened(
+    local: Resource | None,
+    reporter: Reporter,
+    *,
+    config_file: str | Literal[False] | None = None,
+    name: str | None = None,
+    prioritized: bool = False,
+    warn_queued: int | None = WARN_QUEUED,
+    cache: str | os.PathLike[str] | Literal[False] | None = None,
+) -> AsyncGenerator[Mission]:
+    """Open a mission in a trio program, with a reporter; arguments and errors as of `mission`."""
+    from grain.config import load
+    from grain.delayed.cache.cache import open_cache
+
+    overload = Overload(warn_queued, reporter.line)
+    failures: list[Exception] = []
+    of_block: list[BaseException] = []
+    with TracebackFilter(of_block):
+        config = load(config_file)
+        reporter.on_configured(config_file, config.source)
+        kept = None if config_file is False else config
+        results = await open_cache(cache, config.head.cache, reporter.line)
+        # Neither the executor's trio tasks nor the runs on its local worker belong to an outer
+        # mission: they start while there is no current one.
+        outer = set_current(None)
+        try:
+            with collapsing():
+                async with (
+                    reporter.watching(),
+                    executing(local, kept, name, reporter.on_event) as executor,
+                ):
+                    try:
+                        async with trio.open_nursery() as branches:
+                            made = Mission(
+                                executor, branches, int(prioritized), overload, results,
+                                reporter.line,
+                            )  # fmt: skip
+                            reporter.on_opened(made.statistics)
+                            set_current(made)
+                            try:
+                                yield made
+                            except BaseException as error:
+                                of_block.append(error)
+                                raise
+                    finally:
+                        made.end()
+            failures = made.tasks.unseen_failures()
+        finally:
+            set_current(outer)
+            reporter.on_ended()
+    if len(failures) == 1:
+        raise failures[0]
+    if failures:
+        raise ExceptionGroup(f"{len(failures)} tasks failed that nobody awaited", failures)

@@ -1,0 +1,188 @@
+"""Under which key a result is kept: what of a function and its arguments counts."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from grain.delayed import delayed
+from grain.delayed.cache.key import Caching, function_name
+from grain.worker import Call
+from grain_testkit.kept_calls import CALLS, again, square
+
+pytestmark = pytest.mark.usefixtures("here")
+
+
+@dataclass
+class Molecule:
+    name: str
+    charge: int = 0
+
+    @delayed(cache_hfn="args")
+    async def energy(self, method: str) -> str:
+        CALLS.append(self.name)
+        return f"{self.name} {method}"
+
+
+def defined(source: str, **names: Any) -> Any:
+    scope: dict[str, Any] = {"CALLS": CALLS, "delayed": delayed, **names}
+    exec(source, scope)
+    return scope["f"]
+
+
+SOURCE = """
+@delayed(cache_hfn=str{version})
+async def f(x):
+    CALLS.append(x)
+    return x {more}
+"""
+
+
+def test_the_code_counts() -> None:
+    """A function that was edited is run again, and so is one of another version."""
+    for source in (
+        SOURCE.format(version="", more=""),
+        SOURCE.format(version="", more="+ 1"),
+        SOURCE.format(version=", cache_version=2", more=""),
+    ):
+        again(defined(source), (1,))
+        again(defined("\n\n" + source), (1,))
+
+    assert [1, 1, 1] == CALLS
+
+
+def test_functions_made_by_one_function_differ_by_what_they_close_over() -> None:
+    def scaled(k: float) -> Any:
+        @delayed(cache_hfn=str)
+        async def f(x: int) -> float:
+            CALLS.append((k, x))
+            return k * x
+
+        return f
+
+    assert [2.0] == again(scaled(2.0), (1,))
+    assert [3.0] == again(scaled(3.0), (1,))
+    assert [2.0] == again(scaled(2.0), (1,))
+    assert [(2.0, 1), (3.0, 1)] == CALLS
+
+
+def test_the_result_of_a_method_depends_on_its_instance_by_content() -> None:
+    for _ in range(2):
+        for name in ("water", "ethane"):
+            assert [f"{name} xtb"] == again(Molecule(name).energy, ("xtb",))
+
+    assert ["water", "ethane"] == CALLS
+
+
+def test_the_result_of_a_partial_depends_on_its_own_arguments() -> None:
+    async def add(a: int, b: int) -> int:
+        CALLS.append((a, b))
+        return a + b
+
+    for _ in range(2):
+        for a in (1, 2):
+            assert [a + 10] == again(delayed(functools.partial(add, a), cache_hfn="args"), (10,))
+
+    assert [(1, 10), (2, 10)] == CALLS
+
+
+class Held:
+    """An instance that has no digest."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    @delayed(cache_hfn=str)
+    async def get(self, x: int) -> int:
+        CALLS.append(x)
+        return x
+
+
+def test_without_a_digest(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a function is bound to may have no digest: a warning says so, and nothing is kept."""
+    held = Held()
+    again(held.get, (1,), (1,), (2,))
+    again(held.get, (1,))
+
+    assert [1, 1, 2] == sorted(CALLS)  # within one mission, they are shared
+    told = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+    assert 2 == len(told)
+    assert "results of Held.get are not kept, as self.lock has no stable digest" in told[0]
+
+
+def test_arguments_without_a_digest() -> None:
+    """With "args", an argument that has none is an error of the call."""
+
+    @delayed(cache_hfn="args")
+    async def f(x: Any) -> None: ...
+
+    with pytest.raises(TypeError, match=r"argument x of .*f\.a has no stable digest: .*Held|lock"):
+        again(f, (Held(),))
+
+
+def test_arguments_that_do_not_fit_are_the_error_of_the_call() -> None:
+    with pytest.raises(TypeError, match="takes 1 positional argument"):
+        again(square, (1, 2, 3))
+
+
+def test_a_decorated_function_has_the_name_of_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not that of the decorator's."""
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", "/home/me/chem.py", raising=False)
+    source = """
+async def f(x):
+    return x
+"""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(source, "/home/me/chem.py", "exec"), names)
+
+    @functools.wraps(names["f"])
+    async def wrapped(x: int) -> Any:
+        return await names["f"](x)
+
+    assert "chem.py:f" == function_name(wrapped)
+
+
+def test_a_function_of_a_notebook_has_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the same one when something else in its cell has changed."""
+    monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
+    functions: list[Any] = []
+    for file, more in (("/tmp/ipykernel_1/2.py", ""), ("<ipython-input-3-4>", "x = 5")):
+        names: dict[str, Any] = {"__name__": "__main__"}
+        exec(compile(f"async def f(x):\n    return x\n{more}", file, "exec"), names)
+        functions.append(names["f"])
+
+    first, second = (Caching("args", "").key(Call(f, (1,), {}), b"", "") for f in functions)
+
+    assert "__main__:f" == first.function
+    assert first == second
+
+
+def test_what_is_shown_is_one_line() -> None:
+    """Keys may have anything in them, as the names of files do."""
+
+    async def f() -> None: ...
+
+    key = Caching(lambda: "", "").key(Call(f, (), {}), "a\nb\x1b[31m\udcff", "")
+
+    assert r"a\nb\x1b[31m\udcff" == key.shown
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"cache_hfn": "arguments"}, "cache_hfn='arguments': give a function .* or 'args'"),
+        ({"cache_hfn": 3}, "cache_hfn=3"),
+        ({"cache_hfn": "args", "cache_version": 1.5}, "a version is a str or an int"),
+        ({"cache_version": 1}, "does nothing without cache_hfn"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused_where_it_is_given(
+    options: dict[str, Any], match: str
+) -> None:
+    with pytest.raises(TypeError, match=match):
+        delayed(**options)

@@ -1,0 +1,108 @@
+"""How missions look up and keep results: shared, in the end, at once, on other workers."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from grain.delayed import delayed, each, mission
+from grain.resource import Cores
+from grain_testkit.kept_calls import CALLS, again, square
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("here")
+
+
+async def test_found_and_shared() -> None:
+    """Leaves with one key share one task, when it was found, too."""
+    async with mission(Cores(1), config_file=False):
+        await (square @ Cores(1))(3)
+    async with mission(Cores(1), config_file=False) as found:
+        a, b = (square @ Cores(1))(3), (square @ Cores(1))(3)
+        await each(a, b)
+        assert a._node is b._node
+        assert (1, 0) == (found.statistics().done, found.executor.statistics().done)
+
+
+async def test_leaving_a_mission_waits_for_lookups_runs_and_writes() -> None:
+    async with mission(Cores(1), config_file=False):
+        (square @ Cores(1))(3)
+    assert [3] == CALLS
+    async with mission(Cores(1), config_file=False):
+        (square @ Cores(1))(3)
+    assert [3] == CALLS
+
+
+async def test_cancelled_while_it_is_looked_up(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cancelling a mission does not wait for a file system that does not answer."""
+    from grain.delayed.cache.store import MISSING, LookupResult, Store
+    from grain.head import Cancelled
+
+    asked, answer = threading.Event(), threading.Event()
+
+    def read(*_: object) -> LookupResult:
+        asked.set()
+        answer.wait()
+        return MISSING
+
+    monkeypatch.setattr(Store, "read", read)
+    with trio.fail_after(300), trio.CancelScope() as scope:
+        async with mission(Cores(1), config_file=False):
+            waits = (square @ Cores(1))(3)
+            while not asked.is_set():
+                await trio.sleep(0.01)
+            scope.cancel()
+    with pytest.raises(Cancelled, match="square was cancelled"):
+        await waits
+    answer.set()
+
+
+def test_many_missions_at_once(here: Path) -> None:
+    """Missions that keep the same results at the same time do not hurt each other."""
+    threads = [
+        threading.Thread(target=again, args=(square, *((i,) for i in range(20)))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    CALLS.clear()
+
+    assert [i * i for i in range(20)] == again(square, *((i,) for i in range(20)))
+    assert [] == CALLS
+
+
+@dataclass
+class Result:
+    value: int
+
+
+@delayed(cache_hfn=lambda _, k: k)
+async def remote(items: list[int], k: str) -> Result:
+    return Result(sum(items))
+
+
+async def test_on_other_workers(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results of the workers of a cluster are kept, too; arguments are those of the call."""
+    from grain.remote_exer import HostingExecutor
+
+    monkeypatch.setenv("HOME", str(here))
+    address = f"edge://{here}/meeting"
+    (here / "grain.toml").write_text(f'address = "{address}"\n')
+    async with HostingExecutor(Cores(1), address=address, name="cluster"):
+        async with mission():
+            items = [1]
+            leaves = []
+            for k in "abc":
+                leaves.append((remote @ Cores(1))(items, k))
+                items.append(1)
+            assert [Result(1), Result(2), Result(3)] == await each(leaves)
+        async with mission() as second:
+            assert Result(2) == await (remote @ Cores(1))([], "b")
+            assert 0 == second.executor.statistics().done

@@ -1,0 +1,280 @@
+"""Retries in a mission: waits, requests, what is raised at last, and what is told meanwhile."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+
+from grain import GVAR
+from grain.delayed import delayed, each, mission, run
+from grain.head import Cancelled
+from grain.resource import Cores, Infeasible, Memory
+from grain.worker.errors import TaskletAborted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trio.testing import MockClock
+
+
+def failing(errors: list[Exception], **options: Any) -> Any:
+    """A delayed function that raises these, one each time, and then returns what it may use."""
+
+    async def task() -> str:
+        if errors:
+            raise errors.pop(0)
+        return str(GVAR.res)
+
+    return delayed(task, **{"retry_wait": 8.0, **options})
+
+
+@pytest.mark.parametrize("leaf", [True, False])
+async def test_until_it_goes_well(leaf: bool, autojump_clock: MockClock) -> None:
+    """Leaves and branches are tried again, after a while."""
+    task = failing([ValueError(1), ValueError(2)], retries=2)
+    async with mission(Cores(1), config_file=False, cache=False) as under_way:
+        began = trio.current_time()
+        await (task @ Cores(1) if leaf else task)()
+        assert 4 + 8 <= trio.current_time() - began <= 8 + 16
+        if leaf:
+            now = under_way.statistics()
+            assert (1, 0) == (now.done, now.failed)
+
+
+@pytest.mark.parametrize("leaf", [True, False])
+async def test_the_last_exception(leaf: bool, autojump_clock: MockClock) -> None:
+    """It is what is raised, and tells of those before."""
+    last = OSError("third")
+    task = failing([ValueError("first\nmore"), RuntimeError("second"), last], retries=2)
+    async with mission(Cores(1), config_file=False, cache=False) as under_way:
+        with pytest.raises(OSError, match="third") as caught:
+            await (task @ Cores(1) if leaf else task)()
+        if leaf:
+            assert 1 == under_way.statistics().failed
+
+    assert last is caught.value
+    what = ", with Cores(1)" * leaf
+    assert [
+        f"This was attempt 3{what}. Before:",
+        f"  attempt 1: ValueError: first{what}",
+        f"  attempt 2: RuntimeError: second{what}",
+    ] == notes(last)[0].splitlines()
+
+
+def notes(error: BaseException) -> list[str]:
+    return list(getattr(error, "__notes__", []))
+
+
+async def test_no_note_for_one_attempt() -> None:
+    """An exception that is not retried stays as it is."""
+    error = TypeError("wrong")
+    async with mission(Cores(1), config_file=False, cache=False):
+        with pytest.raises(TypeError, match="wrong"):
+            await (failing([error], retries=3) @ Cores(1))()
+
+    assert [] == notes(error)
+
+
+async def test_the_next_attempt_has_the_request_of_retry_with(
+    autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = failing(
+        [MemoryError("small"), MemoryError("small")],
+        retries=3,
+        retry_on=MemoryError,
+        retry_with=lambda request, _: Cores(1) & Memory(2 * request.M),
+    )
+    async with mission(Cores(1) & Memory(8), config_file=False, cache=False):
+        assert "CPU_Cores([0]) & Memory(8GB)" == await (task @ (Cores(1) & Memory(2)))()
+
+    told = [line for line in capsys.readouterr().err.splitlines() if "attempt" in line]
+    assert 2 == len(told)
+    assert "failed (MemoryError: small); attempt 2 of 4 in " in told[0]
+    assert told[0].endswith(" s, with Cores(1) & Memory(4)")
+
+
+async def test_escalated_beyond_everything(autojump_clock: MockClock) -> None:
+    """Where there is no such worker, the task's own exception is what is raised."""
+    task = failing([MemoryError("small")], retries=3, retry_with=lambda *_: Cores(1) & Memory(64))
+    async with mission(Cores(1) & Memory(8), config_file=False, cache=False) as under_way:
+        with pytest.raises(MemoryError, match="small") as caught:
+            await (task @ (Cores(1) & Memory(2)))()
+        now = under_way.statistics()
+        assert (0, 1, 0) == (now.done, now.failed, now.queued)
+
+    (note,) = notes(caught.value)
+    assert note.startswith("It could not be tried again, with Cores(1) & Memory(64): ")
+
+
+async def test_a_branch_has_no_request() -> None:
+    """retry_with makes no sense there, and that is told at once."""
+    task = failing([], retries=1, retry_with=lambda request, _: request)
+    async with mission(config_file=False, cache=False):
+        with pytest.raises(TypeError, match="no request that retry_with could change"):
+            task()
+
+
+async def test_infeasible_at_once() -> None:
+    """A request that can never be met is an error of the call, as ever."""
+    async with mission(Cores(1), config_file=False, cache=False):
+        with pytest.raises(Infeasible):
+            (failing([], retries=1) @ Cores(2))()
+
+
+async def test_leaving_waits_for_retries(autojump_clock: MockClock) -> None:
+    """A mission does not end while a task waits for its next attempt."""
+    errors: list[Exception] = [ValueError(1), ValueError(2)]
+    async with mission(Cores(1), config_file=False, cache=False):
+        (failing(errors, retries=2) @ Cores(1))()
+    assert not errors
+
+
+async def test_leaving_tells_of_what_failed(autojump_clock: MockClock) -> None:
+    """Nor is a failure lost that nobody awaited."""
+    with pytest.raises(ValueError, match="2"):
+        async with mission(Cores(1), config_file=False, cache=False):
+            (failing([ValueError(1), ValueError(2)], retries=1) @ Cores(1))()
+
+
+@pytest.mark.parametrize("leaf", [True, False])
+async def test_cancelled_while_it_waits(leaf: bool, autojump_clock: MockClock) -> None:
+    """Cancelling a mission cancels its retries."""
+    first = ValueError(1)
+    task = failing([first, ValueError(2)], retries=2, retry_wait=1e6)
+    with trio.move_on_after(100) as scope:
+        async with mission(Cores(1), config_file=False, cache=False):
+            waits = (task @ Cores(1) if leaf else task)()
+            await waits
+    assert scope.cancelled_caught
+    with pytest.raises(Cancelled) as caught:
+        await waits
+    if leaf:
+        assert first is caught.value.__cause__
+
+
+async def test_an_exception_cancels_retries(autojump_clock: MockClock) -> None:
+    """A mission whose root function fails does not wait for them."""
+    task = failing([ValueError(1)], retries=2, retry_wait=1e6)
+    with pytest.raises(KeyError, match="root"):
+        async with mission(Cores(1), config_file=False, cache=False):
+            (task @ Cores(1))()
+            await trio.sleep(10)
+            raise KeyError("root")
+    assert trio.current_time() < 1e5
+
+
+async def test_its_resources_are_free_meanwhile(autojump_clock: MockClock) -> None:
+    """A task that waits for its next attempt holds nothing."""
+
+    @delayed
+    async def other() -> float:
+        return trio.current_time()
+
+    async with mission(Cores(1), config_file=False, cache=False):
+        waits = (failing([ValueError(1)], retries=1, retry_wait=100) @ Cores(1))()
+        began = trio.current_time()
+        assert await (other @ Cores(1))() < began + 1
+        await waits
+        assert trio.current_time() >= began + 50
+
+
+# Globals, as what a function closes over is part of the key of its results.
+COUNTS: list[int] = []
+
+
+@delayed(cache_hfn="args", retries=1, retry_wait=0.01)
+async def sometimes() -> str:
+    COUNTS.append(1)
+    if len(COUNTS) == 1:
+        raise ValueError("not yet")
+    return "well"
+
+
+def test_retried_and_kept(tmp_path: Path) -> None:
+    """A result is kept, whichever attempt had it; failures are not."""
+    COUNTS.clear()
+
+    async def main() -> None:
+        assert "well" == await (sometimes @ Cores(1))()
+
+    for _ in range(2):
+        run(main, Cores(1), config_file=False, cache=tmp_path / "cache")
+
+    assert 2 == len(COUNTS)
+
+
+async def test_what_would_end_the_process(autojump_clock: MockClock) -> None:
+    """A tasklet that called exit() is tried again if one asks for it."""
+    aborted = 0
+
+    @delayed(retries=1, retry_on=TaskletAborted)
+    async def exits() -> None:
+        nonlocal aborted
+        aborted += 1
+        raise SystemExit(3)
+
+    async with mission(Cores(1), config_file=False, cache=False):
+        with pytest.raises(TaskletAborted):
+            await (exits @ Cores(1))()
+    assert 2 == aborted
+
+
+async def test_a_method_is_retried_and_binding_keeps_its_options(autojump_clock: MockClock) -> None:
+    class Once:
+        def __init__(self) -> None:
+            self.calls = 0
+
+        @delayed(retries=1)
+        async def get(self) -> int:
+            self.calls += 1
+            if self.calls == 1:
+                raise ValueError
+            return self.calls
+
+    async with mission(Cores(1), config_file=False, cache=False):
+        assert 2 == await (Once().get @ Cores(1))()
+
+
+async def test_many_at_once(autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> None:
+    """A thousand tasks that fail together are all tried again; few lines tell of it."""
+    seen: set[int] = set()
+
+    @delayed(retries=1, retry_wait=60)
+    async def once(i: int) -> int:
+        if i not in seen:
+            seen.add(i)
+            raise ValueError(i)
+        return i
+
+    async with mission(Cores(4), config_file=False, cache=False, progress=False):
+        assert list(range(1000)) == await each((once @ Cores(1))(i) for i in range(1000))
+
+    assert 6 == capsys.readouterr().err.count("once failed (ValueError")
+
+
+def test_ctrl_c_while_it_waits() -> None:
+    """Ctrl-C ends a mission that waits for a retry at once."""
+    program = """
+import os, signal, threading
+from grain.delayed import delayed, run
+from grain.resource import Cores
+@delayed(retries=1, retry_wait=1000)
+async def fails():
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    raise ValueError
+async def main():
+    await (fails @ Cores(1))()
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    run(main, Cores(1), config_file=False)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True
+    )
+    assert "interrupted\n" == done.stdout

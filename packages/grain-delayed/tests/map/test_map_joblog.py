@@ -1,0 +1,192 @@
+"""The result log of ``grain map``, what it says of jobs that come again, and the exit status."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grain.map import LogError, MapError, RequestError
+from grain.map.halting import Halt, Tally, parse_halt
+from grain.map.inputs.requests import parse_request
+from grain.map.job_log.entries import HEADER, History, JobLogEntry, Past, read_line
+from grain.map.job_log.file import JobLog
+from grain.resource import Cores, Memory, WTime
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMMANDS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
+
+
+def entry(seq: int, command: str = "c", exitval: int = 0) -> JobLogEntry:
+    return JobLogEntry(seq, "h", 1.5, 0.25, 3, exitval, 0, command)
+
+
+@given(COMMANDS, st.integers(-1, 255), st.integers(0, 64))
+def test_line_round_trip(command: str, exitval: int, signal: int) -> None:
+    """An entry is one line, whatever the command, and reads back."""
+    one = JobLogEntry(4, "h", 1.5, 0.25, 3, exitval, signal, command)
+
+    assert one.line().count(b"\n") == 1
+    assert one == read_line(one.line())
+    assert one.failed == bool(exitval or signal)
+
+
+def test_the_columns_are_those_of_gnu_parallel() -> None:
+    assert 9 == len(HEADER.split(b"\t")) == len(entry(1).line().split(b"\t"))
+    assert read_line(HEADER) is None
+
+
+@given(st.data())
+def test_after_a_crash_complete_lines_count_and_the_next_line_is_whole(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("log") / "log"
+    content = HEADER + entry(1).line() + entry(2, exitval=3).line()
+    cut = data.draw(st.integers(0, len(content)))
+    path.write_bytes(content[:cut])
+
+    history = History()
+    with JobLog(str(path), history) as log:
+        log.append(entry(9))
+
+    complete = max(content[:cut].count(b"\n") - 1, 0)
+    assert complete == len(history)
+    again = History()
+    with JobLog(str(path), again):
+        pass
+    assert complete + 1 == len(again)
+    assert again.past(9, "c") is Past.SUCCEEDED
+
+
+def test_a_job_is_known_by_number_and_command_and_its_last_entry_counts() -> None:
+    history = History()
+    for one in (entry(1, "a", 1), entry(2, "b", 1), entry(2, "b")):
+        history.add(one)
+
+    assert history.past(1, "a") is Past.FAILED
+    assert history.past(2, "b") is Past.SUCCEEDED
+    assert history.past(3, "c") is Past.NEVER_ENDED
+    with pytest.raises(LogError, match=r"job 2 is 'x' now.*have changed.*--by-command"):
+        history.past(2, "x")
+
+
+def test_history_by_command() -> None:
+    """Or by its command alone, wherever it stands."""
+    history = History(by_command=True)
+    history.add(entry(1, "a"))
+
+    assert history.past(5, "a") is Past.SUCCEEDED
+    assert history.past(1, "b") is Past.NEVER_ENDED
+
+
+def test_log_of_another_run(tmp_path: Path) -> None:
+    """A log with entries is continued only if that is asked for."""
+    path = str(tmp_path / "log")
+    with JobLog(path) as log:
+        log.append(entry(1))
+
+    with pytest.raises(LogError, match="--resume"):
+        JobLog(path)
+
+
+def test_log_in_use(tmp_path: Path) -> None:
+    """Two runs do not share a log."""
+    path = str(tmp_path / "log")
+    with JobLog(path), pytest.raises(LogError, match="in use"):
+        JobLog(path, History())
+
+
+@pytest.mark.parametrize("content", [b"something\n", b"no newline", b"1\t2\n"])
+def test_a_file_that_is_no_log_is_neither_used_nor_changed(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(content)
+
+    with pytest.raises(LogError, match="no .*result log"):
+        JobLog(str(path), History())
+
+    assert content == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("failed", "expected"), [(0, 0), (1, 1), (100, 100), (101, 101), (5000, 101)]
+)
+def test_the_exit_status_counts_failures_up_to_101(failed: int, expected: int) -> None:
+    tally = Tally(Halt())
+    for _ in range(failed):
+        tally.add(2, 0)
+    tally.add(0, 0)
+
+    assert expected == tally.exit_status()
+
+
+@pytest.mark.parametrize(
+    ("text", "ends", "status"),
+    [
+        ("now,fail=1", [(0, 0), (7, 0)], 7),
+        ("2", [(0, 9)], 137),
+        ("soon,fail=2", [(1, 0), (0, 0), (1, 0)], 2),
+        ("now,success=1", [(1, 0), (0, 0)], 0),
+        ("soon,done=2", [(1, 0), (0, 0)], 0),
+    ],
+)
+def test_the_policy_halts_at_the_last_of_these_ends_and_not_before(
+    text: str, ends: list[tuple[int, int]], status: int
+) -> None:
+    tally = Tally(parse_halt(text))
+    for exitval, signal in ends:
+        assert not tally.halted
+        tally.add(exitval, signal)
+
+    assert tally.halted
+    assert status == tally.exit_status()
+
+
+@pytest.mark.parametrize("text", ["now", "later,fail=1", "now,fail=0", "soon,fail=10%"])
+def test_a_text_that_is_no_policy_is_refused_with_the_known_ones(text: str) -> None:
+    with pytest.raises(MapError, match="now,fail=1"):
+        parse_halt(text)
+
+
+def test_a_text_of_kinds_and_values_is_a_resource() -> None:
+    expected = Cores(4) & Memory(8) & WTime(T=3600)
+
+    assert expected == parse_request("Cores=4,Memory=8,WTime=1:00:00")
+    assert Cores([2, 3]) == parse_request(" Cores = [2, 3] ")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "no list"),
+        ("Cores", "'Cores' in 'Cores': write Kind=value"),
+        ("Cores=", "Kind=value"),
+        ("Cores=1,", "no list"),
+        ("Cores=1,Cores=2", "twice"),
+        ("Cores(4)", "is Python"),
+        ("cores=4", "Did you mean Cores"),
+        ("Node=4", "cores and memory"),
+        ("Cores=many", "Cores"),
+        ("Cores=-1", "Cores"),
+    ],
+)
+def test_a_bad_request_is_refused_with_the_part_that_is_wrong(text: str, told: str) -> None:
+    with pytest.raises(RequestError, match=told.replace("(", r"\(")):
+        parse_request(text)
+
+
+def test_only_the_command_needs_click() -> None:
+    """Everything but the command works where grain-cli is not installed."""
+    program = (
+        "import sys, pkgutil, importlib, grain.map\n"
+        "sys.modules['click'] = None\n"
+        "for one in pkgutil.iter_modules(grain.map.__path__):\n"
+        "    if one.name != 'command':\n"
+        "        importlib.import_module('grain.map.' + one.name)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,0 +1,290 @@
+"""What a mission tells on standard error, on a terminal and elsewhere."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from grain.delayed import delayed, mission
+from grain.delayed.missions.report import progress_line
+from grain.delayed.times import span
+from grain.head import Statistics
+from grain.resource import Cores
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def stats(done: int = 0, running: int = 0, queued: int = 0, failed: int = 0) -> Statistics:
+    return Statistics(queued, running, done, failed, cancelled=0, results_waiting=0)
+
+
+def test_the_progress_line_counts_and_estimates_the_rest() -> None:
+    assert "3 done, 2 running, 5 queued, 1 failed, 8 s elapsed, about 14 s left" == progress_line(
+        stats(3, 2, 5, 1), 8.0
+    )
+
+
+@pytest.mark.parametrize("now", [stats(), stats(running=3, queued=2), stats(done=4, failed=1)])
+def test_the_line_without_an_estimate(now: Statistics) -> None:
+    """Before the first task has ended, and when none is left, there is nothing to estimate."""
+    assert progress_line(now, 1.0).endswith("failed, 1 s elapsed")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min 0 s"),
+        (60, "1 min 0 s"),
+        (61.4, "1 min 1 s"),
+        (3599.7, "1 h 0 min"),
+        (3600, "1 h 0 min"),
+        (93784, "26 h 3 min"),
+    ],
+)
+def test_spans_of_time(seconds: float, text: str) -> None:
+    """Seconds, then minutes, then hours; never 60 of anything."""
+    assert text == span(seconds)
+
+
+@delayed
+async def sleep(seconds: float) -> None:
+    await trio.sleep(seconds)
+
+
+async def log_of(capsys: pytest.CaptureFixture[str], progress: bool | None) -> list[str]:
+    async with mission(Cores(1), config_file=False, progress=progress):
+        for _ in range(7):
+            (sleep @ Cores(1))(10)
+    captured = capsys.readouterr()
+    assert "" == captured.out
+    return [re.sub(r"\d+ s elapsed.*", "...", line) for line in captured.err.splitlines()[1:-3]]
+
+
+@pytest.mark.parametrize("progress", [None, True])
+async def test_without_a_terminal_progress_is_a_line_every_30_seconds(
+    autojump_clock: trio.testing.MockClock,
+    capsys: pytest.CaptureFixture[str],
+    progress: bool | None,
+) -> None:
+    lines = await log_of(capsys, progress)
+
+    assert 2 == len(lines)
+    for line in lines:
+        assert re.fullmatch(r"\d done, 1 running, \d queued, 0 failed, \.\.\.", line)
+
+
+async def test_progress_can_be_turned_off_and_single_events_are_still_reported(
+    autojump_clock: trio.testing.MockClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert [] == await log_of(capsys, False)
+
+
+PROGRAM = """
+import os, sys, trio
+from grain.delayed import delayed, each, run
+from grain.resource import Cores
+
+@delayed
+async def work(i):
+    await trio.sleep(0.3)
+    while os.path.exists(f"wait-{i}"):
+        await trio.sleep(0.01)
+    print(f"printed by {i}", flush=True)
+    if i == 2:
+        raise ValueError("broken")
+
+async def main():
+    tasks = [(work @ Cores(1))(i) for i in range(4)]
+    for task in tasks:
+        try:
+            await task
+        except ValueError:
+            pass
+
+run(main, Cores(1), config_file=False, name="me", progress=PROGRESS)
+"""
+
+
+def on_terminal(
+    program: str,
+    stdout: Path | None = None,
+    folder: Path | None = None,
+    seen: Mapping[str, str] | None = None,
+) -> str:
+    """What a program writes to a terminal that is its stderr, and its stdout if no file is.
+
+    The files named in `seen` are in its folder until what they stand for was written.
+    """
+    waiting = {Path(folder or ".", name): pattern for name, pattern in (seen or {}).items()}
+    for path in waiting:
+        path.touch()
+    ours, terminal = pty.openpty()
+    env = dict(os.environ, TERM="xterm", COLUMNS="100", LINES="25")
+    out = terminal if stdout is None else os.open(stdout, os.O_WRONLY | os.O_CREAT)
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=terminal,
+        stdout=out,
+        stderr=terminal,
+        env=env,
+        cwd=folder,
+    )
+    os.close(terminal)
+    if stdout is not None:
+        os.close(out)
+    written = b""
+    while True:
+        try:
+            data = os.read(ours, 65536)
+        except OSError:  # Linux's end of file on a terminal
+            break
+        if not data:
+            break
+        written += data
+        for path, pattern in waiting.items():
+            if re.search(pattern, written.decode(errors="replace")):
+                path.unlink(missing_ok=True)
+    os.close(ours)
+    assert 0 == process.wait()
+    return written.decode()
+
+
+def shown(written: str) -> list[str]:
+    """What a terminal of enough lines shows after all that: the few sequences needed, obeyed."""
+    rows, row, column = [""], 0, 0
+    for part in re.findall(r"\x1b\[[?0-9;]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", written):
+        if part == "\r":
+            column = 0
+        elif part == "\n":
+            row += 1
+            rows += [""] * (row + 1 - len(rows))
+        elif part == "\x1b[2K":
+            rows[row] = ""
+        elif match := re.fullmatch(r"\x1b\[(\d*)A", part):
+            row -= int(match[1] or 1)
+        elif not part.startswith("\x1b"):
+            rows[row] = rows[row][:column].ljust(column) + part + rows[row][column + len(part) :]
+            column += len(part)
+    return [line.rstrip() for line in rows]
+
+
+SPAN = r"(\d+ min )?\d+ s"
+FRAME = [
+    "Config file is disabled, using default settings.",
+    "worker me(local) starts cleaning up",
+    "worker me(local) clear",
+]
+
+
+def test_on_a_terminal(tmp_path: Path) -> None:
+    """One line shows the progress below what the program prints, and is gone in the end."""
+    seen = {
+        "wait-0": f"0 done, 1 running, 3 queued, 0 failed, {SPAN} elapsed",
+        "wait-3": f"\\d done, 1 running, 0 queued, 1 failed, {SPAN} elapsed, about {SPAN} left",
+    }
+    written = on_terminal(PROGRAM.replace("PROGRESS", "None"), None, tmp_path, seen)
+
+    assert all(re.search(pattern, written) for pattern in seen.values())
+    *lines, last, nothing = shown(written)
+    assert [FRAME[0], *(f"printed by {i}" for i in range(4)), *FRAME[1:]] == [x for x in lines if x]
+    assert last.startswith("Time elapsed for all jobs: ")
+    assert "" == nothing
+
+
+def test_on_a_terminal_with_output_to_a_file(tmp_path: Path) -> None:
+    """Standard output that was sent to a file gets the program's own lines and nothing else."""
+    program = PROGRAM.replace("PROGRESS", "True")
+    written = on_terminal(program, tmp_path / "out", tmp_path, {"wait-3": "1 running"})
+
+    assert [f"printed by {i}" for i in range(4)] == (tmp_path / "out").read_text().splitlines()
+    assert "1 running" in written
+    assert FRAME == [line for line in shown(written) if line][:-1]
+
+
+def test_on_a_terminal_without_progress() -> None:
+    """progress=False leaves the terminal to the program: no line, no control sequences."""
+    written = on_terminal(PROGRAM.replace("PROGRESS", "False"))
+
+    assert "\x1b" not in written
+    assert "running" not in written
+    assert 4 + 4 == len(written.splitlines())
+
+
+def test_missions_within_missions_on_a_terminal(tmp_path: Path) -> None:
+    """Only the outermost mission shows a line, or two would fight for one place."""
+    program = """
+import os, trio
+from grain.delayed import delayed, mission
+from grain.resource import Cores
+
+@delayed
+async def work():
+    while os.path.exists("wait"):
+        await trio.sleep(0.01)
+
+async def main():
+    async with mission(Cores(1), config_file=False):
+        async with mission(Cores(2), config_file=False):
+            for _ in range(2):
+                (work @ Cores(1))()
+
+trio.run(main)
+"""
+    # By the fourth line of the outer one, there would be several of the inner one.
+    seen = {"wait": r"(?s)(0 done, 0 running.*){4}"}
+    written = on_terminal(program, None, tmp_path, seen)
+
+    assert "0 done, 0 running" in written
+    assert "0 done, 2 running" not in written
+
+
+def test_missions_in_threads_on_a_terminal() -> None:
+    """In other threads than the main one, progress is logged: the line is one per process."""
+    program = """
+import sys, threading, trio
+from grain.delayed import run
+
+streams = sys.stdout, sys.stderr
+
+async def main():
+    await trio.sleep(0.3)
+    sys.stdout.write(f"own: {streams == (sys.stdout, sys.stderr)}\\n")
+
+threads = [threading.Thread(target=run, args=(main,)) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+    written = on_terminal(program)
+
+    assert 2 == written.count("own: True")
+    assert 2 == len(re.findall(r"^Time elapsed for all jobs: \S+s\r$", written, re.MULTILINE))
+    assert "\x1b" not in written
+    assert "running" not in written
+
+
+def test_a_standard_error_that_is_gone() -> None:
+    """A mission goes on when nobody can be told of it any more."""
+    program = PROGRAM.replace("PROGRESS", "None")
+    for gone in ("sys.stderr = None", "sys.stderr.close()"):
+        done = subprocess.run(
+            [sys.executable, "-c", program.replace("\n@delayed", f"\n{gone}\n@delayed", 1)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+        assert [f"printed by {i}" for i in range(4)] == done.stdout.splitlines()
+        assert 0 == done.returncode
