@@ -73,12 +73,12 @@ def free_when_link_is_lost(self: Workers, link: object, now: float) -> None:
 
 
 def begin_again(self: WorkerSession, lease: Any, arguments: object, now: float) -> None:
-    self._begun.clear()
+    self._last_attempts.clear()
     WorkerSession._begin(self, lease, arguments, now)
 
 
 def send_and_forget(self: WorkerSession, lease: Any, *args: Any, **kwargs: Any) -> None:
-    WorkerSession._settle(self, lease, *args, **kwargs)
+    WorkerSession._report_end(self, lease, *args, **kwargs)
     if self.connected:
         del self.kept[lease.attempt]
 
@@ -220,7 +220,7 @@ def blame_all(self: Workers, record: WorkerRecord, how: str | None, now: float) 
 
 
 def blame_the_chain(self: WorkerSession, *args: Any) -> None:
-    self._lines.waiting = list  # type: ignore[method-assign]
+    self._chains.waiting = list  # type: ignore[method-assign]
     WorkerSession.on_runner_crashed(self, *args)
 
 
@@ -249,7 +249,7 @@ def forget_chains(self: Prefetch, lease: LeaseRecord, held: HeldRun) -> bool:
 BUGS: dict[str, Cast] = {
     "resources are free when a connection is lost": workers(on_link_lost=free_when_link_is_lost),
     "a worker begins a lease as often as it comes": worker(_begin=begin_again),
-    "a worker forgets an outcome once it is sent": worker(_settle=send_and_forget),
+    "a worker forgets an outcome once it is sent": worker(_report_end=send_and_forget),
     "a head acknowledges outcomes that no mission has": tasks(on_run_ended=acknowledge_at_once),
     "a mission takes a second resolution": mission(_resolve=resolve_again),
     "two heads use the same attempts": tasks(__init__=no_epoch),

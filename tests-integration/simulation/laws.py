@@ -98,7 +98,7 @@ class Laws:
             record, mission = self.reported.get((head, attempt), (None, None))
             run = self.begun[attempt]
             worker = run.worker
-            runs = worker.runs.get(run.number) is run
+            runs = worker.runs.get(run.run.attempt) is run
             kept = attempt in self.completed and attempt not in self.acknowledged
             if record is None or not worker.alive or not (runs or kept):
                 continue
@@ -181,7 +181,7 @@ class Laws:
         for worker in self.world.workers:
             if worker.alive:
                 there = set(worker.runs) | worker.queued
-                known = {run.number for run in worker.session.runs.values()}
+                known = set(worker.session.runs)
                 self.demand("a session knows what runs", there == known, worker.session.name)
 
     def check_hub(self, head: HeadProcess, *, deeply: bool) -> None:
@@ -222,7 +222,7 @@ class Laws:
                 self.demand(
                     "nothing is kept for nobody", not worker.session.kept, worker.session.kept
                 )
-                left = worker.session.functions
+                left = tuple(worker.session.functions)
                 self.demand("no function is kept for nobody", not left, left)
         head = self.world.head
         assert head is not None

@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.resource import Supply, from_data, to_data
-from grain.worker.messages import Cancel, Ended, Lease, Run
+from grain.worker.messages import Cancel, Ended, Lease, Run, chain_of
 from grain.worker.payload import Function
-from grain.worker.runner.chains import Waiting
+from grain.worker.runner.chains import WaitingRuns
 
 if TYPE_CHECKING:
     from grain.remote_exer import MissionSession, Resolution
     from grain.resource import Resource
     from grain.worker.agent.session import WorkerSession
+    from grain.worker.messages import Attempt
     from simulation.wire import Mail, Wire
     from simulation.world import World
 
@@ -35,7 +36,6 @@ class SimulatedRun:
 
     worker: SimulatedWorker
     lease: Lease
-    number: int
     behaviour: Behaviour
     space: Resource
     run: Run
@@ -127,10 +127,10 @@ class SimulatedWorker(SimulatedPeer):
         super().__init__(world)
         self.session = session
         self.offset = 0.0
-        self.runs: dict[int, SimulatedRun] = {}
+        self.runs: dict[Attempt, SimulatedRun] = {}
         # Its runner's part: the runs that wait in chains.
-        self.waiting = Waiting()
-        self.queued: set[int] = set()
+        self.waiting = WaitingRuns()
+        self.queued: set[Attempt] = set()
 
     @property
     def now(self) -> float:
@@ -141,7 +141,7 @@ class SimulatedWorker(SimulatedPeer):
         self.session.on_connected(self.now)
 
     def left(self) -> None:
-        self.session.on_disconnected(self.now)
+        self.session.on_disconnected()
 
     def read(self, mail: Mail) -> None:
         for message, payload in mail:
@@ -151,11 +151,11 @@ class SimulatedWorker(SimulatedPeer):
         orders, self.session.to_runner[:] = list(self.session.to_runner), []
         for message, payload in orders:
             if isinstance(message, Run):
-                first_runs = message.chain in self.runs
+                first_runs = chain_of(message) in self.runs
                 if not message.chain or self.waiting.admit(message, payload, first_runs=first_runs):
                     self.begin(message, payload)
                 else:
-                    self.queued.add(message.task)
+                    self.queued.add(message.attempt)
             elif isinstance(message, Cancel):
                 self.cancel(message)
         self.session.on_tick(self.now)
@@ -176,20 +176,20 @@ class SimulatedWorker(SimulatedPeer):
             self.flush()
 
     def begin(self, run: Run, payload: Any) -> None:
-        lease = next(r.lease for r in self.session.runs.values() if r.number == run.task)
-        function, arguments = payload
+        lease = self.session.runs[run.attempt].lease
+        function = self.session.functions.get(run.function)
         assert function is not None, f"the function of {lease} is missing"
         behaviour = self.world.behaviour(lease.mission, lease.task)
-        assert arguments == (lease.mission, lease.task), "the arguments of another task"
-        process = SimulatedRun(self, lease, run.task, behaviour, from_data(run.res), run)
-        self.runs[run.task] = process
+        assert payload == (lease.mission, lease.task), "the arguments of another task"
+        process = SimulatedRun(self, lease, behaviour, from_data(run.res), run)
+        self.runs[run.attempt] = process
         self.world.laws.on_begun(process)
         seconds = behaviour.seconds * (0.5 + self.world.clock.chance.random())
         self.world.clock.after(seconds, lambda: self.end(process))
 
     def end(self, process: SimulatedRun) -> None:
         """End a run whose program comes to its natural end."""
-        if not self.alive or self.runs.get(process.number) is not process:
+        if not self.alive or self.runs.get(process.run.attempt) is not process:
             return
         if self.frozen_until > self.world.clock.now:
             self.world.clock.at(self.frozen_until, lambda: self.end(process))
@@ -197,44 +197,44 @@ class SimulatedWorker(SimulatedPeer):
         if process.behaviour.kind == "poison":
             self.crash()
             return
-        del self.runs[process.number]
+        del self.runs[process.run.attempt]
         lease = process.lease
         outcome = (lease.mission, lease.task, lease.attempt, process.behaviour.kind)
         self.world.laws.on_completed(process, outcome)
         failed = process.behaviour.kind == "error"
-        ended = Ended(process.number, process.number, "done", failed)
+        ended = Ended(process.run.attempt, "done", failed)
         self.session.on_ended(ended, outcome, self.now)
         self.follow(process)
         self.flush()
 
     def follow(self, process: SimulatedRun) -> None:
         """Begin the run that waits for the end of another."""
-        successor = self.waiting.ended(process.run)
+        successor = self.waiting.pop_successor(process.run)
         if successor is not None:
-            self.queued.discard(successor[0].task)
+            self.queued.discard(successor[0].attempt)
             self.begin(*successor)
 
     def cancel(self, message: Cancel) -> None:
         """End a run, or let it not begin."""
-        if self.waiting.withdraw(message.task) is not None:
-            self.queued.discard(message.task)
+        if self.waiting.withdraw(message.attempt):
+            self.queued.discard(message.attempt)
             status = "returned" if message.waiting else "cancelled"
-            self.session.on_ended(Ended(message.task, message.attempt, status), None, self.now)
+            self.session.on_ended(Ended(message.attempt, status), None, self.now)
         elif not message.waiting:
-            self.stop(message.task)
+            self.stop(message.attempt)
 
-    def stop(self, number: int) -> None:
+    def stop(self, attempt: Attempt) -> None:
         """Cancel a run; its program takes a while to end."""
-        process = self.runs.get(number)
+        process = self.runs.get(attempt)
         if process is not None and not process.ending:
             process.ending = True
             slow = self.world.clock.chance.choice((0.0, 0.1, 5.0))
             self.world.clock.after(slow, lambda: self.stopped(process))
 
     def stopped(self, process: SimulatedRun) -> None:
-        if self.alive and self.runs.get(process.number) is process:
-            del self.runs[process.number]
-            ended = Ended(process.number, process.number, "cancelled")
+        if self.alive and self.runs.get(process.run.attempt) is process:
+            del self.runs[process.run.attempt]
+            ended = Ended(process.run.attempt, "cancelled")
             self.session.on_ended(ended, None, self.now)
             self.follow(process)
             self.flush()

@@ -128,7 +128,7 @@ class World:
             "host",
             total,
             self.clock.now,
-            line_patience=self.chain_patience,
+            chain_patience=self.chain_patience,
         )
         worker = SimulatedWorker(self, session)
         self.workers.append(worker)

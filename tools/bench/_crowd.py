@@ -44,7 +44,7 @@ class Double:
         orders, self._session.to_runner = self._session.to_runner, []
         for message, _ in orders:
             if isinstance(message, Run):
-                self._session.on_ended(Ended(message.task, message.attempt), NONE, now)
+                self._session.on_ended(Ended(message.attempt), NONE, now)
         self._session.on_tick(now)
         self._settle(channel)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import trio
 
+from grain.worker.agent.functions import FunctionStore
 from grain.worker.agent.runner_process import RunnerProcess
 from grain.worker.messages import Run
 from grain.worker.payload import Payloads
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from grain.edge.messages import Payload
-    from grain.worker.agent.listener import Crash
-    from grain.worker.messages import Ended
+    from grain.worker.agent.listener import RunnerDeath
+    from grain.worker.messages import Attempt, Ended
     from grain.worker.payload import Function
 
 RUNS = 20_000
@@ -61,6 +62,7 @@ class Desk:
         self.payload: Payload = None
         self.done = trio.Event()
         self.functions: dict[Any, Function] = {}
+        self.store = FunctionStore()
 
     def ended(self, runs: Sequence[tuple[Ended, Payload]]) -> None:
         """Some more have ended."""
@@ -69,11 +71,11 @@ class Desk:
         if not self.left:
             self.done.set()
 
-    def crashed(self, _: Crash) -> None:
+    def died(self, _: RunnerDeath) -> None:
         """As was asked for."""
         self.done.set()
 
-    def blocked(self, seconds: float, runs: tuple[tuple[int, int], ...]) -> None:
+    def blocked(self, seconds: float, runs: tuple[Attempt, ...]) -> None:
         """Not in here."""
 
     def unblocked(self, seconds: float) -> None:
@@ -89,14 +91,15 @@ class Desk:
         """Seconds for some runs, from the serialisation of the arguments to the last result."""
         if fn not in self.functions:
             self.functions[fn] = self.payloads.dump_function(fn)
+            self.store.define(self.functions[fn].digest, self.functions[fn].payload)
         function = self.functions[fn]
         self.left, self.done = times, trio.Event()
         began = time.perf_counter()
         for _ in range(times):
             self.last += 1
             arguments = self.payloads.dump_arguments(args, {})
-            run = Run(self.last, self.last, {"Cores": 1}, None, function.digest)
-            runner.start(run, (function.payload, arguments))
+            run = Run((1, self.last), {"Cores": 1}, None, function.digest)
+            runner.post([(run, arguments)])
         await self.done.wait()
         if self.payload is not None and times == 1:
             self.payloads.load_outcome(self.payload).unwrap()
@@ -107,7 +110,7 @@ async def measure() -> None:
     """Print what is measured."""
     desk = Desk()
     began = time.perf_counter()
-    async with RunnerProcess("w1", desk) as runner:
+    async with RunnerProcess("w1", desk, desk.store) as runner:
         say("runner_start", (time.perf_counter() - began) * 1e3, "ms")
         say("worker_idle_memory", sum(map(proportional, processes())), "MB", agent=own_memory())
         await desk.run(runner, nothing, times=1000)

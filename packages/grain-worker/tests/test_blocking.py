@@ -19,23 +19,22 @@ def look(key: str, *, other: str) -> tuple[str, str, bool]:
     return f"{key} {other}", repr(GVAR.res), main
 
 
-async def test_in_thread() -> None:
-    """It has its arguments, the resources of its task, and a thread."""
+async def test_a_function_in_a_thread_has_its_arguments_and_the_resources_of_its_task() -> None:
     call = Call(in_thread, (look, ("a",), {"other": "b"}), {})
     ended = await run_job(call, Cores([3]), "me", float("inf"), None)
     assert ended is not None
     assert ("a b", "CPU_Cores([3])", False) == ended.unwrap()
 
 
-async def test_what_it_raises() -> None:
-    """The exception itself; also where what was given is no function."""
+async def test_an_exception_of_a_function_in_a_thread_is_raised_as_it_is() -> None:
+    """Also where the object that was given is no function."""
     with pytest.raises(ZeroDivisionError):
         await in_thread(divmod, (1, 0))
     with pytest.raises(TypeError, match="not callable"):
         await in_thread(3)  # type: ignore[arg-type]
 
 
-async def test_as_many_as_there_are_tasks() -> None:
+async def test_every_task_has_a_thread_at_once() -> None:
     """Trio's own limit, of 40, does not apply; and other tasks go on meanwhile."""
     barrier = threading.Barrier(60)
     async with trio.open_nursery() as nursery:

@@ -30,18 +30,29 @@ def error_of(ended: Any) -> BaseException:
     return ended.error
 
 
-async def test_value() -> None:
-    """The outcome of a tasklet that returns is its value."""
+async def fails_while_stopped(stop: Callable[[], object] = lambda: None) -> None:
+    """A tasklet with a nursery, one of whose tasks fails when it is cancelled."""
 
+    async def fails_late() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise ValueError("while cleaning up")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(fails_late)
+        nursery.start_soon(trio.sleep_forever)
+        stop()
+
+
+async def test_the_outcome_of_a_tasklet_that_returns_is_its_value() -> None:
     async def tasklet(x: int) -> int:
         return x + 1
 
     assert await run(tasklet, 1) == outcome.Value(2)
 
 
-async def test_gvar() -> None:
-    """A tasklet sees its allocation and its worker's name."""
-
+async def test_a_tasklet_sees_its_allocation_and_its_workers_name() -> None:
     async def tasklet() -> Any:
         return GVAR.res, GVAR.instance
 
@@ -50,8 +61,9 @@ async def test_gvar() -> None:
     assert ended == outcome.Value((Cores([3]), "w"))
 
 
-async def test_time_limit(autojump_clock: MockClock) -> None:
-    """A run that exceeds its hard limit fails with TooSlowError, at the limit."""
+async def test_a_run_that_exceeds_its_hard_limit_fails_at_the_limit(
+    autojump_clock: MockClock,
+) -> None:
     error = error_of(await run(trio.sleep, 100, limit=7))
 
     assert isinstance(error, trio.TooSlowError)
@@ -59,47 +71,24 @@ async def test_time_limit(autojump_clock: MockClock) -> None:
     assert trio.current_time() == pytest.approx(7)
 
 
-async def test_failure_while_stopped(autojump_clock: MockClock) -> None:
-    """What a tasklet's nursery raises while the limit stops it does not leave the run."""
-
-    async def fails_late() -> None:
-        try:
-            await trio.sleep_forever()
-        finally:
-            raise ValueError("while cleaning up")
-
-    async def tasklet() -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(fails_late)
-            nursery.start_soon(trio.sleep_forever)
-
-    error = error_of(await run(tasklet, limit=1))
+async def test_an_error_raised_while_the_limit_stops_a_tasklet_is_the_cause_of_its_failure(
+    autojump_clock: MockClock,
+) -> None:
+    error = error_of(await run(fails_while_stopped, limit=1))
 
     assert isinstance(error, trio.TooSlowError)
     assert error.__cause__ is not None
 
 
-async def test_failure_while_cancelled() -> None:
-    """Cancelled from outside, it was cancelled, whatever failed meanwhile."""
+async def test_a_run_that_was_cancelled_is_cancelled_whatever_failed_meanwhile() -> None:
     scope = trio.CancelScope()
 
-    async def fails_late() -> None:
-        try:
-            await trio.sleep_forever()
-        finally:
-            raise ValueError("while cleaning up")
+    call = Call(fails_while_stopped, (scope.cancel,), {})
 
-    async def tasklet() -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(fails_late)
-            nursery.start_soon(trio.sleep_forever)
-            scope.cancel()
-
-    assert await run_job(Call(tasklet, (), {}), ZERO, "w", math.inf, scope) is None
+    assert await run_job(call, ZERO, "w", math.inf, scope) is None
 
 
-async def test_value_in_spite_of_cancellation() -> None:
-    """A value that was ready when the run was cancelled is not thrown away."""
+async def test_a_value_that_was_ready_when_the_run_was_cancelled_is_its_outcome() -> None:
     scope = trio.CancelScope()
 
     async def tasklet() -> int:
@@ -110,9 +99,9 @@ async def test_value_in_spite_of_cancellation() -> None:
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit("x")])
-async def test_base_exception(error: BaseException) -> None:
-    """What would end the process is the tasklet's failure, and tells its name."""
-
+async def test_an_exception_that_would_end_the_process_is_the_failure_of_its_tasklet(
+    error: BaseException,
+) -> None:
     async def tasklet() -> None:
         raise error
 
@@ -123,9 +112,7 @@ async def test_base_exception(error: BaseException) -> None:
     assert f"tasklet raised {error!r}" in str(ended)
 
 
-async def test_keyboard_interrupt() -> None:
-    """An interrupt delivered in a tasklet passes: it is meant for the process."""
-
+async def test_an_interrupt_in_a_tasklet_is_passed_on_to_the_process() -> None:
     async def tasklet() -> None:
         raise KeyboardInterrupt
 
@@ -133,9 +120,7 @@ async def test_keyboard_interrupt() -> None:
         await run(tasklet)
 
 
-async def test_sync_function() -> None:
-    """A function that is not async fails with a sentence that says what to do."""
-
+async def test_a_function_that_is_not_async_fails_with_advice() -> None:
     def tasklet() -> int:
         return 1
 

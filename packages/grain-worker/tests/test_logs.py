@@ -21,8 +21,7 @@ def logger(fd: int) -> logging.Logger:
     return made
 
 
-def test_lines_are_written_at_once(tmp_path: Path) -> None:
-    """Nothing is kept back that could be lost with the process; any character can be logged."""
+def test_log_lines_are_written_at_once_with_any_character(tmp_path: Path) -> None:
     fd = os.open(tmp_path / "log", os.O_WRONLY | os.O_CREAT)
     log = logger(fd)
 
@@ -35,7 +34,7 @@ def test_lines_are_written_at_once(tmp_path: Path) -> None:
     assert "one \\udcff\ntwo\n" == (tmp_path / "log").read_text()
 
 
-def test_what_was_lost_is_counted_and_told_when_there_is_room() -> None:
+def test_lost_log_lines_are_counted_and_reported_when_there_is_space() -> None:
     """A line may have been written in part: the next one begins on a line of its own."""
     # As a full disk does, it takes a part of a long line, and then nothing.
     reader, writer = os.pipe()
@@ -57,15 +56,15 @@ def test_what_was_lost_is_counted_and_told_when_there_is_room() -> None:
     os.close(writer)
 
 
-def test_a_mistake_in_a_log_call_ends_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    """It is told as Python tells it."""
+def test_a_mistake_in_a_log_call_ends_no_program(capsys: pytest.CaptureFixture[str]) -> None:
+    """Python reports it on stderr."""
     logger(2).warning("%d", "no number")
 
     assert "a real number is required" in capsys.readouterr().err
 
 
-def test_a_worker_whose_log_is_full_ends_well() -> None:
-    """Python's own handlers would make its exit code 120."""
+def test_a_worker_whose_log_is_full_has_exit_code_0_when_it_leaves() -> None:
+    """Python's own handlers would make it 120."""
     words = [sys.executable, "-m", "grain.worker", "--dry", "--res", '{"Cores": 1}']
     with Path("/dev/full").open("wb") as full:
         env = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from grain.resource import Cores, to_data
+from grain.worker.agent.functions import FunctionStore
 from grain.worker.agent.runner_process import RunnerProcess
-from grain.worker.messages import Run
+from grain.worker.messages import Cancel, Run
 from grain.worker.payload import Payloads
 from grain_testkit.local_processes import descendants
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     import outcome
 
     from grain.edge.messages import Payload
-    from grain.worker.agent.listener import Crash
-    from grain.worker.messages import Ended
+    from grain.worker.agent.listener import RunnerDeath
+    from grain.worker.messages import Attempt, Ended
 
 
 class Witness:
@@ -28,22 +29,23 @@ class Witness:
 
     def __init__(self) -> None:
         self.outcomes: dict[int, tuple[Ended, Payload]] = {}
-        self.crashes: list[Crash] = []
+        self.deaths: list[RunnerDeath] = []
         self.silences: list[tuple[str, float]] = []
         self.lost = ""
         self.changed = trio.Event()
 
     def ended(self, runs: Sequence[tuple[Ended, Payload]]) -> None:
         for ended, payload in runs:
-            assert ended.task not in self.outcomes
-            self.outcomes[ended.task] = ended, payload
+            number = ended.attempt[1]
+            assert number not in self.outcomes
+            self.outcomes[number] = ended, payload
         self._tell()
 
-    def crashed(self, crash: Crash) -> None:
-        self.crashes.append(crash)
+    def died(self, death: RunnerDeath) -> None:
+        self.deaths.append(death)
         self._tell()
 
-    def blocked(self, seconds: float, runs: tuple[tuple[int, int], ...]) -> None:
+    def blocked(self, seconds: float, runs: tuple[Attempt, ...]) -> None:
         self.silences.append((f"blocked {runs}", seconds))
         self._tell()
 
@@ -68,8 +70,9 @@ class Witness:
 class Station:
     """A runner process with the mission's side of the payloads."""
 
-    def __init__(self, runner: RunnerProcess, witness: Witness) -> None:
+    def __init__(self, runner: RunnerProcess, witness: Witness, functions: FunctionStore) -> None:
         self.runner = runner
+        self.functions = functions
         self.witness = witness
         self.payloads = Payloads("mission")
         self.last = 0
@@ -80,9 +83,15 @@ class Station:
         function = self.payloads.dump_function(fn)
         arguments = self.payloads.dump_arguments(args, {})
         res = to_data(more.get("res", Cores(0)))
-        run = Run(self.last, 1, res, more.get("limit"), function.digest, more.get("chain", 0))
-        self.runner.start(run, (function.payload, arguments))
+        attempt = (1, self.last)
+        run = Run(attempt, res, more.get("limit"), function.digest, more.get("chain", 0))
+        self.functions.define(function.digest, function.payload)
+        self.runner.post([(run, arguments)])
         return self.last
+
+    def cancel(self, number: int) -> None:
+        """Cancel a run."""
+        self.runner.post([(Cancel((1, number)), None)])
 
     async def outcome(self, number: int) -> outcome.Value[Any] | outcome.Error:
         await self.witness.until(lambda: number in self.witness.outcomes)
@@ -95,9 +104,9 @@ class Station:
 @asynccontextmanager
 async def station(context: str = "", grace: float = 60.0) -> AsyncGenerator[Station]:
     """A runner process, and proof at the end that nothing of it is left."""
-    witness = Witness()
+    witness, functions = Witness(), FunctionStore()
     before = set(descendants())
     with trio.fail_after(300):
-        async with RunnerProcess("w1", witness, context, grace) as runner:
-            yield Station(runner, witness)
+        async with RunnerProcess("w1", witness, functions, context, grace) as runner:
+            yield Station(runner, witness, functions)
     assert set(descendants()) <= before

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from grain.worker.job import Outcome
 
 _LOCAL = 0  # the local worker's id
+_EPOCH = 0  # nobody succeeds this head; and a job runs once, so that its id is that of its run
 
 
 class Job:
@@ -148,7 +149,7 @@ class GrainExecutor(ExecutorBase[Job]):
         if running is None:
             self._resolve(job, None)
         else:
-            self._outbox.append((Cancel(job, running.attempt), None))
+            self._outbox.append((Cancel((_EPOCH, job)), None))
         self._wake.set()
 
     # ---- questions
@@ -211,7 +212,7 @@ class GrainExecutor(ExecutorBase[Job]):
             limit: float | None = min(start.limit, self._scheduler.workers[_LOCAL].end - now)
             if limit == math.inf:
                 limit = None
-            run = Run(start.task, start.attempt, start.allocation, limit)
+            run = Run((_EPOCH, start.task), start.allocation, limit)
             self._outbox.append((run, self._jobs[start.task].call))
         if self._outbox:
             batch, self._outbox = self._outbox, []
@@ -238,8 +239,9 @@ class GrainExecutor(ExecutorBase[Job]):
         now = trio.current_time()
         for message, payload in batch:
             assert isinstance(message, Ended)
-            self._scheduler.on_finished(message.task, now, measured=message.status == "done")
-            self._resolve(message.task, payload)
+            job = message.attempt[1]
+            self._scheduler.on_finished(job, now, measured=message.status == "done")
+            self._resolve(job, payload)
 
     def _resolve(self, id: int, ended: Outcome | None) -> None:  # noqa: A002 - its name
         """Hand over the outcome of a job; None if it was cancelled."""

@@ -11,7 +11,7 @@ import trio
 
 from grain.edge.channel import memory_channels
 from grain.worker import Runner
-from grain.worker.messages import DefineFunction, Ended, ForgetFunctions, Leaving, Run
+from grain.worker.messages import Ended, Leaving
 from grain.worker.payload import whole
 from grain.worker.session import WireTranslation, WorkerSession
 
@@ -37,8 +37,7 @@ class LocalWorker:
         self._session = WorkerSession(
             secrets.token_hex(8), name, socket.gethostname(), total, trio.current_time()
         )
-        # The digests of the functions that the runner has.
-        self._defined: set[bytes] = set()
+        self._functions = self._session.functions.feed()
         self._changed = trio.Event()
         self._looks_at = math.inf
 
@@ -73,9 +72,6 @@ class LocalWorker:
     def _take(self, batch: Batch) -> None:
         now = trio.current_time()
         for message, payload in batch:
-            if isinstance(message, ForgetFunctions):
-                self._defined.difference_update(message.digests)
-                self._to_runner.post([(message, None)])
             self._session.on_message(message, payload, now)
         self._flush()
 
@@ -93,18 +89,8 @@ class LocalWorker:
         if self._session.next_tick() < self._looks_at:
             self._changed.set()
         orders, self._session.to_runner = self._session.to_runner, []
-        batch: list[tuple[Message, Payload]] = []
-        for message, call in orders:
-            if not isinstance(message, Run):
-                batch.append((message, None))
-                continue
-            function, arguments = call
-            if message.function not in self._defined:
-                self._defined.add(message.function)
-                batch.append((DefineFunction(message.function), function))
-            batch.append((message, arguments))
-        if batch:
-            self._to_runner.post(batch)
+        if orders:
+            self._to_runner.post(self._functions.complete(orders))
         mail, self._session.to_head = self._session.to_head, []
         if mail:
             self._post(mail)

@@ -1,9 +1,13 @@
-"""What a head, a worker's agent and its runner say to each other.
+"""The messages between a head, a worker's agent and the agent's runner.
 
-Agent and runner (also the head and its local worker): `Run`, `Cancel`, `Ended`, and where they are
-two processes `Ready`, `DefineFunction` and `ForgetFunctions`. Head and agent: everything below;
-docs/protocol.md has every field and the rules of delivery. A run is known by its *attempt*: (epoch of the
-head that started it, a number of that head's), which no other run ever has.
+Three ends exchange them:
+
+- A mission's executor and its local worker, or an agent and its runner: `Run`, `Cancel`, `Ended`;
+  and, where these are two processes, `Ready`, `DefineFunction` and `ForgetFunctions`.
+- Head and agent: all others. docs/protocol.md has every field and the rules of delivery.
+
+The identity of a run is its *attempt*: the epoch of the head that began it, and a number that this
+head gave to no other run. Agent and runner have no numbers of their own.
 """
 
 from __future__ import annotations
@@ -17,10 +21,10 @@ from grain.edge.messages import Codec, Message
 _GIB = 1024**3
 
 FUNCTIONS = 32768
-"""How many digests of functions one message names at most: two thirds of what fits it."""
+"""The most digests of functions in one message: they take two thirds of what a message may have."""
 
 Attempt = tuple[int, int]
-"""Epoch of the head that began a run, and that head's count."""
+"""The identity of a run: the epoch of the head that began it, and a number of that head."""
 
 Status = Literal["value", "error", "cancelled", "crashed", "returned"]
 """How a run ended: see `RunEnded`."""
@@ -30,25 +34,21 @@ Status = Literal["value", "error", "cancelled", "crashed", "returned"]
 
 
 class Run(Message, frozen=True):
-    """Run a task. The payload is the call.
+    """Run a task. The payload is the call in memory, and its arguments on a wire.
 
     Attributes:
-        task: which task; an agent numbers its runs itself.
-        attempt: which of its runs; no two runs have the same.
+        attempt: the identity of the run.
         res: the resources that the run may use: a `grain.resource.Resource` in memory, its plain
             data on a wire.
         limit: the hard time limit in seconds, None without one.
-        function: the digest of the function, where the payload is not the call itself: within the
-            agent ``(function, arguments)``, to the runner the arguments alone, as it got the
-            `DefineFunction` before.
-        chain: 0, or the task that began the chain in which this one waits: it begins when all of
-            its predecessors in that chain have ended.
+        function: on a wire, the digest of the function, whose `DefineFunction` came before.
+        chain: 0, or the number of the attempt that began the chain in which this run waits: it
+            begins when the runs of the chain that came before it have ended.
     """
 
     max_payload = 256 * 1024**2
 
-    task: int
-    attempt: int
+    attempt: Attempt
     res: Any
     limit: float | None = None
     function: bytes = b""
@@ -56,35 +56,30 @@ class Run(Message, frozen=True):
 
 
 class Cancel(Message, frozen=True):
-    """End a run; `Ended` tells when it has ended.
+    """End a run; `Ended` reports its end.
 
     Attributes:
-        task: which task.
-        attempt: which of its runs.
-        waiting: only if it still waits in a chain: it is then ``"returned"``.
+        attempt: the run.
+        waiting: end it only if it waits in a chain; its status is then ``"returned"``.
     """
 
-    task: int
-    attempt: int
+    attempt: Attempt
     waiting: bool = False
 
 
 class Ended(Message, frozen=True):
-    """A run has ended, nothing of it is left. The payload is its outcome.
+    """A run has ended, and nothing of it is left. The payload is its outcome.
 
     Attributes:
-        task: which task.
-        attempt: which of its runs.
-        status: ``"done"``: the payload tells how; ``"cancelled"``: because the head said so;
-            ``"returned"``: it failed while the batch system was ending the job, and not by itself;
-            or it has not begun.
-        failed: whether the payload is an exception.
+        attempt: the run.
+        status: ``"done"``: the payload is the outcome. ``"cancelled"``: `Cancel` ended it.
+            ``"returned"``: it never began, or it failed while the batch system ended the job.
+        failed: True if the payload is an exception.
     """
 
     max_payload = _GIB
 
-    task: int
-    attempt: int
+    attempt: Attempt
     status: str = "done"
     failed: bool = False
 
@@ -93,7 +88,7 @@ class Ready(Message, frozen=True):
     """The runner has entered its context and takes runs; or it cannot.
 
     Attributes:
-        error: why not; empty if all is well.
+        error: why it cannot; empty if it can.
     """
 
     error: str = ""
@@ -103,17 +98,17 @@ class Ready(Message, frozen=True):
 
 
 class RegisterWorker(Message, frozen=True):
-    """First on every connection: a worker is here. Then come `Inventory`s and `InventoryEnd`.
+    """The first message on every connection; `Inventory`s and an `InventoryEnd` follow.
 
     Attributes:
-        worker: random name of this agent process.
-        name: what people call it.
-        host: where it is.
+        worker: the random name of this agent process.
+        name: the worker's name for people.
+        host: the name of its host.
         total: its resources as plain data, of which the time left counts from now.
-        functions: digests of the functions that it has, `FUNCTIONS` at most.
-        draining: whether it takes no more runs.
-        connection: counts its connections: of two, the one with the larger number is in use,
-            whichever is heard of first.
+        functions: the digests of the functions that it has, `FUNCTIONS` at most.
+        draining: True if it takes no more runs.
+        connection: the number of this connection. Of two connections of one worker, the one with
+            the larger number is in use, whichever registers first.
     """
 
     worker: str
@@ -126,18 +121,19 @@ class RegisterWorker(Message, frozen=True):
 
 
 class HeldRun(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A run that a worker has, or had and keeps the outcome of.
+    """A run that a worker has, or whose outcome it keeps.
 
     Attributes:
-        mission: whose task.
-        task: its number there.
-        attempt: which run.
-        res: what the run may use, as plain data.
-        elapsed: seconds since it was started.
+        mission: the mission of its task.
+        task: the task's number in that mission.
+        attempt: the run.
+        res: the resources that the run may use, as plain data.
+        elapsed: seconds since it began.
         left: seconds until its hard limit, None without one.
-        alone: whether the whole worker was given to it.
-        ended: whether it has ended; its `RunEnded` follows.
-        chain: as in its `Lease`. Of those in a chain that have not ended, the first is under way.
+        alone: True if the run was given the whole worker.
+        ended: True if it has ended; its `RunEnded` follows.
+        chain: as in its `Lease`. Of the runs of a chain that have not ended, the first is under
+            way.
     """
 
     mission: str
@@ -152,31 +148,32 @@ class HeldRun(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 class Inventory(Message, frozen=True):
-    """Part of what a worker that registers has already."""
+    """Some of the runs that a worker has when it registers."""
 
     runs: tuple[HeldRun, ...]
 
 
 class InventoryEnd(Message, frozen=True):
-    """The worker has told all that it has: what was sent to it and is not among it was lost."""
+    """The inventory is complete: a lease that was sent to this worker and is not in it was lost."""
 
 
 class BegunCount(Message, frozen=True):
-    """The number of `Lease`s of this connection begun so far, without those that wait in a chain."""
+    """The number of `Lease`s of this connection that have begun, without successors in chains."""
 
     count: int
 
 
 class RunEnded(Message, frozen=True):
-    """A run is over and nothing of it is left; repeated on every connection until `AckRuns`.
+    """A run has ended, and nothing of it is left; repeated on every connection until `AckRuns`.
 
     Attributes:
-        mission: whose task.
-        task: its number there.
-        attempt: which run.
-        status: ``"value"`` or ``"error"``: the payload is what it returned or raised.
-            ``"cancelled"``: because of `Revoke`. ``"crashed"``: its process died.
-            ``"returned"``: the worker is to leave, and hands it back.
+        mission: the mission of its task.
+        task: the task's number in that mission.
+        attempt: the run.
+        status: ``"value"`` or ``"error"``: the payload is what the task returned or raised.
+            ``"cancelled"``: `Revoke` ended it. ``"crashed"``: its process died.
+            ``"returned"``: the worker hands it back, because it leaves or because the run waited
+            too long in a chain.
         detail: of a crash, how the process died.
     """
 
@@ -201,10 +198,10 @@ class Leaving(Message, frozen=True):
 
 
 class WorkerRegistered(Message, frozen=True):
-    """The head has taken in what the worker reported.
+    """The head has taken in the worker's registration.
 
     Attributes:
-        epoch: the head's.
+        epoch: the head's epoch.
     """
 
     epoch: int
@@ -214,7 +211,7 @@ class DefineFunction(Message, frozen=True):
     """A function, before the first call of it. The payload is the function.
 
     Attributes:
-        digest: by which calls refer to it.
+        digest: the name by which calls refer to it.
     """
 
     max_payload = 256 * 1024**2
@@ -223,7 +220,7 @@ class DefineFunction(Message, frozen=True):
 
 
 class ForgetFunctions(Message, frozen=True):
-    """Functions that nobody will call again, `FUNCTIONS` at most."""
+    """The digests of functions that nobody will call again, `FUNCTIONS` at most."""
 
     digests: tuple[bytes, ...]
 
@@ -232,15 +229,15 @@ class Lease(Message, frozen=True):
     """Run a task. The payload is the arguments.
 
     Attributes:
-        mission: whose task.
-        task: its number there.
-        attempt: which run.
-        function: digest of the function.
-        res: what the run may use, as plain data.
+        mission: the mission of the task.
+        task: the task's number in that mission.
+        attempt: the identity of the run.
+        function: the digest of the function.
+        res: the resources that the run may use, as plain data.
         limit: the hard time limit in seconds, None without one.
-        alone: whether the whole worker is given to it.
-        chain: 0, or the number of the attempt that began the chain in which it waits: runs of a
-            chain take place one after the other, in the order in which their leases came, with the
+        alone: True if the run is given the whole worker.
+        chain: 0, or the number of the attempt that began the chain in which this run waits: the
+            runs of a chain take place one after the other, in the order of their leases, with the
             same resources.
     """
 
@@ -257,13 +254,13 @@ class Lease(Message, frozen=True):
 
 
 class Revoke(Message, frozen=True):
-    """End a run; its `RunEnded` tells when that has happened."""
+    """End a run; its `RunEnded` reports its end."""
 
     attempt: Attempt
 
 
 class AckRuns(Message, frozen=True):
-    """The outcomes of these runs arrived where they belong, or are not wanted: forget them."""
+    """The outcomes of these runs have reached their missions, or nobody wants them: forget them."""
 
     attempts: tuple[Attempt, ...]
 
@@ -279,10 +276,15 @@ class Retire(Message, frozen=True):
 
 
 AGENT = (RegisterWorker, Inventory, InventoryEnd, BegunCount, RunEnded, Draining, Leaving)
-"""What an agent says."""
+"""The messages that an agent sends to a head."""
 
 HEAD = (WorkerRegistered, DefineFunction, ForgetFunctions, Lease, Revoke, AckRuns, Retire)
-"""What a head says to an agent."""
+"""The messages that a head sends to an agent."""
 
 CODEC = Codec(*AGENT, *HEAD)
-"""Head and agent."""
+"""The codec of the connection between head and agent."""
+
+
+def chain_of(run: Run | Lease) -> Attempt:
+    """Return the chain that a run waits in or has begun: the attempt that began it."""
+    return (run.attempt[0], run.chain) if run.chain else run.attempt

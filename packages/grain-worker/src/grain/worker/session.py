@@ -1,4 +1,7 @@
-"""The parts of a worker, for who builds one without the command: apart, as few need them."""
+"""The parts of a worker, for programs that build one without the command.
+
+They are apart from `grain.worker`, as few programs need them and their import takes time.
+"""
 
 from grain.worker.agent.session import WorkerSession as WorkerSession
-from grain.worker.runner.translation import WireTranslation as WireTranslation
+from grain.worker.runner.wire_translation import WireTranslation as WireTranslation

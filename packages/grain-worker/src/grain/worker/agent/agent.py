@@ -1,8 +1,8 @@
-"""The agent: a thin shell around the decisions of `WorkerSession` and `Life`.
+"""The agent: a thin shell around the decisions of `WorkerSession` and `Lifecycle`.
 
-Four parties speak to it: the head over a channel, the runner by `Reports`, the operating system
-by signals, and the clock. Whatever happens is told to the session or to the life, and then
-`_settle` carries out what follows from it.
+It has four parties: the head at a channel, the runner as a `RunnerListener`, the operating system
+by signals, and the clock. Every event goes to the session or the lifecycle, and then `_settle`
+carries out what follows from it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.edge.errors import AddressError, ChannelError, EdgeError
+from grain.worker.agent.lifecycle import Phase
 from grain.worker.agent.runner_process import RunnerProcess
 from grain.worker.agent.signals import on_signals
-from grain.worker.messages import Cancel, Ended, ForgetFunctions, Retire, Run, WorkerRegistered
+from grain.worker.messages import Cancel, Ended, Retire, WorkerRegistered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,18 +27,19 @@ if TYPE_CHECKING:
     from grain.edge import Peer
     from grain.edge.channel import Batch, Channel
     from grain.edge.messages import Payload
-    from grain.worker.agent.lifecycle import Life
-    from grain.worker.agent.listener import Crash
+    from grain.worker.agent.lifecycle import Lifecycle
+    from grain.worker.agent.listener import RunnerDeath
     from grain.worker.agent.session import WorkerSession
+    from grain.worker.messages import Attempt
 
     Dial = Callable[[], AbstractAsyncContextManager[Peer]]
 
 DONE, FAILED, USAGE, GAVE_UP = 0, 1, 2, 3
-"""Exit codes: it left as it was asked to; it could not work; nonsense on its command line; there
+"""Exit codes: it left as it was asked to; it could not work; a mistake on its command line; there
 was no scheduler."""
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
-_AGAIN = 1.0  # seconds until the next attempt after a connection that was lost
+_RECONNECT = 1.0  # seconds until the next attempt after a connection that was lost
 
 _log = logging.getLogger("grain.worker")
 
@@ -46,8 +48,8 @@ class Agent:
     """One worker; `run` is its life.
 
     Args:
-        session: what it remembers.
-        life: when it ends.
+        session: its state.
+        lifecycle: when it drains and leaves.
         dial: connects to the head, and waits for one if there is none.
         context: the context module.
         grace: seconds for what is left when it ends.
@@ -56,39 +58,39 @@ class Agent:
     def __init__(
         self,
         session: WorkerSession,
-        life: Life,
+        lifecycle: Lifecycle,
         dial: Dial,
         context: str = "",
         grace: float = 10.0,
     ) -> None:
         self._session = session
-        self._life = life
+        self._lifecycle = lifecycle
         self._dial = dial
-        self._runner = RunnerProcess(session.name, self, context, grace)
+        self._runner = RunnerProcess(session.name, self, session.functions, context, grace)
         self._channel: Channel | None = None
         self._changed = trio.Event()
         self._looks_at = math.inf
         self._code = DONE
 
     async def run(self) -> int:
-        """Serve until it is over; the exit code.
+        """Serve until it is over; return the exit code.
 
         Raises:
-            RunnerUnusable: there is no runner to begin with.
+            RunnerUnusable: no runner can be started.
         """
         with on_signals(self._on_signal, *SIGNALS):
             async with self._runner, trio.open_nursery() as nursery:
                 nursery.start_soon(self._keep_connected)
                 await self._until_over()
-                self._runner.leave_within(self._life.time_over(trio.current_time()))
+                self._runner.leave_within(self._lifecycle.time_over(trio.current_time()))
                 nursery.cancel_scope.cancel()
-        return GAVE_UP if self._life.gave_up else self._code
+        return GAVE_UP if self._lifecycle.gave_up else self._code
 
     # ---- the operating system, and the clock
 
     def _on_signal(self, number: int) -> None:
         _log.info("%s received", signal.Signals(number).name)
-        self._life.on_signal(number, trio.current_time())
+        self._lifecycle.on_signal(number, trio.current_time())
         self._settle()
 
     async def _until_over(self) -> None:
@@ -96,26 +98,26 @@ class Agent:
         while True:
             now = trio.current_time()
             self._changed = trio.Event()
-            self._life.on_time(now)
+            self._lifecycle.on_time(now)
             self._carry_out(now)
-            if self._life.killing(now):
+            if self._lifecycle.phase(now) >= Phase.KILLING:
                 self._runner.kill()
             if self._is_over(now):
-                await self._say_goodbye()
+                await self._close_channel()
                 return
             self._looks_at = self._look_again_at(now)
             with trio.move_on_at(self._looks_at):
                 await self._changed.wait()
 
     def _is_over(self, now: float) -> bool:
-        return self._session.finished or self._life.over(now, runs=not self._session.finished)
+        return self._session.finished or self._lifecycle.over(now, runs=not self._session.finished)
 
     def _look_again_at(self, now: float) -> float:
-        return min(self._life.next_at(now), self._session.next_tick())
+        return min(self._lifecycle.next_at(now), self._session.next_tick())
 
-    async def _say_goodbye(self) -> None:
+    async def _close_channel(self) -> None:
         if self._channel is not None:
-            with trio.move_on_after(min(5.0, self._life.time_over(trio.current_time()))):
+            with trio.move_on_after(min(5.0, self._lifecycle.time_over(trio.current_time()))):
                 await self._channel.aclose()
 
     # ---- the head
@@ -143,7 +145,7 @@ class Agent:
                     self._fail(str(error))
                     return
                 _log.info("%s", error)
-            await trio.sleep(_AGAIN)
+            await trio.sleep(_RECONNECT)
 
     async def _serve(self, channel: Channel) -> None:
         self._channel = channel
@@ -154,49 +156,47 @@ class Agent:
                 self._take(await channel.receive())
         finally:
             self._channel = None
-            self._session.on_disconnected(trio.current_time())
-            self._life.on_unlinked(trio.current_time())
+            self._session.on_disconnected()
+            self._lifecycle.on_unlinked(trio.current_time())
             self._changed.set()
 
     def _take(self, batch: Batch) -> None:
         now = trio.current_time()
         for message, payload in batch:
             if isinstance(message, WorkerRegistered):
-                self._life.on_linked()
-            elif isinstance(message, ForgetFunctions):
-                self._runner.drop(message.digests)
+                self._lifecycle.on_linked()
             elif isinstance(message, Retire):
-                self._life.on_quit(now, force=message.at_once)
+                self._lifecycle.on_quit(now, force=message.at_once)
             self._session.on_message(message, payload, now)
         self._settle()
 
     # ---- the runner
 
     def ended(self, runs: Sequence[tuple[Ended, Payload]]) -> None:
-        """See `Reports`."""
+        """See `RunnerListener`."""
         now = trio.current_time()
         for ended, payload in runs:
-            if ended.failed and self._life.interrupted:
+            if ended.failed and self._lifecycle.interrupted:
                 # The batch system signals every process of a job: the programs of this run have
                 # died of that, and the task failed for no fault of its own.
-                self._session.on_ended(Ended(ended.task, ended.attempt, "returned"), None, now)
+                self._session.on_ended(Ended(ended.attempt, "returned"), None, now)
             else:
                 self._session.on_ended(ended, payload, now)
         self._settle()
 
-    def crashed(self, crash: Crash) -> None:
-        """See `Reports`."""
-        _log.warning("%s; runs lost: %d", crash, len(crash.runs))
+    def died(self, death: RunnerDeath) -> None:
+        """See `RunnerListener`."""
+        _log.warning("%s; runs lost: %d", death, len(death.runs))
         now = trio.current_time()
-        if self._life.interrupted:
-            for task, attempt in crash.runs:
-                self._session.on_ended(Ended(task, attempt, "returned"), None, now)
+        if self._lifecycle.interrupted:
+            for attempt in death.runs:
+                self._session.on_ended(Ended(attempt, "returned"), None, now)
         else:
-            self._session.on_runner_crashed(str(crash), now, [task for task, _ in crash.runs])
+            self._session.on_runner_crashed(str(death), now, death.runs)
         self._settle()
 
-    def blocked(self, seconds: float, runs: tuple[tuple[int, int], ...]) -> None:
-        """See `Reports`."""
+    def blocked(self, seconds: float, runs: tuple[Attempt, ...]) -> None:
+        """See `RunnerListener`."""
         _log.warning(
             "the runner has not answered for %.0f s: one of its %d runs does not let others run, "
             "as a long computation in Python does",
@@ -205,25 +205,24 @@ class Agent:
         )
 
     def unblocked(self, seconds: float) -> None:
-        """See `Reports`."""
+        """See `RunnerListener`."""
         _log.warning("the runner answers again, after %.0f s", seconds)
 
     def unusable(self, why: str) -> None:
-        """See `Reports`."""
+        """See `RunnerListener`."""
         self._fail(f"no runner can be had: {why}")
-        for task, attempt in self._runner.runs:
-            self._runner.cancel(task, attempt)
+        self._runner.post([(Cancel(attempt), None) for attempt in self._runner.runs])
 
     # ---- what follows
 
     def _fail(self, why: str, code: int = FAILED) -> None:
         _log.error("%s", why)
         self._code = code
-        self._life.on_broken(why, trio.current_time())
+        self._lifecycle.on_broken(why, trio.current_time())
         self._changed.set()
 
     def _settle(self) -> None:
-        """Something has happened: carry out what follows."""
+        """Carry out what follows from an event."""
         now = trio.current_time()
         self._carry_out(now)
         # The deadlines are looked at when the next one is due. Only where that has moved forward
@@ -232,27 +231,21 @@ class Agent:
             self._changed.set()
 
     def _carry_out(self, now: float) -> None:
-        """Do what the session and the life have decided."""
-        if self._life.draining:
+        """Carry out what the session and the lifecycle have decided."""
+        if self._lifecycle.draining:
             if not self._session.draining:
-                left = self._life.left(now)
+                left = self._lifecycle.left(now)
                 until = "" if left == math.inf else f", runs are cancelled in {left:.0f} s"
-                _log.info("taking no more runs: %s%s", self._life.reason, until)
-            self._session.drain(now, now + self._life.left(now))
+                _log.info("taking no more runs: %s%s", self._lifecycle.reason, until)
+            self._session.drain(now, now + self._lifecycle.left(now))
         else:
             self._session.on_tick(now)
         orders, self._session.to_runner = self._session.to_runner, []
         if orders:
-            # A run that is to be cancelled was begun before, so it is known by then.
-            runs = [(message, call) for message, call in orders if isinstance(message, Run)]
-            if runs:
-                self._runner.start_all(runs)
-            for message, _ in orders:
-                if isinstance(message, Cancel):
-                    self._runner.cancel(message.task, message.attempt, waiting=message.waiting)
+            self._runner.post(orders)
         mail, self._session.to_head = self._session.to_head, []
         if mail and self._channel is not None:
             try:
                 self._channel.post(mail)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
-                pass  # whoever receives from it is about to see that
+                pass  # `_serve` is about to notice, and the session sends it all again

@@ -1,4 +1,4 @@
-"""The command line of a worker: from words to what an `Agent` is made of."""
+"""The command line of a worker: its options, and the `Agent` that is made of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import trio
 
 from grain.edge import DEFAULT, dial
 from grain.worker.agent.agent import FAILED, USAGE, Agent
-from grain.worker.agent.lifecycle import TERM_GRACE, Life, Times
+from grain.worker.agent.lifecycle import TERM_GRACE, Lifecycle, Times
 from grain.worker.agent.session import WorkerSession
 from grain.worker.auto import NodeOffer, batch_system, detect_resources
 from grain.worker.errors import RunnerUnusable, UsageError
@@ -37,13 +37,13 @@ work; 2 a mistake on the command line; 3 there was no scheduler for --give-up se
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options."""
-    made = argparse.ArgumentParser(
+    """Return the parser of the command's options."""
+    options = argparse.ArgumentParser(
         prog="grain-worker",
         description="Run tasks of Grain on this node, until told to leave.",
         epilog=EPILOG,
     )
-    add = made.add_argument
+    add = options.add_argument
     add(
         "--url", default=DEFAULT, metavar="ADDRESS", help="where the scheduler is met (%(default)s)"
     )
@@ -54,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
         help="the resources to offer: auto, or an object of kinds, as "
         '{"Cores": 4, "Memory": "auto"} or {"auto": true, "Memory": 60} (%(default)s)',
     )
-    add("--name", default="", help="what people call this worker (the host's name)")
+    add("--name", default="", help="the name of this worker for people (the host's name)")
     add("--context", default="", metavar="MODULE", help="context module, a file or a module's name")
     add(
         "--term-grace",
@@ -77,11 +77,11 @@ def parser() -> argparse.ArgumentParser:
         help="seconds without a scheduler after which to leave (%(default)g)",
     )
     add("--dry", action="store_true", help="say what would be offered, and leave")
-    return made
+    return options
 
 
 def seconds(text: str) -> float:
-    """A number that is not negative."""
+    """Parse a number of seconds, which is not negative."""
     try:
         number = float(text)
     except ValueError:
@@ -92,10 +92,10 @@ def seconds(text: str) -> float:
 
 
 def stated_resources(text: str) -> Any:
-    """What ``--res`` says, as data.
+    """Parse ``--res``.
 
     Raises:
-        UsageError: it is no JSON.
+        UsageError: it is not JSON.
     """
     if text == "auto":
         return text
@@ -108,27 +108,29 @@ def stated_resources(text: str) -> Any:
         ) from None
 
 
-def make_life(options: argparse.Namespace, offer: NodeOffer, info: HostInfo, now: float) -> Life:
-    """The life of a worker with these options."""
+def make_lifecycle(
+    options: argparse.Namespace, offer: NodeOffer, info: HostInfo, now: float
+) -> Lifecycle:
+    """Return the lifecycle of a worker with these options."""
     term = options.term_grace
     if term is None:
         term = TERM_GRACE[batch_system(info.environ)]
     done_by = float("inf") if offer.time is None else now + offer.time
-    return Life(Times(term, options.drain, options.give_up), done_by, now)
+    return Lifecycle(Times(term, options.drain, options.give_up), done_by, now)
 
 
 async def serve(options: argparse.Namespace, offer: NodeOffer, info: HostInfo) -> int:
-    """Be a worker; the exit code."""
+    """Serve as a worker until it leaves; return the exit code."""
     now = trio.current_time()
     name = options.name or info.hostname
     session = WorkerSession(secrets.token_hex(8), name, info.hostname, offer.resources, now)
-    life = make_life(options, offer, info, now)
+    lifecycle = make_lifecycle(options, offer, info, now)
     connect = partial(dial, options.url, role="worker", name=name, codec=CODEC)
-    return await Agent(session, life, connect, options.context).run()
+    return await Agent(session, lifecycle, connect, options.context).run()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; the exit code."""
+    """Run the command; return the exit code."""
     options = parser().parse_args(argv)
     log_to(STANDARD_ERROR, "%(asctime)s %(levelname)s %(message)s")
     info = read_host_info()

@@ -1,33 +1,34 @@
 """When a worker stops taking runs, when it cancels them, and when it has to be gone. No I/O.
 
-    serving --> draining --> cancelling --> over
+    SERVING --> DRAINING --> CANCELLING --> KILLING --> OVER
 
-1. *Serving* ends, and *draining* begins: at the first signal, when asked to quit, when there has
-   been no scheduler for `Times.give_up` seconds, or `Times.drain` seconds before the runs have to
-   be over, but not before half of the time is over: the jobs of debug queues are short. From then
-   on no new runs are taken.
-2. *Cancelling* begins at a deadline, if there are runs left by then. It leaves them the time to be
-   ended, and us the time to hand them back. An early warning alone (SIGUSR1) sets no deadline: that
-   of the job's end holds, and where that is unknown, the next signal sets one.
-3. What does not let itself be cancelled is killed a moment before the last one, where that is
-   known, so that it can still be handed back.
-4. It is *over* when no run is left, or at the last moment, come what may.
+1. `Phase.SERVING` ends, and `Phase.DRAINING` begins: at the first signal, when asked to quit, when
+   there has been no scheduler for `Times.give_up` seconds, or `Times.drain` seconds before the runs
+   have to be over, but not before half of the time is over: the jobs of debug queues are short.
+   From then on no new runs are taken.
+2. `Phase.CANCELLING` begins at a deadline, if there are runs left by then. It leaves the runs the
+   time to be ended, and the worker the time to hand them back. An early warning alone (SIGUSR1)
+   sets no deadline: that of the job's end holds, and where that is unknown, the next signal sets
+   one.
+3. In `Phase.KILLING`, a moment before the last one where that is known, what does not let itself be
+   cancelled is killed, so that it can still be handed back.
+4. The worker leaves when no run is left, or in `Phase.OVER`, come what may.
 
 A reason that comes later may bring a deadline forward, never put it off.
 """
 
 from __future__ import annotations
 
+import enum
 import math
 import signal
-from dataclasses import dataclass
 from typing import NamedTuple
 
 CANCEL = 1.3
 """Seconds that cancelling takes: 1 s of grace for programs, the rest for what is in between."""
 
 FLUSH = 0.2
-"""Seconds, of a short grace, to tell what has become of the runs."""
+"""Seconds, of a short grace, to report the ends of the runs."""
 
 
 class Times(NamedTuple):
@@ -52,9 +53,23 @@ Nothing tells a job what its batch system's are. OpenPBS was seen to leave 2 s. 
 """
 
 
-@dataclass
-class Life:
-    """A worker's life; the clock is whatever its caller's is.
+class Phase(enum.IntEnum):
+    """The phases of a worker's life, in their order; none is ever gone back to."""
+
+    SERVING = 1
+    """It takes runs."""
+    DRAINING = 2
+    """It takes no more runs, and waits for the end of those there are."""
+    CANCELLING = 3
+    """It cancels what still runs."""
+    KILLING = 4
+    """It kills what still runs."""
+    OVER = 5
+    """It leaves, come what may."""
+
+
+class Lifecycle:
+    """The life of a worker; its clock is the caller's.
 
     Args:
         times: settings.
@@ -63,35 +78,33 @@ class Life:
 
     Attributes:
         reason: why it drains; "" while it serves.
-        gave_up: whether it drains for want of a scheduler.
-        interrupted: whether a batch system, or somebody else, is ending the job's processes: what
+        gave_up: True if it drains for want of a scheduler.
+        interrupted: True if a batch system, or a person, is ending the job's processes: a run that
             fails from then on did not fail by itself.
     """
 
-    times: Times
-    done_by: float
-    now: float
-    reason: str = ""
-    gave_up: bool = False
-    interrupted: bool = False
-
-    def __post_init__(self) -> None:
-        self._unlinked_since = self.now
-        self._cancel_at = self.done_by
+    def __init__(self, times: Times, done_by: float, now: float) -> None:
+        self.reason = ""
+        self.gave_up = False
+        self.interrupted = False
+        self._times = times
+        self._drain_at = max(done_by - times.drain, (now + done_by) / 2)
+        self._cancel_at = done_by
         self._over_at = math.inf
+        self._unlinked_since = now
 
     # ---- events
 
     def on_linked(self) -> None:
-        """There is a scheduler."""
+        """Begin to have a scheduler."""
         self._unlinked_since = math.inf
 
     def on_unlinked(self, now: float) -> None:
-        """There is none any more."""
+        """Begin to have none."""
         self._unlinked_since = min(self._unlinked_since, now)
 
     def on_signal(self, number: int, now: float) -> None:
-        """A signal came. The second Ctrl-C means now."""
+        """Take a signal; the second Ctrl-C means now."""
         name = signal.Signals(number).name
         if number == signal.SIGUSR1:
             self._drain(f"{name}, the early warning of the batch system")
@@ -99,71 +112,79 @@ class Life:
         again = number == signal.SIGINT and self.interrupted
         self.interrupted = True
         self._drain(name)
-        over = now + (0.0 if again else self.times.term)
+        over = now + (0.0 if again else self._times.term)
         self._over_at = min(self._over_at, over)
         self._cancel_at = min(self._cancel_at, max(now, over - CANCEL - FLUSH))
 
     def on_quit(self, now: float, *, force: bool) -> None:
-        """Somebody asks it to leave; by force: without waiting for its runs."""
+        """Take the request to leave; by force: without waiting for the ends of runs."""
         self._drain("asked to quit")
         if force:
             self._cancel_at = min(self._cancel_at, now)
 
     def on_broken(self, why: str, now: float) -> None:
-        """It cannot work any more."""
+        """Leave, because the worker cannot work any more."""
         self._drain(why)
         self._cancel_at = min(self._cancel_at, now)
 
     def on_time(self, now: float) -> None:
-        """Time has passed, at least until `next_at`."""
+        """Let time pass; call it at `next_at`."""
         if self.draining:
             return
-        if now >= self._drain_at():
+        if now >= self._drain_at:
             self._drain("the job's end is near")
         elif now >= self._give_up_at():
             self.gave_up = True
-            self._drain(f"no scheduler for {self.times.give_up:g} s")
+            self._drain(f"no scheduler for {self._times.give_up:g} s")
             self._cancel_at = min(self._cancel_at, now)
 
     # ---- state
 
+    def phase(self, now: float) -> Phase:
+        """Return the phase at a time."""
+        if not self.draining:
+            return Phase.SERVING
+        if now >= self._over_at:
+            return Phase.OVER
+        if now >= self._kill_at:
+            return Phase.KILLING
+        return Phase.CANCELLING if now >= self._cancel_at else Phase.DRAINING
+
     @property
     def draining(self) -> bool:
-        """Whether no new runs are taken."""
+        """True if no new runs are taken."""
         return bool(self.reason)
 
-    def cancelling(self, now: float) -> bool:
-        """Whether runs have to be cancelled."""
-        return now >= self._cancel_at
-
-    def killing(self, now: float) -> bool:
-        """Whether what still runs has to be killed."""
-        return now >= self._over_at - FLUSH
-
     def over(self, now: float, *, runs: bool) -> bool:
-        """Whether to leave."""
-        return self.draining and (not runs or now >= self._over_at)
+        """Return True if the worker is to leave.
+
+        Args:
+            now: the time.
+            runs: True if there are runs left.
+        """
+        return self.draining and (not runs or self.phase(now) is Phase.OVER)
 
     def next_at(self, now: float) -> float:
-        """When to look again, if nothing else happens."""
-        times = [self._cancel_at, self._over_at - FLUSH, self._over_at]
+        """Return when to look again if nothing happens before; inf if never."""
+        times = [self._cancel_at, self._kill_at, self._over_at]
         if not self.draining:
-            times += [self._drain_at(), self._give_up_at()]
+            times += [self._drain_at, self._give_up_at()]
         return min((t for t in times if t > now), default=math.inf)
 
     def left(self, now: float) -> float:
-        """Seconds until runs are cancelled; inf without a deadline."""
+        """Return the seconds until runs are cancelled; inf without a deadline."""
         return max(0.0, self._cancel_at - now)
 
     def time_over(self, now: float) -> float:
-        """Seconds until it is over, come what may; inf without such a moment."""
+        """Return the seconds until the worker leaves, come what may; inf if that is open."""
         return max(0.0, self._over_at - now)
 
     def _drain(self, reason: str) -> None:
         self.reason = self.reason or reason
 
-    def _drain_at(self) -> float:
-        return max(self.done_by - self.times.drain, (self.now + self.done_by) / 2)
+    @property
+    def _kill_at(self) -> float:
+        return self._over_at - FLUSH
 
     def _give_up_at(self) -> float:
-        return self._unlinked_since + self.times.give_up
+        return self._unlinked_since + self._times.give_up

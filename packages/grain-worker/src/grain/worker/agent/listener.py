@@ -1,4 +1,4 @@
-"""What a runner's handle tells the agent."""
+"""What the handle on a runner reports to its agent."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from grain.edge.messages import Payload
-    from grain.worker.messages import Ended
+    from grain.worker.messages import Attempt, Ended
     from grain.worker.processes.subreaper_client import ProcessEnd
 
 
 @dataclass(frozen=True)
-class Crash:
-    """A runner has died, and nothing is left of it.
+class RunnerDeath:
+    """The death of a runner's process, of which nothing is left.
 
     Attributes:
-        runs: what it was running: task and attempt.
-        end: how its process ended.
+        runs: the runs that it had.
+        end: how the process ended.
         blocked: seconds for which it had been blocked when last seen.
-        host: where that was.
+        host: the name of its host.
     """
 
-    runs: tuple[tuple[int, int], ...]
+    runs: tuple[Attempt, ...]
     end: ProcessEnd
     blocked: float = 0.0
     host: str = ""
@@ -33,20 +33,20 @@ class Crash:
         return f"the runner on {self.host} {self.end.describe(self.blocked)}"
 
 
-class Reports(Protocol):
-    """Who is told what becomes of runs. Its methods return soon and raise nothing."""
+class RunnerListener(Protocol):
+    """The receiver of a runner's reports. Its methods return soon and raise nothing."""
 
     def ended(self, runs: Sequence[tuple[Ended, Payload]]) -> None:
-        """Runs have ended, nothing of them is left; the payload of each is its outcome."""
+        """Take the ends of runs, of which nothing is left; the payload of each is its outcome."""
 
-    def crashed(self, crash: Crash) -> None:
-        """A runner has died. What it ran and is not in ``crash.runs`` was reported before."""
+    def died(self, death: RunnerDeath) -> None:
+        """Take the death of a runner; the ends of its runs not in ``death.runs`` came before."""
 
-    def blocked(self, seconds: float, runs: tuple[tuple[int, int], ...]) -> None:
-        """The runner has given no sign of life for some seconds: one of these runs blocks it."""
+    def blocked(self, seconds: float, runs: tuple[Attempt, ...]) -> None:
+        """Take note that one of these runs has blocked the runner for so many seconds."""
 
     def unblocked(self, seconds: float) -> None:
-        """The runner lives again, after that many seconds."""
+        """Take note that the runner answers again, after so many seconds."""
 
     def unusable(self, why: str) -> None:
-        """No other runner can be had; what was handed to the handle since will not run."""
+        """Take note that no other runner can be started: what was ordered since will not run."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import enum
 import socket
 import sys
 from typing import TYPE_CHECKING
@@ -11,8 +11,8 @@ import trio
 
 from grain.edge.channel import FramedChannel
 from grain.edge.errors import ChannelError
-from grain.worker.agent.listener import Crash
-from grain.worker.messages import DefineFunction, Ended, ForgetFunctions, Ready, Run
+from grain.worker.agent.listener import RunnerDeath
+from grain.worker.messages import Ended, Ready, Run
 from grain.worker.processes.subreaper_client import ProcessEnd, SubreaperProcess
 from grain.worker.runner.wire import BLOCKED, CODEC, PACE
 
@@ -20,84 +20,94 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from grain.edge.channel import Batch
-    from grain.edge.messages import Message, Payload
-    from grain.worker.agent.listener import Reports
+    from grain.worker.agent.functions import FunctionFeed, Order
+    from grain.worker.agent.listener import RunnerListener
+    from grain.worker.messages import Attempt
 
 
-class Incarnation:
-    """One process, its channel and its runs.
+class InstanceState(enum.Enum):
+    """The states of a runner instance, in the order in which it passes them."""
+
+    STARTING = enum.auto()
+    """Its process starts, or enters the context. It takes no orders."""
+    READY = enum.auto()
+    """It takes orders."""
+    CLOSED = enum.auto()
+    """Its channel has ended: the process is dead or about to end. Its runs are lost."""
+
+
+class RunnerInstance:
+    """One process of a runner, its channel and its runs.
+
+    Args:
+        name: the worker's name.
+        context: the context module.
+        grace: seconds between SIGTERM and SIGKILL for what the process leaves behind.
+        listener: takes the reports.
+        functions: the functions to send along with orders.
 
     Attributes:
-        ready: whether it has entered its context and takes runs.
-        served: whether it ever had a run.
-        why: why it did not become ready, if it said so.
-        runs: what it runs: attempt by task.
-        first: the first task that it was given; they ascend.
+        state: its state.
+        failure: why it did not become ready, if it said so.
+        runs: the runs that it has; those that it died with until their loss is reported.
+        served: True if it ever had a run.
     """
 
-    def __init__(self, name: str, context: str, grace: float, reports: Reports) -> None:
+    def __init__(
+        self,
+        name: str,
+        context: str,
+        grace: float,
+        listener: RunnerListener,
+        functions: FunctionFeed,
+    ) -> None:
         words = [sys.executable, "-m", "grain.worker.runner.main", name]
         self._argv = [*words, context] if context else words
         self._grace = grace
-        self._reports = reports
+        self._listener = listener
+        self._functions = functions
         self._channel: FramedChannel | None = None
         self._process: SubreaperProcess | None = None
-        self._taught: set[bytes] = set()
         self._blocked = 0.0
-        self.ready = self.served = False
-        self.why = ""
-        self.runs: dict[int, int] = {}
-        self.first = math.inf
+        self.state = InstanceState.STARTING
+        self.failure = ""
+        self.runs: dict[Attempt, Run] = {}
+        self.served = False
 
-    # ---- what it is told
+    # ---- orders
 
-    def start(self, runs: Sequence[tuple[Run, tuple[Payload, Payload]]]) -> bool:
-        """Hand over runs, with functions that have not travelled yet; False if it is dead."""
-        batch: list[tuple[Message, Payload]] = []
-        taught = set()
-        for run, (function, arguments) in runs:
-            if not (function is None or run.function in self._taught or run.function in taught):
-                taught.add(run.function)
-                batch.append((DefineFunction(run.function), function))
-            batch.append((run, arguments))
-        if not self.post(batch):
-            return False
-        self._taught |= taught
-        self.runs.update((run.task, run.attempt) for run, _ in runs)
-        if runs:
-            self.first = min(self.first, runs[0][0].task)
-            self.served = True
-        return True
-
-    def drop(self, digests: tuple[bytes, ...]) -> None:
-        """No more runs of these functions will come."""
-        self._taught.difference_update(digests)
-        self.post([(ForgetFunctions(digests), None)])
-
-    def post(self, batch: Batch) -> bool:
-        """Send something; False if it is dead, which `live` is about to notice."""
-        if self._channel is None or not self.ready:
+    def post(self, orders: Sequence[Order]) -> bool:
+        """Send orders, and the functions that they need; return False if it takes none."""
+        if self._channel is None or self.state is not InstanceState.READY:
             return False
         try:
-            self._channel.post(batch)
+            self._channel.post(self._functions.complete(orders))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            return False
+            return False  # `live` is about to notice
+        for message, _ in orders:
+            if isinstance(message, Run):
+                self.runs[message.attempt] = message
+                self.served = True
         return True
 
     async def close(self) -> None:
-        """Tell it to leave, once its runs have ended."""
+        """Have it leave once its runs have ended."""
         if self._channel is not None:
             await self._channel.aclose()
 
     def kill(self) -> None:
-        """End it, and all that it started, now."""
+        """End the process, and all that it started, now."""
         if self._process is not None:
             self._process.end(hurry=True)
 
     # ---- its life
 
     async def live(self, on_ready: Callable[[], object], on_ended: Callable[[], object]) -> None:
-        """Start it, and be its ear until its channel ends: it is dead then, or leaves.
+        """Start the process and receive from it until its channel ends.
+
+        Args:
+            on_ready: called when it takes orders.
+            on_ended: called when runs have ended, after they were reported.
 
         Raises:
             OSError: no process can be started.
@@ -109,15 +119,15 @@ class Incarnation:
             ended = []
             for message, payload in batch:
                 if isinstance(message, Ended):
-                    if self.runs.get(message.task) == message.attempt:
-                        del self.runs[message.task]
+                    if self.runs.pop(message.attempt, None) is not None:
                         ended.append((message, payload))
                 elif isinstance(message, Ready):
-                    self.why, self.ready = message.error, not message.error
-                    if self.ready:
+                    self.failure = message.error
+                    if not message.error:
+                        self.state = InstanceState.READY
                         on_ready()
             if ended:
-                self._reports.ended(ended)
+                self._listener.ended(ended)
                 on_ended()
 
         async with FramedChannel(stream, CODEC, PACE) as channel, trio.open_nursery() as nursery:
@@ -127,29 +137,33 @@ class Incarnation:
                 await channel.receive_into(take)
             except (ChannelError, trio.ClosedResourceError):
                 pass
-            self.ready = False
+            self.state = InstanceState.CLOSED
             nursery.cancel_scope.cancel()
 
     async def _watch(self, channel: FramedChannel) -> None:
-        """Notice when a tasklet blocks the event loop, by the heartbeats that do not come."""
+        """Report when a tasklet blocks the event loop, by the heartbeats that do not come."""
         misses = 0
         while True:
             await trio.sleep(PACE.heartbeat)
             silent = channel.silent_for()
             # Twice: after a stop of this process itself, what has come is yet to be read.
             misses = misses + 1 if silent > BLOCKED else 0
-            if misses > 1 and self.ready:
+            if misses > 1 and self.state is InstanceState.READY:
                 if not self._blocked:
-                    self._reports.blocked(silent, tuple(self.runs.items()))
+                    self._listener.blocked(silent, tuple(self.runs))
                 self._blocked = silent
             elif not misses and self._blocked:
-                self._reports.unblocked(self._blocked)
+                self._listener.unblocked(self._blocked)
                 self._blocked = 0.0
 
-    async def bury(self, *, leaving: bool) -> Crash:
-        """Wait until nothing of it is left, see to that unless it leaves by itself."""
+    async def bury(self, *, leaving: bool) -> RunnerDeath:
+        """Wait until nothing of it is left.
+
+        Args:
+            leaving: True if it ends by itself; otherwise it is ended.
+        """
         if self._process is None:
-            return Crash((), ProcessEnd(None))
+            return RunnerDeath((), ProcessEnd(None))
         if not leaving:
             self._process.end()
         try:
@@ -157,12 +171,4 @@ class Incarnation:
         except trio.Cancelled:
             self.kill()
             raise
-        return self._crash(end)
-
-    def _crash(self, end: ProcessEnd) -> Crash:
-        return Crash(
-            runs=tuple(self.runs.items()),
-            end=end,
-            blocked=self._blocked,
-            host=socket.gethostname(),
-        )
+        return RunnerDeath(tuple(self.runs), end, self._blocked, socket.gethostname())

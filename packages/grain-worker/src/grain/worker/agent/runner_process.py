@@ -1,27 +1,28 @@
 """The agent's handle on its runner: a process of its own, started again when it dies.
 
-    async with RunnerProcess("w1", reports) as runner:
-        runner.start(run, (function, arguments))    # `Reports.ended` tells how it ended
-        runner.cancel(task, attempt)
+    async with RunnerProcess("w1", listener, functions) as runner:
+        runner.post([(run, arguments)])        # `RunnerListener.ended` reports how it ended
+        runner.post([(Cancel(run.attempt), None)])
 
-Theory of operation. An *incarnation* is one process, with its channel and its runs. When the
-channel ends the process is dead, or as good as that, and the next one is started at once; what it
-had not taken yet is given to the next. The *crash* is reported later, when nothing is left of the
-dead one and of the programs that it started, since only then are their resources free. Silence is
-no death: a tasklet that blocks the event loop is reported as such, and left alone.
+Theory of operation. A *runner instance* is one process, with its channel and its runs. When the
+channel ends, the process is dead or as good as that, and the next one is started at once; orders
+that the dead one did not take wait for the next. The *death* is reported later, when nothing is
+left of the dead process and of the programs that it started, since only then are their resources
+free. Silence is no death: a tasklet that blocks the event loop is reported as such, and left alone.
 """
 
 from __future__ import annotations
 
+import enum
 from collections import deque
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import trio
 
-from grain.worker.agent.runner_instance import Incarnation
+from grain.worker.agent.runner_instance import InstanceState, RunnerInstance
 from grain.worker.errors import RunnerUnusable
-from grain.worker.messages import Cancel, Ended, Run
+from grain.worker.messages import Cancel, Ended, Run, chain_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,12 +31,23 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from grain.edge.messages import Payload
-    from grain.worker.agent.listener import Reports
-
-    _Order = tuple[Run, tuple[Payload, Payload]]
+    from grain.worker.agent.functions import FunctionStore, Order
+    from grain.worker.agent.listener import RunnerListener
+    from grain.worker.messages import Attempt
 
 FAILURES = 3
 """Runners in a row that may die without having had a run."""
+
+
+class _State(enum.Enum):
+    """What becomes of the next death of a runner."""
+
+    SERVING = enum.auto()
+    """Another one is started."""
+    LEAVING = enum.auto()
+    """It is the last one."""
+    OVER = enum.auto()
+    """No runner is left."""
 
 
 class RunnerProcess:
@@ -46,111 +58,116 @@ class RunnerProcess:
 
     Args:
         name: the worker's name, which tasklets see as ``GVAR.instance``.
-        reports: who is told what becomes of runs.
+        listener: takes the reports of what becomes of runs.
+        functions: the functions that runs call.
         context: the context module, a path or a name; "" for none.
         grace: seconds that leaving waits for runs, and for the context to be left. After a crash,
             seconds between SIGTERM and SIGKILL for programs that are left.
 
     Raises:
-        RunnerUnusable: on entering: no runner can be had, mostly since the context fails.
+        RunnerUnusable: on entering: no runner can be started, mostly since the context fails.
     """
 
-    def __init__(self, name: str, reports: Reports, context: str = "", grace: float = 10.0) -> None:
+    def __init__(
+        self,
+        name: str,
+        listener: RunnerListener,
+        functions: FunctionStore,
+        context: str = "",
+        grace: float = 10.0,
+    ) -> None:
         self.name = name
-        self._reports = reports
+        self._listener = listener
+        self._functions = functions
         self._context = context
         self._grace = grace
-        self._now: Incarnation | None = None
-        self._waiting: deque[_Order] = deque()
-        self._leaving = False
+        self._state = _State.SERVING
+        self._instance: RunnerInstance | None = None
+        # Instances that have died, and of which something may be left.
+        self._dying: set[RunnerInstance] = set()
+        # Runs that wait for the next instance.
+        self._waiting: deque[tuple[Run, Payload]] = deque()
         self._changed = trio.Event()
-        self._gone = trio.Event()
+        self._over = trio.Event()
         self._nursery: trio.Nursery | None = None
         self._stack: AsyncExitStack | None = None
 
-    # ---- what the agent asks for
+    # ---- orders
 
     @property
     def ready(self) -> bool:
-        """Whether there is a runner at the moment; runs wait meanwhile."""
-        return self._now is not None and self._now.ready
+        """True if there is a runner at the moment; otherwise runs wait for the next."""
+        return self._instance is not None and self._instance.state is InstanceState.READY
 
     @property
-    def runs(self) -> tuple[tuple[int, int], ...]:
-        """Task and attempt of what the runner has, and of what waits for the next one."""
-        running = tuple(self._now.runs.items()) if self._now is not None else ()
-        return running + tuple((run.task, run.attempt) for run, _ in self._waiting)
+    def runs(self) -> tuple[Attempt, ...]:
+        """The runs of the runner, and those that wait for the next."""
+        running = tuple(self._instance.runs) if self._instance is not None else ()
+        return running + tuple(run.attempt for run, _ in self._waiting)
 
-    def drop(self, digests: tuple[bytes, ...]) -> None:
-        """Forget these functions; no more runs of them will come."""
-        if self._now is not None:
-            self._now.drop(digests)
-
-    def start(self, run: Run, call: tuple[Payload, Payload]) -> None:
-        """Start a run, now or as soon as there is a runner; `Reports` tells how it ended.
+    def post(self, orders: Sequence[Order]) -> None:
+        """Carry out orders in sequence, now or as soon as there is a runner.
 
         Args:
-            run: with its resources as plain data and the digest of its function.
-            call: its function and its arguments, as `grain.worker.payload` makes them. The
-                function is passed on once to each runner process.
+            orders: runs, each with its arguments; cancellations; and functions to forget. The
+                resources of a run are plain data.
 
         Raises:
             LocalProtocolError: the payload is none that can travel.
         """
-        self.start_all([(run, call)])
-
-    def start_all(self, runs: Sequence[_Order]) -> None:
-        """As `start`, for several that come together."""
-        runs = self._without_orphans(runs)
-        if self._now is None or not self._now.start(runs):
-            self._waiting.extend(runs)
-
-    def _without_orphans(self, runs: Sequence[_Order]) -> Sequence[_Order]:
-        """Return runs that wait in line behind one that died with its process.
-
-        What that one held is free when nothing of it is left, and it is not known here when.
-        """
-        if self._now is None or not self._now.ready or not any(run.chain for run, _ in runs):
-            return runs
-        first = min([self._now.first, *(run.task for run, _ in runs if not run.chain)])
-        for run, _ in runs:
-            if 0 < run.chain < first:
-                self._end_unrun(Ended(run.task, run.attempt, "returned"))
-        return [order for order in runs if not 0 < order[0].chain < first]
-
-    def cancel(self, task: int, attempt: int, *, waiting: bool = False) -> None:
-        """Cancel a run; `Reports.ended` tells when nothing of it is left.
-
-        Args:
-            task: which task.
-            attempt: which of its runs.
-            waiting: only if it has not begun, but waits in line behind another.
-        """
-        for entry in self._waiting:
-            if (entry[0].task, entry[0].attempt) == (task, attempt):
-                self._waiting.remove(entry)
-                self._end_unrun(Ended(task, attempt, "returned" if waiting else "cancelled"))
-                return
-        if self._now is not None and self._now.runs.get(task) == attempt:
-            self._now.post([(Cancel(task, attempt, waiting), None)])
+        accepted: list[Order] = []
+        for order in orders:
+            message = order[0]
+            if isinstance(message, Cancel) and self._withdraw(message):
+                continue
+            if isinstance(message, Run) and message.chain and self._predecessor_died(message):
+                self._report_unrun(Ended(message.attempt, "returned"))
+                continue
+            accepted.append(order)
+        if accepted and (self._instance is None or not self._instance.post(accepted)):
+            for message, payload in accepted:
+                if isinstance(message, Run):
+                    self._waiting.append((message, payload))
+                elif isinstance(message, Cancel):
+                    self._withdraw(message)
+                # The next runner begins without functions, so it has none to forget.
 
     def kill(self) -> None:
-        """End the runner and all that it started, now and for good; `Reports` tells of its runs."""
-        self._leaving = True
-        if self._now is not None:
-            self._now.kill()
+        """End the runner and all that it started, now and for good; its death is reported."""
+        self._leave_soon()
+        if self._instance is not None:
+            self._instance.kill()
 
     def leave_within(self, seconds: float) -> None:
         """Leave it no more time than that for what is left when it ends."""
         self._grace = min(self._grace, seconds)
 
-    def _end_unrun(self, ended: Ended) -> None:
-        """Later: a caller need not reckon with the answer before it has asked."""
-        assert self._nursery is not None
-        self._nursery.start_soon(self._never_ran, ended)
+    def _predecessor_died(self, run: Run) -> bool:
+        """Return True if the chain of a run was under way in a process that has died.
 
-    async def _never_ran(self, ended: Ended) -> None:
-        self._reports.ended([(ended, None)])
+        The resources of that chain are free when nothing is left of the process. Until then the
+        run can begin nowhere on this worker, and the crash says that its chain is over.
+        """
+        chain = chain_of(run)
+        return any(chain_of(lost) == chain for dead in self._dying for lost in dead.runs.values())
+
+    def _withdraw(self, cancel: Cancel) -> bool:
+        """Take out a run that waits for the next runner; return False if it does not."""
+        for waiting in self._waiting:
+            if waiting[0].attempt == cancel.attempt:
+                self._waiting.remove(waiting)
+                status = "returned" if cancel.waiting else "cancelled"
+                self._report_unrun(Ended(cancel.attempt, status))
+                return True
+        return False
+
+    def _report_unrun(self, ended: Ended) -> None:
+        """Report a run that has not begun; later, as no answer comes before the order is given."""
+        assert self._nursery is not None
+        self._nursery.start_soon(self._report_end, ended)
+
+    async def _report_end(self, ended: Ended) -> None:
+        self._listener.ended([(ended, None)])
 
     # ---- life
 
@@ -175,83 +192,96 @@ class RunnerProcess:
     ) -> None:
         await self._leave()
 
+    def _leave_soon(self) -> None:
+        if self._state is _State.SERVING:
+            self._state = _State.LEAVING
+
     async def _leave(self) -> None:
-        assert self._nursery is not None
         assert self._stack is not None
-        self._leaving = True
+        self._leave_soon()
         with trio.CancelScope(shield=True):
             with trio.move_on_after(self._grace):
-                for task, attempt in self.runs:
-                    self.cancel(task, attempt)
-                while self.runs and not self._gone.is_set():
+                self.post([(Cancel(attempt), None) for attempt in self.runs])
+                while self.runs and self._state is not _State.OVER:
                     await self._changed.wait()
-                if self._now is not None:
-                    await self._now.close()
-                await self._gone.wait()
-            if self._now is not None:
-                self._now.kill()
-            await self._gone.wait()
+                if self._instance is not None:
+                    await self._instance.close()
+                await self._over.wait()
+            if self._instance is not None:
+                self._instance.kill()
+            await self._over.wait()
         # The body's exception is not given to the nursery, which would wrap it in a group.
         await self._stack.aclose()
 
-    def _tell_change(self) -> None:
+    def _wake(self) -> None:
+        """Have `_leave` look again at what is left."""
         self._changed.set()
         self._changed = trio.Event()
 
     async def _supervise(self, task_status: trio.TaskStatus[str]) -> None:
-        """One incarnation after the other."""
-        waited_for = True
+        """Start one instance after the other, until the handle is left or none can serve.
 
-        def tell(why: str) -> None:
-            nonlocal waited_for
-            if waited_for:
-                waited_for = False
-                task_status.started(why)
-            elif why:
-                self._reports.unusable(why)
+        Its start is over when the first instance is ready, with "", or has failed, with the reason.
+        """
+        first = True
 
         def on_ready() -> None:
+            nonlocal first
+            if first:
+                first = False
+                task_status.started("")
             waiting, self._waiting = self._waiting, deque()
             if waiting:
-                self.start_all(waiting)
-            tell("")
+                self.post(waiting)
 
         failures = 0
         try:
             async with trio.open_nursery() as burials:
-                while not self._leaving:
-                    why = await self._incarnate(on_ready, burials)
-                    failures = failures + 1 if why else 0
-                    if why and (waited_for or failures == FAILURES):
-                        tell(why)
+                while self._state is _State.SERVING:
+                    failure = await self._serve_once(on_ready, burials)
+                    failures = failures + 1 if failure else 0
+                    if failure and first:
+                        first = False
+                        task_status.started(failure)
                         break
-                    if failures and not self._leaving:
+                    if failures == FAILURES:
+                        self._listener.unusable(failure)
+                        break
+                    if failures and self._state is _State.SERVING:
                         await trio.sleep(2.0 ** (failures - 1))
         finally:
-            self._gone.set()
-            self._tell_change()  # who was cancelled has runs that nobody will report
+            self._state = _State.OVER
+            self._over.set()
+            self._wake()  # runs may be left that nobody reports, if this was cancelled
 
-    async def _incarnate(self, on_ready: Callable[[], None], burials: trio.Nursery) -> str:
-        """One runner until its channel ends; why it was of no use, "" if it was."""
-        now = self._now = Incarnation(self.name, self._context, self._grace, self._reports)
+    async def _serve_once(self, on_ready: Callable[[], None], burials: trio.Nursery) -> str:
+        """Serve with one instance until its channel ends; return why it was of no use, if so."""
+        feed = self._functions.feed()
+        instance = RunnerInstance(self.name, self._context, self._grace, self._listener, feed)
+        self._instance = instance
         try:
-            await now.live(on_ready, self._tell_change)
+            await instance.live(on_ready, self._wake)
         except OSError as error:
             return f"no process can be started: {error}"
         except BaseException:
             with trio.CancelScope(shield=True):
-                now.kill()
-                await now.bury(leaving=True)
+                instance.kill()
+                await instance.bury(leaving=True)
             raise
-        if now.served:
-            burials.start_soon(self._bury, now)
+        if instance.served:
+            self._dying.add(instance)
+            burials.start_soon(self._bury, instance)
             return ""
-        crash = await now.bury(leaving=self._leaving or bool(now.why))
-        return "" if self._leaving else now.why or f"{crash}, before it had a run"
+        leaving = self._state is not _State.SERVING
+        death = await instance.bury(leaving=leaving or bool(instance.failure))
+        if self._state is not _State.SERVING:
+            return ""
+        return instance.failure or f"{death}, before it had a run"
 
-    async def _bury(self, dead: Incarnation) -> None:
-        crash = await dead.bury(leaving=self._leaving)
-        if crash.runs or not self._leaving:
-            self._reports.crashed(crash)
+    async def _bury(self, dead: RunnerInstance) -> None:
+        death = await dead.bury(leaving=self._state is not _State.SERVING)
+        self._dying.discard(dead)
+        if death.runs or self._state is _State.SERVING:
+            self._listener.died(death)
         dead.runs.clear()
-        self._tell_change()
+        self._wake()

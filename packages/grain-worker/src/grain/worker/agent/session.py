@@ -1,18 +1,8 @@
-"""What a worker remembers and answers, whatever becomes of its connection. Plain state, no I/O.
+"""The decisions of a worker's agent: plain state, no I/O.
 
 Events come in through the ``on_...`` methods, with the time in seconds of any clock that does not
-go back. What is to be sent collects in `to_head` and `to_runner`, which the shell around empties.
-
-1.  A run is begun once, however often its `Lease` arrives. The attempts of a head ascend, so one
-    that does not was told before, or comes late from a connection that the head has given up.
-2.  Whatever became of a run is kept, and told again on every connection, until the head says
-    `AckRuns`, which it does when the *mission* has it.
-3.  A connection begins with all that the worker has, so that a head which knows nothing can take
-    over. Runs go on while there is no connection.
-4.  A worker that drains begins nothing. At its deadline it hands back what still runs; it has
-    *finished* when nothing runs and nothing is kept, or when the time for that is over.
-5.  A run may be sent ahead of its time, and wait in line in the runner (`grain.worker.runner.chains`). It
-    is handed back if that takes long, or if a crash comes first, which was none of its doing.
+go back. Messages to send collect in `to_head` and `to_runner`, which the shell around empties. The
+rules of `WorkerSession` stand in `grain.worker.agent`.
 """
 
 from __future__ import annotations
@@ -21,6 +11,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from grain.resource import WTime, to_data
+from grain.worker.agent.chains import PATIENCE, Chains, RunRecord, Wish
+from grain.worker.agent.functions import FunctionStore
 from grain.worker.messages import (
     FUNCTIONS,
     AckRuns,
@@ -41,40 +33,44 @@ from grain.worker.messages import (
     Run,
     RunEnded,
     Status,
+    chain_of,
 )
 from grain.worker.messages import Draining as DrainingMessage
-from grain.worker.runner.chains import PATIENCE, Lines, Running
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from grain.edge.messages import Message, Payload
     from grain.resource import Resource
+    from grain.worker.agent.functions import Order
 
 FLUSH = 20.0
 """Seconds that a worker which leaves waits until its results have arrived."""
 
-_TOOK = 0.1  # seconds by which `BegunCount` may wait for company: short runs end before
-_AT_ONCE = 256  # runs in one `Inventory`
+_COUNT_DELAY = 0.1  # seconds by which `BegunCount` may wait for company: short runs end before
+_INVENTORY = 256  # runs in one `Inventory`
 
 
 class WorkerSession:
-    """One worker, from its start to its end.
+    """The state of one worker, from its start to its end, whatever becomes of its connection.
 
     Args:
-        id: random, no other agent process has it.
-        name: what people call it.
-        host: where it is.
+        id: a random name, which no other agent process has.
+        name: the worker's name for people.
+        host: the name of its host.
         total: its resources; time left counts from now.
         now: the time.
-        patience: seconds that it waits for a head before it gives up.
-        line_patience: seconds that a run may take while others wait in line for its end.
+        chain_patience: seconds that a run may take while others wait for its end.
 
     Attributes:
         to_head: messages for the head; dropped while there is no connection.
-        to_runner: messages for the runner.
-        draining: whether it takes no more runs.
-        finished: whether it has nothing left to do and is to end.
+        to_runner: orders for the runner, in sequence; the payload of a `Run` is its arguments.
+        functions: the functions that runs call.
+        runs: the runs that have not ended.
+        kept: the outcomes that the head has not acknowledged.
+        connected: True while there is a connection to a head.
+        draining: True if the worker takes no more runs.
+        finished: True if it has nothing left to do and is to end.
     """
 
     def __init__(
@@ -84,172 +80,165 @@ class WorkerSession:
         host: str,
         total: Resource,
         now: float,
-        patience: float = math.inf,
-        line_patience: float = PATIENCE,
+        chain_patience: float = PATIENCE,
     ) -> None:
         self.id = id
         self.name = name
         self.host = host
         self.total = total
         self.to_head: list[tuple[Message, Payload]] = []
-        self.to_runner: list[tuple[Message, Payload]] = []
-        self.runs: dict[Attempt, Running] = {}
+        self.to_runner: list[Order] = []
+        self.functions = FunctionStore()
+        self.runs: dict[Attempt, RunRecord] = {}
         self.kept: dict[Attempt, tuple[RunEnded, Payload, Lease]] = {}
-        self.functions: dict[bytes, Payload] = {}
         self.draining = False
         self.finished = False
         self.connected = False
-        self.epoch = 0
         self._connections = 0
-        self._by_number: dict[int, Running] = {}
-        self._last_number = 0
         # The last attempt of each head, by its epoch.
-        self._begun: dict[int, int] = {}
-        self._took = 0
-        self._took_due = math.inf
+        self._last_attempts: dict[int, int] = {}
+        self._begun = 0
+        self._count_due = math.inf
         self._deadline = math.inf
         self._flush_until = math.inf
-        self._lines = Lines(line_patience)
-        self._began = now
-        self._alone_since = now
-        self._patience = patience
+        self._chains = Chains(chain_patience)
+        self._started = now
 
     # ---- the connection
 
     def on_connected(self, now: float) -> None:
-        """A head was reached."""
+        """Begin a connection: register with all that the worker has."""
         self.connected = True
         self._connections += 1
-        self._took = 0
-        self._took_due = math.inf
+        self._begun = 0
+        self._count_due = math.inf
         self.to_head.clear()
-        while len(self.functions) > FUNCTIONS:  # the oldest are sent again when they are called
-            del self.functions[next(iter(self.functions))]
+        # A function that has no place in the message is sent again when it is called; not one that
+        # a run may be about to call, as its lease will not come again.
+        self.functions.forget_oldest(FUNCTIONS, {r.lease.function for r in self.runs.values()})
         self._send(
             RegisterWorker(
                 self.id,
                 self.name,
                 self.host,
                 self._total_now(now),
-                tuple(self.functions),
+                tuple(self.functions)[-FUNCTIONS:],
                 self.draining,
                 self._connections,
             )
         )
         held = [self._held(r.lease, now - r.began) for r in self.runs.values()]
         held += [self._held(lease, 0.0, ended=True) for *_, lease in self.kept.values()]
-        for at in range(0, len(held), _AT_ONCE):
-            self._send(Inventory(tuple(held[at : at + _AT_ONCE])))
+        for at in range(0, len(held), _INVENTORY):
+            self._send(Inventory(tuple(held[at : at + _INVENTORY])))
         self._send(InventoryEnd())
-        for settled, payload, _ in self.kept.values():
-            self._send(settled, payload)
+        for ended, payload, _ in self.kept.values():
+            self._send(ended, payload)
 
-    def on_disconnected(self, now: float) -> None:
-        """The head is away; what was under way to it may be lost."""
+    def on_disconnected(self) -> None:
+        """End a connection; messages under way to the head may be lost."""
         self.connected = False
-        self._alone_since = now
         self.to_head.clear()
 
     def on_message(self, message: Message, payload: Payload, now: float) -> None:
-        """The head says something."""
+        """Handle one message of the head."""
         match message:
             case Lease():
                 self._begin(message, payload, now)
             case DefineFunction():
-                self.functions[message.digest] = payload
+                self.functions.define(message.digest, payload)
             case Revoke():
                 self._revoke(message.attempt)
             case AckRuns():
                 for attempt in message.attempts:
                     self.kept.pop(attempt, None)
             case ForgetFunctions():
-                for digest in message.digests:
-                    self.functions.pop(digest, None)
+                self.functions.forget(message.digests)
+                self.to_runner.append((message, None))
             case Retire():
                 self.drain(now, now if message.at_once else math.inf)
-            case _:  # WorkerRegistered
-                self.epoch = getattr(message, "epoch", 0)
+            case _:
+                pass  # WorkerRegistered concerns the agent
 
-    def _tell_took(self) -> None:
-        """Say how many leases were begun: it matters only if this worker should die."""
-        if self._took_due != math.inf and self.connected:
-            self._send(BegunCount(self._took))
-        self._took_due = math.inf
+    def _send_count(self) -> None:
+        """Report how many leases were begun, which matters only if this worker should die."""
+        if self._count_due != math.inf and self.connected:
+            self._send(BegunCount(self._begun))
+        self._count_due = math.inf
 
     # ---- runs
 
     def _begin(self, lease: Lease, arguments: Payload, now: float) -> None:
         attempt = lease.attempt
-        epoch, count = attempt
-        if count <= self._begun.get(epoch, -1):
+        epoch, number = attempt
+        if number <= self._last_attempts.get(epoch, -1):
             return
-        self._begun[epoch] = count
+        self._last_attempts[epoch] = number
         if not lease.chain:
-            self._took += 1
-            self._took_due = min(self._took_due, now + _TOOK)
+            self._begun += 1
+            self._count_due = min(self._count_due, now + _COUNT_DELAY)
         if self.draining:
-            self._settle(lease, "returned", None)
+            self._report_end(lease, "returned", None)
             return
-        self._last_number = number = self._last_number + 1
-        run = self.runs[attempt] = self._by_number[number] = Running(lease, number, now)
-        line = 0
+        run = self.runs[attempt] = RunRecord(lease, now)
         if lease.chain:
-            first = (epoch, lease.chain)
-            line = self._lines.join(first, run, self.runs.get(first), now)
-        order = Run(number, number, lease.res, lease.limit, lease.function, line)
-        self.to_runner.append((order, (self.functions.get(lease.function), arguments)))
+            chain = chain_of(lease)
+            self._chains.join(chain, run, self.runs.get(chain), now)
+        order = Run(attempt, lease.res, lease.limit, lease.function, lease.chain)
+        self.to_runner.append((order, arguments))
 
     def _revoke(self, attempt: Attempt) -> None:
         run = self.runs.get(attempt)
-        if run is not None and not run.revoked:
-            run.revoked = True
-            self.to_runner.append((Cancel(run.number, run.number), None))
+        if run is not None and run.wish is Wish.COMPLETE:
+            run.wish = Wish.CANCEL
+            self.to_runner.append((Cancel(attempt), None))
 
     def on_ended(self, ended: Ended, payload: Payload, now: float) -> None:
-        """The runner says that a run has ended."""
-        run = self._by_number.get(ended.task)
+        """Take the end of a run from the runner."""
+        run = self.runs.get(ended.attempt)
         if run is None:
             return
         if ended.status == "done":
-            self._over_with(run, "error" if ended.failed else "value", payload, now)
+            self._end(run, "error" if ended.failed else "value", payload, now)
         else:
-            returned = run.returning or ended.status == "returned"
-            self._over_with(run, "returned" if returned else "cancelled", None, now)
+            returned = run.wish is Wish.RETURN or ended.status == "returned"
+            self._end(run, "returned" if returned else "cancelled", None, now)
 
     def on_runner_crashed(
-        self, detail: str, now: float, numbers: Collection[int] | None = None
+        self, detail: str, now: float, attempts: Collection[Attempt] | None = None
     ) -> None:
-        """The runner's process died, and everything that ran in it.
+        """Take the death of a runner's process, and of all that ran in it.
 
         Args:
             detail: how it died.
             now: the time.
-            numbers: what ran in it; None for everything, which it was before the next one started.
+            attempts: the runs that it had; None for all, where no other runner has started yet.
         """
-        waited = set(self._lines.waiting())
+        waited = set(self._chains.waiting())
         for run in list(self.runs.values()):
-            if numbers is not None and run.number not in numbers:
+            if attempts is not None and run.lease.attempt not in attempts:
                 continue
             status: Status = "crashed"
-            if run.revoked:
-                status = "returned" if run.returning else "cancelled"
+            if run.wish is not Wish.COMPLETE:
+                status = "returned" if run.wish is Wish.RETURN else "cancelled"
             elif run in waited:
                 status = "returned"
-            self._over_with(run, status, None, now, detail)
+            self._end(run, status, None, now, detail)
 
-    def _over_with(
-        self, run: Running, status: Status, payload: Payload, now: float, detail: str = ""
+    def _end(
+        self, run: RunRecord, status: Status, payload: Payload, now: float, detail: str = ""
     ) -> None:
-        del self.runs[run.lease.attempt], self._by_number[run.number]
-        self._lines.leave(run, now)
-        self._settle(run.lease, status, payload, detail)
+        del self.runs[run.lease.attempt]
+        self._chains.leave(run, now)
+        self._report_end(run.lease, status, payload, detail)
 
-    def _settle(self, lease: Lease, status: Status, payload: Payload, detail: str = "") -> None:
-        settled = RunEnded(lease.mission, lease.task, lease.attempt, status, detail)
-        self.kept[lease.attempt] = (settled, payload, lease)
+    def _report_end(self, lease: Lease, status: Status, payload: Payload, detail: str = "") -> None:
+        ended = RunEnded(lease.mission, lease.task, lease.attempt, status, detail)
+        self.kept[lease.attempt] = (ended, payload, lease)
         if self.connected:
-            self._tell_took()
-            self._send(settled, payload)
+            # The count goes along with what is sent anyway.
+            self._send_count()
+            self._send(ended, payload)
 
     # ---- the end
 
@@ -263,25 +252,22 @@ class WorkerSession:
         self._deadline = min(self._deadline, deadline)
         if not self.draining:
             self.draining = True
-            self._hand_back(self._lines.waiting())
+            self._recall(self._chains.waiting())
             if self.connected:
                 self._send(DrainingMessage())
         self.on_tick(now)
 
     def on_tick(self, now: float) -> None:
-        """Time has passed; to be called at `next_tick` and after every event."""
-        if self._took_due <= now:
-            self._tell_took()
-        if self._lines.due <= now:
-            self._hand_back(self._lines.overdue(now))
-        if not self.connected and now - self._alone_since >= self._patience:
-            self.draining = True
-            self._deadline = self._flush_until = now
+        """Let time pass; call it at `next_tick` and after every event."""
+        if self._count_due <= now:
+            self._send_count()
+        if self._chains.due <= now:
+            self._recall(self._chains.overdue(now))
         if self._deadline <= now:
-            for run in self.runs.values():
-                if not run.revoked:
-                    run.revoked = run.returning = True
-                    self.to_runner.append((Cancel(run.number, run.number), None))
+            for attempt, run in self.runs.items():
+                if run.wish is Wish.COMPLETE:
+                    run.wish = Wish.RETURN
+                    self.to_runner.append((Cancel(attempt), None))
             self._flush_until = min(self._flush_until, now + FLUSH)
             self._deadline = math.inf  # done; nothing begins any more
         if self.draining and not self.finished and not self.runs:
@@ -292,19 +278,18 @@ class WorkerSession:
                     self._send(Leaving())
 
     def next_tick(self) -> float:
-        """When `on_tick` is to be called at the latest."""
+        """Return when `on_tick` is due if nothing happens before; inf if never."""
         due = self._deadline if self.draining else math.inf
         if self.draining and not self.runs and not self.finished:
             due = min(due, self._flush_until)
-        due = min(due, self._took_due, self._lines.due)
-        return due if self.connected else min(due, self._alone_since + self._patience)
+        return min(due, self._count_due, self._chains.due)
 
-    # ---- small things
+    # ---- details
 
-    def _hand_back(self, runs: list[Running]) -> None:
-        """Have the runner return runs that still wait in line."""
+    def _recall(self, runs: list[RunRecord]) -> None:
+        """Have the runner return runs that still wait in a chain."""
         for run in runs:
-            self.to_runner.append((Cancel(run.number, run.number, waiting=True), None))
+            self.to_runner.append((Cancel(run.lease.attempt, waiting=True), None))
 
     def _send(self, message: Message, payload: Payload = None) -> None:
         self.to_head.append((message, payload))
@@ -327,5 +312,5 @@ class WorkerSession:
         wtime = self.total.get(WTime)
         if not isinstance(wtime, WTime) or wtime.T is None or wtime.countdown:
             return to_data(self.total)
-        left = max(wtime.T - (now - self._began), 1.0)
+        left = max(wtime.T - (now - self._started), 1.0)
         return {**to_data(self.total), **to_data(WTime(T=left))}

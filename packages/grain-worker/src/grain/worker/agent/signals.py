@@ -1,4 +1,4 @@
-"""Hearing signals without delay."""
+"""Signals, handled before anything that arrives after them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def on_signals(handle: Callable[[int], object], *numbers: int) -> Generator[None]:
-    """Call a function in trio's thread when one of these signals comes, as long as the block lasts.
+    """Call a function in trio's thread when one of these signals comes, within the block.
 
     Unlike with `trio.open_signal_receiver`, no other task runs in between: whatever is received
     after the signal is seen to come after it. What the function raises is a bug.

@@ -1,1 +1,30 @@
-"""runner."""
+"""The runner: executes runs, each as a task of trio (``grain-runner`` in `ps`).
+
+The same `Runner` serves in two places. In a mission's own process it is the local worker: its
+channel is in memory, and calls travel as objects. In a process of its own, which ``main`` starts
+below a subreaper, its channel is a socket to the agent, and bytes travel. A `Translation` is all
+that differs.
+
+1. A run that names no chain begins when its `Run` is taken. Others wait until the runs of the chain
+   that came before them have ended (`WaitingRuns`).
+2. `Ended` is sent when nothing of the run is left, with its outcome. The ends of brief runs in a
+   chain travel together.
+3. When its other end closes the channel, the runner begins nothing any more, lets the runs end,
+   leaves the context, and exits. When the agent dies, the subreaper ends the runner.
+4. A tasklet that blocks the event loop blocks the runner, which is no death. The agent notices by
+   the missing heartbeats, and the watchdog prints where the tasklet is.
+
+The runner knows a run by its attempt alone; the docstring of `grain.worker.agent` has a table of
+all identities.
+
+Map:
+
+- ``runner``: `Runner`, which executes runs
+- ``chains``: the runs that wait for the end of another; no I/O
+- ``translation``: the boundary between payloads and objects, and the translation in memory
+- ``wire_translation``: the translation of bytes, with the functions that have come
+- ``wire``: the codec and the pace between agent and runner
+- ``main``: the runner's process
+- ``context``: the context module
+- ``watchdog``: prints the stacks of a blocked process
+"""

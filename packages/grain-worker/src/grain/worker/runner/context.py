@@ -1,4 +1,4 @@
-"""The context module: what is entered before the first run and left after the last."""
+"""The context module, whose context surrounds all runs of a runner."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 NAME = "grain_context"
-"""What the module has to define: an async context manager without arguments."""
+"""The name that the module has to define: an async context manager without arguments."""
 
 
 class ContextError(Exception):
-    """The context module cannot be used; the sentence says what to change."""
+    """The context module cannot be used; the message says what to change."""
 
 
 @asynccontextmanager
 async def user_context(module: str) -> AsyncGenerator[None]:
-    """The context of a module, given by its name or by the path of its file; none for "".
+    """Enter the context of a module, given by its name or the path of its file; none for "".
 
     Raises:
         ContextError: there is no such module, or no context in it.
@@ -38,13 +38,13 @@ async def user_context(module: str) -> AsyncGenerator[None]:
             f"the context module {module} defines no {NAME}: it needs an async context manager "
             f"of this name, as `@asynccontextmanager async def {NAME}(): ... yield ...`"
         )
-    made = make()
-    if not hasattr(made, "__aenter__"):
+    context = make()
+    if not hasattr(context, "__aenter__"):
         raise ContextError(
-            f"{NAME}() of the context module {module} returns {made!r:.100}, which is no async "
+            f"{NAME}() of the context module {module} returns {context!r:.100}, which is no async "
             "context manager: is `@asynccontextmanager` missing?"
         )
-    async with made:
+    async with context:
         yield
 
 
@@ -55,7 +55,7 @@ def load(module: str) -> ModuleType:
             return importlib.import_module(module)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-                raise  # the module is there, something that it imports is not
+                raise  # the module is there, but not one that it imports
             raise ContextError(
                 f"the context module {module} is not found; give the path of its file "
                 f"(it ends in .py), or make it importable from {Path.cwd()}"

@@ -21,9 +21,9 @@ from grain.worker.messages import Ready
 from grain.worker.processes.child_setup import set_up_child
 from grain.worker.runner.context import ContextError, user_context
 from grain.worker.runner.runner import Runner
-from grain.worker.runner.translation import WireTranslation
 from grain.worker.runner.watchdog import Watchdog
 from grain.worker.runner.wire import BLOCKED, CODEC, PACE
+from grain.worker.runner.wire_translation import WireTranslation
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
@@ -32,11 +32,11 @@ CONTEXT_FAILED, AGENT_GONE = 3, 4
 
 
 def main() -> None:
-    """Be the runner."""
+    """Serve as the runner's process until its agent ends it."""
     caught = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
     sock = set_up_child(b"grain-runner", caught)
     name, context = sys.argv[1], (*sys.argv[2:], "")[0]
-    # What user code sees of the command line is not ours.
+    # User code is not to see our command line.
     sys.argv[1:] = []
     code = trio.run(partial(serve, sock, name, context))
     sys.stdout.flush()
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 async def serve(sock: socket.socket, name: str, context: str) -> int:
-    """Serve runs over a socket until its other end is closed; the exit code."""
+    """Serve runs over a socket until its other end is closed; return the exit code."""
     stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
     async with FramedChannel(stream, CODEC, PACE) as channel, trio.open_nursery() as nursery:
         nursery.start_soon(watch)
@@ -54,7 +54,7 @@ async def serve(sock: socket.socket, name: str, context: str) -> int:
 
 
 async def serve_in_context(channel: FramedChannel, name: str, context: str) -> int:
-    """Enter the user's context, serve, leave it; the exit code."""
+    """Enter the user's context, serve, leave it; return the exit code."""
     entered, code = False, None
     try:
         async with user_context(context):
@@ -73,7 +73,7 @@ async def serve_in_context(channel: FramedChannel, name: str, context: str) -> i
 
 
 async def serve_runs(channel: FramedChannel, name: str) -> int:
-    """Serve runs; the exit code."""
+    """Serve runs; return the exit code."""
     translation = WireTranslation(f"{name} (host {socket.gethostname()}, pid {os.getpid()})")
     try:
         await Runner(name, channel, translation).serve()
@@ -85,7 +85,7 @@ async def serve_runs(channel: FramedChannel, name: str) -> int:
 
 
 async def watch() -> None:
-    """Have the stacks of all threads printed when the event loop has been blocked for long."""
+    """Print the stacks of all threads when the event loop has been blocked for long."""
     with Watchdog(BLOCKED) as watchdog:
         while True:
             watchdog.feed()

@@ -1,23 +1,30 @@
-"""The runner: executes the runs that a head asks for, and tells it how they ended.
+"""The runner: executes the runs that a head or an agent orders, and reports their ends.
 
-It is the same code at the end of an in-memory channel in the mission's process (the local worker)
-and in a process of its own, where a `Translation` stands between bytes and objects.
+The same code serves at the end of a channel in memory, in the mission's process (the local
+worker), and in a process of its own. They differ by a `Translation`.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import outcome
 import trio
 
-from grain.resource import Resource, from_data
 from grain.worker.errors import PayloadError
-from grain.worker.job import Call, run_job
-from grain.worker.messages import Cancel, Ended, Run
-from grain.worker.runner.chains import Waiting
+from grain.worker.job import run_job
+from grain.worker.messages import (
+    Cancel,
+    DefineFunction,
+    Ended,
+    ForgetFunctions,
+    Run,
+    chain_of,
+)
+from grain.worker.runner.chains import WaitingRuns
+from grain.worker.runner.translation import MemoryTranslation
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
@@ -26,36 +33,49 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from grain.edge.channel import Batch, Channel
-    from grain.edge.messages import Message, Payload
-    from grain.worker.job import Outcome
+    from grain.edge.messages import Payload
+    from grain.resource import Resource
+    from grain.worker.job import Call, Outcome
+    from grain.worker.messages import Attempt
+    from grain.worker.runner.translation import Translation
 
 
 _TOGETHER = 0.002
-"""Seconds for which the end of a run may wait to be told with those of runs in line behind it."""
+"""Seconds for which the end of a run may wait to be reported with those of its successors."""
 
 
-class Translation(Protocol):
-    """Between what travels over a wire and what the runner works with."""
+class Runner:
+    """Executes runs.
 
-    def learn(self, message: Message, payload: Payload) -> None:
-        """Take a message that is about functions, not about a run."""
+    Args:
+        name: the worker's name, which tasklets see as ``GVAR.instance``.
+        channel: the channel to the head or the agent. The runner does not close it.
+        translation: for a channel over a wire; None where functions travel as objects.
+    """
 
-    def decode(self, message: Run, payload: Payload) -> tuple[Run, Call]:
-        """A run with its resource and its call as objects.
+    def __init__(
+        self, name: str, channel: Channel, translation: Translation[Any, Any] | None = None
+    ) -> None:
+        self.name = name
+        self._channel = channel
+        self._translation = MemoryTranslation() if translation is None else translation
 
-        Raises:
-            PayloadError: this run cannot take place.
+    async def serve(self) -> None:
+        """Take runs from the channel until its other end is closed, then until they have ended.
+
+        Cancelling it cancels the runs, and it returns when nothing of them is left.
         """
+        async with trio.open_nursery() as nursery:
+            execution = _Execution(self.name, self._channel, self._translation, nursery)
+            await self._channel.receive_into(execution.take)
+            execution.leave()
 
-    def encode(self, ended: Outcome, call: Call | None) -> tuple[Payload, bool]:
-        """An outcome as bytes, and whether these are an exception. Raises nothing."""
 
-
-class Lane:
+class PooledNursery:
     """A nursery in which one run at a time takes place, by which that run is cancelled.
 
     A cancel scope for each run would do, and is what the first runs get; but opening and closing
-    one costs as much as the rest of a short run. A lane is opened once and serves many runs.
+    one costs as much as the rest of a short run. This nursery is opened once and serves many runs.
     """
 
     __slots__ = ("_nursery", "cancelled")
@@ -64,184 +84,189 @@ class Lane:
         self._nursery = nursery
         self.cancelled = False
 
-    def start(self, run: Callable[..., Awaitable[None]], message: Run, call: Call) -> None:
-        self._nursery.start_soon(run, message, call, self, name=call.fn)
+    def start(
+        self, execute: Callable[..., Awaitable[None]], run: Run, call: Call, res: Resource
+    ) -> None:
+        """Start a run; the nursery is used by no other meanwhile."""
+        self._nursery.start_soon(execute, run, call, res, self, name=call.fn)
 
     def cancel(self) -> None:
+        """Cancel the run, and use the nursery no more."""
         self.cancelled = True
         self._nursery.cancel_scope.cancel()
 
 
-class Runner:
-    """Executes runs.
+class _Execution:
+    """The runs of a runner while it serves.
 
     Args:
-        name: the worker's name, which tasklets see as ``GVAR.instance``.
-        channel: the channel to the head. The runner does not close it.
-        translation: for a channel over a wire; None where functions travel as objects.
+        name: as of `Runner`.
+        channel: as of `Runner`.
+        translation: as of `Runner`.
+        nursery: where everything takes place.
     """
 
-    def __init__(self, name: str, channel: Channel, translation: Translation | None = None) -> None:
-        self.name = name
+    def __init__(
+        self,
+        name: str,
+        channel: Channel,
+        translation: Translation[Any, Any],
+        nursery: trio.Nursery,
+    ) -> None:
+        self._name = name
         self._channel = channel
         self._translation = translation
-        # What is under way, by task and attempt, and what cancels it.
-        self._runs: dict[tuple[int, int], Lane | trio.CancelScope] = {}
-        self._idle: list[Lane] = []
-        self._waiting = Waiting()
-        # Ends that are told together, and since when the first of them waits for that.
-        self._untold: list[tuple[Ended, Payload]] = []
-        self._untold_since = 0.0
-        self._nursery: trio.Nursery | None = None
+        self._nursery = nursery
+        # The runs under way, and what cancels each.
+        self._runs: dict[Attempt, PooledNursery | trio.CancelScope] = {}
+        self._idle: list[PooledNursery] = []
+        self._waiting = WaitingRuns()
+        # Ends that are to be sent together, and since when the first of them waits for that.
+        self._unsent: list[tuple[Ended, Payload]] = []
+        self._unsent_since = 0.0
         self._leaving = False
 
-    async def serve(self) -> None:
-        """Take runs from the channel until its other end is closed, then until they have ended.
+    # ---- orders
 
-        Cancelling it cancels the runs, and it returns when nothing of them is left.
-        """
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            await self._channel.receive_into(self._take)
-            self._leaving = True
-            self._waiting.clear()
-            for lane in self._idle:
-                lane.cancel()
-
-    def _take(self, batch: Batch) -> None:
+    def take(self, batch: Batch) -> None:
+        """Carry out the messages of a head or an agent."""
         for message, payload in batch:
             if type(message) is Run:
-                chain = message.chain  # an agent numbers its runs: task and attempt are the same
-                if not chain or self._waiting.admit(
-                    message, payload, first_runs=(chain, chain) in self._runs
+                if not message.chain or self._waiting.admit(
+                    message, payload, first_runs=chain_of(message) in self._runs
                 ):
                     self._start(message, payload)
             elif type(message) is Cancel:
                 self._cancel(message)
-            elif self._translation is not None:
+            elif isinstance(message, (DefineFunction, ForgetFunctions)):
                 self._translation.learn(message, payload)
 
-    def _start(self, message: Run, call: Call) -> None:
-        key = (message.task, message.attempt)
-        if key in self._runs:
+    def leave(self) -> None:
+        """Begin nothing any more; the nursery ends when the runs under way have ended."""
+        self._leaving = True
+        self._waiting.clear()
+        for pooled in self._idle:
+            pooled.cancel()
+
+    def _start(self, run: Run, payload: Payload) -> None:
+        attempt = run.attempt
+        if attempt in self._runs:
             return  # delivered twice
-        if self._translation is not None:
-            try:
-                message, call = self._translation.decode(message, call)
-            except PayloadError as error:
-                # Told later: over a channel in memory the answer is there before this returns, and
-                # would find the rest of the batch not taken yet.
-                assert self._nursery is not None
-                self._runs[key] = trio.CancelScope()
-                self._nursery.start_soon(self._refuse, message, error)
-                return
+        try:
+            call, res = self._translation.decode(run, payload)
+        except PayloadError as error:
+            # Reported later: over a channel in memory the answer is there before this returns, and
+            # would find the rest of the batch not taken yet.
+            self._runs[attempt] = trio.CancelScope()
+            self._nursery.start_soon(self._refuse, run, error)
+            return
         if self._idle:
-            lane = self._runs[key] = self._idle.pop()
-            lane.start(self._run_in_lane, message, call)
+            pooled = self._runs[attempt] = self._idle.pop()
+            pooled.start(self._run_pooled, run, call, res)
         else:
-            assert self._nursery is not None
-            scope = self._runs[key] = trio.CancelScope()
-            self._nursery.start_soon(self._run_in_scope, message, call, scope, name=call.fn)
-            self._nursery.start_soon(self._open_lane)
+            scope = self._runs[attempt] = trio.CancelScope()
+            self._nursery.start_soon(self._run_in_scope, run, call, res, scope, name=call.fn)
+            self._nursery.start_soon(self._open_pooled)
 
-    async def _refuse(self, message: Run, error: PayloadError) -> None:
-        self._tell(message, outcome.Error(error), None)
-        self._follow(message)
-
-    def _follow(self, message: Run) -> None:
-        """A run has ended: begin what waits for that."""
-        following = self._waiting.ended(message)
-        if following is not None:
-            self._start(*following)
+    def _start_successor(self, run: Run) -> None:
+        """Start the run that waits for the end of this one, if there is one."""
+        successor = self._waiting.pop_successor(run)
+        if successor is not None:
+            self._start(*successor)
 
     def _cancel(self, message: Cancel) -> None:
-        run = self._runs.get((message.task, message.attempt))
-        if run is None:
-            withdrawn = self._waiting.withdraw(message.task)
-            if withdrawn is not None:
+        under_way = self._runs.get(message.attempt)
+        if under_way is None:
+            if self._waiting.withdraw(message.attempt):
                 status = "returned" if message.waiting else "cancelled"
-                assert self._nursery is not None
-                self._nursery.start_soon(
-                    self._withdraw, Ended(message.task, message.attempt, status)
-                )
+                self._nursery.start_soon(self._end_unrun, Ended(message.attempt, status))
         elif not message.waiting:
-            run.cancel()
+            under_way.cancel()
 
-    async def _withdraw(self, ended: Ended) -> None:
-        self._end(ended, None)
+    # ---- runs; each is a task of its own
 
-    async def _open_lane(self) -> None:
+    async def _refuse(self, run: Run, error: PayloadError) -> None:
+        self._end(run, outcome.Error(error), None)
+        self._start_successor(run)
+
+    async def _end_unrun(self, ended: Ended) -> None:
+        self._send(ended, None)
+
+    async def _open_pooled(self) -> None:
         async with trio.open_nursery() as nursery:
-            self._idle.append(Lane(nursery))
+            self._idle.append(PooledNursery(nursery))
             await trio.sleep_forever()
 
-    async def _run_in_lane(self, message: Run, call: Call, lane: Lane) -> None:
+    async def _run_pooled(self, run: Run, call: Call, res: Resource, pooled: PooledNursery) -> None:
         ended: Outcome | None = None
         try:
-            ended = await self._job(message, call, None)
+            ended = await self._job(run, call, res, None)
         except BaseException as error:
             # Of a cancelled run nothing matters any more, but that Ctrl-C ends more than the run.
-            if not lane.cancelled or has_interrupt(error):
+            if not pooled.cancelled or has_interrupt(error):
                 raise
-        self._tell(message, ended, call)
+        self._end(run, ended, call)
         if self._leaving:
-            lane.cancel()
-        elif not lane.cancelled:
-            self._idle.append(lane)
-        if self._waiting.lines:
-            self._follow(message)
+            pooled.cancel()
+        elif not pooled.cancelled:
+            self._idle.append(pooled)
+        if self._waiting.chains:
+            self._start_successor(run)
 
-    async def _run_in_scope(self, message: Run, call: Call, scope: trio.CancelScope) -> None:
-        self._tell(message, await self._job(message, call, scope), call)
-        self._follow(message)
+    async def _run_in_scope(
+        self, run: Run, call: Call, res: Resource, scope: trio.CancelScope
+    ) -> None:
+        self._end(run, await self._job(run, call, res, scope), call)
+        self._start_successor(run)
 
     def _job(
-        self, message: Run, call: Call, scope: trio.CancelScope | None
+        self, run: Run, call: Call, res: Resource, scope: trio.CancelScope | None
     ) -> Coroutine[Any, Any, Outcome | None]:
-        res = message.res if isinstance(message.res, Resource) else from_data(message.res)
-        limit = math.inf if message.limit is None else message.limit
-        return run_job(call, res, self.name, limit, scope)
+        limit = math.inf if run.limit is None else run.limit
+        return run_job(call, res, self._name, limit, scope)
 
-    def _tell(self, message: Run, ended: Outcome | None, call: Call | None) -> None:
-        del self._runs[message.task, message.attempt]
-        status = "cancelled" if ended is None else "done"
-        payload: Payload = ended
-        failed = type(ended) is outcome.Error
-        if self._translation is not None and ended is not None:
+    # ---- ends
+
+    def _end(self, run: Run, ended: Outcome | None, call: Call | None) -> None:
+        """Report the end of a run that had begun; None for an outcome if it was cancelled."""
+        attempt = run.attempt
+        del self._runs[attempt]
+        if ended is None:
+            self._send(Ended(attempt, "cancelled"), None)
+        else:
             payload, failed = self._translation.encode(ended, call)
-        self._end(Ended(message.task, message.attempt, status, failed), payload)
+            self._send(Ended(attempt, "done", failed), payload)
 
-    def _end(self, ended: Ended, payload: Payload) -> None:
-        """Tell that a run has ended; where brief ones follow it, with the end of those."""
-        self._untold.append((ended, payload))
+    def _send(self, ended: Ended, payload: Payload) -> None:
+        """Send an end; where runs wait in a chain, with the ends that follow soon."""
+        self._unsent.append((ended, payload))
         if not self._waiting.count:
-            self._tell_all()
+            self._send_all()
             return
         now = trio.current_time()
-        if len(self._untold) == 1:
-            assert self._nursery is not None
-            self._untold_since = now
-            self._nursery.start_soon(self._tell_soon)
-        elif now - self._untold_since > _TOGETHER:
-            self._tell_all()
+        if len(self._unsent) == 1:
+            self._unsent_since = now
+            self._nursery.start_soon(self._send_soon)
+        elif now - self._unsent_since > _TOGETHER:
+            self._send_all()
 
-    async def _tell_soon(self) -> None:
+    async def _send_soon(self) -> None:
         await trio.sleep(_TOGETHER)
-        self._tell_all()
+        self._send_all()
 
-    def _tell_all(self) -> None:
-        untold, self._untold = self._untold, []
-        if not untold:
+    def _send_all(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        if not unsent:
             return
         try:
             # Runs that were started together mostly end together.
-            self._channel.post(untold, more=bool(self._runs))
+            self._channel.post(unsent, more=bool(self._runs))
         except trio.BrokenResourceError:
-            pass  # the head has left: nobody wants to know
+            pass  # the other end has left: nobody wants the outcomes
 
 
 def has_interrupt(error: BaseException) -> bool:
-    """Whether an exception is, or holds, an interrupt from the keyboard."""
+    """Return True if an exception is, or holds, an interrupt from the keyboard."""
     if isinstance(error, BaseExceptionGroup):
         return error.subgroup(KeyboardInterrupt) is not None
     return isinstance(error, KeyboardInterrupt)

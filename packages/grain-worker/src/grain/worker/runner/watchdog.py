@@ -1,6 +1,6 @@
-"""Tells where a program is blocked: a thread that prints all stacks when it hears nothing in time.
+"""A thread that prints all stacks when the event loop is blocked.
 
-`faulthandler.dump_traceback_later` does so without holding the interpreter's lock. It reads frames
+`faulthandler.dump_traceback_later` does the same without the interpreter's lock. It reads frames
 that run meanwhile, and was seen to crash a process that was just continued after a stop.
 """
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-_STOPPED = 1.0  # seconds; who wakes so much too late was stopped, and so was everybody here
+_STOPPED = 1.0  # seconds; a thread that wakes so late was stopped, and its whole process with it
 
 
 class Watchdog:
-    """Wants to be fed; tells once of each time that it was not. Used in a ``with`` block.
+    """Prints the stacks once for each time that `feed` is not called; a ``with`` block.
 
-    What holds the interpreter's lock blocks this, too: it then tells afterwards.
+    Code that holds the interpreter's lock blocks this thread, too, which then prints afterwards.
 
     Args:
-        patience: seconds.
-        out: where it tells; by default ``sys.stderr``.
+        patience: seconds without `feed` after which it prints.
+        out: the file that it prints to; by default ``sys.stderr``.
     """
 
     def __init__(self, patience: float, out: TextIO | None = None) -> None:
@@ -39,7 +39,7 @@ class Watchdog:
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
     def feed(self) -> None:
-        """Nothing is blocked."""
+        """Note that nothing is blocked."""
         self._fed = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -56,21 +56,21 @@ class Watchdog:
         self._thread.join()
 
     def _watch(self) -> None:
-        told = 0.0
+        reported = 0.0  # the feeding after which it has printed
         while True:
             fed, now = self._fed, time.monotonic()
-            pause = self._patience if fed == told else max(0.0, fed + self._patience - now)
+            pause = self._patience if fed == reported else max(0.0, fed + self._patience - now)
             if self._ended.wait(pause):
                 return
-            if self._fed != fed or told == fed:
+            if self._fed != fed or reported == fed:
                 continue
             if time.monotonic() - now - pause > _STOPPED:
                 self.feed()
                 continue
-            told = fed
-            self._tell()
+            reported = fed
+            self._print()
 
-    def _tell(self) -> None:
+    def _print(self) -> None:
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         lines = [f"The event loop has been blocked for {self._patience:g} s.\n"]
         for ident, frame in sys._current_frames().items():  # documented, in spite of its name

@@ -1,4 +1,4 @@
-"""How agent and runner speak to each other: the messages, and the pace."""
+"""The wire between an agent and its runner: the codec, and the pace of heartbeats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from grain.worker.messages import Cancel, DefineFunction, Ended, ForgetFunctions
 CODEC = Codec(Run, Cancel, Ended, DefineFunction, ForgetFunctions, Ready)
 
 PACE = Pace(heartbeat=1.0, suspect=5.0, lost=math.inf)
-"""A runner that is silent is blocked by a tasklet, which is no death: only its process's end is."""
+"""A silent runner is blocked by a tasklet, and not dead: only the end of its process is a death."""
 
 BLOCKED = PACE.suspect
 """Seconds without a sign of life after which a runner counts as blocked."""

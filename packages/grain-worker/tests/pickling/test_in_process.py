@@ -43,7 +43,7 @@ MAKE: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", MAKE)
-def test_it_is_refused(name: str) -> None:
+def test_objects_that_connect_threads_or_tasks_are_refused_on_the_way_to_a_task(name: str) -> None:
     """In a closure and as an argument; the message says which, and what to do."""
     thing = MAKE[name]()
 
@@ -63,16 +63,13 @@ def test_it_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("make", [Queue, futures.Future, threading.Thread])
-def test_so_is_what_is_made_of_it(make: Callable[[], Any]) -> None:
-    """A queue, a future, a thread."""
+def test_queues_futures_and_threads_are_refused_as_well(make: Callable[[], Any]) -> None:
     thing = make()
     with pytest.raises(PayloadError, match="of use in its own process only"):
         Payloads().dump_function(lambda: thing)
 
 
-def test_a_lock_of_its_own_keeps_nothing_from_travelling() -> None:
-    """As objects have whose methods may be called by several threads."""
-
+def test_an_object_with_a_lock_of_its_own_travels() -> None:
     class Counter:
         def __init__(self) -> None:
             self.lock = threading.Lock()
@@ -87,8 +84,8 @@ def test_a_lock_of_its_own_keeps_nothing_from_travelling() -> None:
 
 
 @pytest.mark.parametrize("name", MAKE)
-def test_what_a_task_made_comes_back(name: str) -> None:
-    """With what it returns, also by value, and with what it raises: neither is lost for it."""
+def test_a_result_or_exception_with_such_objects_comes_back(name: str) -> None:
+    """By name or by value: neither is lost for it."""
     worker, ours = Payloads(), Payloads()
 
     class Failure(Exception):

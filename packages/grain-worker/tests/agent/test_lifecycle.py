@@ -8,29 +8,28 @@ import signal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.worker.agent.lifecycle import TERM_GRACE, Life, Times
+from grain.worker.agent.lifecycle import TERM_GRACE, Lifecycle, Phase, Times
 
 
-def life(done_by: float = math.inf, **times: float) -> Life:
+def life(done_by: float = math.inf, **times: float) -> Lifecycle:
     """Born at 0, with a scheduler."""
-    made = Life(Times(**{"term": 10.0, **times}), done_by, 0.0)
+    made = Lifecycle(Times(**{"term": 10.0, **times}), done_by, 0.0)
     made.on_linked()
     return made
 
 
-def test_it_serves_for_ever_if_nothing_happens() -> None:
-    """And needs not look at the clock."""
+def test_a_worker_serves_for_ever_if_nothing_happens() -> None:
+    """It need not look at the clock."""
     one = life()
     one.on_time(1e9)
 
     assert not one.draining
-    assert not one.cancelling(1e9)
+    assert one.phase(1e9) < Phase.CANCELLING
     assert not one.over(1e9, runs=False)
     assert math.inf == one.next_at(0.0)
 
 
-def test_the_end_of_the_job_is_approached_in_steps() -> None:
-    """No new runs, then no runs, then nothing."""
+def test_a_worker_drains_then_cancels_before_the_end_of_its_job() -> None:
     one = life(1000.0, drain=60.0)
 
     assert 940 == one.next_at(0.0)
@@ -38,10 +37,10 @@ def test_the_end_of_the_job_is_approached_in_steps() -> None:
     assert not one.draining
     one.on_time(940.0)
     assert "the job's end is near" == one.reason
-    assert not one.cancelling(999.0)
+    assert one.phase(999.0) < Phase.CANCELLING
     assert 60 == one.left(940.0)
     assert 1000 == one.next_at(940.0)
-    assert one.cancelling(1000.0)
+    assert Phase.CANCELLING == one.phase(1000.0)
     assert not one.over(1000.0, runs=True)
     assert one.over(1000.0, runs=False)
 
@@ -57,21 +56,20 @@ def test_in_a_short_job_it_drains_when_half_of_the_time_is_over() -> None:
     assert one.draining
 
 
-def test_sigterm_leaves_what_the_batch_system_leaves() -> None:
-    """Runs have most of that, and are cancelled early enough to be ended."""
+def test_after_sigterm_runs_are_cancelled_early_enough_to_be_ended() -> None:
     one = life()
     one.on_signal(signal.SIGTERM, 100.0)
 
     assert "SIGTERM" == one.reason
     assert one.interrupted
-    assert not one.cancelling(108.4)
-    assert one.cancelling(108.5)
+    assert one.phase(108.4) < Phase.CANCELLING
+    assert Phase.CANCELLING == one.phase(108.5)
     assert not one.over(109.9, runs=True)
     assert one.over(110.0, runs=True)
     assert one.over(100.0, runs=False)
 
 
-def test_under_pbs_everything_happens_at_once() -> None:
+def test_under_pbs_runs_are_cancelled_within_half_a_second() -> None:
     """1.8 s are hardly enough to end programs."""
     one = life(term=TERM_GRACE["pbs"])
     one.on_signal(signal.SIGTERM, 100.0)
@@ -98,8 +96,7 @@ def test_an_early_warning_sets_no_deadline() -> None:
     assert 900 == known.left(100.0)
 
 
-def test_the_second_interrupt_means_now() -> None:
-    """Somebody presses Ctrl-C twice."""
+def test_the_second_ctrl_c_makes_a_worker_leave_now() -> None:
     one = life()
     one.on_signal(signal.SIGINT, 100.0)
     assert not one.over(100.1, runs=True)
@@ -107,14 +104,14 @@ def test_the_second_interrupt_means_now() -> None:
     assert one.over(100.1, runs=True)
 
 
-def test_it_gives_up_without_a_scheduler() -> None:
+def test_a_worker_gives_up_without_a_scheduler() -> None:
     """Counted from its start, and from each loss of the connection."""
-    never = Life(Times(10.0, give_up=600.0), math.inf, 0.0)
+    never = Lifecycle(Times(10.0, give_up=600.0), math.inf, 0.0)
     never.on_time(599.0)
     assert not never.draining
     never.on_time(600.0)
     assert never.gave_up
-    assert never.cancelling(600.0)
+    assert Phase.CANCELLING == never.phase(600.0)
 
     one = life(give_up=600.0)
     one.on_unlinked(1000.0)
@@ -128,22 +125,20 @@ def test_it_gives_up_without_a_scheduler() -> None:
     assert one.gave_up
 
 
-def test_waiting_for_a_scheduler_ends_with_the_job() -> None:
-    """An allocation is not burnt: the drain comes first, and there is nothing to wait for."""
-    one = Life(Times(10.0, drain=60.0, give_up=1e9), 300.0, 0.0)
+def test_a_worker_without_a_scheduler_leaves_near_the_end_of_its_job() -> None:
+    one = Lifecycle(Times(10.0, drain=60.0, give_up=1e9), 300.0, 0.0)
     one.on_time(240.0)
 
     assert one.over(240.0, runs=False)
     assert not one.gave_up
 
 
-def test_asked_to_quit() -> None:
-    """Gently it waits for its runs, by force it does not."""
+def test_a_request_to_quit_cancels_runs_only_by_force() -> None:
     one = life()
     one.on_quit(100.0, force=False)
     assert not one.over(1e6, runs=True)
     one.on_quit(200.0, force=True)
-    assert one.cancelling(200.0)
+    assert Phase.CANCELLING == one.phase(200.0)
 
 
 EVENTS = st.lists(
@@ -156,8 +151,10 @@ EVENTS = st.lists(
 
 
 @given(EVENTS, st.none() | st.floats(0, 2000))
-def test_deadlines_only_come_closer(events: list[tuple[float, str]], end: float | None) -> None:
-    """Whatever happens, in whatever order: a drain is not undone, a deadline not put off."""
+def test_deadlines_only_come_closer_and_draining_is_not_undone(
+    events: list[tuple[float, str]], end: float | None
+) -> None:
+    """Whatever happens, in whatever order."""
     one = life(math.inf if end is None else end)
     now, cancel_at, over_at, drained = 0.0, math.inf, math.inf, False
     for wait, event in events:

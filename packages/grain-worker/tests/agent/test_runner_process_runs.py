@@ -11,15 +11,13 @@ import outcome
 from grain import GVAR
 from grain.resource import Cores
 from grain.worker.errors import PayloadError
-from grain.worker.messages import Run
+from grain.worker.messages import ForgetFunctions, Run
 from grain.worker.payload import failure_in
 from grain_testkit.local_processes import alive, read_pid
 from grain_testkit.runner_station import station
 
 
-async def test_a_run_has_its_resources_and_a_result() -> None:
-    """As on the local worker, in another process."""
-
+async def test_a_run_in_another_process_has_its_resources_and_a_result() -> None:
     async def where(x: int) -> tuple[int, str, str, int]:
         import os
 
@@ -34,8 +32,8 @@ async def test_a_run_has_its_resources_and_a_result() -> None:
     assert os.getpid() != pid
 
 
-async def test_a_tasklets_exception_arrives() -> None:
-    """Type, arguments, and the traceback of there; without loading it one knows what it was."""
+async def test_the_exception_of_a_tasklet_arrives_with_type_arguments_and_traceback() -> None:
+    """It is known without being loaded."""
 
     async def fails() -> None:
         raise KeyError("nothing here")
@@ -54,8 +52,8 @@ async def test_a_tasklets_exception_arrives() -> None:
     assert s.witness.outcomes[number][0].failed
 
 
-async def test_what_cannot_travel_fails_its_own_task_alone() -> None:
-    """A result, an argument, a resource, a function that never came: the runner lives on."""
+async def test_what_cannot_travel_fails_its_own_task_and_the_runner_lives_on() -> None:
+    """A result, an argument, a resource, a function that never came."""
 
     async def generator() -> Any:
         return (i for i in range(3))
@@ -65,11 +63,12 @@ async def test_what_cannot_travel_fails_its_own_task_alone() -> None:
 
     async with station() as s:
         first = s.start(generator)
-        s.runner.start(Run(100, 1, {}, None, b"unknown"), (None, b"A\0)."))
-        function = s.payloads.dump_function(fine).payload
-        s.runner.start(Run(101, 1, {}, None, b"x"), (function, b"garbage"))
-        s.runner.start(Run(102, 1, {"Tape": 1}, None, b"x"), (function, b"A\0)."))
-        s.runner.start(Run(103, 1, {}, None, b"y"), (b"no function", b"A\0)."))
+        s.functions.define(b"x", s.payloads.dump_function(fine).payload)
+        s.functions.define(b"y", b"no function")
+        s.runner.post([(Run((1, 100), {}, None, b"unknown"), b"A\0).")])
+        s.runner.post([(Run((1, 101), {}, None, b"x"), b"garbage")])
+        s.runner.post([(Run((1, 102), {"Tape": 1}, None, b"x"), b"A\0).")])
+        s.runner.post([(Run((1, 103), {}, None, b"y"), b"A\0).")])
         errors = [await s.outcome(n) for n in (first, 100, 101, 102, 103)]
         again = await s.result(fine)
 
@@ -78,12 +77,10 @@ async def test_what_cannot_travel_fails_its_own_task_alone() -> None:
     assert "never came" in str(errors[1])
     assert "Tape" in str(errors[3])
     assert 1 == again
-    assert [] == s.witness.crashes
+    assert [] == s.witness.deaths
 
 
-async def test_a_function_travels_once() -> None:
-    """To each process; afterwards its digest is enough, until it is dropped."""
-
+async def test_a_function_travels_once_to_each_process_until_it_is_forgotten() -> None:
     async def count(calls: list[int] = []) -> int:  # noqa: B006 - what it is about
         calls.append(1)
         return len(calls)
@@ -93,18 +90,20 @@ async def test_a_function_travels_once() -> None:
         for number in (1, 2, 3):
             # The very same object: loaded once, it counts.
             code = function.payload if number == 1 else b"not needed"
-            s.runner.start(Run(number, 1, {}, None, function.digest), (code, b"A\0)."))
+            s.functions.define(function.digest, code)
+            s.runner.post([(Run((1, number), {}, None, function.digest), b"A\0).")])
         counts = [(await s.outcome(number)).unwrap() for number in (1, 2, 3)]
-        s.runner.drop((function.digest,))
-        s.runner.start(Run(4, 1, {}, None, function.digest), (function.payload, b"A\0)."))
+        s.functions.define(function.digest, function.payload)
+        s.runner.post([(ForgetFunctions((function.digest,)), None)])
+        s.runner.post([(Run((1, 4), {}, None, function.digest), b"A\0).")])
         afresh = (await s.outcome(4)).unwrap()
 
     assert [1, 2, 3] == sorted(counts)
     assert 1 == afresh
 
 
-async def test_a_run_is_cancelled() -> None:
-    """And reported when nothing of it is left, here a program."""
+async def test_the_end_of_a_cancelled_run_is_reported_when_nothing_of_it_is_left() -> None:
+    """Here a program."""
 
     async def program(path: str) -> None:
         from grain.worker.external import run_external
@@ -116,7 +115,7 @@ async def test_a_run_is_cancelled() -> None:
         try:
             number = s.start(program, str(path))
             pid = await read_pid(path)
-            s.runner.cancel(number, 1)
+            s.cancel(number)
             await s.witness.until(lambda: number in s.witness.outcomes)
             assert not alive(pid)
             assert "cancelled" == s.witness.outcomes[number][0].status

@@ -32,8 +32,8 @@ from grain.worker.session import WorkerSession
 M = TypeVar("M")
 
 
-def made(**more: Any) -> WorkerSession:
-    session = WorkerSession("id", "w", "host", Cores(4), 0.0, **more)
+def made() -> WorkerSession:
+    session = WorkerSession("id", "w", "host", Cores(4), 0.0)
     session.on_connected(0.0)
     session.to_head.clear()
     session.on_message(DefineFunction(b"f"), b"code", 0.0)
@@ -54,28 +54,29 @@ def ordered(session: WorkerSession, kind: type[M]) -> list[M]:
     return [message for message, _ in session.to_runner if isinstance(message, kind)]
 
 
-def test_a_lease_begins_one_run_with_its_function() -> None:
-    """However often it comes."""
+def test_a_lease_begins_one_run_however_often_it_comes() -> None:
     session = made()
     for _ in range(2):
         session.on_message(lease(1), b"args", 0.0)
     session.on_tick(session.next_tick())
 
-    assert [Run(1, 1, {"Cores": 1}, None, b"f")] == ordered(session, Run)
-    assert (b"code", b"args") == session.to_runner[0][1]
+    assert [Run((1, 1), {"Cores": 1}, None, b"f")] == ordered(session, Run)
+    assert b"args" == session.to_runner[0][1]
+    assert b"code" == session.functions.get(b"f")
     assert [BegunCount(1)] == sent(session, BegunCount)
 
 
 @pytest.mark.parametrize(("failed", "status"), [(False, "value"), (True, "error")])
-def test_an_outcome_is_kept_until_it_is_released(failed: bool, status: Any) -> None:
-    """And told again on every connection."""
+def test_an_outcome_is_sent_on_every_connection_until_it_is_acknowledged(
+    failed: bool, status: Any
+) -> None:
     session = made()
     session.on_message(lease(1), b"", 0.0)
-    session.on_ended(Ended(1, 1, "done", failed), b"outcome", 1.0)
+    session.on_ended(Ended((1, 1), "done", failed), b"outcome", 1.0)
     settled = RunEnded("m", 1, (1, 1), status)
     assert [(settled, b"outcome")] == [p for p in session.to_head if isinstance(p[0], RunEnded)]
 
-    session.on_disconnected(1.0)
+    session.on_disconnected()
     session.on_connected(2.0)
     assert [(settled, b"outcome")] == [p for p in session.to_head if isinstance(p[0], RunEnded)]
 
@@ -83,13 +84,12 @@ def test_an_outcome_is_kept_until_it_is_released(failed: bool, status: Any) -> N
     assert {} == session.kept
 
 
-def test_a_connection_begins_with_all_there_is() -> None:
-    """In an order by which the head knows when it has heard everything."""
+def test_a_connection_begins_with_the_whole_inventory_and_ends_it_clearly() -> None:
     session = made()
     session.on_message(lease(1, limit=100.0), b"", 0.0)
     session.on_message(lease(2), b"", 0.0)
-    session.on_ended(Ended(2, 2), b"outcome", 1.0)
-    session.on_disconnected(10.0)
+    session.on_ended(Ended((1, 2)), b"outcome", 1.0)
+    session.on_disconnected()
     session.on_connected(30.0)
 
     kinds = [type(message) for message, _ in session.to_head]
@@ -107,34 +107,32 @@ def test_the_time_left_counts_from_the_connection() -> None:
     assert {"Cores": 4, "WTime": {"T": 900.0}} == sent(session, RegisterWorker)[0].total
 
 
-def test_runs_go_on_without_a_connection() -> None:
-    """Nothing is said while nobody listens."""
+def test_runs_go_on_without_a_connection_and_nothing_is_queued_for_the_head() -> None:
     session = made()
     session.on_message(lease(1), b"", 0.0)
-    session.on_disconnected(1.0)
-    session.on_ended(Ended(1, 1), b"outcome", 1.0)
+    session.on_disconnected()
+    session.on_ended(Ended((1, 1)), b"outcome", 1.0)
 
     assert [] == session.to_head
     assert [] == ordered(session, Cancel)
     assert {(1, 1)} == session.kept.keys()
 
 
-def test_a_revoked_run_is_cancelled_once_and_told_as_such() -> None:
+def test_a_revoked_run_is_cancelled_once_and_reported_as_such() -> None:
     """Unless it ends by itself meanwhile."""
     session = made()
     for number in (1, 2):
         session.on_message(lease(number), b"", 0.0)
         session.on_message(Revoke((1, number)), None, 0.0)
         session.on_message(Revoke((1, number)), None, 0.0)
-    session.on_ended(Ended(1, 1, "cancelled"), None, 1.0)
-    session.on_ended(Ended(2, 2, "done"), b"quick", 1.0)
+    session.on_ended(Ended((1, 1), "cancelled"), None, 1.0)
+    session.on_ended(Ended((1, 2), "done"), b"quick", 1.0)
 
-    assert [Cancel(1, 1), Cancel(2, 2)] == ordered(session, Cancel)
+    assert [Cancel((1, 1)), Cancel((1, 2))] == ordered(session, Cancel)
     assert ["cancelled", "value"] == [settled.status for settled in sent(session, RunEnded)]
 
 
-def test_a_crash_is_that_of_all_runs() -> None:
-    """But one that was revoked is cancelled by it."""
+def test_a_crash_is_that_of_all_runs_but_the_revoked_which_it_cancels() -> None:
     session = made()
     for number in (1, 2):
         session.on_message(lease(number), b"", 0.0)
@@ -146,8 +144,7 @@ def test_a_crash_is_that_of_all_runs() -> None:
     assert "cancelled" == found[1][0]
 
 
-def test_a_draining_worker_hands_back_what_comes_late() -> None:
-    """And leaves when what runs has ended and arrived."""
+def test_a_draining_worker_hands_back_late_leases_and_leaves_when_all_is_acknowledged() -> None:
     session = made()
     session.on_message(lease(1), b"", 0.0)
     session.on_message(Retire(), None, 1.0)
@@ -155,7 +152,7 @@ def test_a_draining_worker_hands_back_what_comes_late() -> None:
     assert 1 == len(sent(session, Draining))
     assert [(2, "returned")] == [(s.task, s.status) for s in sent(session, RunEnded)]
 
-    session.on_ended(Ended(1, 1), b"", 1.0)
+    session.on_ended(Ended((1, 1)), b"", 1.0)
     session.on_tick(2.0)
     assert not session.finished
     session.on_message(AckRuns(((1, 1), (1, 2))), None, 3.0)
@@ -164,39 +161,27 @@ def test_a_draining_worker_hands_back_what_comes_late() -> None:
     assert 1 == len(sent(session, Leaving))
 
 
-def test_at_the_deadline_what_runs_is_handed_back() -> None:
-    """It is cancelled, and told as returned: nobody is to blame."""
+def test_at_the_deadline_runs_are_cancelled_and_handed_back() -> None:
     session = made()
     session.on_message(lease(1), b"", 0.0)
     session.drain(1.0, 10.0)
     assert 10.0 == session.next_tick()
     session.on_tick(10.0)
-    assert [Cancel(1, 1)] == ordered(session, Cancel)
-    session.on_ended(Ended(1, 1, "cancelled"), None, 1.0)
+    assert [Cancel((1, 1))] == ordered(session, Cancel)
+    session.on_ended(Ended((1, 1), "cancelled"), None, 1.0)
 
     assert ["returned"] == [settled.status for settled in sent(session, RunEnded)]
 
 
-def test_a_worker_without_a_head_gives_up() -> None:
-    """After its patience, and not before."""
-    session = made(patience=100.0)
-    session.on_disconnected(10.0)
-    session.on_tick(109.0)
-    assert not session.finished
-    session.on_tick(110.0)
-
-    assert session.finished
-
-
-def test_a_deadline_is_acted_upon_once() -> None:
-    """While what was cancelled takes its time, there is nothing to look at."""
+def test_a_deadline_has_an_effect_once() -> None:
+    """While cancelled runs take their time, there is nothing to do."""
     session = made()
     session.on_message(lease(1), b"", 0.0)
     session.drain(1.0, 1.0)
-    assert [Cancel(1, 1)] == ordered(session, Cancel)
+    assert [Cancel((1, 1))] == ordered(session, Cancel)
     assert session.next_tick() == math.inf
 
-    session.on_ended(Ended(1, 1, "cancelled"), None, 2.0)
+    session.on_ended(Ended((1, 1), "cancelled"), None, 2.0)
     session.on_tick(2.0)
     assert session.next_tick() > 2.0
     session.on_tick(session.next_tick())
@@ -209,7 +194,7 @@ def test_it_forgets_the_oldest_functions_where_no_message_has_room_for_all() -> 
     digests = [number.to_bytes(16, "big") for number in range(70_000)]
     for digest in digests:
         session.on_message(DefineFunction(digest), b"code", 0.0)
-    session.on_disconnected(1.0)
+    session.on_disconnected()
     session.on_connected(2.0)
 
     (register,) = sent(session, RegisterWorker)

@@ -51,11 +51,9 @@ async def worker_of_this_process(*words: str) -> AsyncGenerator[list[int]]:
             over.set()
 
 
-async def test_a_signal_lets_runs_end_then_hands_them_back(
+async def test_after_a_signal_runs_may_end_until_the_deadline_and_are_then_handed_back(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
-    """Those that end before the deadline count; what is left is returned, its program gone."""
-
     async def soon(path: str) -> str:
         from pathlib import Path
 
@@ -91,11 +89,9 @@ async def test_a_signal_lets_runs_end_then_hands_them_back(
         assert [0] == codes
 
 
-async def test_what_ignores_its_cancellation_is_killed_in_time(
+async def test_a_run_that_ignores_its_cancellation_is_killed_in_time_and_handed_back(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
-    """It is handed back as well, and the worker is gone when it said it would be."""
-
     async def stubborn(path: str) -> None:
         from pathlib import Path
 
@@ -119,7 +115,7 @@ async def test_what_ignores_its_cancellation_is_killed_in_time(
         assert [0] == codes
 
 
-async def test_what_fails_while_the_job_is_ended_is_handed_back(tmp_path: Path) -> None:
+async def test_a_run_that_fails_while_the_job_is_ended_is_handed_back(tmp_path: Path) -> None:
     """The batch system signals the programs, too: a task has not failed by that."""
 
     async def program(path: str) -> None:
@@ -138,9 +134,9 @@ async def test_what_fails_while_the_job_is_ended_is_handed_back(tmp_path: Path) 
         assert 0 == await code(process)
 
 
-async def test_the_end_of_the_job_is_known(tmp_path: Path, mock_clock: MockClock) -> None:
-    """Nothing is begun near it, and what still runs is handed back."""
-
+async def test_no_run_begins_near_the_end_of_the_job_and_what_still_runs_is_handed_back(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
     async def sleeps() -> None:
         await trio.sleep_forever()
 
@@ -158,9 +154,7 @@ async def test_the_end_of_the_job_is_known(tmp_path: Path, mock_clock: MockClock
         assert [0] == codes
 
 
-async def test_nothing_is_left_when_the_worker_is_killed(tmp_path: Path) -> None:
-    """No runner, no program."""
-
+async def test_no_runner_and_no_program_is_left_when_the_worker_is_killed(tmp_path: Path) -> None:
     async def program(path: str) -> None:
         from grain.worker.external import run_external
 

@@ -24,9 +24,9 @@ from grain_testkit.head_by_hand import code, head, worker
 from grain_testkit.local_processes import descendants_of
 
 
-async def test_it_registers_runs_and_leaves_on_sigterm(tmp_path: Path) -> None:
-    """With what it was told to offer; the exit code of a worker that did as it was asked is 0."""
-
+async def test_a_worker_registers_runs_and_leaves_on_sigterm_with_exit_code_0(
+    tmp_path: Path,
+) -> None:
     async def double(x: int) -> int:
         return 2 * x
 
@@ -46,9 +46,7 @@ async def test_it_registers_runs_and_leaves_on_sigterm(tmp_path: Path) -> None:
     assert ("value", 42) == (status, ended.unwrap())
 
 
-async def test_a_crash_is_told_and_the_worker_serves_on(tmp_path: Path) -> None:
-    """With the signal and the host."""
-
+async def test_a_crash_is_reported_with_its_signal_and_the_worker_serves_on(tmp_path: Path) -> None:
     async def dies() -> None:
         import os
 
@@ -71,9 +69,9 @@ async def test_a_crash_is_told_and_the_worker_serves_on(tmp_path: Path) -> None:
     assert ("value", 1) == (status, ended.unwrap())
 
 
-async def test_runs_go_on_while_there_is_no_head(tmp_path: Path) -> None:
-    """The next one is told of what runs and of what has ended, and gets the results."""
-
+async def test_runs_go_on_while_there_is_no_head_and_the_next_one_gets_the_results(
+    tmp_path: Path,
+) -> None:
     async def slow(path: str) -> str:
         from pathlib import Path
 
@@ -103,9 +101,7 @@ async def test_runs_go_on_while_there_is_no_head(tmp_path: Path) -> None:
     assert ("value", "done") == (status, ended.unwrap())
 
 
-async def test_a_run_is_revoked(tmp_path: Path) -> None:
-    """By the head; the end of it is confirmed."""
-
+async def test_the_head_revokes_a_run_and_its_end_is_confirmed(tmp_path: Path) -> None:
     async def sleeps() -> None:
         await trio.sleep_forever()
 
@@ -118,9 +114,7 @@ async def test_a_run_is_revoked(tmp_path: Path) -> None:
         assert 0 == await code(process)
 
 
-async def test_an_idle_worker_sleeps(tmp_path: Path) -> None:
-    """Agent and runner together take a hundredth of a CPU at most."""
-
+async def test_an_idle_worker_takes_a_hundredth_of_a_cpu_at_most(tmp_path: Path) -> None:
     async def fine() -> None: ...
 
     async with head(tmp_path) as h, worker("--url", h.address, "--res", '{"Cores": 1}') as process:
@@ -147,7 +141,8 @@ def used(pid: int) -> dict[int, float]:
     return found
 
 
-async def test_it_gives_up_without_a_scheduler(tmp_path: Path) -> None:
-    """And says so by its exit code."""
+async def test_a_worker_process_without_a_scheduler_gives_up_with_exit_code_3(
+    tmp_path: Path,
+) -> None:
     async with worker("--url", f"unix://{tmp_path}/none", "--give-up", "0.5") as process:
         assert 3 == await code(process)

@@ -94,7 +94,7 @@ def test_what_is_plain_arrives_as_it_was(value: Any) -> None:
 
 
 @given(st.lists(PLAIN).map(tuple), st.dictionaries(st.text(), PLAIN))
-def test_arguments_arrive(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def test_arguments_arrive_as_they_were(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """By position and by name."""
     payload = Payloads().dump_arguments(args, kwargs)
 
@@ -118,8 +118,7 @@ def test_damaged_bytes_are_an_error_of_the_task(data: bytes, as_outcome: bool) -
             Payloads().load_arguments(b"A\x07" + data)
 
 
-def test_a_function_has_one_digest() -> None:
-    """By which it is known; another function has another."""
+def test_a_function_always_has_the_same_digest_and_another_has_another() -> None:
     payloads = Payloads()
 
     first, again, other = (payloads.dump_function(f) for f in (math.sin, math.sin, math.cos))
@@ -146,9 +145,7 @@ def test_functions_that_cannot_be_imported_travel_by_value() -> None:
     assert 41 == named["f"](1)
 
 
-def test_a_wrapped_function_keeps_its_name() -> None:
-    """In errors from a worker it is to go by that, not by its wrapper's."""
-
+def test_a_wrapped_function_keeps_its_own_name_in_errors() -> None:
     def decorated(fn: Any) -> Any:
         @functools.wraps(fn)
         def wrapper(x: int) -> Any:
@@ -200,9 +197,7 @@ def test_classes_by_value_keep_their_identity() -> None:
     assert type(leaf.node()) is Node
 
 
-def test_exceptions_by_value_can_be_caught() -> None:
-    """What a script defines and its tasklet raises, the script can catch by its class."""
-
+def test_a_script_can_catch_the_exceptions_that_it_defines_and_its_tasklets_raise() -> None:
     class Mine(Exception):
         def __init__(self, a: int, b: str) -> None:
             super().__init__(f"{a}-{b}")
@@ -244,8 +239,8 @@ def test_exceptions_keep_type_and_arguments(error: Exception) -> None:
     assert vars(error) == attributes
 
 
-def test_the_traceback_of_there_is_a_note() -> None:
-    """The last one, after those that the exception had; on any version of Python."""
+def test_the_traceback_of_the_other_end_is_the_last_note_of_an_exception() -> None:
+    """On any version of Python."""
 
     def deep() -> None:
         error = ValueError("deep")
@@ -262,8 +257,7 @@ def test_the_traceback_of_there_is_a_note() -> None:
     assert "in deep" in note
 
 
-def test_a_group_of_exceptions_arrives() -> None:
-    """With its members."""
+def test_a_group_of_exceptions_arrives_with_its_members() -> None:
     error = ExceptionGroup("some", [ValueError(1), Wants(2, path="p")])
     back = failure_of(Payloads().load_outcome(Payloads().dump_outcome(outcome.Error(error))))
 
@@ -271,8 +265,7 @@ def test_a_group_of_exceptions_arrives() -> None:
     assert [ValueError, Wants] == [type(e) for e in back.exceptions]
 
 
-def test_a_result_that_cannot_travel_names_the_object() -> None:
-    """And is an error of that task alone."""
+def test_a_result_that_cannot_travel_is_an_error_of_its_task_that_names_the_object() -> None:
     generator = (i for i in range(3))
     value = {"grid": [1, Box(generator)]}
 
@@ -283,14 +276,12 @@ def test_a_result_that_cannot_travel_names_the_object() -> None:
     assert "generator" in str(error)
 
 
-def test_arguments_that_cannot_travel_are_named() -> None:
-    """At the call."""
+def test_arguments_that_cannot_travel_are_named_at_the_call() -> None:
     with pytest.raises(PayloadError, match=r"argument job\.content cannot: <generator"):
         Payloads().dump_arguments((1,), {"job": Box(i for i in "ab")})
 
 
-def test_a_function_that_cannot_travel_names_the_variable() -> None:
-    """Which it has captured."""
+def test_the_error_for_a_function_that_cannot_travel_names_the_variable() -> None:
     captured = (i for i in range(3))
 
     def uses() -> Any:
@@ -300,7 +291,7 @@ def test_a_function_that_cannot_travel_names_the_variable() -> None:
         Payloads().dump_function(uses)
 
 
-def test_an_exception_that_cannot_travel_is_told_in_words() -> None:
+def test_an_exception_that_cannot_travel_is_described_in_words() -> None:
     """Its type, message and traceback are plain data beside it."""
     payload = Payloads("n1").dump_outcome(outcome.Error(Wants(1, path="p")))
     error = Wants(7, path="/data")
@@ -316,7 +307,7 @@ def test_an_exception_that_cannot_travel_is_told_in_words() -> None:
     assert "the exception.source cannot" in str(lost)
 
 
-def test_what_cannot_be_loaded_is_told_in_words() -> None:
+def test_the_error_for_bytes_that_cannot_be_loaded_describes_them() -> None:
     """An exception or a result whose class does not exist here, or which refuses."""
     lost = failure_of(Payloads().load_outcome(Payloads().dump_outcome(outcome.Error(Unloadable()))))
     assert isinstance(lost, PayloadError)
@@ -330,25 +321,21 @@ def test_what_cannot_be_loaded_is_told_in_words() -> None:
         Payloads().load_outcome(elsewhere).unwrap()
 
 
-def test_a_missing_module_is_named() -> None:
-    """With what to do about it."""
+def test_the_error_for_a_missing_module_names_it_and_says_what_to_do() -> None:
     payload = b"A\0" + b"cno_such_module\nf\n."
 
     with pytest.raises(PayloadError, match=r"No module named 'no_such_module'.*importable"):
         Payloads("w1").load_arguments(payload)
 
 
-def test_resources_and_locks_travel() -> None:
-    """What the C pickler has no way for, dill may have."""
+def test_resources_and_locks_travel_by_dill() -> None:
     lock, res = arrives(there_and_back((threading.Lock(), Cores([3]) & Memory(2))))
 
     assert not lock.locked()
     assert Cores([3]) & Memory(2) == res
 
 
-def test_long_tracebacks_are_cut() -> None:
-    """A message never has more than what a person could read."""
-
+def test_a_long_traceback_is_cut_in_its_middle() -> None:
     def fails() -> None:
         raise ValueError("x" * 1_000_000)
 
@@ -359,9 +346,7 @@ def test_long_tracebacks_are_cut() -> None:
     assert len(told.traceback) < 70_000
 
 
-def test_messages_that_raise_are_no_obstacle() -> None:
-    """An exception whose own methods fail is told nevertheless."""
-
+def test_an_exception_whose_own_methods_fail_is_described_nevertheless() -> None:
     class Mute(Exception):
         def __str__(self) -> str:
             raise RuntimeError("no")

@@ -19,7 +19,7 @@ from grain.worker.errors import PayloadError
 from grain.worker.messages import DefineFunction, ForgetFunctions, Run
 from grain.worker.node.limits import raise_open_files
 from grain.worker.payload import Payloads
-from grain.worker.runner.translation import WireTranslation
+from grain.worker.runner.wire_translation import WireTranslation
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,26 +30,24 @@ async def add(a: int, b: int) -> int:
 
 
 def run(function: bytes) -> Run:
-    return Run(1, 1, to_data(Cores([2])), None, function)
+    return Run((1, 1), to_data(Cores([2])), None, function)
 
 
-def test_a_call_is_put_together_from_its_parts() -> None:
-    """Function, arguments and resources, which came apart."""
+def test_a_call_is_made_of_its_function_arguments_and_resources() -> None:
     mission, wire = Payloads(), WireTranslation("w1")
     function = mission.dump_function(add)
     wire.learn(DefineFunction(function.digest), function.payload)
 
-    message, call = wire.decode(run(function.digest), mission.dump_arguments((1,), {"b": 2}))
+    call, res = wire.decode(run(function.digest), mission.dump_arguments((1,), {"b": 2}))
 
-    assert Cores([2]) == message.res
+    assert Cores([2]) == res
     assert (add, (1,), {"b": 2}) == tuple(call)
     wire.learn(ForgetFunctions((function.digest,)), None)
     with pytest.raises(PayloadError, match="never came"):
         wire.decode(run(function.digest), b"")
 
 
-def test_outcomes_too_large_to_travel_fail_clearly() -> None:
-    """With both sizes, and what to do instead."""
+def test_an_outcome_too_large_to_travel_fails_with_both_sizes_and_advice() -> None:
     wire = WireTranslation("w1", largest=1000)
 
     small, failed = wire.encode(outcome.Value("x" * 500), None)
@@ -61,8 +59,8 @@ def test_outcomes_too_large_to_travel_fail_clearly() -> None:
         Payloads().load_outcome(large).unwrap()
 
 
-def test_the_limit_of_open_files_is_raised() -> None:
-    """As far as the hard limit allows, and never lowered."""
+def test_the_limit_of_open_files_is_raised_as_far_as_the_hard_limit_allows() -> None:
+    """It is never lowered."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
@@ -73,8 +71,8 @@ def test_the_limit_of_open_files_is_raised() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def test_signals_are_heard_while_the_block_lasts() -> None:
-    """In trio's thread; afterwards they mean what they meant."""
+async def test_signals_are_handled_in_trios_thread_while_the_block_lasts() -> None:
+    """Afterwards they mean what they meant before."""
     heard: list[int] = []
     before = signal.getsignal(signal.SIGUSR1)
 
@@ -93,6 +91,7 @@ from grain import GVAR
 from grain.resource import Cores, to_data
 from grain.worker.messages import Run
 from grain.worker.payload import Payloads
+from grain.worker.agent.functions import FunctionStore
 from grain.worker.agent.runner_process import RunnerProcess
 
 class Colour(enum.Enum):
@@ -135,20 +134,21 @@ async def fails(molecule):
 class Witness:
     def __init__(self): self.left = {}
     def ended(self, runs):
-        for ended, payload in runs: self.left.pop(ended.task)(payload)
-    def crashed(self, crash): sys.exit(str(crash))
+        for ended, payload in runs: self.left.pop(ended.attempt)(payload)
+    def died(self, death): sys.exit(str(death))
     def blocked(self, *_): pass  # nor does it get a processor at times
     def unblocked(self, *_): pass
 
 async def main():
-    me, witness = Payloads("mission"), Witness()
-    async with RunnerProcess("w1", witness) as runner:
+    me, witness, functions = Payloads("mission"), Witness(), FunctionStore()
+    async with RunnerProcess("w1", witness, functions) as runner:
         async def run(fn, *args):
             f, done, got = me.dump_function(fn), trio.Event(), []
-            number = len(got) + id(done)
-            witness.left[number] = lambda payload: (got.append(payload), done.set())
-            call = f.payload, me.dump_arguments(args, {})
-            runner.start(Run(number, 1, to_data(Cores([1])), None, f.digest), call)
+            attempt = (1, id(done))
+            witness.left[attempt] = lambda payload: (got.append(payload), done.set())
+            functions.define(f.digest, f.payload)
+            run = Run(attempt, to_data(Cores([1])), None, f.digest)
+            runner.post([(run, me.dump_arguments(args, {}))])
             await done.wait()
             return me.load_outcome(got[0]).unwrap()
 

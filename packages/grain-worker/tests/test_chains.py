@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 import trio
+from msgspec import structs
 from trio.testing import wait_all_tasks_blocked
 
 from grain.edge.channel import memory_channels
 from grain.resource import ZERO, Cores
 from grain.worker import Call, Runner
+from grain.worker.agent.chains import Chains
 from grain.worker.messages import (
     BegunCount,
     Cancel,
@@ -23,7 +25,7 @@ from grain.worker.messages import (
     Run,
     RunEnded,
 )
-from grain.worker.runner.chains import Lines, Waiting
+from grain.worker.runner.chains import WaitingRuns
 from grain.worker.session import WorkerSession
 
 if TYPE_CHECKING:
@@ -66,104 +68,111 @@ def three() -> WorkerSession:
     return session
 
 
-def test_the_runner_is_told_of_lines_by_its_own_numbers() -> None:
-    """What comes when the line is empty begins one of its own."""
+async def test_a_run_for_an_empty_chain_begins_at_once_and_the_next_one_waits_for_it() -> None:
     session = made()
-    session.on_message(lease(7), b"", 0.0)
-    session.on_message(lease(8, 7), b"", 0.0)
-    assert [0, 1] == [run.chain for run in ordered(session, Run)]
+    head, theirs = memory_channels()
+    steps = Steps()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Runner("w", theirs).serve)
+        for new in ((7, 8), (9, 10)):
+            for number in new:
+                session.on_message(lease(number, 7 * (number > 7)), b"", 0.0)
+            orders, session.to_runner = session.to_runner, []
+            for number, (run, _) in zip((1, 2), orders, strict=True):
+                assert isinstance(run, Run)
+                decoded = structs.replace(run, res=ZERO)
+                head.post([(decoded, Call(steps.run, (number,), {}))])
+            await wait_all_tasks_blocked()
+            assert ["1 begins"] == steps.said
+            steps.go[1].set()
+            steps.go[2].set()
+            while session.runs:
+                for message, _ in await head.receive():
+                    assert isinstance(message, Ended)
+                    session.on_ended(message, b"", 0.1)
+            assert ["1 begins", "1 ends", "2 begins", "2 ends"] == steps.said
+            steps = Steps()
+        nursery.cancel_scope.cancel()
 
-    for number in (1, 2):
-        session.on_ended(Ended(number, number), b"", 0.1)
-    session.on_message(lease(9, 7), b"", 0.2)
-    session.on_message(lease(10, 7), b"", 0.2)
-    assert [0, 3] == [run.chain for run in ordered(session, Run)][2:]
 
-
-def test_what_waits_was_not_begun() -> None:
-    """So it is not counted, and reported as what it is."""
+def test_a_waiting_run_does_not_count_as_begun_and_is_reported_with_its_chain() -> None:
     session = three()
     session.on_tick(session.next_tick())
     assert [BegunCount(1)] == sent(session, BegunCount)
 
-    session.on_disconnected(1.0)
+    session.on_disconnected()
     session.on_connected(2.0)
     assert [(1, 0), (2, 1), (3, 1)] == [(r.task, r.chain) for r in sent(session, Inventory)[0].runs]
 
 
-def test_nobody_waits_for_long() -> None:
-    """The runner is asked once to return what waits; what has begun is left alone."""
+def test_a_run_that_waits_for_long_is_recalled_once() -> None:
+    """The one under way is left alone."""
     session = three()
-    session.on_ended(Ended(1, 1), b"", 0.01)  # the second runs now
+    session.on_ended(Ended((1, 1)), b"", 0.01)  # the second runs now
     session.to_runner.clear()
     while session.next_tick() < 1.0:
         session.on_tick(session.next_tick())
-    assert [Cancel(3, 3, waiting=True)] == ordered(session, Cancel)
+    assert [Cancel((1, 3), waiting=True)] == ordered(session, Cancel)
 
-    session.on_ended(Ended(3, 3, "returned"), None, 1.0)
+    session.on_ended(Ended((1, 3), "returned"), None, 1.0)
     assert {1: "value", 3: "returned"} == statuses(session)
 
 
-def test_nobody_waits_for_many_others() -> None:
-    """Each of which may be brief enough."""
+def test_runs_behind_many_brief_ones_are_recalled_as_well() -> None:
     session = made()
     for number in range(1, 10):
         session.on_message(lease(number, number > 1), b"", 0.0)
     now = 0.0
     for number in range(1, 4):
         now += 0.09
-        session.on_ended(Ended(number, number), b"", now)
+        session.on_ended(Ended((1, number)), b"", now)
         while session.next_tick() <= now:
             session.on_tick(now)
 
-    assert [5, 6, 7, 8, 9] == [cancel.task for cancel in ordered(session, Cancel)][-5:]
+    assert [5, 6, 7, 8, 9] == [cancel.attempt[1] for cancel in ordered(session, Cancel)][-5:]
 
 
-def test_brief_runs_are_not_disturbed() -> None:
+def test_no_run_is_recalled_behind_brief_ones() -> None:
     """The time counts from the end of the run before."""
     session = three()
-    session.on_ended(Ended(1, 1), b"", 0.05)
+    session.on_ended(Ended((1, 1)), b"", 0.05)
     session.on_tick(0.09)
 
     assert [] == ordered(session, Cancel)
 
 
-def test_who_comes_late_into_a_long_line_is_returned_as_well() -> None:
-    """The run in front takes as long for it as for the others."""
+def test_a_run_that_comes_late_behind_a_long_one_is_recalled_as_well() -> None:
     session = three()
     session.on_tick(0.2)
     session.on_message(lease(4, 1), b"", 0.3)
     session.to_runner.clear()
     session.on_tick(0.5)
 
-    assert Cancel(4, 4, waiting=True) in ordered(session, Cancel)
+    assert Cancel((1, 4), waiting=True) in ordered(session, Cancel)
 
 
-def test_a_crash_is_that_of_the_run_in_front() -> None:
-    """The others were in no position to crash anything."""
+def test_a_crash_is_that_of_the_first_run_of_a_chain_and_the_others_are_returned() -> None:
     session = three()
     session.on_runner_crashed("SIGSEGV", 1.0)
 
     assert {1: "crashed", 2: "returned", 3: "returned"} == statuses(session)
 
 
-def test_who_drains_begins_nothing() -> None:
-    """Neither what waits, nor what comes."""
+def test_a_draining_worker_recalls_waiting_runs_and_returns_new_ones() -> None:
     session = three()
     session.drain(0.0)
     session.on_message(lease(4, 1), b"", 0.0)
 
-    assert [(2, True), (3, True)] == [(c.task, c.waiting) for c in ordered(session, Cancel)]
+    assert [(2, True), (3, True)] == [(c.attempt[1], c.waiting) for c in ordered(session, Cancel)]
     assert {4: "returned"} == statuses(session)
 
 
-def test_what_waits_can_be_revoked() -> None:
-    """The runner knows whether it has begun."""
+def test_a_waiting_run_can_be_revoked() -> None:
     session = three()
     session.on_message(Revoke((1, 2)), None, 0.0)
-    assert [Cancel(2, 2)] == ordered(session, Cancel)
+    assert [Cancel((1, 2))] == ordered(session, Cancel)
 
-    session.on_ended(Ended(2, 2, "cancelled"), None, 0.0)
+    session.on_ended(Ended((1, 2), "cancelled"), None, 0.0)
     assert {2: "cancelled"} == statuses(session)
 
 
@@ -193,7 +202,7 @@ async def serving(runs: list[Run]) -> AsyncGenerator[tuple[Channel, Steps]]:
     steps = Steps()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Runner("w", theirs).serve)
-        head.post([(run, Call(steps.run, (run.task,), {})) for run in runs])
+        head.post([(run, Call(steps.run, (run.attempt[1],), {})) for run in runs])
         yield head, steps
         nursery.cancel_scope.cancel()
 
@@ -203,9 +212,15 @@ async def told(head: Channel) -> list[Any]:
     return list(await head.receive())
 
 
-async def test_one_after_the_other(autojump_clock: trio.testing.MockClock) -> None:
-    """In the order in which they came, whoever ends meanwhile elsewhere."""
-    runs = [Run(1, 1, ZERO), Run(2, 2, ZERO, chain=1), Run(3, 3, ZERO), Run(4, 4, ZERO, chain=1)]
+async def test_the_runs_of_a_chain_take_place_one_after_the_other_in_their_order(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    runs = [
+        Run((1, 1), ZERO),
+        Run((1, 2), ZERO, chain=1),
+        Run((1, 3), ZERO),
+        Run((1, 4), ZERO, chain=1),
+    ]
     async with serving(runs) as (head, steps):
         await wait_all_tasks_blocked()
         assert ["1 begins", "3 begins"] == sorted(steps.said)
@@ -215,44 +230,43 @@ async def test_one_after_the_other(autojump_clock: trio.testing.MockClock) -> No
         assert ["3 ends", "1 ends", "2 begins", "2 ends", "4 begins", "4 ends"] == steps.said[2:]
         ends: list[Any] = []
         while len(ends) < 4:
-            ends += [message.task for message, _ in await told(head)]
+            ends += [message.attempt[1] for message, _ in await told(head)]
         assert [3, 1, 2, 4] == ends
 
 
-async def test_an_end_is_told_though_others_wait(
+async def test_the_end_of_a_run_is_reported_while_its_successors_run(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """It may wait for company, but not for the end of a long run."""
-    runs = [Run(1, 1, ZERO), Run(2, 2, ZERO, chain=1), Run(3, 3, ZERO, chain=1)]
+    runs = [Run((1, 1), ZERO), Run((1, 2), ZERO, chain=1), Run((1, 3), ZERO, chain=1)]
     async with serving(runs) as (head, steps):
         steps.go[1].set()
         with trio.fail_after(1.0):
             ((ended, _),) = await told(head)
-        assert 1 == ended.task
+        assert (1, 1) == ended.attempt
         assert "2 ends" not in steps.said
 
 
 @pytest.mark.parametrize(("waiting", "status"), [(True, "returned"), (False, "cancelled")])
-async def test_what_waits_never_begins_once_it_is_cancelled(waiting: bool, status: str) -> None:
-    """And what has begun is not touched by who wants only what waits."""
-    runs = [Run(1, 1, ZERO), Run(2, 2, ZERO, chain=1), Run(3, 3, ZERO, chain=1)]
+async def test_a_waiting_run_that_is_cancelled_never_begins(waiting: bool, status: str) -> None:
+    """And a run that has begun is left alone where only waiting ones are to be cancelled."""
+    runs = [Run((1, 1), ZERO), Run((1, 2), ZERO, chain=1), Run((1, 3), ZERO, chain=1)]
     async with serving(runs) as (head, steps):
-        head.post([(Cancel(2, 2, waiting), None), (Cancel(1, 1, waiting=True), None)])
+        head.post([(Cancel((1, 2), waiting), None), (Cancel((1, 1), waiting=True), None)])
         ((ended, _),) = await told(head)
-        assert (2, status) == (ended.task, ended.status)
+        assert ((1, 2), status) == (ended.attempt, ended.status)
         steps.go[1].set()
         await wait_all_tasks_blocked()
         assert ["1 begins", "1 ends", "3 begins"] == steps.said
 
 
-async def test_what_waits_does_not_begin_when_the_head_has_left() -> None:
-    """What runs may end."""
+async def test_waiting_runs_do_not_begin_when_the_head_has_left() -> None:
     head, theirs = memory_channels()
     steps = Steps()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Runner("w", theirs).serve)
-        runs = [Run(1, 1, ZERO), Run(2, 2, ZERO, chain=1)]
-        head.post([(run, Call(steps.run, (run.task,), {})) for run in runs])
+        runs = [Run((1, 1), ZERO), Run((1, 2), ZERO, chain=1)]
+        head.post([(run, Call(steps.run, (run.attempt[1],), {})) for run in runs])
         await wait_all_tasks_blocked()
         await head.aclose()
         steps.go[1].set()
@@ -262,21 +276,20 @@ async def test_what_waits_does_not_begin_when_the_head_has_left() -> None:
 # ---- bookkeeping
 
 
-def test_nothing_is_kept_of_lines_that_are_over() -> None:
-    """However many there were."""
-    waiting = Waiting()
+def test_nothing_is_kept_of_chains_that_are_over() -> None:
+    waiting = WaitingRuns()
     session = three()
     for run in ordered(session, Run):
         if run.chain:
             assert not waiting.admit(run, None, first_runs=True)
     runs = ordered(session, Run)
-    assert runs[1] == waiting.ended(runs[0])[0]  # type: ignore[index]
-    assert runs[2] == waiting.ended(runs[1])[0]  # type: ignore[index]
-    assert None is waiting.ended(runs[2])
-    assert {} == waiting.lines
+    assert runs[1] == waiting.pop_successor(runs[0])[0]  # type: ignore[index]
+    assert runs[2] == waiting.pop_successor(runs[1])[0]  # type: ignore[index]
+    assert None is waiting.pop_successor(runs[2])
+    assert {} == waiting.chains
     assert 0 == waiting.count
 
     for run in runs:
-        session.on_ended(Ended(run.task, run.task), b"", 0.0)
-    assert {} == session._lines._lines
-    assert [] == Lines().waiting()
+        session.on_ended(Ended(run.attempt), b"", 0.0)
+    assert {} == session._chains._chains
+    assert [] == Chains().waiting()

@@ -28,8 +28,8 @@ def blocked_here(event: threading.Event, seconds: float) -> bool:
     return event.wait(seconds)
 
 
-def test_the_blocking_line_is_told() -> None:
-    """With the stack of the thread; and once for each time."""
+def test_the_line_that_blocks_is_printed_once() -> None:
+    """With the stack of the thread."""
     out = Heard()
     with Watchdog(0.5, out) as dog:
         assert blocked_here(out.told, 120)
@@ -48,8 +48,7 @@ def test_the_blocking_line_is_told() -> None:
     assert 1 == told.count("has been blocked")
 
 
-def test_each_time_is_told() -> None:
-    """Also after it was fed again."""
+def test_every_blocking_is_reported_after_the_loop_was_free_again() -> None:
     out = Heard()
     with Watchdog(0.05, out) as dog:
         assert blocked_here(out.told, 120)
@@ -61,7 +60,7 @@ def test_each_time_is_told() -> None:
     assert "has been blocked" in out.getvalue()
 
 
-def test_who_feeds_it_hears_nothing() -> None:
+def test_a_loop_that_is_not_blocked_is_not_reported() -> None:
     """And leaving ends the thread."""
     out = io.StringIO()
     before = set(threading.enumerate())  # some of which may end meanwhile
@@ -98,8 +97,8 @@ with Watchdog(0.02, Heard()) as dog:
 """
 
 
-def test_a_process_that_runs_meanwhile_survives() -> None:
-    """Stacks are taken while the thread that is told of goes on, and of one that was stopped."""
+def test_a_process_survives_that_its_stacks_are_printed_while_it_runs() -> None:
+    """Also after it was stopped."""
     busy = subprocess.Popen(
         [sys.executable, "-c", BUSY], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

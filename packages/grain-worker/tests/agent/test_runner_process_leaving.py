@@ -17,9 +17,7 @@ from grain_testkit.local_processes import (
 from grain_testkit.runner_station import station
 
 
-async def test_leaving_ends_what_blocks(tmp_path: Path) -> None:
-    """When its grace is over; the run is reported as lost with the process."""
-
+async def test_leaving_ends_a_blocked_runner_after_the_grace(tmp_path: Path) -> None:
     async def blocks(path: str) -> None:
         import pathlib
         import time
@@ -34,12 +32,10 @@ async def test_leaving_ends_what_blocks(tmp_path: Path) -> None:
         number = s.start(blocks, str(tmp_path / "begun"))
         await wait_for_file(tmp_path / "begun")
 
-    assert ((number, 1),) == s.witness.crashes[0].runs
+    assert ((1, number),) == s.witness.deaths[0].runs
 
 
-async def test_leaving_cancels_what_runs() -> None:
-    """And tells of each run."""
-
+async def test_leaving_cancels_and_reports_each_run() -> None:
     async def sleeps() -> None:
         await trio.sleep_forever()
 
@@ -50,11 +46,11 @@ async def test_leaving_cancels_what_runs() -> None:
         await s.result(fine)
 
     assert {"cancelled"} == {s.witness.outcomes[n][0].status for n in numbers}
-    assert [] == s.witness.crashes
+    assert [] == s.witness.deaths
 
 
-async def test_being_cancelled_itself_it_leaves_nothing() -> None:
-    """A scope around it is enough; while it starts, too. The grace is not spent on what is gone."""
+async def test_a_cancelled_handle_leaves_no_process_behind() -> None:
+    """A scope around it is enough; while it starts, too. The grace is not spent on ended ones."""
 
     async def sleeps() -> None:
         await trio.sleep_forever()
@@ -98,8 +94,8 @@ async def program(path):
     subprocess.Popen(["setsid", "sleep", "1000"])
     await run_external(["sh", "-c", "echo $$ > " + path + "; exec sleep 1000"])
 async def main():
-    async with t.RunnerProcess("w1", t.Witness()) as runner:
-        s = t.Station(runner, None)
+    async with t.RunnerProcess("w1", t.Witness(), functions := t.FunctionStore()) as runner:
+        s = t.Station(runner, None, functions)
         s.start(program, {path!r})
         await trio.sleep_forever()
 trio.run(main)

@@ -49,63 +49,60 @@ class Tally:
         return self.began
 
 
-async def test_ended() -> None:
-    """The end of a run is told with its outcome."""
+async def test_the_end_of_a_run_is_reported_with_its_outcome() -> None:
     tally = Tally()
     tally.go.set()
     async with runner() as (head, _):
-        head.post([(Run(1, 5, ZERO), call(tally.run))])
+        head.post([(Run((1, 5), ZERO), call(tally.run))])
 
-        assert list(await head.receive()) == [(Ended(1, 5, "done"), outcome.Value(1))]
+        assert list(await head.receive()) == [(Ended((1, 5), "done"), outcome.Value(1))]
 
 
-async def test_delivered_twice() -> None:
-    """A run that is asked for twice is executed once."""
+async def test_a_run_that_is_ordered_twice_is_executed_once() -> None:
     tally = Tally()
     async with runner() as (head, _):
-        head.post([(Run(1, 5, ZERO), call(tally.run))] * 2)
+        head.post([(Run((1, 5), ZERO), call(tally.run))] * 2)
         await wait_all_tasks_blocked()
         tally.go.set()
 
         assert len(await head.receive()) == tally.began == 1
 
 
-async def test_another_attempt() -> None:
-    """Another attempt at a task that still runs is a run of its own."""
+async def test_another_attempt_at_a_task_that_still_runs_is_a_run_of_its_own() -> None:
     tally = Tally()
     async with runner() as (head, _):
-        head.post([(Run(1, 5, ZERO), call(tally.run)), (Run(1, 6, ZERO), call(tally.run))])
+        head.post([(Run((1, 5), ZERO), call(tally.run)), (Run((1, 6), ZERO), call(tally.run))])
         await wait_all_tasks_blocked()
         tally.go.set()
         ends = [message for message, _ in await head.receive()]
 
         assert len(ends) == 2
-        assert Ended(1, 5) in ends
-        assert Ended(1, 6) in ends
+        assert Ended((1, 5)) in ends
+        assert Ended((1, 6)) in ends
 
 
-async def test_cancel() -> None:
-    """A cancelled run has ended when it is told so; one of another attempt goes on."""
+async def test_a_cancelled_run_has_ended_when_that_is_reported_and_other_attempts_go_on() -> None:
     tally = Tally()
     async with runner() as (head, _):
-        head.post([(Run(1, 5, ZERO), call(tally.run))])
-        head.post([(Cancel(1, 4), None), (Cancel(2, 5), None)])
+        head.post([(Run((1, 5), ZERO), call(tally.run))])
+        head.post([(Cancel((1, 4)), None), (Cancel((2, 5)), None)])
         await wait_all_tasks_blocked()
         assert (tally.began, tally.ended) == (1, 0)
 
-        head.post([(Cancel(1, 5), None)])
+        head.post([(Cancel((1, 5)), None)])
 
-        assert list(await head.receive()) == [(Ended(1, 5, "cancelled"), None)]
+        assert list(await head.receive()) == [(Ended((1, 5), "cancelled"), None)]
         assert tally.ended == 1
 
 
-async def test_head_leaves() -> None:
-    """When the head closes the channel, the runs end as they would, then the runner does."""
+async def test_when_the_head_closes_the_channel_the_runner_returns_after_its_runs_have_ended() -> (
+    None
+):
     tally = Tally()
     head, theirs = memory_channels()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Runner("w", theirs).serve)
-        head.post([(Run(1, 5, ZERO), call(tally.run))])
+        head.post([(Run((1, 5), ZERO), call(tally.run))])
         await wait_all_tasks_blocked()
         await head.aclose()
         await wait_all_tasks_blocked()
@@ -115,11 +112,10 @@ async def test_head_leaves() -> None:
     assert tally.ended == 1
 
 
-async def test_serve_cancelled() -> None:
-    """When serving is cancelled, it returns after the runs have ended."""
+async def test_a_runner_that_is_cancelled_returns_after_its_runs_have_ended() -> None:
     tally = Tally()
     async with runner() as (head, _):
-        head.post([(Run(1, 5, ZERO), call(tally.run))])
+        head.post([(Run((1, 5), ZERO), call(tally.run))])
         await wait_all_tasks_blocked()
 
     assert (tally.began, tally.ended) == (1, 1)

@@ -43,7 +43,7 @@ def travelled(payload: Any) -> memoryview:
     ],
     ids=["bytes", "several", "str", "unicode", "nested", "bytearray", "list", "limit", "huge"],
 )
-def test_large_arguments_arrive(args: tuple[Any, ...]) -> None:
+def test_large_arguments_arrive_as_they_were(args: tuple[Any, ...]) -> None:
     """Of the types that they had: over a wire, and also where they stay in the process."""
     payload = Payloads().dump_arguments(args, {"n": args[0]})
     for data in (travelled(payload), payload, whole(payload)):
@@ -91,8 +91,8 @@ def test_large_bytes_are_not_copied_to_be_sent_and_copied_once_to_be_loaded() ->
     assert data == back
 
 
-def test_a_large_string_is_loaded_out_of_what_was_received() -> None:
-    """The unpickler takes a view where it asks for a string; or it would be copied twice."""
+def test_a_large_string_is_loaded_without_another_copy() -> None:
+    """The unpickler takes a view where it asks for a string."""
     received = travelled(Payloads().dump_outcome(outcome.Value("x" * SIZE)))
     tracemalloc.start()
     try:
@@ -105,8 +105,8 @@ def test_a_large_string_is_loaded_out_of_what_was_received() -> None:
     assert peak < 1.5 * SIZE
 
 
-def test_what_can_be_changed_is_a_snapshot() -> None:
-    """A bytearray is copied when the call is made, alone and among bytes."""
+def test_a_bytearray_is_copied_when_the_call_is_made() -> None:
+    """Alone and among bytes."""
     data = bytearray(b"a" * SIZE)
     alone = Payloads().dump_arguments((data,), {})
     among = Payloads().dump_arguments(([b"b" * SIZE, data],), {})
@@ -116,8 +116,7 @@ def test_what_can_be_changed_is_a_snapshot() -> None:
     assert b"a" * SIZE == Payloads().load_arguments(among)[0][0][1]
 
 
-def test_a_large_outcome_tells_what_it_is() -> None:
-    """Without being put together."""
+def test_a_large_outcome_need_not_be_joined_to_see_whether_it_is_a_failure() -> None:
     payload = Payloads().dump_outcome(outcome.Value(b"x" * SIZE))
     assert isinstance(payload, Pieces)
     assert (False, None) == (failed(payload), failure_in(payload))
@@ -144,8 +143,7 @@ def test_damaged_large_payloads_are_an_error_of_the_task(cut: int, at: int, flip
         pass
 
 
-def test_an_announced_size_is_not_believed() -> None:
-    """Bytes of which a pickle says that there are more than it has."""
+def test_a_pickle_that_announces_more_bytes_than_it_has_is_an_error() -> None:
     for size in (1 << 33, 1 << 62):
         body = b"\x80\x05\x8e" + size.to_bytes(8, "little") + bytes(LARGE)
         with pytest.raises((MemoryError, OverflowError, EOFError, pickle.UnpicklingError)):
@@ -156,15 +154,14 @@ def test_an_announced_size_is_not_believed() -> None:
 
 @given(st.recursive(st.one_of(st.integers(), st.text(), st.binary()), st.lists), st.integers(0, 5))
 @settings(deadline=None)
-def test_the_reader_reads_any_pickle(value: Any, protocol: int) -> None:
+def test_the_reader_reads_pickles_of_any_protocol(value: Any, protocol: int) -> None:
     """Those of old protocols have lines."""
     file: Any = Reader(memoryview(pickle.dumps(value, protocol)))
 
     assert value == pickle.Unpickler(file).load()
 
 
-def test_the_reader_ends_where_its_data_end() -> None:
-    """It gives less than it is asked for, then nothing."""
+def test_the_reader_returns_less_then_nothing_at_the_end_of_its_data() -> None:
     reader = Reader(memoryview(b"abc\ndef"))
     room = bytearray(10)
     assert (b"ab", b"c\n", 3) == (

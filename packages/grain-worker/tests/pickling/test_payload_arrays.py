@@ -22,7 +22,7 @@ numpy = pytest.importorskip("numpy")
 
 
 @given(st.lists(st.sampled_from([0, 1, 100, 8191, 8192, 8193, 20_000]), max_size=4), st.binary())
-def test_arrays_arrive(sizes: list[int], head: bytes) -> None:
+def test_arrays_arrive_as_they_were(sizes: list[int], head: bytes) -> None:
     """Of all sizes, several at a time, after a head of any length, and can be written to."""
     arrays = [numpy.arange(size, dtype="f8") for size in sizes]
     data = dumps({"a": arrays, "n": 1}, Classes(), head)
@@ -35,8 +35,7 @@ def test_arrays_arrive(sizes: list[int], head: bytes) -> None:
     assert data[: len(head)] == head
 
 
-def test_a_large_array_is_copied_once() -> None:
-    """Into the payload; on arrival it lies in what has been received."""
+def test_a_large_array_is_copied_once_and_lies_in_the_payload_on_arrival() -> None:
     array = numpy.ones(4_000_000)
     payloads = Payloads()
     tracemalloc.start()
@@ -59,8 +58,7 @@ def test_a_large_array_is_copied_once() -> None:
     assert back.flags.writeable
 
 
-def test_a_snapshot_is_sent() -> None:
-    """What happens to an array after the call does not change what travels."""
+def test_changes_of_an_array_after_the_call_do_not_travel() -> None:
     array = numpy.zeros(100_000)
     data = Payloads().dump_arguments((array,), {})
     array += 1
@@ -70,7 +68,7 @@ def test_a_snapshot_is_sent() -> None:
     assert 0 == back.sum()
 
 
-def test_arrays_within_what_dill_makes_are_apart_too() -> None:
+def test_arrays_travel_beside_a_pickle_of_dill_too() -> None:
     """A closure does not make the array beside it slow."""
     array = numpy.ones(100_000)
     data = Payloads().dump_outcome(outcome.Value((lambda: 3, array, {1: array}.keys())))

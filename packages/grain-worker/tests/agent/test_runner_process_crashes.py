@@ -63,22 +63,20 @@ async def test_a_crash_names_signal_and_runs_and_the_next_runner_serves(tmp_path
         await gone(s.runner)
         second = await s.result(pid)
         assert alive(pids[0])  # nobody has waited for its end
-        assert [] == s.witness.crashes
+        assert [] == s.witness.deaths
         os.kill(pids[0], signal.SIGKILL)
-        await s.witness.until(lambda: s.witness.crashes)
+        await s.witness.until(lambda: s.witness.deaths)
         left = [alive(p) for p in pids]
 
-    (crash,) = s.witness.crashes
+    (death,) = s.witness.deaths
     assert first != second
-    assert -signal.SIGSEGV == crash.end.returncode
-    assert {*((n, 1) for n in running), (fatal, 1)} == set(crash.runs)
+    assert -signal.SIGSEGV == death.end.returncode
+    assert {*((1, n) for n in running), (1, fatal)} == set(death.runs)
     assert [False, False] == left
-    assert "SIGSEGV" in str(crash)
+    assert "SIGSEGV" in str(death)
 
 
-async def test_exits_are_crashes_too() -> None:
-    """os._exit leaves no word, but its code; runs that had ended are not blamed."""
-
+async def test_an_exit_is_a_crash_of_the_runs_that_have_not_ended() -> None:
     async def leaves() -> None:
         import os
 
@@ -90,17 +88,15 @@ async def test_exits_are_crashes_too() -> None:
     async with station() as s:
         await s.result(fine)
         fatal = s.start(leaves)
-        await s.witness.until(lambda: s.witness.crashes)
+        await s.witness.until(lambda: s.witness.deaths)
         assert 1 == await s.result(fine)
 
-    assert 7 == s.witness.crashes[0].end.returncode
-    assert ((fatal, 1),) == s.witness.crashes[0].runs
-    assert "exited with code 7" in str(s.witness.crashes[0])
+    assert 7 == s.witness.deaths[0].end.returncode
+    assert ((1, fatal),) == s.witness.deaths[0].runs
+    assert "exited with code 7" in str(s.witness.deaths[0])
 
 
-async def test_runs_wait_for_the_next_runner() -> None:
-    """What comes while there is none is neither lost nor blamed; it can be cancelled meanwhile."""
-
+async def test_orders_wait_for_the_next_runner_and_can_be_cancelled_meanwhile() -> None:
     async def leaves() -> None:
         import os
 
@@ -113,16 +109,16 @@ async def test_runs_wait_for_the_next_runner() -> None:
         s.start(leaves)
         await gone(s.runner)
         waiting, unwanted = s.start(fine), s.start(fine)
-        assert (waiting, 1) in s.runner.runs
-        s.runner.cancel(unwanted, 1)
+        assert (1, waiting) in s.runner.runs
+        s.cancel(unwanted)
         assert 1 == (await s.outcome(waiting)).unwrap()
         await s.witness.until(lambda: unwanted in s.witness.outcomes)
 
     assert "cancelled" == s.witness.outcomes[unwanted][0].status
-    assert 1 == len(s.witness.crashes)
+    assert 1 == len(s.witness.deaths)
 
 
-async def test_a_blocked_loop_is_told_and_is_no_death(
+async def test_a_blocked_loop_is_reported_and_is_no_death(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
     """Nor does it stop the reports of what comes afterwards."""
@@ -151,13 +147,23 @@ async def test_a_blocked_loop_is_told_and_is_no_death(
         await s.witness.until(lambda: len(s.witness.silences) == 2)
 
     assert "done" == result
-    assert [f"blocked (({number}, 1),)", "unblocked"] == [what for what, _ in s.witness.silences]
+    assert [f"blocked ((1, {number}),)", "unblocked"] == [what for what, _ in s.witness.silences]
     assert s.witness.silences[0][1] > BLOCKED
-    assert [] == s.witness.crashes
+    assert [] == s.witness.deaths
 
 
-async def test_nothing_follows_a_run_that_died_with_its_process() -> None:
-    """Its line has ended with it: what comes for it later is returned, other runs begin."""
+async def test_nothing_follows_a_run_while_something_is_left_of_its_process(
+    tmp_path: Path,
+) -> None:
+    """Its chain has ended with it: its successors are returned, and other runs begin."""
+
+    async def program(path: str) -> None:
+        from grain.worker.external import run_external
+
+        # It is there until the test ends it.
+        await run_external(
+            ["sh", "-c", f"trap '' TERM; echo $$ > {path}; exec sleep 1000"], grace=600
+        )
 
     async def kill() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -165,9 +171,18 @@ async def test_nothing_follows_a_run_that_died_with_its_process() -> None:
     async def three() -> int:
         return 3
 
-    async with station() as the:
-        first = the.start(kill)
-        await the.witness.until(lambda: the.witness.crashes)
-        late = the.start(three, chain=first)
-        assert 3 == await the.result(three)
-        assert "returned" == the.witness.outcomes[late][0].status
+    async with station() as s:
+        first = s.start(program, str(tmp_path / "pid"))
+        pid = await read_pid(tmp_path / "pid")
+        s.start(kill)
+        await gone(s.runner)
+        early = s.start(three, chain=first)
+        assert 3 == await s.result(three)
+        late = s.start(three, chain=first)
+        await s.witness.until(lambda: {early, late} <= s.witness.outcomes.keys())
+        assert [] == s.witness.deaths
+        os.kill(pid, signal.SIGKILL)
+        await s.witness.until(lambda: s.witness.deaths)
+        assert 3 == await s.result(three, chain=first)
+
+    assert {"returned"} == {s.witness.outcomes[number][0].status for number in (early, late)}

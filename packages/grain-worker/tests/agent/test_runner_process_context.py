@@ -26,16 +26,16 @@ async def grain_context():
 """
 
 
-async def test_the_context_is_around_all_runs(tmp_path: Path) -> None:
+async def test_the_context_surrounds_all_runs(tmp_path: Path) -> None:
     """A tasklet sees the module that was entered; it is left when the worker leaves."""
     log = tmp_path / "log"
-    module = tmp_path / "surroundings_of_runs.py"
+    module = tmp_path / "context_of_runs.py"
     module.write_text(CONTEXT.format(log=str(log)))
 
     async def entered() -> int:
         import importlib
 
-        return importlib.import_module("surroundings_of_runs").entered  # type: ignore[no-any-return]
+        return importlib.import_module("context_of_runs").entered  # type: ignore[no-any-return]
 
     async with station(str(module)) as s:
         assert 1 == await s.result(entered)
@@ -56,10 +56,9 @@ async def test_the_context_is_around_all_runs(tmp_path: Path) -> None:
         ("import os; os._exit(9)", "exited with code 9"),
     ],
 )
-async def test_a_context_that_fails_is_said_at_once(
+async def test_a_worker_does_not_begin_with_a_context_that_fails(
     tmp_path: Path, text: str | None, why: str
 ) -> None:
-    """The worker does not begin."""
     module = tmp_path / "ctx.py"
     if text is not None:
         module.write_text(text)
@@ -69,10 +68,9 @@ async def test_a_context_that_fails_is_said_at_once(
             raise AssertionError
 
 
-async def test_a_context_may_be_a_modules_name(
+async def test_a_context_may_be_the_name_of_a_module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Found where Python finds modules."""
     (tmp_path / "by_its_name.py").write_text(CONTEXT.format(log=str(tmp_path / "log")))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 

@@ -22,13 +22,12 @@ from grain.worker.agent.command import main, parser
         (["--nonsense"], "unrecognized arguments"),
     ],
 )
-def test_mistakes_are_named(
+def test_a_mistake_on_the_command_line_is_named_in_one_sentence_with_exit_code_2(
     words: list[str],
     said: str,
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """In one sentence, with exit code 2."""
     try:
         status = main(words)
     except SystemExit as leaving:
@@ -40,19 +39,17 @@ def test_mistakes_are_named(
     assert "Traceback" not in told
 
 
-def test_a_context_that_fails_ends_the_worker(
+def test_a_context_that_fails_ends_the_worker_with_exit_code_1_and_the_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With exit code 1, and why."""
     status = main(["--url", f"unix://{tmp_path}/none", "--context", f"{tmp_path}/none.py"])
 
     assert 1 == status
     assert "none.py is not a file" in capsys.readouterr().err
 
 
-def test_the_manual_names_every_option_and_exit_code() -> None:
-    """docs/worker.md has a line for each."""
-    manual = Path(__file__).parents[3] / "docs" / "worker.md"
+def test_the_manual_has_a_line_for_every_option_and_exit_code() -> None:
+    manual = Path(__file__).parents[4] / "docs" / "worker.md"
     if not manual.exists():
         pytest.skip("the documents are not with this package")
     text = manual.read_text()
@@ -64,7 +61,7 @@ def test_the_manual_names_every_option_and_exit_code() -> None:
     assert all(f"\n| {number} | " in text for number in (DONE, FAILED, USAGE, GAVE_UP))
 
 
-def test_it_says_what_it_would_offer(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_dry_run_reports_the_resources_to_offer(caplog: pytest.LogCaptureFixture) -> None:
     """Without starting anything."""
     with caplog.at_level("INFO"):
         assert 0 == main(["--dry", "--name", "w7", "--res", '{"Cores": 3}'])

@@ -1,0 +1,108 @@
+"""The translation of a wire: calls are made of bytes, and bytes of outcomes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import outcome
+
+from grain.resource import ResourceError, from_data
+from grain.worker.errors import PayloadError
+from grain.worker.job import Call, name_of
+from grain.worker.messages import DefineFunction, Ended
+from grain.worker.payload import Payloads, failed
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from grain.edge.messages import Payload, Pieces
+    from grain.resource import Resource
+    from grain.worker.job import Outcome
+    from grain.worker.messages import ForgetFunctions, Run
+
+    Bytes = bytes | bytearray | memoryview | Pieces
+    Tasklet = Callable[..., Awaitable[Any]]
+
+_RESOURCES = 1024  # resources that are remembered
+
+
+class WireTranslation:
+    """Keeps the functions that have come, and translates between bytes and objects.
+
+    Args:
+        where: the name of this runner in error messages.
+        largest: the most bytes that an outcome may have.
+    """
+
+    def __init__(self, where: str, largest: int = Ended.max_payload) -> None:
+        self._payloads = Payloads(where)
+        self._largest = largest
+        # A function is loaded when the first run calls it: what it imports may take long, and what
+        # goes wrong is an error of the runs that call it.
+        self._unloaded: dict[bytes, Bytes] = {}
+        self._loaded: dict[bytes, Tasklet | PayloadError] = {}
+        # By their encoding: successive runs mostly use the same few.
+        self._resources: dict[bytes, Resource] = {}
+
+    def learn(self, message: DefineFunction | ForgetFunctions, payload: Payload) -> None:
+        """See `Translation.learn`."""
+        if isinstance(message, DefineFunction):
+            self._loaded.pop(message.digest, None)
+            self._unloaded[message.digest] = payload
+        else:
+            for digest in message.digests:
+                self._unloaded.pop(digest, None)
+                self._loaded.pop(digest, None)
+
+    def decode(self, run: Run, payload: Bytes) -> tuple[Call, Resource]:
+        """See `Translation.decode`."""
+        fn = self._function(run.function)
+        args, kwargs = self._payloads.load_arguments(payload)
+        return Call(fn, args, kwargs), self._resource(run.res)
+
+    def _resource(self, data: dict[str, Any]) -> Resource:
+        key = msgspec.msgpack.encode(data)
+        res = self._resources.get(key)
+        if res is None:
+            try:
+                res = from_data(data)
+            except (ResourceError, ValueError) as error:
+                raise PayloadError(
+                    f"the resources of this task are not known here: {error}"
+                ) from error
+            if len(self._resources) >= _RESOURCES:
+                self._resources.clear()
+            self._resources[key] = res
+        return res
+
+    def _function(self, digest: bytes) -> Tasklet:
+        fn = self._loaded.get(digest)
+        if fn is None:
+            fn = self._loaded[digest] = self._load(digest)
+        if isinstance(fn, PayloadError):
+            raise PayloadError(*fn.args)  # each task fails with an exception of its own
+        return fn
+
+    def _load(self, digest: bytes) -> Tasklet | PayloadError:
+        function = self._unloaded.pop(digest, None)
+        if function is None:
+            raise PayloadError(
+                f"a task names the function {digest.hex() or '(none)'}, which never came"
+            )
+        try:
+            return self._payloads.load_function(function)
+        except PayloadError as error:
+            return error
+
+    def encode(self, ended: Outcome, call: Call | None) -> tuple[Bytes, bool]:
+        """See `Translation.encode`; an outcome that is too large to travel fails the task."""
+        name = name_of(call.fn) if call is not None else "this task"
+        payload = self._payloads.dump_outcome(ended, name)
+        if len(payload) <= self._largest:
+            return payload, failed(payload)
+        refusal = PayloadError(
+            f"the outcome of {name} has {len(payload)} bytes, {self._largest} can travel at most: "
+            "write it to a file, and return the path"
+        )
+        return self._payloads.dump_outcome(outcome.Error(refusal), name), True
