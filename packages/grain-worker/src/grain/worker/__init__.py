@@ -1,20 +1,29 @@
 """The worker: runs tasklets, and the external programs that they call, on one node.
 
-Layout, from the task to the command:
+A worker is two processes. The *agent* (`grain.worker.agent`) holds the connection to the head, and
+everything that must survive a task which takes its process down. The *runner*
+(`grain.worker.runner`) executes the tasks. Below it run external programs
+(`grain.worker.external`), each under a supervisor. The local worker of a mission is a runner alone.
 
-- ``job`` runs one task, ``blocking`` functions that block and ``undelayed`` delayed ones;
-  ``_runner`` serves a head with it, in terms of ``messages``; ``_lines`` has what waits in line
-- ``external`` runs programs: ``_shepherd``, ``_guard``, ``_environment``, ``_mpi``
-- ``payload`` makes objects and bytes of each other: ``_pickling`` with ``_reading``, ``_byvalue``
-  with ``_enums``, ``_exceptions``, ``_inprocess``, ``_offender``
-- ``process`` is the handle on a runner in a process of its own, and tells ``reports``:
-  ``_incarnation``, ``_warden``, ``_wire``; in that process are ``_child``, ``_context``,
-  ``_translation``, ``_watchdog``
-- ``auto`` finds out what there is to offer: ``_surroundings``, ``_cgroup``
-- ``_agent`` is the worker, ``_command`` its command line; ``_session`` and ``_life`` decide for it,
-  ``_signals``, ``_limits`` and ``logs`` deal with the system; ``session`` is for who builds another
-- ``context`` enters context modules in other processes, too
-- ``errors`` are this package's own
+Map:
+
+- ``job``: one run of a task: GVAR, time limit, outcome
+- ``blocking``: functions that block, in threads
+- ``undelayed``: delayed functions on a worker
+- ``external``: external programs; ``processes/`` and ``guards/`` start, watch and end them
+- ``payload``: objects to bytes and back
+- ``messages``: the messages between head, agent and runner
+- ``errors``: the exceptions of tasks, programs and workers
+- ``logs``: log lines that a full disk does not stop
+- ``auto``: the resources that a job really has
+- ``session``: the parts of a worker, for programs that build one without the command
+- ``context``: context modules, for programs that run tasks without the command
+- ``agent/``: the process that represents a worker to the head
+- ``runner/``: the execution of runs, in the agent's child process or in a mission
+- ``pickling/``: the pickler behind ``payload``
+- ``processes/``: this process's side of helper processes, and the environment of programs
+- ``guards/``: the helper processes, which end whatever programs leave behind
+- ``node/``: facts and limits of the node
 """
 
 from grain.worker.errors import TaskletAborted as TaskletAborted

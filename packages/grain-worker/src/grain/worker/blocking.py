@@ -1,4 +1,7 @@
-"""Functions that block: tasklets out of them, and several calls as one. They travel by name."""
+"""Functions that block: as tasklets in threads, and several calls in one.
+
+The functions of this module travel to workers by their names.
+"""
 
 from __future__ import annotations
 
@@ -22,21 +25,21 @@ async def in_thread(
     The function sees ``GVAR`` as the task does, and may call back with `trio.from_thread`. Python
     code that computes takes turns with all other tasks of the worker: they share the interpreter.
 
-    A thread cannot be stopped: when the task is cancelled, it ends when the function has returned.
+    A thread cannot be stopped: a cancelled task ends when the function has returned.
 
     Raises:
         BaseException: what the function raised.
     """
-    # As many at a time as there are tasks: their resources are the limit.
+    # No limit of threads: the resources of tasks limit how many of them run at a time.
     limiter = trio.CapacityLimiter(math.inf)
     call = fn if kwargs is None else lambda *args: fn(*args, **kwargs)
     return await trio.to_thread.run_sync(call, *args, limiter=limiter)
 
 
 def call_each(fn: Callable[..., T], calls: Iterable[tuple[Any, ...]]) -> list[T]:
-    """Call a function with one tuple of arguments after another; what it returned, in order.
+    """Call a function with one tuple of arguments after another; return its results in order.
 
     Raises:
-        BaseException: what one of the calls raised; those after it do not take place.
+        BaseException: what a call raised; the calls after it do not take place.
     """
     return [fn(*arguments) for arguments in calls]

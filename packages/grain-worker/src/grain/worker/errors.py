@@ -1,4 +1,4 @@
-"""What goes wrong in a worker that is not a tasklet's own exception."""
+"""Errors of tasks and workers that are not a tasklet's own exceptions."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ __all__ = [
 
 
 class TaskletError(Exception):
-    """Base of the errors of tasks that are neither the tasklet's own nor a program's."""
+    """Base of the errors of tasks that come neither from the tasklet nor from a program."""
 
 
 class TaskletAborted(TaskletError):
-    """A tasklet raised what would end the whole process, such as `SystemExit`."""
+    """A tasklet raised an exception that would end the whole process, such as `SystemExit`."""
 
 
 class PayloadError(TaskletError):
     """A function, argument, result or exception cannot travel between processes.
 
-    It concerns one task alone; the sentence names the object and the reason.
+    It concerns one task alone. Its message names the object and the reason.
     """
 
 
 class RunnerUnusable(Exception):
-    """No runner can be started on this worker; the sentence says why."""
+    """No runner can be started on this worker; the message says why."""
 
 
 class UsageError(Exception):
-    """A worker was started with something that makes no sense; the sentence says what does."""
+    """A worker was started with options that make no sense; the message says which do."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Failure:
         stderr_tail: The last lines of stderr, wherever that went.
         stdout_path: The file that has its stdout, None if captured.
         stderr_path: The file that has its stderr, None if captured.
-        reason: What happened, where neither an exit code nor a signal tells.
+        reason: What happened, where neither an exit code nor a signal says so.
         errno: The error number of the operating system, 0 if there is none.
     """
 
@@ -83,8 +83,8 @@ class Failure:
 class ExternalError(Exception):
     """An external program failed.
 
-    Its attributes are those of the `Failure` it is made from; ``signal`` is the name of the
-    signal that ended the program (``SIGSEGV``), or None. It pickles.
+    Its attributes are those of its `Failure`; ``signal`` is the name of the signal that ended the
+    program (``SIGSEGV``), or None. It pickles.
     """
 
     def __init__(self, failure: Failure) -> None:
@@ -137,22 +137,22 @@ class ExternalStartError(ExternalError):
 
 
 class ExternalLostError(ExternalError):
-    """It is unknown how a program ended, or it cannot be ended.
+    """It is unknown how a program ended, or the program cannot be ended.
 
-    Either the process which watched over it was killed, and the program with it, or some of
-    its processes survive SIGKILL, as they do while a file system does not answer.
+    Either the process which watched over the program was killed, and the program with it, or some
+    of the program's processes survive SIGKILL, as they do while a file system does not answer.
     """
 
 
 class ExternalTimeoutError(ExternalError, trio.TooSlowError):
-    """A program was ended at its time limit; what it had written by then is there.
+    """A program was ended at its time limit; its output until then is there.
 
-    Its ``returncode`` is None, ``elapsed`` the seconds until the last of its processes was gone.
+    ``returncode`` is None, and ``elapsed`` the seconds until the last of its processes was gone.
     """
 
 
 def signal_name(returncode: int | None) -> str | None:
-    """The name of the signal behind a negative return code.
+    """Return the name of the signal behind a negative return code; None for an exit code.
 
     >>> signal_name(-11)
     'SIGSEGV'
@@ -166,13 +166,13 @@ def signal_name(returncode: int | None) -> str | None:
 
 
 def command_line(argv: tuple[str, ...]) -> str:
-    """A command as one would type it, shortened to what fits a message."""
+    """Return a command as one would type it, shortened for a message."""
     line = shlex.join(argv)
     return line if len(line) <= 500 else f"{line[:500]}... ({len(argv)} arguments)"
 
 
 def explain_start(step: str, path: str, code: int) -> str:
-    """Say which step of a start failed, on what, and why.
+    """Return a sentence on a start that failed: the step, the path, and why.
 
     >>> import errno
     >>> explain_start("find", "xtb", errno.ENOENT)

@@ -1,4 +1,4 @@
-"""The one way to run a task: set GVAR, apply the time limit, capture the outcome."""
+"""The one way to run a task: set `GVAR`, apply the time limit, capture the outcome."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Call(NamedTuple):
-    """A tasklet with its arguments, as it travels within one process."""
+    """A tasklet with its arguments, as it travels within a process."""
 
     fn: Callable[..., Awaitable[Any]]
     args: tuple[Any, ...]
@@ -42,19 +42,19 @@ async def run_job(
     """Run a task in the current trio task, whose context variables it sets.
 
     Args:
-        call: what to run.
-        res: what it may use; it sees it as ``GVAR.res``.
-        instance: the worker's name; it sees it as ``GVAR.instance``.
+        call: the tasklet and its arguments.
+        res: the resources that it may use, and sees as ``GVAR.res``.
+        instance: the worker's name, which it sees as ``GVAR.instance``.
         limit: the hard time limit in seconds; inf for none.
-        scope: a fresh cancel scope, by which the run is cancelled from outside; None if that is
-            done by a scope around this call.
+        scope: a fresh cancel scope, by which the caller cancels the run; None if a scope around
+            this call does that.
 
     Returns:
         The value or the exception of the tasklet, `trio.TooSlowError` if it exceeded its limit;
         None if it was cancelled. In every case the tasklet has ended.
 
     Raises:
-        KeyboardInterrupt: it was delivered in the tasklet, but is meant for the whole process.
+        KeyboardInterrupt: it struck in the tasklet, but concerns the whole process.
         trio.Cancelled: a scope around this call was cancelled.
     """
     GVAR.res = res
@@ -71,23 +71,24 @@ async def run_job(
             with scope or trio.CancelScope(), trio.move_on_after(limit) as timer:
                 result = await capture(call)
     except BaseException as error:
-        # What is left of a group when the scopes have taken their cancellation out of it.
+        # What is left of a group of exceptions when the scopes have taken their cancellation out.
         result = failure(call, error)
     if scope is not None and (scope.cancelled_caught or (result is None and scope.cancel_called)):
         return None
     if timer is not None and timer.cancel_called and not isinstance(result, outcome.Value):
         slow = trio.TooSlowError(f"{name_of(call.fn)} exceeded its hard time limit of {limit:g} s")
-        # What it raised when it was stopped is of interest, but not why it failed.
+        # An exception that it raised when it was stopped is of interest, but not why it failed.
         slow.__cause__ = result.error if result is not None else None
         return outcome.Error(slow)
     return result
 
 
 async def capture(call: Call) -> Outcome:
-    """Call an async function and capture what becomes of it.
+    """Call an async function and capture its outcome.
 
     Raises:
-        KeyboardInterrupt, trio.Cancelled: they concern more than this call.
+        KeyboardInterrupt: it concerns the whole process.
+        trio.Cancelled: a scope around this call was cancelled.
     """
     fn, args, kwargs = call
     try:
@@ -100,10 +101,11 @@ async def capture(call: Call) -> Outcome:
 
 
 def failure(call: Call, error: BaseException) -> outcome.Error:
-    """The outcome of a call that raised something.
+    """Return the outcome of a call that raised an exception.
 
     Raises:
-        KeyboardInterrupt, trio.Cancelled: what it raised concerns more than this call.
+        KeyboardInterrupt: the exception is one, or a group that has one.
+        trio.Cancelled: likewise.
     """
     if isinstance(error, Exception):
         return outcome.Error(error)
@@ -115,17 +117,17 @@ def failure(call: Call, error: BaseException) -> outcome.Error:
 
 
 def aborted(call: Call, error: BaseException) -> outcome.Error:
-    """The outcome of a call that raised what is no Exception, where that concerns it alone."""
-    told = TaskletAborted(
+    """Return the outcome of a call that raised what is no `Exception`, but concerns it alone."""
+    abort = TaskletAborted(
         f"{name_of(call.fn)} raised {error!r}, which would end the process that it runs in; "
         "a tasklet reports failure by an Exception"
     )
-    told.__cause__ = error
-    return outcome.Error(told)
+    abort.__cause__ = error
+    return outcome.Error(abort)
 
 
 def not_async(fn: object) -> TypeError:
-    """The error for a function that returns instead of being awaited."""
+    """Return the error for a function that returns instead of being awaited."""
     return TypeError(
         f"{name_of(fn)} is not an async function: a tasklet is defined with `async def`. "
         "Put a CPU-bound Python function into a process (grain.subproc.subprocify), or call an "
@@ -134,7 +136,7 @@ def not_async(fn: object) -> TypeError:
 
 
 def name_of(fn: object) -> str:
-    """What to call a function in a message."""
+    """Return the name of a function for messages."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     return str(getattr(fn, "__qualname__", None) or repr(fn))

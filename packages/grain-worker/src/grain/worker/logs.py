@@ -1,7 +1,7 @@
-"""Logs that a full disk does not stop: what cannot be written is counted, and told later.
+"""Logs that a full disk does not stop: lines that cannot be written are counted and reported later.
 
-Python's own handlers keep what they could not write in a buffer. That fails again when the process
-ends, which then has exit code 120, so that a batch system takes a worker that did well for one that
+Python's own handlers keep such lines in a buffer. Writing the buffer fails again when the process
+ends, which then has exit code 120, so a batch system takes a worker that did well for one that
 failed.
 """
 
@@ -12,10 +12,10 @@ import os
 
 
 class PatientHandler(logging.Handler):
-    """Writes each record at once to a file descriptor, and goes on if that fails.
+    """A log handler that writes each record at once to a descriptor, and goes on if that fails.
 
     Args:
-        fd: where to; it stays open, and its owner closes it.
+        fd: the descriptor; its owner closes it.
     """
 
     def __init__(self, fd: int) -> None:
@@ -26,7 +26,7 @@ class PatientHandler(logging.Handler):
         self._torn = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record, after a word about those that were lost before it."""
+        """Write a record, after the number of those that were lost before it."""
         try:
             text = self.format(record)
         except Exception:  # as in logging: a mistake in a log call ends no program
@@ -54,11 +54,11 @@ STANDARD_ERROR = 2
 
 
 def log_to(fd: int, form: str) -> None:
-    """Have the log of this process written to a file descriptor, from INFO up.
+    """Write the log of this process to a file descriptor, from level INFO up.
 
     Args:
-        fd: as of `PatientHandler`.
-        form: of a line, as of `logging.Formatter`.
+        fd: the descriptor, as of `PatientHandler`.
+        form: the format of a line, as of `logging.Formatter`.
     """
     handler = PatientHandler(fd)
     handler.setFormatter(logging.Formatter(form))

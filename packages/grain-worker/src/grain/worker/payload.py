@@ -1,4 +1,4 @@
-"""The one place where Python objects become bytes.
+"""The one place where Python objects become bytes, and bytes become objects.
 
     payloads = Payloads()                                   # one for each end
     function = payloads.dump_function(fn)                   # once; travels once to each worker
@@ -10,11 +10,11 @@
     ...
     payloads.load_outcome(data).unwrap()                    # in the mission
 
-To everything between the two ends a payload is opaque, but for one thing: `failure_in` tells
-whether an outcome is a failure, and says in plain data which, without importing anything.
+Between the two ends a payload is opaque, but for one thing: `failure_in` says whether an outcome is
+a failure, and which, in plain data and without importing anything.
 
-What can be imported travels by its name, the rest by value (`grain.worker.pickling.by_value`): whoever
-loads it must be able to import the same names.
+What can be imported travels by its name, the rest by value (`grain.worker.pickling.by_value`): the
+process that loads it must be able to import the same names.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import outcome
 from grain.edge.messages import Pieces
 from grain.worker import job
 from grain.worker.errors import PayloadError
-from grain.worker.pickling.blame import find_offender
+from grain.worker.pickling.blame import find_unpicklable
 from grain.worker.pickling.by_value import Classes
 from grain.worker.pickling.pickler import dump_pieces, dumps, gathered, loads
 from grain.worker.pickling.pickler import whole as whole
@@ -50,7 +50,7 @@ _LONGEST = 64 * 1024  # characters of a message or a traceback
 
 
 class Function(NamedTuple):
-    """A function as bytes: travels to each worker once, and is then known by its digest."""
+    """A function as bytes: it travels to each worker once, and calls refer to it by its digest."""
 
     digest: bytes
     payload: bytes
@@ -58,13 +58,13 @@ class Function(NamedTuple):
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """What a failed task raised, as plain data.
+    """The exception of a failed task, as plain data.
 
     Attributes:
         type: the exception's class, with its module unless that is builtins.
-        message: what ``str`` makes of it.
-        traceback: the formatted traceback, with what caused it.
-        where: on which worker.
+        message: its text, as ``str`` gives it.
+        traceback: the formatted traceback, with those of its causes.
+        where: the worker.
     """
 
     type: str
@@ -77,13 +77,13 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class Payloads:
-    """Turns objects into bytes and back, for one end: a mission or a runner.
+    """Translates between objects and bytes for one end: a mission or a runner.
 
-    It keeps track of the classes of `__main__` that it sent and received, so that an object which
-    returns is still of the class it had.
+    It remembers the classes of `__main__` that it has sent and received, so that an object which
+    returns still has the class that it had.
 
     Args:
-        where: what to call this end in the note about a remote traceback.
+        where: the name of this end in the note that has a remote traceback.
     """
 
     def __init__(self, where: str = "") -> None:
@@ -93,30 +93,30 @@ class Payloads:
     # ---- functions and arguments
 
     def dump_function(self, fn: object) -> Function:
-        """A function as bytes; by its name if it can be imported, else by value.
+        """Return a function as bytes: by its name if it can be imported, else by value.
 
         Raises:
-            PayloadError: it cannot be serialised; names the part that is to blame.
+            PayloadError: it cannot be serialised; the message names the part to blame.
         """
         name = job.name_of(fn)
         payload = self._dump(fn, f"the function {name}", name)
         return Function(hashlib.blake2b(payload, digest_size=16).digest(), bytes(payload), name)
 
-    def load_function(self, payload: Buffer) -> Callable[..., Any]:
-        """The function behind the bytes.
+    def load_function(self, payload: Buffer | Pieces) -> Callable[..., Any]:
+        """Return the function behind the bytes.
 
         Raises:
             PayloadError: it cannot be loaded here.
         """
-        fn: Callable[..., Any] = self._load(payload, "the function of this task")
+        fn: Callable[..., Any] = self._load(whole(payload), "the function of this task")
         return fn
 
     def dump_arguments(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> bytes | memoryview | Pieces:
-        """The arguments of one call as bytes: a snapshot, whatever becomes of them afterwards.
+        """Return the arguments of a call as bytes: a snapshot, whatever becomes of them afterwards.
 
-        Large `bytes` among them are not copied: then these are several pieces.
+        Large `bytes` among them are not copied; the result is `Pieces` then.
 
         Raises:
             PayloadError: one of them cannot be serialised.
@@ -124,7 +124,7 @@ class Payloads:
         return gathered(self.argument_pieces(args, kwargs))
 
     def argument_pieces(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Buffer]:
-        """The same as what is to be joined, large buffers not copied: no snapshot of those.
+        """Return the same in pieces to be joined, large buffers not copied: no snapshot of those.
 
         Raises:
             PayloadError: one of them cannot be serialised.
@@ -137,74 +137,76 @@ class Payloads:
             named = {f"argument {i}": arg for i, arg in enumerate(args)}
             named |= {f"argument {key}": arg for key, arg in kwargs.items()}
             for name, arg in named.items():
-                if found := find_offender(arg, name, self._try):
-                    raise _refusal("an argument of this task", found) from found[2]
+                if culprit := find_unpicklable(arg, name, self._try):
+                    raise _refusal("an argument of this task", culprit) from culprit[2]
             raise _refusal("the arguments of this task", ("they", args, error)) from error
 
     def load_arguments(self, payload: Buffer | Pieces) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments behind the bytes; arrays in them may share the memory of ``payload``.
+        """Return the arguments behind the bytes; arrays may share the memory of ``payload``.
 
         Raises:
             PayloadError: they cannot be loaded here.
         """
         payload = whole(payload)
-        found = self._load(payload, "the arguments of this task", 1)
+        arguments = self._load(payload, "the arguments of this task", 1)
         if memoryview(payload)[:1] == NAMED:
-            args, kwargs = found
+            args, kwargs = arguments
             return args, kwargs
-        return found, {}
+        return arguments, {}
 
     # ---- outcomes
 
     def dump_outcome(self, ended: Outcome, name: str = "this task") -> bytes | memoryview | Pieces:
-        """What became of a task, as bytes, in pieces as the arguments. Raises nothing.
+        """Return the outcome of a task as bytes, or as `Pieces` like arguments. Raises nothing.
 
         Args:
             ended: a value or an exception. What cannot be serialised becomes a `PayloadError`.
-            name: what to call the task in it.
+            name: the name of the task in it.
         """
         return gathered(self.outcome_pieces(ended, name))
 
     def outcome_pieces(self, ended: Outcome, name: str = "this task") -> list[Buffer]:
-        """The same as what is to be joined, large buffers not copied. Raises nothing."""
+        """Return the same in pieces to be joined, large buffers not copied. Raises nothing."""
         if isinstance(ended, outcome.Value):
             try:
                 return dump_pieces(ended.value, self._classes, VALUE, copy_all=True)
             except Exception as error:
-                found = find_offender(ended.value, "result", self._try_copy)
-                refusal = _refusal(f"the result of {name}", found or ("it", ended.value, error))
+                culprit = find_unpicklable(ended.value, "result", self._try_copy)
+                refusal = _refusal(f"the result of {name}", culprit or ("it", ended.value, error))
                 return [self._dump_error(refusal, name)]
         return [self._dump_error(ended.error, name)]
 
     def _dump_error(self, error: BaseException, name: str) -> bytes:
-        told = describe(error, self.where)
+        failure = describe(error, self.where)
         try:
             pickled = dumps(error, self._classes, copy_all=True)
         except Exception as why:
-            found = find_offender(error, "the exception", self._try_copy)
-            lost = _refusal(f"{name} raised {told}\nThat exception", found or ("it", error, why))
+            culprit = find_unpicklable(error, "the exception", self._try_copy)
+            lost = _refusal(
+                f"{name} raised {failure}\nThat exception", culprit or ("it", error, why)
+            )
             pickled = dumps(lost, self._classes)
-        record = msgspec.msgpack.encode(told)
+        record = msgspec.msgpack.encode(failure)
         return b"".join([_HEAD.pack(ERROR, len(record)), record, pickled])
 
     def load_outcome(self, payload: Buffer | Pieces) -> Outcome:
-        """What became of a task. Raises nothing.
+        """Return the outcome behind the bytes. Raises nothing.
 
-        An exception has the type and the arguments that it had there, and the traceback of there
-        as its last note. What cannot be loaded here becomes a `PayloadError`.
+        An exception has its type and its arguments, and the traceback of the other end as its last
+        note. What cannot be loaded here becomes a `PayloadError`.
         """
         try:
             payload = whole(payload)
-            told = failure_in(payload)
-            if told is None:
+            failure = failure_in(payload)
+            if failure is None:
                 return outcome.Value(self._load(payload, "the result of this task", len(VALUE)))
-            error = self._load_error(payload, told)
+            error = self._load_error(payload, failure)
         except PayloadError as refusal:
             return outcome.Error(refusal)
-        add_note(error, _note(told))
+        add_note(error, _note(failure))
         return outcome.Error(error)
 
-    def _load_error(self, payload: Buffer, told: Failed) -> BaseException:
+    def _load_error(self, payload: Buffer, failure: Failed) -> BaseException:
         try:
             view = memoryview(payload)
             start = _HEAD.size + _HEAD.unpack_from(view)[1]
@@ -212,9 +214,11 @@ class Payloads:
             if isinstance(error, BaseException):
                 return error
             why: object = f"it became {error!r:.200}"
-        except Exception as failed:
-            why = f"{type(failed).__name__}: {failed}"
-        return PayloadError(f"the task raised {told}\nThat exception cannot be loaded here: {why}")
+        except Exception as obstacle:
+            why = f"{type(obstacle).__name__}: {obstacle}"
+        return PayloadError(
+            f"the task raised {failure}\nThat exception cannot be loaded here: {why}"
+        )
 
     # ---- both
 
@@ -228,8 +232,8 @@ class Payloads:
         try:
             return dumps(obj, self._classes)
         except Exception as error:
-            found = find_offender(obj, name, self._try)
-            raise _refusal(what, found or ("it", obj, error)) from error
+            culprit = find_unpicklable(obj, name, self._try)
+            raise _refusal(what, culprit or ("it", obj, error)) from error
 
     def _load(self, payload: Buffer, what: str, start: int = 0) -> Any:
         try:
@@ -247,24 +251,24 @@ class Payloads:
 
 
 def failed(payload: Buffer | Pieces) -> bool:
-    """Whether an outcome is a failure; `failure_in` says which."""
+    """Return True if an outcome is a failure; `failure_in` returns which."""
     if type(payload) is bytes:  # most of them
         return payload[:1] != VALUE
-    return _start(payload)[:1] != VALUE
+    return _first(payload)[:1] != VALUE
 
 
-def _start(payload: Buffer | Pieces) -> memoryview:
-    """Its first piece, in which there is always what says whether it is a failure."""
+def _first(payload: Buffer | Pieces) -> memoryview:
+    """Return the first piece of an outcome, which is enough to know whether it is a failure."""
     return memoryview(payload.parts[0] if isinstance(payload, Pieces) else payload)
 
 
 def failure_in(payload: Buffer | Pieces) -> Failed | None:
-    """What an outcome says of a failure, None if it is a success; loads no object.
+    """Return the failure in an outcome, None if it is a success; loads no object.
 
     Raises:
-        PayloadError: these are no bytes that `Payloads.dump_outcome` made.
+        PayloadError: these bytes are not from `Payloads.dump_outcome`.
     """
-    view = _start(payload)
+    view = _first(payload)
     if view[:1] == VALUE:
         return None
     try:
@@ -278,7 +282,7 @@ def failure_in(payload: Buffer | Pieces) -> Failed | None:
 
 
 def describe(error: BaseException, where: str = "") -> Failed:
-    """An exception as plain data. Raises nothing."""
+    """Return an exception as plain data. Raises nothing."""
     cls = type(error)
     module = "" if cls.__module__ in ("builtins", "__main__") else f"{cls.__module__}."
     try:
@@ -292,7 +296,7 @@ def _formatted(error: BaseException) -> str:
     try:
         frames = error.__traceback__
         while frames is not None and frames.tb_frame.f_code.co_filename == job.__file__:
-            frames = frames.tb_next  # those that called the tasklet
+            frames = frames.tb_next  # Grain's own frames, which called the tasklet
         text = "".join(traceback.format_exception(type(error), error, frames))
     except Exception as why:  # a __str__ or a __repr__ of the user's may raise anything
         return f"<the traceback cannot be had: {why!r:.200}>"
@@ -301,8 +305,9 @@ def _formatted(error: BaseException) -> str:
     return f"{text[: _LONGEST // 2]}\n[... {len(text)} characters ...]\n{text[-_LONGEST // 2 :]}"
 
 
-def _note(told: Failed) -> str:
-    return f"Raised {f'on {told.where}' if told.where else 'elsewhere'}:\n{told.traceback.rstrip()}"
+def _note(failure: Failed) -> str:
+    where = f"on {failure.where}" if failure.where else "elsewhere"
+    return f"Raised {where}:\n{failure.traceback.rstrip()}"
 
 
 def add_note(error: BaseException, note: str) -> None:
@@ -317,8 +322,8 @@ def add_note(error: BaseException, note: str) -> None:
         pass
 
 
-def _refusal(what: str, found: tuple[str, Any, BaseException]) -> PayloadError:
-    name, obj, why = found
+def _refusal(what: str, culprit: tuple[str, Any, BaseException]) -> PayloadError:
+    name, obj, why = culprit
     try:
         shown = f"{obj!r:.200}"
     except Exception:

@@ -1,4 +1,4 @@
-"""What a delayed function is on a worker, where there is no mission to submit to."""
+"""Delayed functions on a worker, where there is no mission to submit to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from grain.worker.job import name_of
 
 
 class Undelayed(functools.partial[Any]):
-    """The function that was decorated: a leaf may call it, and await it where it runs itself."""
+    """The function that was decorated. A leaf may call it, and await it within its own run."""
 
     def __matmul__(self, _: object) -> NoReturn:
         raise RuntimeError(

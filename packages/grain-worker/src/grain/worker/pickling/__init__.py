@@ -1,1 +1,18 @@
-"""pickling."""
+"""The pickler: objects to bytes and back, for `grain.worker.payload`.
+
+1. The C pickler does what it can, and that is nearly all. What can be imported travels by its name.
+2. Functions and classes that cannot be imported travel by value: dill pickles them, and bundles
+   give the classes an identity (``by_value``).
+3. Where the C pickler fails, dill pickles the whole object.
+4. Large buffers travel beside the pickle, and are copied once; ``pickler`` has the format.
+
+Map:
+
+- ``pickler``: the format of a payload, dumping and loading
+- ``by_value``: functions and classes that cannot be imported
+- ``enums``: enumerations by value
+- ``exceptions``: exceptions, whatever arguments their classes take
+- ``in_process``: types whose copies would be of no use
+- ``reading``: the file that large payloads are loaded from
+- ``blame``: the search for the part of an object that cannot be pickled
+"""

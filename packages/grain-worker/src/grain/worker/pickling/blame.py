@@ -1,4 +1,4 @@
-"""Which part of an object is to blame that it cannot be pickled."""
+"""The search for the part of an object that cannot be pickled."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 _DEPTH, _LOOKS = 12, 2000
 
 
-def find_offender(
+def find_unpicklable(
     obj: Any, name: str, dump: Callable[[Any], object]
 ) -> tuple[str, Any, BaseException] | None:
-    """The innermost part of an object that cannot be dumped.
+    """Return the innermost part of an object that cannot be dumped.
 
     Args:
-        obj: what could not be dumped.
-        name: what to call it.
-        dump: raises for what cannot be dumped.
+        obj: the object.
+        name: the name of the object in messages.
+        dump: raises an exception for what cannot be dumped.
 
     Returns:
-        Its path, as ``result['grid'].lock``, itself, and why; None if the object can be dumped
-        after all.
+        The part's path, as ``result['grid'].lock``, the part, and the exception that dumping it
+        raises; None if the object can be dumped after all.
     """
     looks = _LOOKS
 
@@ -45,9 +45,9 @@ def find_offender(
     seen = {id(obj)}
     for _ in range(_DEPTH):
         for path, part in _parts(obj, name):
-            if looks > 0 and id(part) not in seen and (found := why(part)) is not None:
+            if looks > 0 and id(part) not in seen and (error := why(part)) is not None:
                 seen.add(id(part))
-                name, obj, reason = path, part, found
+                name, obj, reason = path, part, error
                 break
         else:
             break
@@ -77,7 +77,7 @@ def _parts(obj: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _variables(fn: FunctionType, name: str) -> Iterator[tuple[str, Any]]:
-    """What a function refers to."""
+    """Yield the variables that a function refers to."""
     for variable, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=False):
         try:
             yield f"{variable} (a variable of {name})", cell.cell_contents

@@ -1,16 +1,16 @@
-"""What cannot be imported elsewhere travels by value: what is in `__main__`, closures.
+"""Travel by value, of what cannot be imported elsewhere: what `__main__` defines, and closures.
 
-dill does it, and is imported when the first such object is met. Left alone, dill makes a new class
-of every copy it loads, so that a script's ``except MyError`` would not catch its own exception
-when that comes back from a worker. Hence *bundles*:
+dill does it, and is imported for the first such object. Left alone, dill makes a new class of every
+copy that it loads, so that a script's ``except MyError`` would not catch its own exception when
+that comes back from a worker. Hence *bundles*:
 
 1. A bundle is a tuple of classes, dilled together once, with a key that no other bundle has.
    Everywhere else such a class is written as ``restore(key, blob, number)``.
 2. When a class is met that is in no bundle, it is first dilled where it stands, to find out which
    other such classes it reaches; all of them become one bundle. So classes that mention each other
    are in one bundle, and a bundle mentions only older ones: there are no cycles between them.
-3. `Classes` knows the classes of all bundles that it made or loaded. The key of a class that comes
-   back is known, so it is the very class that was sent.
+3. `Classes` remembers the classes of all bundles that it made or loaded, by their keys. So a class
+   that comes back is the very class that was sent.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Place(NamedTuple):
-    """Where a class is found: the key and the bytes of its bundle, and its number there."""
+    """The place of a class: the key and the bytes of its bundle, and its number there."""
 
     key: str
     blob: bytes
@@ -42,21 +42,21 @@ class Place(NamedTuple):
 
 
 class Classes:
-    """The classes that travel by value, of one end: of a mission or of a runner."""
+    """The classes that travel by value, of one end: a mission or a runner."""
 
     def __init__(self) -> None:
         self._places: weakref.WeakKeyDictionary[type, Place] = weakref.WeakKeyDictionary()
-        self._known: weakref.WeakValueDictionary[tuple[str, int], type]
-        self._known = weakref.WeakValueDictionary()
+        self._classes_by_key: weakref.WeakValueDictionary[tuple[str, int], type]
+        self._classes_by_key = weakref.WeakValueDictionary()
 
     # ---- writing
 
     def reduce(self, obj: Any, copy_all: bool = False) -> Any:
-        """What a C pickler's ``reducer_override`` says about a function or a class.
+        """Return the reduction of a function or a class, for a C pickler's ``reducer_override``.
 
         Args:
             obj: the function or class.
-            copy_all: whether also what connects threads or tasks of this process is copied.
+            copy_all: True to copy also what connects threads or tasks of this process.
         """
         if importable(obj):
             return NotImplemented
@@ -80,7 +80,7 @@ class Classes:
         *,
         copy_all: bool = False,
     ) -> bytes:
-        """An object by value, wholly by dill; its classes in bundles."""
+        """Return an object by value, wholly by dill; its classes in bundles."""
         data, unknown = self._dilled(obj, frozenset(), buffer_callback, copy_all)
         if not unknown:
             return data
@@ -88,7 +88,7 @@ class Classes:
         return self._dilled(obj, frozenset(), buffer_callback, copy_all)[0]
 
     def _bundle(self, *classes: type, copy_all: bool) -> None:
-        """Make one bundle of these classes and of all that they reach and that are in none."""
+        """Make one bundle of these classes, and of all that they reach and that are in none."""
         reached = classes
         while True:
             blob, unknown = self._dilled(reached, frozenset(reached), None, copy_all)
@@ -98,7 +98,7 @@ class Classes:
         key = secrets.token_hex(12)
         for number, cls in enumerate(reached):
             self._places[cls] = Place(key, blob, number)
-            self._known[key, number] = cls
+            self._classes_by_key[key, number] = cls
 
     def _dilled(
         self,
@@ -107,22 +107,22 @@ class Classes:
         buffer_callback: Callable[[Any], Any] | None,
         copy_all: bool,
     ) -> tuple[bytes, tuple[type, ...]]:
-        """Dill an object with these classes in place: the bytes, and which others stood there."""
+        """Dill an object with these classes in place; return the bytes, and the others in place."""
         unknown: dict[type, None] = {}
 
-        def override(found: Any) -> Any:
-            if isinstance(found, BaseException):
-                return reduce_exception(found)
-            if not copy_all and is_in_process(type(found)):
-                refuse(found)
-            if not isinstance(found, type) or importable(found):
+        def override(part: Any) -> Any:
+            if isinstance(part, BaseException):
+                return reduce_exception(part)
+            if not copy_all and is_in_process(type(part)):
+                refuse(part)
+            if not isinstance(part, type) or importable(part):
                 return NotImplemented
-            if found in inline:
-                return in_place(found)
-            if found in self._places:
-                return restore, self._places[found]
-            unknown[found] = None
-            return in_place(found)
+            if part in inline:
+                return in_place(part)
+            if part in self._places:
+                return restore, self._places[part]
+            unknown[part] = None
+            return in_place(part)
 
         file = io.BytesIO()
         pickler = self._dill_pickler(file, 5, recurse=True, buffer_callback=buffer_callback)
@@ -136,27 +136,27 @@ class Classes:
     # ---- reading
 
     def find_class(self, module: str, name: str) -> Any:
-        """Names that mean something of this end rather than of a module; else None."""
+        """Return the meaning of a name that stands for something of this end; else None."""
         if module == __name__:
             return {"restore": self._restore, "undill": self.undill}.get(name)
         return None
 
     def undill(self, data: Any, buffers: Any = None) -> Any:
-        """The reverse of `dill`."""
+        """Return the object behind bytes of `dill`."""
         # ignore: do not look for classes of the same name in this process's __main__.
         unpickler = self._dill_unpickler(io.BytesIO(data), ignore=True, buffers=buffers)
         unpickler.classes = self
         return unpickler.load()
 
     def _restore(self, key: str, blob: bytes, number: int) -> type:
-        cls = self._known.get((key, number))
+        cls = self._classes_by_key.get((key, number))
         if cls is not None:
             return cls
         loaded = self.undill(blob)
         for i, new in enumerate(loaded):
-            if self._known.setdefault((key, i), new) is new:
+            if self._classes_by_key.setdefault((key, i), new) is new:
                 self._places[new] = Place(key, blob, i)
-        return self._known[key, number]
+        return self._classes_by_key[key, number]
 
     @functools.cached_property
     def _dill(self) -> Any:
@@ -167,14 +167,14 @@ class Classes:
     @functools.cached_property
     def _dill_pickler(self) -> Any:
         class Pickler(self._dill.Pickler):  # type: ignore[misc,name-defined]
-            """A place for ``reducer_override``."""
+            """A pickler in Python, which has room for an attribute ``reducer_override``."""
 
         return Pickler
 
     @functools.cached_property
     def _dill_unpickler(self) -> Any:
         class Unpickler(self._dill.Unpickler):  # type: ignore[misc,name-defined]
-            """Finds what this end knows first."""
+            """Gives names of this end their meaning before it searches modules."""
 
             classes: Classes
 
@@ -185,36 +185,36 @@ class Classes:
 
 
 def in_place(cls: type) -> Any:
-    """How to write a class where it stands; dill's way but for enumerations."""
+    """Return the reduction of a class where it stands: dill's own but for enumerations."""
     return reduce_enum(cls) if isinstance(cls, EnumMeta) else NotImplemented
 
 
 def importable(obj: Any) -> bool:
-    """Whether a function or class is found by its name, elsewhere too.
+    """Return True if a function or class can be imported by its name, elsewhere too.
 
-    What is in `__main__` is not: elsewhere another program is `__main__`.
+    What `__main__` defines cannot: elsewhere another program is `__main__`.
     """
     module, name = getattr(obj, "__module__", None), getattr(obj, "__qualname__", None)
     if module == "builtins":
-        return True  # or so says pickle
+        return True  # as pickle assumes
     if module == "__main__" or not isinstance(module, str) or not isinstance(name, str):
         return False
-    found: Any = sys.modules.get(module)
+    value: Any = sys.modules.get(module)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return found is obj
+        value = getattr(value, part, None)
+    return value is obj
 
 
 def rename(fn: FunctionType, name: str) -> None:
-    """Give a function that was loaded its name."""
+    """Give a loaded function its name."""
     fn.__qualname__ = name
 
 
 def restore(key: str, blob: bytes, number: int) -> type:
-    """Stands in a pickle for a class of a bundle; `Classes.find_class` gives it its meaning."""
+    """Stand in a pickle for a class of a bundle; `Classes.find_class` gives it its meaning."""
     raise NotImplementedError(f"read by something else than Grain: {key} {len(blob)} {number}")
 
 
 def undill(data: bytes) -> Any:
-    """Stands in a pickle for what was dilled; `Classes.find_class` gives it its meaning."""
+    """Stand in a pickle for what was dilled; `Classes.find_class` gives it its meaning."""
     raise NotImplementedError(f"read by something else than Grain: {len(data)} bytes")

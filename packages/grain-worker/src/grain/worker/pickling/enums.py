@@ -1,4 +1,4 @@
-"""Enumerations by value, which dill cannot do: their members and their class need each other."""
+"""Enumerations by value, which dill cannot pickle: members and class need each other."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 def reduce_enum(cls: EnumMeta) -> Any:
-    """How to pickle an enumeration: first what its members are, then, as state, its methods.
+    """Return the reduction of an enumeration: first its members, then, as state, its methods.
 
-    The state comes when the class is known to the pickle, so methods may mention it.
+    The state comes when the pickle has the class, so methods may mention it.
     """
     named: dict[str, Any] = dict(cls.__members__)
     members = {name: member.value for name, member in named.items()}
     own = {name: value for name, value in vars(cls).items() if _is_method(value)}
-    # The one that the class was written with; the metaclass has put another in its place.
+    # The `__new__` that the class was written with; the metaclass has put another in its place.
     new = vars(cls).get("__new_member__")
     namespace = {"__new__": new} if _is_method(new) and new is not object.__new__ else {}
     own.pop("__new__", None)
@@ -43,14 +43,14 @@ def make_enum(
     members: dict[str, Any],
     methods: dict[str, Any],
 ) -> type[Enum]:
-    """An enumeration with these members."""
+    """Return an enumeration with these members."""
     meta: Any = type(bases[-1])
     namespace = meta.__prepare__(name, bases)
     namespace["__module__"], namespace["__qualname__"] = module, qualname
     for key, value in (methods | members).items():
         namespace[key] = value
-    made: type[Enum] = meta(name, bases, namespace)
-    return made
+    cls: type[Enum] = meta(name, bases, namespace)
+    return cls
 
 
 def set_methods(cls: type, methods: dict[str, Any]) -> None:

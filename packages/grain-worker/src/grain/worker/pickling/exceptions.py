@@ -1,8 +1,8 @@
-"""Exceptions that survive pickling, whatever arguments their classes want.
+"""Exceptions that survive pickling, whatever arguments their classes take.
 
-By default an exception is made again by calling its class with ``args``, which are what was
-passed to `Exception.__init__`: a class whose own ``__init__`` takes something else cannot be
-loaded, though it could be dumped. Here it is made without that ``__init__``.
+By default pickle makes an exception again by a call of its class with ``args``, the arguments of
+`Exception.__init__`: a class whose own ``__init__`` takes others can be dumped, but not loaded. The
+reduction of this module makes it without that ``__init__``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def reduce_exception(error: BaseException) -> Any:
-    """How to pickle an exception; NotImplemented where pickle's own way will do."""
+    """Return the reduction of an exception; NotImplemented where pickle's own will do."""
     cls = type(error)
     if not _is_python(cls, "__init__") or _has_own_reduction(cls):
         return NotImplemented
@@ -24,18 +24,18 @@ def reduce_exception(error: BaseException) -> Any:
 
 
 def _has_own_reduction(cls: type) -> bool:
-    """Whether a class, or one that it inherits from, was written with pickling in mind."""
+    """Return True if a class, or one that it inherits from, has a reduction in Python."""
     names = ("__reduce__", "__reduce_ex__", "__getnewargs__", "__getnewargs_ex__")
     return any(_is_python(cls, name) for name in names)
 
 
 def _is_python(cls: type, name: str) -> bool:
-    """Whether a method of a class is written in Python, as builtin classes' are not."""
+    """Return True if a method of a class is written in Python, unlike those of builtin classes."""
     return isinstance(getattr(cls, name, None), FunctionType)
 
 
 def remake(cls: type[BaseException], args: tuple[Any, ...]) -> BaseException:
-    """An exception of a class with these arguments, made without the class's own ``__init__``."""
+    """Return an exception of a class with these arguments, without a call of its ``__init__``."""
     builtin: Any = next(c for c in cls.__mro__ if not _is_python(c, "__init__"))
     error: BaseException = _new(cls, builtin, args)
     builtin.__init__(error, *args)
@@ -45,6 +45,6 @@ def remake(cls: type[BaseException], args: tuple[Any, ...]) -> BaseException:
 def _new(cls: type[BaseException], builtin: Any, args: tuple[Any, ...]) -> BaseException:
     try:
         return cls.__new__(cls, *args)
-    except TypeError:  # its __new__ wants something else, too
-        made: BaseException = builtin.__new__(cls, *args)
-        return made
+    except TypeError:  # its __new__ takes other arguments, too
+        error: BaseException = builtin.__new__(cls, *args)
+        return error

@@ -1,9 +1,9 @@
-"""What connects the threads or tasks of one process, and would be cut off from them by a copy.
+"""Types that connect the threads or tasks of one process, and are of no use as copies.
 
-dill copies these, and pickle those of trio and asyncio, without a word: the copy of an event is
-set by nobody, and a copied limiter limits nothing. So they are refused on the way to a task.
-What a task returns or raises is another matter: nobody here has had what its process made, so the
-copy is as good; to refuse it would lose what was computed, or which exception it was.
+dill copies their objects without an error, and pickle those of trio and asyncio: nothing sets the
+copy of an event, and a copied limiter limits nothing. So they are refused on the way to a task.
+In what a task returns or raises they are allowed: this process has never had the originals, so
+copies are as good, and to refuse them would lose the result or the exception.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ IN_PROCESS: frozenset[type] = frozenset(
         trio.lowlevel.ParkingLot,
     }
 )
-"""The types. Plain locks are none of them: many an object has one for itself alone."""
+"""The types. Plain locks are not among them: many an object has one for itself alone."""
 
-# All that they have is of this sort; named, as to import them takes its time.
+# All types of these modules are such; they are named, as to import them takes its time.
 _ASYNCIO = frozenset({"asyncio.locks", "asyncio.queues"})
 
 
 def is_in_process(kind: type) -> bool:
-    """Whether objects of a type connect threads or tasks of one process."""
+    """Return True if objects of a type connect threads or tasks of one process."""
     return kind in IN_PROCESS or kind.__module__ in _ASYNCIO
 
 
 def refuse(obj: Any) -> None:
-    """Say why such an object does not travel.
+    """Raise the error for an object that is not to travel.
 
     Raises:
         pickle.PicklingError: always.

@@ -8,9 +8,9 @@ A payload is one piece of bytes. Its first byte has three bits:
 - `VALUE`: it has functions or classes by value.
 - `DILL`: dill made the pickle.
 
-The buffers are copied once, into the payload: that is also what shields them from being changed
-while they wait to be sent. Large bytes cannot be changed, so they are not: the payload is `Pieces`
-then. On arrival nothing is copied but bytes and strings, arrays lie in the payload itself.
+The buffers are copied once, into the payload, so later changes of the object do not change what is
+sent. Large `bytes` cannot change and are not copied: the payload is `Pieces` then. On arrival only
+bytes and strings are copied; arrays lie in the payload itself.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ PARTS, VALUE, DILL = 1, 2, 4
 _SMALL = {type(None), bool, int, float, complex}
 _ATOMS = _SMALL | {str, bytes}
 _ALIGN = 64
-# Smaller buffers stay within the pickle. Above what a channel sends inline, so that a large array
-# arrives in a buffer of its own, which can be written to.
+# Smaller buffers stay within the pickle. This is more than a channel sends inline, so that a large
+# array arrives in a buffer of its own, which can be written to.
 _APART = 64 * 1024
 _COUNT = struct.Struct("<B3xI")
 
@@ -83,13 +83,13 @@ class _Unpickler(pickle.Unpickler):
 def dumps(
     obj: Any, classes: Classes, head: bytes = b"", *, copy_all: bool = False
 ) -> bytes | memoryview:
-    """An object as bytes, after the bytes of ``head``.
+    """Return an object as bytes, after the bytes of ``head``.
 
     Args:
         obj: the object.
         classes: the classes that travel by value, of this end.
-        head: what comes first.
-        copy_all: whether also what connects threads or tasks of this process is copied, see
+        head: the bytes that come first.
+        copy_all: True to copy also what connects threads or tasks of this process, see
             `grain.worker.pickling.in_process`.
 
     Raises:
@@ -101,7 +101,7 @@ def dumps(
 def dump_pieces(
     obj: Any, classes: Classes, head: bytes = b"", *, copy_all: bool = False
 ) -> list[Buffer]:
-    """The same as what is to be joined: large buffers are still those of the object itself.
+    """Return the same in pieces to be joined: large buffers are still those of the object itself.
 
     Raises:
         Exception: whatever its classes raise.
@@ -129,8 +129,8 @@ def dump_pieces(
         pickler.dump(obj)
         form = pickler.form
     except Exception:
-        # Not only PicklingError: the C pickler says TypeError or AttributeError of most things
-        # that it knows no way for.
+        # Not only PicklingError: the C pickler raises TypeError or AttributeError for most objects
+        # that it cannot pickle.
         buffers.clear()
         form = DILL
         parts = [classes.dill(obj, keep_inside, copy_all=copy_all)]
@@ -140,7 +140,7 @@ def dump_pieces(
 
 
 def is_simple(obj: Any) -> bool:
-    """Whether an object, or each member of a tuple, is a number, a string, None: most of them."""
+    """Return True if an object, or each member of a tuple, is a number, a string, bytes or None."""
     return type(obj) in _ATOMS or (type(obj) is tuple and _ATOMS.issuperset(map(type, obj)))
 
 
@@ -164,7 +164,7 @@ def _aligned(head: bytes, form: int, main: bytes, buffers: list[memoryview]) -> 
 
 
 def together(pieces: list[Any]) -> bytes | memoryview:
-    """What `dump_pieces` made, joined: the one copy of large buffers."""
+    """Return pieces of `dump_pieces` joined: the one copy of large buffers."""
     if len(pieces) == 1:
         only: bytes = pieces[0]
         return only
@@ -176,35 +176,35 @@ def together(pieces: list[Any]) -> bytes | memoryview:
     for view in views:
         whole[at : at + view.nbytes] = view.cast("B")
         at += view.nbytes
-    # Read-only: whoever loads it in this process must not find what another run has changed.
+    # Read-only: two runs in this process must not see each other's changes of one array.
     return whole.toreadonly()
 
 
 def gathered(pieces: list[Any]) -> bytes | memoryview | Pieces:
-    """The same as `together` for who sends it on: with as little copying as a snapshot needs."""
+    """Return pieces as a payload to send, with as little copying as a snapshot needs."""
     if len(pieces) == 1:
         only: bytes = pieces[0]
         return only
     if all(type(piece) is bytes for piece in pieces):
-        found = Pieces(pieces)
-        if len(found) >= LARGE:
-            return found
+        payload = Pieces(pieces)
+        if len(payload) >= LARGE:
+            return payload
     return together(pieces)
 
 
 def whole(payload: Buffer | Pieces) -> Buffer:
-    """A payload in one piece, as it is after a journey."""
+    """Return a payload in one piece, as it arrives after its travel."""
     return together(list(payload.parts)) if isinstance(payload, Pieces) else payload
 
 
 def loads(data: Buffer, classes: Classes, start: int = 0) -> Any:
-    """The object that `dumps` was given; ``start`` is the length of its head.
+    """Return the object behind bytes of `dumps`; ``start`` is the length of their head.
 
     Arrays in it may share the memory of ``data``.
 
     Raises:
-        ValueError: these are no bytes that `dumps` made.
-        Exception: whatever its classes raise, and what is raised where they cannot be imported.
+        ValueError: these bytes are not from `dumps`.
+        Exception: whatever the object's classes raise, or importing them does.
     """
     view = memoryview(data)
     if len(view) <= start or view[start] > PARTS | VALUE | DILL:
@@ -235,11 +235,11 @@ def _split(view: memoryview, start: int) -> list[memoryview]:
     except (struct.error, MemoryError, OverflowError) as error:
         raise ValueError("not a payload, or damaged") from error
     at += 8 * len(sizes)
-    found = []
+    parts = []
     for size in sizes:
         at += -at % _ALIGN
-        found.append(view[at : at + size])
+        parts.append(view[at : at + size])
         at += size
     if at != len(view):
         raise ValueError("not a payload, or damaged")
-    return found
+    return parts

@@ -1,4 +1,4 @@
-"""What the C unpickler reads from: memory, without another copy of it."""
+"""The file that the C unpickler reads from: memory, without another copy of it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from grain.edge.buffers import LARGE, in_huge_pages
 class Reader:
     """Bytes in memory as the file of a `pickle.Unpickler`.
 
-    `io.BytesIO` would copy all of it first. And large bytes are filled by `readinto`, in memory
-    that nobody has touched yet: to fetch that in pages of 4 KiB takes longer than to copy what goes
-    in, so huge ones are asked for before.
+    `io.BytesIO` would copy all of it first. The unpickler has large bytes filled by `readinto`, in
+    memory that is new to the process. To fetch that from the system in pages of 4 KiB takes longer
+    than to copy the data, so `readinto` asks for huge pages: 100 MB of bytes load at 3.8 GB/s
+    instead of 0.9 (docs/worker.md).
 
     Args:
         data: one-dimensional, of single bytes; read from its start.
@@ -21,17 +22,17 @@ class Reader:
         self._at = 0
 
     def read(self, size: int) -> bytes | memoryview:
-        """So many bytes, fewer at the end.
+        """Return so many bytes, fewer at the end.
 
-        The unpickler asks for a large string in this way. It takes a view as well as bytes, though
-        its documentation knows only of those, which would be one more copy; a test has it so.
+        The unpickler reads large strings in this way. It takes a view as well as bytes, which would
+        be one more copy. Its documentation mentions bytes alone, so a test shows that views work.
         """
         piece = self._data[self._at : self._at + size]
         self._at += len(piece)
         return piece if size >= LARGE else bytes(piece)
 
     def readinto(self, buffer: memoryview) -> int:
-        """Fill a buffer; the number of bytes, fewer at the end."""
+        """Fill a buffer; return the number of bytes, fewer at the end."""
         piece = self._data[self._at : self._at + len(buffer)]
         in_huge_pages(buffer)
         buffer[: len(piece)] = piece
@@ -39,7 +40,7 @@ class Reader:
         return len(piece)
 
     def readline(self) -> bytes:
-        """All up to the next newline; only old protocols have lines."""
+        """Return all bytes up to the next newline; only old protocols of pickle have lines."""
         end = self._at
         while end < len(self._data) and self._data[end] != ord("\n"):
             end += 1
