@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from grain.edge.channel import Channel, FramedChannel, Pace, memory_channels
+from grain.edge.channel import Channel, FramedChannel, Heartbeat, memory_channels
 from grain.edge.errors import ChannelBroken, LocalProtocolError, RemoteProtocolError
 from grain.edge.testing import CODEC, Alarm, Cargo, Link, Note
 
@@ -42,17 +42,6 @@ async def test_pieces_of_one_byte() -> None:
         assert await collect(b, 1) == [(Note("slow", 3), b"payload")]
 
 
-async def test_alarm_overtakes_a_large_payload() -> None:
-    """While 64 MiB wait behind a full pipe, an urgent message sent later arrives first."""
-    async with Link().channels() as (a, b), trio.open_nursery() as nursery:
-        nursery.start_soon(a.send, [(Note("huge"), bytes(1 << 26))])
-        await wait_all_tasks_blocked()
-        nursery.start_soon(a.send, [(Alarm("fire"), None)])
-        got = await collect(b, 2)
-
-        assert isinstance(got[0][0], Alarm)
-
-
 async def test_small_batches_are_one_write() -> None:
     """What several senders give while a write is under way goes out together."""
     link = Link()
@@ -75,7 +64,7 @@ async def test_small_batches_are_one_write() -> None:
 
 
 async def test_goodbye_is_the_end_of_the_channel() -> None:
-    """Closed on purpose: what was sent before arrives, in every lane, then the end."""
+    """Closed on purpose: what was sent before arrives, then the end."""
     link = Link()
     async with FramedChannel(link.b, CODEC) as b:
         async with FramedChannel(link.a, CODEC) as a:
@@ -255,8 +244,8 @@ async def test_memory_passes_the_very_objects() -> None:
 async def test_pace_is_a_parameter(autojump_clock: MockClock) -> None:
     """Tests of other packages may have shorter lives."""
     link = Link()
-    pace = Pace(heartbeat=1, lost=3)
-    async with link.channels(CODEC, pace) as (_, b):
+    heartbeat = Heartbeat(interval=1, lost=3)
+    async with link.channels(CODEC, heartbeat) as (_, b):
         link.there.hold()
         with pytest.raises(ChannelBroken, match="silent for [34] s"):
             await b.receive()

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grain.edge.errors import RemoteProtocolError, VersionMismatch
-from grain.edge.framing.frames import HEADER, greeting_frame
-from grain.edge.framing.frames_in import Inbox
+from grain.edge.framing.frames import HEADER, FrameDecoder, greeting_frame
 from grain.edge.messages import (
     MAX_GREETING,
     PROTOCOL,
@@ -25,12 +24,12 @@ from grain.edge.testing import CODEC, Note
 def test_nothing_but_greetings_before_the_greeting() -> None:
     """A peer that is not welcomed yet cannot have a message parsed."""
     with pytest.raises(RemoteProtocolError, match="greeting not over"):
-        Inbox(CODEC, greetings=1).feed(wire([(Note("x"), None)]))
+        FrameDecoder(CODEC, greetings=1).feed(wire([(Note("x"), None)]))
 
 
 def test_messages_may_follow_the_last_greeting_directly() -> None:
     """In the same piece, as a dialler does not wait after it has joined."""
-    box = Inbox(CODEC, greetings=2)
+    box = FrameDecoder(CODEC, greetings=2)
     join = greeting_frame(b"join")
     assert box.feed(greeting_frame(b"hello")) == []
     box.greeting = None
@@ -42,7 +41,7 @@ def test_messages_may_follow_the_last_greeting_directly() -> None:
 def test_oversized_greeting_is_refused_by_its_header() -> None:
     """Before its body is stored."""
     with pytest.raises(RemoteProtocolError, match="4096 at most"):
-        Inbox(CODEC, greetings=1).feed(HEADER.pack(MAX_GREETING + 1, 1, 0, 0))
+        FrameDecoder(CODEC, greetings=1).feed(HEADER.pack(MAX_GREETING + 1, 1))
 
 
 GREETINGS = st.one_of(
@@ -62,7 +61,7 @@ GREETINGS = st.one_of(
 @given(GREETINGS)
 def test_greeting_round_trip(greeting: Message) -> None:
     """Through the frame too."""
-    box = Inbox(CODEC, greetings=1)
+    box = FrameDecoder(CODEC, greetings=1)
     body = encode_greeting(greeting)
     if len(body) <= MAX_GREETING:
         assert box.feed(greeting_frame(body)) == []

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import trio
 
-from grain.edge.framing.socket_channel import FramedChannel
-from grain.edge.messages import BULK, URGENT, Codec, Message
+from grain.edge.framing.framed_channel import FramedChannel
+from grain.edge.messages import Codec, Message
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from grain.edge.heartbeat import Pace
+    from grain.edge.heartbeat import Heartbeat
 
 _CAPACITY = 1024 * 1024
 
@@ -38,16 +38,14 @@ class Note(Message, frozen=True):
 
 
 class Alarm(Message, frozen=True):
-    """An urgent message to test with."""
+    """A message without a payload to test with."""
 
-    lane: ClassVar[int] = URGENT
     text: str = ""
 
 
 class Cargo(Message, frozen=True):
-    """A message of the lane for large payloads, to test with; 1 MiB at most."""
+    """A message to test with whose payload has 1 MiB at most."""
 
-    lane: ClassVar[int] = BULK
     max_payload: ClassVar[int] = 1 << 20
     text: str = ""
 
@@ -208,8 +206,11 @@ class Link:
 
     @asynccontextmanager
     async def channels(
-        self, codec: Codec = CODEC, pace: Pace | None = None
+        self, codec: Codec = CODEC, heartbeat: Heartbeat | None = None
     ) -> AsyncIterator[tuple[FramedChannel, FramedChannel]]:
         """Both ends as channels; closed, with goodbyes, at the end."""
-        async with FramedChannel(self.b, codec, pace) as b, FramedChannel(self.a, codec, pace) as a:
+        async with (
+            FramedChannel(self.b, codec, heartbeat) as b,
+            FramedChannel(self.a, codec, heartbeat) as a,
+        ):
             yield a, b

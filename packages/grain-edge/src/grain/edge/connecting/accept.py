@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable
 
-    from grain.edge.heartbeat import Pace
+    from grain.edge.heartbeat import Heartbeat
     from grain.edge.meeting.host import Place
     from grain.edge.messages import Codec, Hello
     from grain.edge.transports.tls import TlsStream
@@ -38,7 +38,7 @@ class Reception:
         lineage: its meeting.
         epoch: its leadership.
         codec: what its channels speak.
-        pace: of its channels.
+        heartbeat: of its channels.
         handler: the program; its return closes the channel.
         admit: says why a dialler may not join, or "".
     """
@@ -49,7 +49,7 @@ class Reception:
         lineage: str,
         epoch: int,
         codec: Codec,
-        pace: Pace | None,
+        heartbeat: Heartbeat | None,
         handler: Callable[[Peer], Awaitable[object]],
         admit: Callable[[Hello], str] | None,
     ) -> None:
@@ -57,7 +57,7 @@ class Reception:
         self._lineage = lineage
         self._epoch = epoch
         self._codec = codec
-        self._pace = pace
+        self._heartbeat = heartbeat
         self._handler = handler
         self._admit = admit
         self.guard = Guard()
@@ -116,7 +116,7 @@ class Reception:
         stream: trio.abc.Stream,
         transport: str,
         target: str,
-        pace: Pace | None = None,
+        heartbeat: Heartbeat | None = None,
         heard: Callable[[], float] | None = None,
         patience: float = tcp.HANDSHAKE,
     ) -> None:
@@ -126,7 +126,7 @@ class Reception:
         """
         try:
             with trio.move_on_after(patience) as scope:
-                hello, inbox = await welcome(
+                hello, decoder = await welcome(
                     stream, self._place, self._lineage, self._epoch, self._codec, self._admit
                 )
             if scope.cancelled_caught:
@@ -141,9 +141,9 @@ class Reception:
         except BaseException:
             await trio.aclose_forcefully(stream)
             raise
-        opened = Opened(stream, hello, inbox, transport, target, pace, heard)
+        opened = Opened(stream, hello, decoder, transport, target, heartbeat, heard)
         try:
-            async with opened.channel(self._codec, self._pace) as channel:
+            async with opened.channel(self._codec, self._heartbeat) as channel:
                 await self._handler(Peer(channel, hello, transport, target))
         except (EdgeError, trio.EndOfChannel, trio.BrokenResourceError) as e:
             _log.info("%s peer %s is gone: %s", transport, target, str(e) or type(e).__name__)

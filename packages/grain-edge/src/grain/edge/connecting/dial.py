@@ -29,7 +29,7 @@ from grain.edge.version import package_version
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from grain.edge.heartbeat import Pace
+    from grain.edge.heartbeat import Heartbeat
     from grain.edge.meeting.block import Record
 
 POLL_FIRST, POLL_LAST = 1.0, 15.0
@@ -188,11 +188,11 @@ class Dialler:
         self, stream: trio.abc.Stream, hello: Hello, transport: str, target: str
     ) -> Opened:
         try:
-            answer, inbox = await introduce(stream, hello, self.codec)
+            answer, decoder = await introduce(stream, hello, self.codec)
         except BaseException:
             await trio.aclose_forcefully(stream)
             raise
-        return Opened(stream, answer, inbox, transport, target)
+        return Opened(stream, answer, decoder, transport, target)
 
     async def patiently(self, patience: float | None) -> tuple[Opened, tuple[Attempt, ...]]:
         """Try until somebody is reached.
@@ -235,7 +235,7 @@ async def dial(
     role: str,
     name: str = "",
     codec: Codec = CORE,
-    pace: Pace | None = None,
+    heartbeat: Heartbeat | None = None,
     patience: float | None = None,
     transports: frozenset[str] = ALL_TRANSPORTS,
     identity: str = "",
@@ -251,7 +251,7 @@ async def dial(
         role: what this process is, as in `Hello`.
         name: what people call it.
         codec: the message types to speak.
-        pace: heartbeats and sizes.
+        heartbeat: when the channel shows that it lives, and when it is given up.
         patience: seconds to wait for a head, or None to wait for ever.
         transports: what may be tried.
         identity: as in `Hello`, for a peer that connects again after a loss.
@@ -272,7 +272,7 @@ async def dial(
     except BaseException:
         await opened.aclose()
         raise
-    async with opened.channel(codec, pace) as channel:
+    async with opened.channel(codec, heartbeat) as channel:
         yield Peer(channel, opened.greeting, opened.transport, opened.target, tried)
 
 

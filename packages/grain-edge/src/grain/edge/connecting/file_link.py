@@ -10,7 +10,7 @@ from grain.edge.connecting.greeting import introduce
 from grain.edge.connecting.mailbox import Slot
 from grain.edge.connecting.peer import Opened
 from grain.edge.transports.file_log import FIRST_SEGMENT
-from grain.edge.transports.file_stream import FILES_PACE, FileStream
+from grain.edge.transports.file_stream import FILES_HEARTBEAT, FileStream
 
 if TYPE_CHECKING:
     from grain.edge.meeting.meeting import Meeting
@@ -32,10 +32,10 @@ async def dial_files(meeting: Meeting, hello: Hello, codec: Codec) -> Opened:
     stream = FileStream(slot.folder, "up", "down", meeting.disk, slot.ring)
     try:
         await meeting.disk.run(slot.folder.path, slot.make, {"up.0": empty, "down.0": empty})
-        answer, inbox = await introduce(stream, hello, codec)
+        answer, decoder = await introduce(stream, hello, codec)
     except BaseException:
         await trio.aclose_forcefully(stream)
         raise
     return Opened(
-        stream, answer, inbox, "files", slot.folder.path, FILES_PACE, lambda: stream.heard_at
+        stream, answer, decoder, "files", slot.folder.path, FILES_HEARTBEAT, lambda: stream.heard_at
     )

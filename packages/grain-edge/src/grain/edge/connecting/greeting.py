@@ -23,8 +23,7 @@ from grain.edge.errors import (
     RemoteProtocolError,
     VersionMismatch,
 )
-from grain.edge.framing.frames import greeting_frame
-from grain.edge.framing.frames_in import Inbox
+from grain.edge.framing.frames import FrameDecoder, greeting_frame
 from grain.edge.messages import (
     PROTOCOL,
     Codec,
@@ -48,17 +47,19 @@ async def _send(stream: trio.abc.Stream, message: Message) -> None:
     await stream.send_all(greeting_frame(encode_greeting(message)))
 
 
-async def _receive(stream: trio.abc.Stream, inbox: Inbox) -> Message:
-    while inbox.greeting is None:
+async def _receive(stream: trio.abc.Stream, decoder: FrameDecoder) -> Message:
+    while decoder.greeting is None:
         data = await stream.receive_some(4096)
         if not data:
             raise ChannelBroken("the peer closed the connection during the greeting")
-        inbox.early += inbox.feed(data)
-    body, inbox.greeting = inbox.greeting, None
+        decoder.early += decoder.feed(data)
+    body, decoder.greeting = decoder.greeting, None
     return decode_greeting(body)
 
 
-async def introduce(stream: trio.abc.Stream, hello: Hello, codec: Codec) -> tuple[Welcome, Inbox]:
+async def introduce(
+    stream: trio.abc.Stream, hello: Hello, codec: Codec
+) -> tuple[Welcome, FrameDecoder]:
     """The dialler's side, up to the welcome; `join` completes it.
 
     Raises:
@@ -66,9 +67,9 @@ async def introduce(stream: trio.abc.Stream, hello: Hello, codec: Codec) -> tupl
         Refused: with the head's reason; `NotAdmitted` if it wants no more of our kind.
         RemoteProtocolError, trio.BrokenResourceError: no greeting.
     """
-    inbox = Inbox(codec, greetings=1)
+    decoder = FrameDecoder(codec, greetings=1)
     await _send(stream, hello)
-    answer = await _receive(stream, inbox)
+    answer = await _receive(stream, decoder)
     if isinstance(answer, Refusal):
         if answer.protocol != hello.protocol:
             raise VersionMismatch(f"refused by the head: {answer.reason}")
@@ -78,7 +79,7 @@ async def introduce(stream: trio.abc.Stream, hello: Hello, codec: Codec) -> tupl
         raise RemoteProtocolError(f"the peer answered the greeting with {type(answer).__name__}")
     if (answer.lineage, answer.epoch) != (hello.lineage, hello.epoch):
         raise Refused("another head answered at this address; the Edge file is out of date")
-    return answer, inbox
+    return answer, decoder
 
 
 async def join(stream: trio.abc.Stream) -> None:
@@ -97,7 +98,7 @@ async def welcome(
     epoch: int,
     codec: Codec,
     admit: Callable[[Hello], str] | None = None,
-) -> tuple[Hello, Inbox]:
+) -> tuple[Hello, FrameDecoder]:
     """The head's side; returns when the dialler has joined.
 
     Args:
@@ -111,18 +112,18 @@ async def welcome(
     Raises:
         EdgeError, trio.BrokenResourceError: it did not join.
     """
-    inbox = Inbox(codec, greetings=2)
+    decoder = FrameDecoder(codec, greetings=2)
     try:
-        hello = _checked(await _receive(stream, inbox), lineage, epoch, admit)
+        hello = _checked(await _receive(stream, decoder), lineage, epoch, admit)
     except (RemoteProtocolError, Refused) as e:
         await _refuse(stream, e)
         raise
     answer = Welcome(PROTOCOL, package_version(), place.host, place.pid, lineage, epoch)
     await _send(stream, answer)
-    joined = await _receive(stream, inbox)
+    joined = await _receive(stream, decoder)
     if not isinstance(joined, Join):
         raise RemoteProtocolError(f"the peer did not join but sent {type(joined).__name__}")
-    return hello, inbox
+    return hello, decoder
 
 
 def _checked(

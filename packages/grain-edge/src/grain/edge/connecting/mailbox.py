@@ -30,7 +30,7 @@ from grain.edge.errors import EdgeError, MeetingError
 from grain.edge.meeting import files
 from grain.edge.transports import tcp
 from grain.edge.transports.file_folder import Folder, remove_tree
-from grain.edge.transports.file_stream import FILES_PACE, LOST, FileStream
+from grain.edge.transports.file_stream import FILES_HEARTBEAT, LOST, FileStream
 from grain.edge.transports.identity import MEMBER, dialling_context
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class Mailbox:
             self._streams[peer] = stream
             try:
                 await self._reception.greet(
-                    stream, "files", peer, FILES_PACE, lambda: stream.heard_at, patience=LOST
+                    stream, "files", peer, FILES_HEARTBEAT, lambda: stream.heard_at, patience=LOST
                 )
             finally:
                 self._streams.pop(peer, None)

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from grain.edge.framing.socket_channel import FramedChannel
+from grain.edge.framing.framed_channel import FramedChannel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from grain.edge.attempt import Attempt
     from grain.edge.framing.channel import Channel
-    from grain.edge.framing.frames_in import Inbox
-    from grain.edge.heartbeat import Pace
+    from grain.edge.framing.frames import FrameDecoder
+    from grain.edge.heartbeat import Heartbeat
     from grain.edge.messages import Codec, Hello, Welcome
 
 ALL_TRANSPORTS = frozenset({"unix", "tcp", "reverse", "files"})
@@ -48,25 +48,27 @@ class Opened(trio.abc.AsyncResource):
     Attributes:
         stream: owned.
         greeting: of the other side.
-        inbox: continues where the greeting ended.
+        decoder: continues where the greeting ended.
         transport: as in `Peer`.
         target: as in `Peer`.
-        pace: what the transport needs, or None for the usual.
+        heartbeat: what the transport needs, or None for the usual.
         heard: as in `FramedChannel`.
     """
 
     stream: trio.abc.Stream
     greeting: Hello | Welcome
-    inbox: Inbox
+    decoder: FrameDecoder
     transport: str
     target: str
-    pace: Pace | None = None
+    heartbeat: Heartbeat | None = None
     heard: Callable[[], float] | None = None
 
     async def aclose(self) -> None:
         """Close without a word."""
         await trio.aclose_forcefully(self.stream)
 
-    def channel(self, codec: Codec, pace: Pace | None) -> FramedChannel:
+    def channel(self, codec: Codec, heartbeat: Heartbeat | None) -> FramedChannel:
         """The channel, to be entered by the caller."""
-        return FramedChannel(self.stream, codec, self.pace or pace, self.inbox, self.heard)
+        return FramedChannel(
+            self.stream, codec, self.heartbeat or heartbeat, self.decoder, self.heard
+        )

@@ -102,8 +102,8 @@ class _Waiting:
     async def _opened(self, stream: trio.SocketStream, host: str) -> Opened:
         secure = await tcp.secure_accepted(stream, self._context, HEAD)
         try:
-            answer, inbox = await introduce(secure, self._hello, self._codec)
+            answer, decoder = await introduce(secure, self._hello, self._codec)
         except BaseException:
             await trio.aclose_forcefully(secure)
             raise
-        return Opened(secure, answer, inbox, "reverse", host)
+        return Opened(secure, answer, decoder, "reverse", host)

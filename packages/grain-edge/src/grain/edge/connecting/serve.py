@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from grain.edge.attempt import Attempt
-    from grain.edge.heartbeat import Pace
+    from grain.edge.heartbeat import Heartbeat
 
 _log = logging.getLogger("grain.edge")
 
@@ -55,7 +55,7 @@ async def serve(
     address: str = DEFAULT,
     *,
     codec: Codec = CORE,
-    pace: Pace | None = None,
+    heartbeat: Heartbeat | None = None,
     admit: Callable[[Hello], str] | None = None,
     transports: frozenset[str] = ALL_TRANSPORTS,
     watch: float = WATCH,
@@ -72,7 +72,7 @@ async def serve(
         handler: called with each peer.
         address: as in `grain.toml`.
         codec: the message types to speak.
-        pace: heartbeats and sizes.
+        heartbeat: when the channel shows that it lives, and when it is given up.
         admit: looks at a dialler's greeting and says why it may not join, or "".
         transports: what to offer.
         watch: seconds between two looks at the meeting.
@@ -87,7 +87,7 @@ async def serve(
     where = parse_address(address, home())
     place = this_place()
     if isinstance(where, UnixAddress):
-        reception = Reception(place, "", 0, codec, pace, handler, admit)
+        reception = Reception(place, "", 0, codec, heartbeat, handler, admit)
         try:
             listener = await unix.listen(where.path)
         except OSError as e:
@@ -108,7 +108,7 @@ async def serve(
     meeting = _meeting_of(where)
     lineage, epoch = await meeting.claim(place, _living(address, codec))
     head = _Head(meeting, place, lineage, epoch)
-    head.reception = Reception(place, lineage, epoch, codec, pace, handler, admit)
+    head.reception = Reception(place, lineage, epoch, codec, heartbeat, handler, admit)
     await head.run(fixed, transports, str(where), watch, task_status)
 
 

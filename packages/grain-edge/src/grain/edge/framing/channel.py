@@ -24,7 +24,7 @@ class Channel(trio.abc.AsyncResource):
     async def send(self, batch: Batch) -> None:
         """Send some messages.
 
-        Returns when they are on their way or wait in a bounded outbox, not when they have
+        Returns when they are on their way or wait in a bounded encoder, not when they have
         arrived. A payload must not be changed afterwards: it is not copied. Cancellation while
         waiting for room means that none of the batch is sent.
 
@@ -36,7 +36,7 @@ class Channel(trio.abc.AsyncResource):
 
     @abstractmethod
     def post(self, batch: Batch, *, more: bool = False) -> None:
-        """Send some messages without waiting for room, whatever waits in the outbox already.
+        """Send some messages without waiting for room, whatever waits in the encoder already.
 
         For senders that something else bounds, as the runs on a worker bound its reports.
 
@@ -48,16 +48,14 @@ class Channel(trio.abc.AsyncResource):
             LocalProtocolError, ChannelBroken, trio.ClosedResourceError: as `send`.
         """
 
-    def send_nowait(self, batch: Batch) -> None:  # noqa: ARG002 - as it is sent nowhere
-        """Send some messages if nothing waits to be sent; for senders that cannot wait.
+    @property
+    @abstractmethod
+    def writes_through(self) -> bool:
+        """True if what is posted now may leave this process before the sender waits.
 
-        Within one process there is never a point in it: the peer runs when the sender waits.
-
-        Raises:
-            trio.WouldBlock: something does wait; nothing was sent.
-            LocalProtocolError, ChannelBroken, trio.ClosedResourceError: as `send`.
+        For a loop that never waits, whose peers could work meanwhile. False if so much waits that
+        `send` would wait, and always within one process, where the peer runs when the sender waits.
         """
-        raise trio.WouldBlock
 
     @abstractmethod
     async def receive(self) -> Batch:

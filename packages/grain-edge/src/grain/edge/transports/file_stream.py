@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.edge.errors import MeetingError
-from grain.edge.heartbeat import Pace
+from grain.edge.heartbeat import Heartbeat
 from grain.edge.transports.file_log import BEAT, BLOB, DATA, END, LogReader, LogWriter
 
 if TYPE_CHECKING:
@@ -39,10 +39,8 @@ FIRST_LOOK, HOT = 0.002, 2.0
 LAST_LOOK = 40.0
 """Seconds: the longest pause of a side that nobody rings for."""
 
-FILES_PACE = Pace(
-    heartbeat=float("inf"), suspect=2.0 * BEAT_EVERY, lost=LOST, chunk=4 * 1024 * 1024
-)
-"""The stream's own beats replace heartbeats, and blobs are worth their two operations."""
+FILES_HEARTBEAT = Heartbeat(interval=float("inf"), suspect=2.0 * BEAT_EVERY, lost=LOST)
+"""The stream's own beats replace those of the channel."""
 
 _MAX_BLOBS, _MAX_SEGMENTS = 16, 6
 _BUFFER = 64 * 1024 * 1024

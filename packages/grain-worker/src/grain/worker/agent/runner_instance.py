@@ -15,7 +15,7 @@ from grain.worker.agent.listener import Crash
 from grain.worker.messages import DefineFunction, Ended, ForgetFunctions, Ready, Run
 from grain.worker.node.cgroup import read_cgroups
 from grain.worker.processes.subreaper_client import End, Warded
-from grain.worker.runner.wire import BLOCKED, CODEC, PACE
+from grain.worker.runner.wire import BLOCKED, CODEC, HEARTBEAT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -122,7 +122,10 @@ class Incarnation:
                 self._reports.ended(ended)
                 on_ended()
 
-        async with FramedChannel(stream, CODEC, PACE) as channel, trio.open_nursery() as nursery:
+        async with (
+            FramedChannel(stream, CODEC, HEARTBEAT) as channel,
+            trio.open_nursery() as nursery,
+        ):
             self._channel = channel
             nursery.start_soon(self._watch, channel)
             try:
@@ -136,7 +139,7 @@ class Incarnation:
         """Notice when a tasklet blocks the event loop, by the heartbeats that do not come."""
         misses = 0
         while True:
-            await trio.sleep(PACE.heartbeat)
+            await trio.sleep(HEARTBEAT.interval)
             silent = channel.silent_for()
             # Twice: after a stop of this process itself, what has come is yet to be read.
             misses = misses + 1 if silent > BLOCKED else 0
