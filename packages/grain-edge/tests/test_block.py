@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grain.edge.errors import MeetingError, NotAnEdgeFile, OtherVersion, TornEdgeFile
-from grain.edge.meeting.block import SIZE, Record, decode_block, encode_block
+from grain.edge.meeting.block import SIZE, MeetingRecord, decode_block, encode_block
 
 RECORDS = st.builds(
-    Record,
+    MeetingRecord,
     lineage=st.text(max_size=32),
     epoch=st.integers(0, 2**40),
     open=st.booleans(),
@@ -27,11 +27,11 @@ RECORDS = st.builds(
     files=st.booleans(),
     key=st.text(max_size=100),
 )
-PLAIN = Record("line", 3, True, "host", "boot", 1, 2, 3)
+PLAIN = MeetingRecord("line", 3, True, "host", "boot", 1, 2, 3)
 
 
 @given(RECORDS, st.text(max_size=30))
-def test_round_trip(record: Record, package: str) -> None:
+def test_round_trip(record: MeetingRecord, package: str) -> None:
     """What was written is read, and the block has its size."""
     block = encode_block(record, package)
 
@@ -40,14 +40,14 @@ def test_round_trip(record: Record, package: str) -> None:
 
 
 @given(RECORDS, st.integers(0, SIZE - 1))
-def test_truncated_is_torn(record: Record, size: int) -> None:
+def test_truncated_is_torn(record: MeetingRecord, size: int) -> None:
     """A file that was cut short, at any place."""
     with pytest.raises(TornEdgeFile, match="next head repairs it"):
         decode_block(encode_block(record, "1.0.0")[:size], "p")
 
 
 @given(RECORDS, st.integers(0, SIZE * 8 - 1))
-def test_any_flipped_bit_is_noticed(record: Record, bit: int) -> None:
+def test_any_flipped_bit_is_noticed(record: MeetingRecord, bit: int) -> None:
     """Nothing is believed that was not written."""
     block = bytearray(encode_block(record, "1.0.0"))
     block[bit // 8] ^= 1 << bit % 8
@@ -56,7 +56,7 @@ def test_any_flipped_bit_is_noticed(record: Record, bit: int) -> None:
 
 
 @given(RECORDS, RECORDS, st.integers(1, SIZE - 1))
-def test_half_old_half_new_is_torn(old: Record, new: Record, at: int) -> None:
+def test_half_old_half_new_is_torn(old: MeetingRecord, new: MeetingRecord, at: int) -> None:
     """A write that was seen halfway gives the old record, the new one, or an error."""
     a, b = encode_block(old, "1"), encode_block(new, "1")
     mixed = b[:at] + a[at:]
@@ -93,4 +93,4 @@ def test_other_format_names_its_version() -> None:
 def test_record_that_does_not_fit() -> None:
     """Is an error at the writer, not a truncated file."""
     with pytest.raises(MeetingError, match="does not fit"):
-        encode_block(Record("l", 1, True, "h" * 5000, "b", 1, 1, 1), "1")
+        encode_block(MeetingRecord("l", 1, True, "h" * 5000, "b", 1, 1, 1), "1")

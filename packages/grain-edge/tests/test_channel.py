@@ -10,7 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from grain.edge.channel import Channel, FramedChannel, Heartbeat, memory_channels
 from grain.edge.errors import ChannelBroken, LocalProtocolError, RemoteProtocolError
-from grain.edge.testing import CODEC, Alarm, Cargo, Link, Note
+from grain.edge.testing import CODEC, Alarm, Cargo, FaultyLink, Note
 
 
 async def collect(channel: Channel, count: int) -> list[Any]:
@@ -24,7 +24,7 @@ async def test_both_ways() -> None:
     """Messages and payloads, small and large, in both directions at once."""
     there = [(Note("x", n), bytes(n)) for n in range(0, 200_000, 37_777)]
     back = [(Note("y", n), None) for n in range(1000)]
-    async with Link().channels() as (a, b), trio.open_nursery() as nursery:
+    async with FaultyLink().channels() as (a, b), trio.open_nursery() as nursery:
         nursery.start_soon(a.send, there)
         nursery.start_soon(b.send, back)
 
@@ -34,7 +34,7 @@ async def test_both_ways() -> None:
 
 async def test_pieces_of_one_byte() -> None:
     """The stream may deliver as it likes."""
-    link = Link()
+    link = FaultyLink()
     link.there.piece = 1
     async with link.channels() as (a, b):
         await a.send([(Note("slow", 3), b"payload")])
@@ -44,7 +44,7 @@ async def test_pieces_of_one_byte() -> None:
 
 async def test_small_batches_are_one_write() -> None:
     """What several senders give while a write is under way goes out together."""
-    link = Link()
+    link = FaultyLink()
     writes = 0
     put = link.there.put
 
@@ -65,7 +65,7 @@ async def test_small_batches_are_one_write() -> None:
 
 async def test_goodbye_is_the_end_of_the_channel() -> None:
     """Closed on purpose: what was sent before arrives, then the end."""
-    link = Link()
+    link = FaultyLink()
     async with FramedChannel(link.b, CODEC) as b:
         async with FramedChannel(link.a, CODEC) as a:
             await a.send([(Cargo("c"), bytes(1 << 20)), (Note("n"), bytes(1 << 19))])
@@ -81,7 +81,7 @@ async def test_goodbye_is_the_end_of_the_channel() -> None:
 @pytest.mark.parametrize("after", [0, 5, 100, 300_000])
 async def test_cut_breaks_both_ends(after: int) -> None:
     """A lost connection is told to receivers and senders, and is no clean end."""
-    link = Link()
+    link = FaultyLink()
     link.there.cut_after = after
     async with link.channels() as (a, b):
         await a.send([(Note("x"), bytes(400_000))])
@@ -96,7 +96,7 @@ async def test_cut_breaks_both_ends(after: int) -> None:
 
 async def test_end_without_goodbye_is_broken() -> None:
     """A killed process is not mistaken for one that left."""
-    link = Link()
+    link = FaultyLink()
     async with FramedChannel(link.b, CODEC) as b:
         await link.a.aclose()
         with pytest.raises(ChannelBroken, match="without a goodbye"):
@@ -105,7 +105,7 @@ async def test_end_without_goodbye_is_broken() -> None:
 
 async def test_broken_rule_closes_this_channel() -> None:
     """The error says what the peer did, now and at the next attempt; the stream is closed."""
-    link = Link()
+    link = FaultyLink()
     async with FramedChannel(link.b, CODEC) as b:
         await link.a.send_all(b"GET / HTTP/1.1\r\n\r\n")
         for _ in range(2):
@@ -119,7 +119,7 @@ async def test_broken_rule_closes_this_channel() -> None:
 
 async def test_heartbeats_keep_an_idle_channel(autojump_clock: MockClock) -> None:
     """An hour of silence from the programs is no silence on the wire."""
-    async with Link().channels() as (a, b):
+    async with FaultyLink().channels() as (a, b):
         with trio.move_on_after(3600):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(a.receive)
@@ -131,7 +131,7 @@ async def test_heartbeats_keep_an_idle_channel(autojump_clock: MockClock) -> Non
 
 async def test_silence_breaks_after_the_pace(autojump_clock: MockClock) -> None:
     """Where nothing is heard for 60 s the connection counts as lost, on that side."""
-    link = Link()
+    link = FaultyLink()
     async with link.channels() as (a, b), trio.open_nursery() as nursery:
         link.there.hold()
         nursery.start_soon(a.send, [(Note("x"), None)])
@@ -145,7 +145,7 @@ async def test_silence_breaks_after_the_pace(autojump_clock: MockClock) -> None:
 
 async def test_a_cut_of_20_seconds_is_survived(autojump_clock: MockClock) -> None:
     """Both directions dead for 20 s: late, suspected by a caller who asks, but not lost."""
-    link = Link()
+    link = FaultyLink()
     async with link.channels() as (a, b), trio.open_nursery() as nursery:
         await trio.sleep(15)
         link.there.hold()
@@ -161,7 +161,7 @@ async def test_a_cut_of_20_seconds_is_survived(autojump_clock: MockClock) -> Non
 
 async def test_who_does_not_receive_does_not_blame_the_peer(autojump_clock: MockClock) -> None:
     """A program that is busy for ten minutes finds the channel as it left it."""
-    async with Link().channels() as (a, b):
+    async with FaultyLink().channels() as (a, b):
         await trio.sleep(600)
         await a.send([(Note("x"), None)])
 
@@ -170,7 +170,7 @@ async def test_who_does_not_receive_does_not_blame_the_peer(autojump_clock: Mock
 
 async def test_cancelled_receive_loses_nothing(autojump_clock: MockClock) -> None:
     """Even amid a frame."""
-    link = Link()
+    link = FaultyLink()
     link.there.piece = 7
     link.there.delay = 1.0
     async with link.channels() as (a, b):
@@ -186,7 +186,7 @@ async def test_cancelled_receive_loses_nothing(autojump_clock: MockClock) -> Non
 
 async def test_cancelled_send_tears_no_frame(autojump_clock: MockClock) -> None:
     """A sender that gives up while the pipe is full leaves the channel whole."""
-    async with Link().channels() as (a, b), trio.open_nursery() as nursery:
+    async with FaultyLink().channels() as (a, b), trio.open_nursery() as nursery:
         await a.send([(Note("big"), bytes(1 << 23))])
         with trio.move_on_after(1) as scope:
             await a.send([(Note("never"), None)])
@@ -199,7 +199,7 @@ async def test_cancelled_send_tears_no_frame(autojump_clock: MockClock) -> None:
 
 async def test_wrong_message_is_the_senders_error() -> None:
     """And the channel goes on."""
-    async with Link().channels() as (a, b):
+    async with FaultyLink().channels() as (a, b):
         with pytest.raises(LocalProtocolError):
             await a.send([(Alarm("x"), b"payload")])
         await a.send([(Alarm("x"), None)])
@@ -210,13 +210,13 @@ async def test_wrong_message_is_the_senders_error() -> None:
 async def test_exceptions_pass_unwrapped() -> None:
     """The body's exception leaves the channel's block as it is, not within a group."""
     with pytest.raises(KeyError):
-        async with Link().channels():
+        async with FaultyLink().channels():
             raise KeyError("x")
 
 
 async def test_two_receivers_are_refused() -> None:
     """A mistake in the program is told."""
-    async with Link().channels() as (_, b), trio.open_nursery() as nursery:
+    async with FaultyLink().channels() as (_, b), trio.open_nursery() as nursery:
         nursery.start_soon(b.receive)
         await wait_all_tasks_blocked()
         with pytest.raises(trio.BusyResourceError):
@@ -243,7 +243,7 @@ async def test_memory_passes_the_very_objects() -> None:
 
 async def test_pace_is_a_parameter(autojump_clock: MockClock) -> None:
     """Tests of other packages may have shorter lives."""
-    link = Link()
+    link = FaultyLink()
     heartbeat = Heartbeat(interval=1, lost=3)
     async with link.channels(CODEC, heartbeat) as (_, b):
         link.there.hold()

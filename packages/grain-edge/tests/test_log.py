@@ -17,8 +17,8 @@ from grain.edge.transports.file_log import (
     END,
     FIRST_SEGMENT,
     MAX_BLOB,
-    Entry,
     LogReader,
+    LogRecord,
     LogWriter,
     Put,
 )
@@ -37,14 +37,14 @@ class Store:
             else:
                 self.files[put.name][put.offset : put.offset + len(put.data)] = put.data
 
-    def content(self, reader: LogReader, entry: Entry) -> bytes:
-        if entry.kind == DATA:
-            return entry.body
-        if entry.kind == BLOB:
-            return bytes(self.files[f"{reader.name}.b{entry.seq}"])
+    def content(self, reader: LogReader, record: LogRecord) -> bytes:
+        if record.kind == DATA:
+            return record.body
+        if record.kind == BLOB:
+            return bytes(self.files[f"{reader.name}.b{record.seq}"])
         return b""
 
-    def read(self, reader: LogReader, size: int) -> list[Entry]:
+    def read(self, reader: LogReader, size: int) -> list[LogRecord]:
         data = bytes(self.files[reader.segment][reader.offset : reader.offset + size])
         return reader.feed(data)
 
@@ -52,8 +52,8 @@ class Store:
         out = b""
         while True:
             before = (reader.segment, reader.offset)
-            entries = self.read(reader, max(size, reader.wants))
-            out += b"".join(self.content(reader, entry) for entry in entries)
+            records = self.read(reader, max(size, reader.wants))
+            out += b"".join(self.content(reader, record) for record in records)
             if (reader.segment, reader.offset) == before and reader.wants <= size:
                 return out
             size = max(size, reader.wants)

@@ -1,6 +1,6 @@
 """In-memory connections with scripted faults, for the tests of every package.
 
-    link = Link()
+    link = FaultyLink()
     link.there.delay = 0.2              # seconds; with trio's mock clock no real time passes
     link.back.cut_after = 1000          # both directions break after 1000 bytes of this one
     async with link.channels() as (a, b):
@@ -64,7 +64,7 @@ class Direction:
         carried: bytes sent so far.
     """
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: FaultyLink) -> None:
         self.delay = 0.0
         self.piece: int | None = None
         self.cut_after: int | None = None
@@ -83,9 +83,9 @@ class Direction:
     def release(self) -> None:
         """Deliver again, first what was held back."""
         self._held = False
-        self.tell()
+        self.wake()
 
-    def tell(self) -> None:
+    def wake(self) -> None:
         """Wake whoever waits."""
         self._changed.set()
         self._changed = trio.Event()
@@ -108,7 +108,7 @@ class Direction:
         self.carried += len(data)
         if self.cut_after is not None and self.carried >= self.cut_after:
             self._link.cut()
-        self.tell()
+        self.wake()
         await trio.lowlevel.checkpoint()
 
     async def get(self, max_bytes: int | None, reader: LinkStream) -> bytes:
@@ -143,13 +143,13 @@ class Direction:
         if most < len(data):
             self._queue.appendleft((at, data[most:]))
         self._size -= most
-        self.tell()
+        self.wake()
         return data[:most]
 
     def end(self) -> None:
         """What closing the sending end does."""
         self._ended = True
-        self.tell()
+        self.wake()
 
 
 class LinkStream(trio.abc.Stream):
@@ -178,11 +178,11 @@ class LinkStream(trio.abc.Stream):
         """Close this end; the other one reads what is under way and then the end."""
         self.closed = True
         self._outgoing.end()
-        self._incoming.tell()
+        self._incoming.wake()
         await trio.lowlevel.checkpoint()
 
 
-class Link:
+class FaultyLink:
     """Two connected streams, `a` and `b`, whose directions take orders.
 
     Attributes:

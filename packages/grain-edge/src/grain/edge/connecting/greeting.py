@@ -40,8 +40,6 @@ from grain.edge.version import package_version
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from grain.edge.meeting.host import Place
-
 
 async def _send(stream: trio.abc.Stream, message: Message) -> None:
     await stream.send_all(greeting_frame(encode_greeting(message)))
@@ -60,7 +58,7 @@ async def _receive(stream: trio.abc.Stream, decoder: FrameDecoder) -> Message:
 async def introduce(
     stream: trio.abc.Stream, hello: Hello, codec: Codec
 ) -> tuple[Welcome, FrameDecoder]:
-    """The dialler's side, up to the welcome; `join` completes it.
+    """Greet a head on the dialler's side, up to its welcome; `join` completes the greeting.
 
     Raises:
         VersionMismatch: the head speaks another protocol.
@@ -83,42 +81,40 @@ async def introduce(
 
 
 async def join(stream: trio.abc.Stream) -> None:
-    """The dialler chooses this connection.
+    """Choose this connection, on the dialler's side.
 
     Raises:
-        trio.BrokenResourceError: it is lost already.
+        trio.BrokenResourceError: the connection is lost already.
     """
     await _send(stream, Join(PROTOCOL, package_version()))
 
 
 async def welcome(
     stream: trio.abc.Stream,
-    place: Place,
-    lineage: str,
-    epoch: int,
+    answer: Welcome,
     codec: Codec,
     admit: Callable[[Hello], str] | None = None,
 ) -> tuple[Hello, FrameDecoder]:
-    """The head's side; returns when the dialler has joined.
+    """Greet a dialler on the head's side; returns when it has joined.
 
     Args:
         stream: authenticated.
-        place: who answers.
-        lineage: the meeting.
-        epoch: the leadership.
+        answer: the head's introduction, for a dialler of its meeting and leadership.
         codec: for the frames that follow.
-        admit: says why a dialler may not join, or "".
+        admit: returns why a dialler may not join, or "".
+
+    Returns:
+        the dialler's introduction, and the decoder of what follows.
 
     Raises:
         EdgeError, trio.BrokenResourceError: it did not join.
     """
     decoder = FrameDecoder(codec, greetings=2)
     try:
-        hello = _checked(await _receive(stream, decoder), lineage, epoch, admit)
+        hello = _checked(await _receive(stream, decoder), answer, admit)
     except (RemoteProtocolError, Refused) as e:
         await _refuse(stream, e)
         raise
-    answer = Welcome(PROTOCOL, package_version(), place.host, place.pid, lineage, epoch)
     await _send(stream, answer)
     joined = await _receive(stream, decoder)
     if not isinstance(joined, Join):
@@ -126,15 +122,13 @@ async def welcome(
     return hello, decoder
 
 
-def _checked(
-    hello: Message, lineage: str, epoch: int, admit: Callable[[Hello], str] | None
-) -> Hello:
+def _checked(hello: Message, answer: Welcome, admit: Callable[[Hello], str] | None) -> Hello:
     if not isinstance(hello, Hello):
         raise RemoteProtocolError(f"the peer began with {type(hello).__name__}")
-    if (hello.lineage, hello.epoch) != (lineage, epoch):
+    if (hello.lineage, hello.epoch) != (answer.lineage, answer.epoch):
         raise Refused(
-            f"this is epoch {epoch} of its meeting, not the one that the Edge file named when "
-            "the peer read it"
+            f"this is epoch {answer.epoch} of its meeting, not the one that the Edge file named "
+            "when the peer read it"
         )
     if admit is not None and (reason := admit(hello)):
         raise NotAdmitted(reason)
@@ -142,7 +136,7 @@ def _checked(
 
 
 async def _refuse(stream: trio.abc.Stream, error: EdgeError) -> None:
-    """Tell the reason, if the peer still listens."""
+    """Send the reason, if the peer still listens."""
     with trio.move_on_after(1):
         try:
             final = isinstance(error, NotAdmitted)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.edge.address import join_host
-from grain.edge.connecting.race import Way, race
+from grain.edge.connecting.race import Route, race
 from grain.edge.errors import EdgeError, MeetingError
 from grain.edge.meeting import files
 from grain.edge.transports import tcp
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from grain.edge.attempt import Attempt
-    from grain.edge.connecting.accept import Reception
+    from grain.edge.connecting.accept import Acceptor
     from grain.edge.meeting.meeting import Meeting
     from grain.edge.transports.identity import Credential
     from grain.edge.transports.tls import TlsStream
@@ -50,7 +50,7 @@ _BELL = re.compile(r"([0-9a-f]{16})\.\d+")
 _log = logging.getLogger("grain.edge")
 
 
-class Slot:
+class MailboxEntry:
     """A dialler's place in the mailbox.
 
     Args:
@@ -106,15 +106,15 @@ async def leave_note(
     Raises:
         MeetingError: could not be written.
     """
-    slot = Slot(meeting, epoch)
+    entry = MailboxEntry(meeting, epoch)
     try:
         note = json.dumps(addresses).encode()
-        await meeting.disk.run(slot.folder.path, slot.make, {"note": note})
-        await slot.ring()
+        await meeting.disk.run(entry.folder.path, entry.make, {"note": note})
+        await entry.ring()
         yield
     finally:
         with trio.CancelScope(shield=True), trio.move_on_after(2):
-            await _quietly(meeting, slot.folder)
+            await _quietly(meeting, entry.folder)
 
 
 async def _quietly(meeting: Meeting, folder: Folder) -> None:
@@ -130,16 +130,16 @@ class Mailbox:
     Args:
         meeting: where.
         epoch: the leadership.
-        reception: gets those who call.
+        acceptor: gets those who call.
         credential: the head's own.
     """
 
     def __init__(
-        self, meeting: Meeting, epoch: int, reception: Reception, credential: Credential
+        self, meeting: Meeting, epoch: int, acceptor: Acceptor, credential: Credential
     ) -> None:
         self._meeting = meeting
         self._epoch = epoch
-        self._reception = reception
+        self._acceptor = acceptor
         self._credential = credential
         self._root = f"{meeting.directory}/{epoch}"
         self._streams: dict[str, FileStream] = {}
@@ -195,7 +195,7 @@ class Mailbox:
             stream = FileStream(folder, "down", "up", self._meeting.disk, rung=True)
             self._streams[peer] = stream
             try:
-                await self._reception.greet(
+                await self._acceptor.greet(
                     stream, "files", peer, FILES_HEARTBEAT, lambda: stream.heard_at, patience=LOST
                 )
             finally:
@@ -211,7 +211,7 @@ class Mailbox:
             return
         tried: list[Attempt] = []
         ways = [
-            Way("reverse", join_host(host, port), partial(self._connect, host, port), deadline=5)
+            Route("reverse", join_host(host, port), partial(self._connect, host, port), deadline=5)
             for host, port in addresses
         ]
         try:
@@ -223,7 +223,7 @@ class Mailbox:
             _log.debug("%s", attempt)
         if stream is not None:
             host = tcp.peer_host(stream.transport)
-            await self._reception.greet(stream, "reverse", host)
+            await self._acceptor.greet(stream, "reverse", host)
 
     async def _connect(self, host: str, port: int) -> TlsStream:
         stream = await tcp.connect(host, port)

@@ -27,7 +27,6 @@ from grain.edge.transports.sockets import (
     read,
     read_into,
 )
-from grain.edge.transports.tls import TlsStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -73,7 +72,7 @@ class FramedChannel(Channel):
         if self._socket is not None:
             enlarge_send_buffer(self._socket)
             self._direct = SocketWriter(self._socket)
-        elif isinstance(stream, TlsStream):
+        elif isinstance(stream, DirectWriter):  # TLS
             self._direct = stream
         self._writer = Writer(codec, WRITE_DIRECT if self._direct else WRITE)
         self._decoder = decoder or FrameDecoder(codec)

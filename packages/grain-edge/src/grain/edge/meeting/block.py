@@ -32,7 +32,7 @@ _MAGIC = b"GRAINEDG"
 _HEAD = struct.Struct("!8sHHII16s")
 
 
-class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MeetingRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One leadership.
 
     Attributes:
@@ -68,7 +68,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key: str = ""
 
 
-def encode_block(record: Record, package: str) -> bytes:
+def encode_block(record: MeetingRecord, package: str) -> bytes:
     """The whole block.
 
     Raises:
@@ -86,7 +86,7 @@ def encode_block(record: Record, package: str) -> bytes:
     return block(zlib.crc32(block(0)))
 
 
-def decode_block(data: bytes, path: str) -> Record:
+def decode_block(data: bytes, path: str) -> MeetingRecord:
     """What a block says.
 
     Args:
@@ -118,6 +118,6 @@ def decode_block(data: bytes, path: str) -> Record:
             f"{FORMAT}. Install the same version everywhere, or choose another address"
         )
     try:
-        return msgspec.json.decode(data[_HEAD.size : _HEAD.size + length], type=Record)
+        return msgspec.json.decode(data[_HEAD.size : _HEAD.size + length], type=MeetingRecord)
     except (msgspec.MsgspecError, ValueError) as e:
         raise NotAnEdgeFile(f"{path}: has the form of an Edge file, but {e}") from e

@@ -1,4 +1,6 @@
-"""Files and directories that only this user may touch. Synchronous: run by `grain.edge.meeting.disk`.
+"""Files and directories that only this user may touch.
+
+Synchronous: called in the threads of `grain.edge.meeting.disk`.
 
 Everything is opened without following a symbolic link and judged by the open descriptor, so that
 nothing can be exchanged between the look and the use. Owners are compared with our effective user

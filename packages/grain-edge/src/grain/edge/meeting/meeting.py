@@ -24,8 +24,8 @@ import trio
 
 from grain.edge.errors import MeetingTaken, NoEdgeFile, Superseded, TornEdgeFile
 from grain.edge.meeting import files
-from grain.edge.meeting.block import SIZE, Record, decode_block, encode_block
-from grain.edge.meeting.host import Place, start_time
+from grain.edge.meeting.block import SIZE, MeetingRecord, decode_block, encode_block
+from grain.edge.meeting.host import ProcessIdentity, start_time
 from grain.edge.version import package_version
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Meeting:
         self.directory = path + ".d"
         self.disk = disk
 
-    async def read(self) -> Record:
+    async def read(self) -> MeetingRecord:
         """The present record; a torn one is read again for a second.
 
         Raises:
@@ -70,7 +70,9 @@ class Meeting:
                 await trio.sleep(patience)
         raise AssertionError
 
-    async def claim(self, me: Place, living: Callable[[Record], Awaitable[str]]) -> tuple[str, int]:
+    async def claim(
+        self, me: ProcessIdentity, living: Callable[[MeetingRecord], Awaitable[str]]
+    ) -> tuple[str, int]:
         """Become the leader.
 
         Args:
@@ -106,7 +108,7 @@ class Meeting:
                 lineage = secrets.token_hex(16) if record is None else record.lineage
                 return lineage, epoch
 
-    async def publish(self, record: Record) -> None:
+    async def publish(self, record: MeetingRecord) -> None:
         """Write the record, unless a higher claim exists; then remove lower claims.
 
         Raises:
@@ -116,7 +118,7 @@ class Meeting:
         block = encode_block(record, package_version())
         await self.disk.run(self.path, self._publish, record.epoch, block)
 
-    async def watch(self, record: Record) -> None:
+    async def watch(self, record: MeetingRecord) -> None:
         """Look once whether this is still the leader, and repair the file if need be.
 
         Raises:
@@ -135,7 +137,7 @@ class Meeting:
         if present != record:
             await self.publish(record)
 
-    async def _incumbent(self) -> Record | None:
+    async def _incumbent(self) -> MeetingRecord | None:
         try:
             return await self.read()
         except (NoEdgeFile, TornEdgeFile):
@@ -187,7 +189,7 @@ class Meeting:
                 files.remove(f"{self.directory}/claim.{lower}")
 
 
-def alive_here(record: Record, me: Place) -> str | None:
+def alive_here(record: MeetingRecord, me: ProcessIdentity) -> str | None:
     """Whether a head of this very process namespace lives.
 
     Returns:

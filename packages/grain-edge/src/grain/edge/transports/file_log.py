@@ -168,7 +168,7 @@ def _joined(puts: list[Put]) -> list[Put]:
 
 
 @dataclass(frozen=True)
-class Entry:
+class LogRecord:
     """A record that was read; NEXT is not shown.
 
     Attributes:
@@ -219,7 +219,7 @@ class LogReader:
         self.offset = offset
         self.seq = seq
 
-    def feed(self, data: bytes) -> list[Entry]:
+    def feed(self, data: bytes) -> list[LogRecord]:
         """Take what was read at the offset, which moves on.
 
         Args:
@@ -228,7 +228,7 @@ class LogReader:
         Returns:
             whole records in order. After a NEXT the segment is another one: read again.
         """
-        out: list[Entry] = []
+        out: list[LogRecord] = []
         self.doubtful = False
         self.wants = 0
         at = 0
@@ -254,7 +254,7 @@ class LogReader:
                 self.offset = 0
                 break
             blob = _BLOB.unpack(body) if kind == BLOB else (0, 0)
-            out.append(Entry(seq, ack, kind, body, blob))
+            out.append(LogRecord(seq, ack, kind, body, blob))
             at = end
         return out
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from grain.edge.meeting.disk import Disk
     from grain.edge.transports.file_folder import Folder
-    from grain.edge.transports.file_log import Entry, Put
+    from grain.edge.transports.file_log import LogRecord, Put
 
 BEAT_EVERY, LOST = 90.0, 300.0
 """Seconds between two beats of an idle side, and of silence after which the peer is lost."""
@@ -147,7 +147,7 @@ class FileStream(trio.abc.Stream):
     async def _store(self, puts: Sequence[Put]) -> None:
         """Store, again and again if it fails; the caller holds the pen."""
         self._undone += puts
-        pause, told = 0.05, False
+        pause, warned = 0.05, False
         while self._undone:
             self._check()
             count = len(self._undone)
@@ -158,14 +158,14 @@ class FileStream(trio.abc.Stream):
             except OSError as e:
                 if e.errno == errno.ENOENT and not await self._still_there():
                     continue
-                if not told:
+                if not warned:
                     _log.warning("%s: %s; trying again until it works", self._folder.path, e)
-                    told = True
+                    warned = True
                 await trio.sleep(pause)
                 pause = min(pause * 2, 5.0)
             else:
                 del self._undone[:count]
-                if told:
+                if warned:
                     _log.warning("%s: works again", self._folder.path)
         self._wrote = trio.current_time()
         if self._ring is not None:
@@ -219,7 +219,7 @@ class FileStream(trio.abc.Stream):
                 data = await self._disk.patiently(
                     self._folder.path, self._folder.read, segment, offset, asked
                 )
-                entries, blobs = await self._parsed(data)
+                records, blobs = await self._parsed(data)
             except OSError as e:
                 await self._trouble(e)
                 return False
@@ -231,43 +231,43 @@ class FileStream(trio.abc.Stream):
             self._look = max(
                 min(asked * 4, 1 << 20) if used * 2 > asked else 4096, self._reader.wants
             )
-            for entry in entries:
-                self._take(entry, blobs)
+            for record in records:
+                self._take(record, blobs)
             self._taken = self._reader.seq
             if not moved:
                 self._judge()
                 return asked < self._reader.wants  # look again at once, with a wider eye
             self.heard_at = trio.current_time()
             # Beats alone are no reason to look again soon.
-            news = any(entry.kind != BEAT for entry in entries)
+            news = any(record.kind != BEAT for record in records)
             if news:
                 self._moved = self.heard_at
         await self._released()
         return news or segment != self._reader.segment
 
-    async def _parsed(self, data: bytes) -> tuple[list[Entry], dict[int, bytearray]]:
+    async def _parsed(self, data: bytes) -> tuple[list[LogRecord], dict[int, bytearray]]:
         """Records, with the content of their blobs; nothing is taken unless all can be read."""
         before = (self._reader.segment, self._reader.offset, self._reader.seq)
-        entries = self._reader.feed(data)
+        records = self._reader.feed(data)
         blobs: dict[int, bytearray] = {}
         try:
-            for entry in entries:
-                if entry.kind == BLOB:
-                    name = f"{self._reader.name}.b{entry.seq}"
-                    blobs[entry.seq] = await self._disk.patiently(
-                        self._folder.path, self._folder.read_blob, name, *entry.blob
+            for record in records:
+                if record.kind == BLOB:
+                    name = f"{self._reader.name}.b{record.seq}"
+                    blobs[record.seq] = await self._disk.patiently(
+                        self._folder.path, self._folder.read_blob, name, *record.blob
                     )
         except BaseException:
             self._reader.rewind(*before)
             raise
-        return entries, blobs
+        return records, blobs
 
-    def _take(self, entry: Entry, blobs: dict[int, bytearray]) -> None:
-        self._peer_ack = max(self._peer_ack, entry.ack)
-        if entry.kind == END:
+    def _take(self, record: LogRecord, blobs: dict[int, bytearray]) -> None:
+        self._peer_ack = max(self._peer_ack, record.ack)
+        if record.kind == END:
             self._ended = True
-        elif entry.kind in (DATA, BLOB):
-            piece = blobs.get(entry.seq, entry.body)
+        elif record.kind in (DATA, BLOB):
+            piece = blobs.get(record.seq, record.body)
             self._arrived.append(piece)
             self._waiting += len(piece)
             self._unacked += len(piece)

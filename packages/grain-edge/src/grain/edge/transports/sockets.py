@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from socket import AF_UNIX, SO_SNDBUF, SOL_SOCKET
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import trio
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _UNDER_WAY = 1024 * 1024
 
 
+@runtime_checkable
 class DirectWriter(Protocol):
     """A stream, or a part of one, that writes without waiting."""
 

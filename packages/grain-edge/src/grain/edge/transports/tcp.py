@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Iterable
 
-HANDSHAKE = 10.0
-"""Seconds until a peer must be authenticated."""
-
 _BACKLOG = 1024
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 9))
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.edge.connecting.handshake_limiter import Guard
+from grain.edge.connecting.handshake_limiter import HandshakeLimiter
 
 
 def test_silent_connections_make_room() -> None:
     """16 silent ones of one address do not keep a 17th out, once they are a second old."""
-    guard = Guard()
+    guard = HandshakeLimiter()
     first = [guard.admit("a", 0.0)[0] for _ in range(16)]
 
     assert guard.admit("a", 0.5) == (None, None)
@@ -20,7 +20,7 @@ def test_silent_connections_make_room() -> None:
 
 def test_many_addresses_make_room() -> None:
     """64 in all, from whatever address."""
-    guard = Guard()
+    guard = HandshakeLimiter()
     for n in range(64):
         guard.admit(str(n), 0.0)
 
@@ -33,7 +33,7 @@ def test_many_addresses_make_room() -> None:
 
 def test_loopback_is_one_address() -> None:
     """A local user with many addresses has no more places than one, and leaves those of others."""
-    guard = Guard()
+    guard = HandshakeLimiter()
     mine = [f"127.0.{n}.1" for n in range(100)] + ["::1", "::ffff:127.9.9.9"]
     admitted = [guard.admit(address, 0.5)[0] for address in mine]
 
@@ -43,7 +43,7 @@ def test_loopback_is_one_address() -> None:
 
 def test_honest_ones_are_not_driven_out() -> None:
     """Those who authenticate quickly leave room for as many as come."""
-    guard = Guard()
+    guard = HandshakeLimiter()
     for n in range(1000):
         ticket, out = guard.admit("a", n * 0.001)
         assert ticket is not None
@@ -55,7 +55,7 @@ def test_honest_ones_are_not_driven_out() -> None:
 @given(st.lists(st.tuples(st.sampled_from("abcde"), st.floats(0, 3), st.booleans()), max_size=200))
 def test_bounds_hold(events: list[tuple[str, float, bool]]) -> None:
     """Whatever comes, neither limit is exceeded, and nobody young is driven out."""
-    guard, now = Guard(8, 3, 1.0), 0.0
+    guard, now = HandshakeLimiter(8, 3, 1.0), 0.0
     open_: dict[int, tuple[str, float]] = {}
     for address, pause, leave in events:
         now += pause
