@@ -92,7 +92,10 @@ async def test_nobody(autojump_clock: MockClock) -> None:
     tried: list[Attempt] = []
     error = ChannelBroken("gone")
 
-    assert await race([routes.route("a", 1e9, deadline=5.0), routes.route("b", 0, error)], tried) is None
+    assert (
+        await race([routes.route("a", 1e9, deadline=5.0), routes.route("b", 0, error)], tried)
+        is None
+    )
     assert sorted(a.outcome for a in tried) == ["gone", "no answer within 5 s"]
 
 

@@ -9,8 +9,8 @@ The class variable `max_payload` is the most bytes that may travel beside a mess
 has no payload.
 
 The greeting (`Hello`, `Welcome`, `Refusal`, `Join`) begins with the protocol number and the
-package version in every version of Grain, so that two that do not understand each other can at
-least say so: these two fields stay first for ever.
+package version in every version of Grain, so that two versions which do not understand each other
+can at least say so: these two fields stay first for ever.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MAX_GREETING = 4096
 """The most bytes of a greeting: a peer that is not welcomed yet may not make us store more."""
 
 Payload = Any
-"""What travels beside a message: bytes-like or `Pieces` over a wire, any object in memory, or
+"""The payload beside a message: bytes-like or `Pieces` over a wire, any object in memory, or
 None."""
 
 
@@ -48,7 +48,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 class Hello(Message, frozen=True):
-    """The dialler introduces itself; first in every connection.
+    """The introduction of a dialler; first in every connection.
 
     Attributes:
         protocol: number of the protocol that it speaks.
@@ -75,7 +75,7 @@ class Hello(Message, frozen=True):
 
 
 class Welcome(Message, frozen=True):
-    """The head takes the dialler in.
+    """The introduction of a head, which accepts the dialler.
 
     Attributes:
         protocol: number of the protocol that it speaks.
@@ -95,13 +95,13 @@ class Welcome(Message, frozen=True):
 
 
 class Refusal(Message, frozen=True):
-    """The head does not take the dialler in, and says why in words.
+    """The head's refusal to accept the dialler, with a reason.
 
     Attributes:
         protocol: number of the protocol that it speaks.
         package: version of the package, for people to read.
         reason: a sentence for people.
-        final: whether another way to this head would not help.
+        final: another route to this head would not help.
     """
 
     protocol: int
@@ -111,27 +111,27 @@ class Refusal(Message, frozen=True):
 
 
 class Join(Message, frozen=True):
-    """The dialler has chosen this connection, out of those that it tried at the same time."""
+    """The dialler's choice of this connection, out of those that it tried at the same time."""
 
     protocol: int
     package: str
 
 
 class Ping(Message, frozen=True):
-    """Sign of life on a channel that has nothing else to say; never reaches the program."""
+    """A sign of life on an idle channel; never reaches the program."""
 
 
 class Bye(Message, frozen=True):
-    """Last message of a channel that is closed on purpose; never reaches the program."""
+    """The last message of a channel that is closed on purpose; never reaches the program."""
 
 
 GREETING: tuple[type[Message], ...] = (Hello, Welcome, Refusal, Join)
 MESSAGES: tuple[type[Message], ...] = (Ping, Bye)
-"""What every channel understands after the greeting; the messages of head and worker go here."""
+"""The messages of every channel after the greeting."""
 
 
 class Codec:
-    """Encodes and decodes a fixed set of message types.
+    """Encoder and decoder of a fixed set of message types.
 
     Args:
         types: message classes; `Ping` and `Bye` are always among them.
@@ -148,7 +148,7 @@ class Codec:
         self._announced = msgspec.msgpack.Decoder(tuple[union, int])  # type: ignore[valid-type]
 
     def encode(self, message: Message, beside: Payload) -> bytes:
-        """One message with its small payload, or with the size of a large one.
+        """Return one message, encoded with its small payload, or with the size of a large one.
 
         Raises:
             LocalProtocolError: not one of the codec's types, or larger than `MAX_MESSAGE`.
@@ -191,7 +191,7 @@ class Codec:
         return encoded[array_head(len(batch)) :] if len(encoded) <= most else None
 
     def decode_batch(self, body: bytes | bytearray | memoryview) -> list[tuple[Message, Payload]]:
-        """The messages of one frame.
+        """Return the messages of one frame.
 
         Raises:
             RemoteProtocolError: unknown type, unknown or missing field, wrong type of a field, a
@@ -221,11 +221,11 @@ class Codec:
 
 
 CORE = Codec()
-"""What channels speak unless told otherwise."""
+"""The codec of channels that need no other messages."""
 
 
 def array_head(length: int) -> int:
-    """How many bytes MessagePack puts before the elements of an array."""
+    """Return the number of bytes that MessagePack puts before the elements of an array."""
     return 1 if length < 16 else 3 if length < 65536 else 5
 
 
@@ -245,12 +245,12 @@ def check_payload(
 
 
 def encode_greeting(message: Message) -> bytes:
-    """The body of a greeting's frame."""
+    """Return the body of a greeting's frame."""
     return msgspec.msgpack.encode(message)
 
 
 def decode_greeting(body: bytes | bytearray | memoryview) -> Message:
-    """A greeting from its frame's body.
+    """Return the greeting in a frame's body.
 
     Raises:
         VersionMismatch: the peer speaks another protocol; names both.

@@ -86,12 +86,12 @@ class Direction:
         self.wake()
 
     def wake(self) -> None:
-        """Wake whoever waits."""
+        """Wake the tasks that wait."""
         self._changed.set()
         self._changed = trio.Event()
 
     async def put(self, data: bytes) -> None:
-        """What the sending end does; waits while 1 MiB is under way.
+        """Take bytes from the sending end; waits while 1 MiB is under way.
 
         Raises:
             trio.BrokenResourceError: the link is cut.
@@ -112,7 +112,7 @@ class Direction:
         await trio.lowlevel.checkpoint()
 
     async def get(self, max_bytes: int | None, reader: LinkStream) -> bytes:
-        """What the receiving end does; empty at the end.
+        """Return bytes to the receiving end; none at the end.
 
         Raises:
             trio.BrokenResourceError: the link is cut, and what came before was read.
@@ -147,7 +147,7 @@ class Direction:
         return data[:most]
 
     def end(self) -> None:
-        """What closing the sending end does."""
+        """Take no more: the sending end was closed."""
         self._ended = True
         self.wake()
 
@@ -188,7 +188,7 @@ class FaultyLink:
     Attributes:
         there: the direction from a to b.
         back: the direction from b to a.
-        broken: whether it was cut.
+        broken: the link was cut.
     """
 
     def __init__(self) -> None:

@@ -212,12 +212,12 @@ async def dial(
 
     Args:
         address: as in `grain.toml`.
-        role: what this process is, as in `Hello`.
-        name: what people call it.
+        role: as in `Hello`: "worker", "mission", ...
+        name: this process's name, for people.
         codec: the message types to speak.
         heartbeat: when the channel shows that it lives, and when it is given up.
         patience: seconds to wait for a head, or None to wait for ever.
-        transports: what may be tried.
+        transports: the transports to try.
         identity: as in `Hello`, for a peer that connects again after a loss.
 
     Yields:
@@ -225,7 +225,7 @@ async def dial(
 
     Raises:
         AddressError: not an address.
-        DialError: nobody was reached in time; tells what was tried.
+        DialError: no head was reached in time; lists what was tried.
         EdgeError: something that waiting does not cure: an Edge file that is exposed or another
             user's, or a head of another version.
     """
@@ -243,14 +243,14 @@ async def dial(
 async def examine(
     address: str = DEFAULT, transports: frozenset[str] = ALL_TRANSPORTS
 ) -> tuple[Attempt, ...]:
-    """Try every way to the head, each to its end, without joining; for `grain doctor`.
+    """Try every route to the head, each to its end, without joining; for `grain doctor`.
 
     Args:
         address: as in `grain.toml`.
-        transports: what to try.
+        transports: the transports to try.
 
     Returns:
-        what was tried, with outcomes; never raises for what it finds.
+        the attempts with their outcomes; no outcome is raised.
 
     Raises:
         AddressError: not an address.

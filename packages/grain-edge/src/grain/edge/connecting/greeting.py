@@ -2,7 +2,7 @@
 
 The dialler sends Hello; the head answers Welcome or Refusal; the dialler sends Join on the one
 connection that it chooses among those it tried. Only then does the head hand the channel to the
-program: so a dialler that tries several ways appears once. The dialler says Hello whichever side
+program: so a dialler that tries several routes appears once. The dialler sends Hello whichever side
 opened the connection.
 
 That the dialler waits for Welcome is more than politeness: in TLS 1.3 a client's handshake ends

@@ -1,14 +1,14 @@
-"""The meeting's directory as a mailbox: how diallers without a route call the head.
+"""The meeting's directory as a mailbox, by which diallers without a route call the head.
 
     P.d/<epoch>/<shard>/bell/<id>.<n>   empty: "peer <id> has something for you"; each name is new
     P.d/<epoch>/<shard>/<id>/           0700, made by the dialler:
-        note                            where it listens, for TCP in reverse
+        note                            its addresses, for TCP in reverse
         up.*, down.*                    the logs of the file transport
 
 The head looks at the bells of each shard and at nothing else: so an idle fleet costs it one look
 per shard and second, however many peers there are. Four shards keep a directory below 64 entries
-for 200 peers. A new head makes a new epoch's directory and removes all others, so what a killed
-process left is gone, and a peer of an earlier head sees that it has to look for the new one.
+for 200 peers. A new head makes a new epoch's directory and removes all others: the remains of
+killed processes, and the logs of an earlier head's peers, which then look for the new head.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ _log = logging.getLogger("grain.edge")
 
 
 class MailboxEntry:
-    """A dialler's place in the mailbox.
+    """A dialler's directory and bell in the mailbox.
 
     Args:
-        meeting: where.
-        epoch: the head's.
+        meeting: the meeting.
+        epoch: that of the head.
     """
 
     def __init__(self, meeting: Meeting, epoch: int) -> None:
@@ -78,9 +78,9 @@ class MailboxEntry:
             files.write_block(f"{self.folder.path}/{name}", data)
 
     async def ring(self) -> None:
-        """Tell the head to look, unless it was told within the last second.
+        """Ring for the head, unless this side rang within the last second.
 
-        A head goes on looking for 2 s after it found something, so once a second suffices.
+        A head that was rung for goes on looking for 2 s, so once a second suffices.
         """
         now = trio.current_time()
         if now - self._last < 1.0:
@@ -125,12 +125,12 @@ async def _quietly(meeting: Meeting, folder: Folder) -> None:
 
 
 class Mailbox:
-    """The head's side.
+    """The head's side of the mailbox: it answers bells.
 
     Args:
-        meeting: where.
-        epoch: the leadership.
-        acceptor: gets those who call.
+        meeting: the meeting.
+        epoch: that of the head.
+        acceptor: takes the connections.
         credential: the head's own.
     """
 
@@ -146,7 +146,7 @@ class Mailbox:
         self.operations = 0
 
     async def prepare(self) -> None:
-        """Make our directories, and remove those of heads before us.
+        """Make the directories of this epoch, and remove those of earlier ones.
 
         Raises:
             MeetingError: the filesystem is not fit.
@@ -154,7 +154,7 @@ class Mailbox:
         await self._meeting.disk.run(self._root, self._prepare)
 
     async def clear(self) -> None:
-        """Remove our directories.
+        """Remove the directories of this epoch.
 
         Raises:
             MeetingError: the filesystem is not fit.
@@ -162,7 +162,7 @@ class Mailbox:
         await self._meeting.disk.run(self._root, remove_tree, self._root)
 
     async def run(self) -> None:
-        """Answer bells, for ever."""
+        """Answer bells, until cancelled."""
         async with trio.open_nursery() as nursery:
             last = trio.current_time()
             while True:
@@ -182,16 +182,16 @@ class Mailbox:
                 await trio.sleep(min(max((now - last) / 10, LOOK_FIRST), LOOK_LAST))
 
     async def _arrive(self, peer: str, path: str) -> None:
-        """A peer that is not known yet rang."""
+        """Connect to a peer that rings for the first time."""
         folder = Folder(path)
         try:
-            found = await self._meeting.disk.run(path, self._look_at, path)
+            names = await self._meeting.disk.run(path, self._look_at, path)
         except MeetingError as e:
             _log.info("%s", e)
             return
-        if "note" in found:
+        if "note" in names:
             await self._call_back(folder)
-        elif "up.0" in found and peer not in self._streams:
+        elif "up.0" in names and peer not in self._streams:
             stream = FileStream(folder, "down", "up", self._meeting.disk, rung=True)
             self._streams[peer] = stream
             try:
@@ -210,12 +210,12 @@ class Mailbox:
             _log.info("%s: %s", folder.path, e)
             return
         tried: list[Attempt] = []
-        ways = [
+        routes = [
             Route("reverse", join_host(host, port), partial(self._connect, host, port), deadline=5)
             for host, port in addresses
         ]
         try:
-            stream = await race(ways, tried)
+            stream = await race(routes, tried)
         except EdgeError as e:
             _log.info("%s", e)
             return
@@ -242,7 +242,10 @@ class Mailbox:
             files.make_private(f"{self._root}/{shard}/bell")
 
     def _collect(self) -> list[tuple[int, str]]:
-        """Who rang. A bell is removed before its log is read, so no ring is lost."""
+        """Return shard and id of the peers that rang, and remove their bells.
+
+        A bell is removed before its log is read, so no ring is lost.
+        """
         out: dict[tuple[int, str], None] = {}
         for shard in range(SHARDS):
             self.operations += 1

@@ -1,6 +1,6 @@
 """The offers of a head: one function for each transport, and the table of them.
 
-An offer listens, and says in the head's record how it is reached. To add a transport, write a
+An offer listens, and enters its addresses in the head's record. To add a transport, write a
 function and enter it in `OFFERS`; the dialler's side is the tables in
 `grain.edge.connecting.routes`.
 """
@@ -96,10 +96,10 @@ async def _tcp(head: Leadership) -> Offer:
         ) from e
     context = listening_context(head.credential)
     if fixed and fixed.host:
-        found = [listener.socket.getsockname()[:2] for listener in listeners]
+        pairs = [listener.socket.getsockname()[:2] for listener in listeners]
     else:
-        found = reachable(tcp.ports(listeners), *local_addresses())
-    targets = tuple((str(host), int(port)) for host, port in found)
+        pairs = reachable(tcp.ports(listeners), *local_addresses())
+    targets = tuple((str(host), int(port)) for host, port in pairs)
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:

@@ -74,10 +74,10 @@ async def serve(
     Args:
         handler: called with each peer.
         address: as in `grain.toml`.
-        codec: the message types to speak.
+        codec: the message types of its channels.
         heartbeat: when the channel shows that it lives, and when it is given up.
-        admit: looks at a dialler's greeting and says why it may not join, or "".
-        transports: what to offer.
+        admit: returns why a dialler may not join, by its greeting, or "".
+        transports: the transports to offer.
         watch: seconds between two looks at the meeting.
         task_status: gets a `Serving` once peers may come.
 
@@ -85,7 +85,7 @@ async def serve(
         AddressError: not an address.
         MeetingTaken: a living head serves there.
         Superseded: another head took the meeting over.
-        MeetingError: the Edge file or filesystem is not fit; its class tells why.
+        MeetingError: the Edge file or filesystem is not fit; the class says why.
     """
     where = parse_address(address)
     me = this_process()

@@ -53,8 +53,8 @@ class FramedChannel(Channel):
         codec: the message types.
         heartbeat: when the channel shows that it lives, and when it is given up.
         decoder: that of the greeting's reader, so that no byte is lost between the two.
-        heard_at: for a stream that knows better than "some bytes came" when its peer was last
-            alive: returns `trio.current_time()` of that moment.
+        heard_at: returns the `trio.current_time()` of the peer's last sign of life, for a stream
+            that has others than bytes which arrive.
     """
 
     def __init__(

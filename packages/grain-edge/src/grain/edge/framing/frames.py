@@ -10,8 +10,8 @@ A frame is 8 bytes of header, a body and, in one case, a payload:
 2. BATCH holds messages with their small payloads: a MessagePack array of pairs.
 3. LARGE holds one message and the size of its payload, whose bytes follow the frame.
 
-Messages arrive in the order in which they were sent. Nothing overtakes a large payload, as nothing
-needs to: while its bytes arrive the peer is known to live.
+Messages arrive in the order in which they were sent. Nothing overtakes a large payload, and no
+heartbeat need do so: the bytes that arrive are a sign of life.
 
 A large payload is never joined to anything. It is sent as views of the caller's memory, also where
 it has several pieces, and received into memory of its own. That memory is made when the payload is

@@ -1,4 +1,4 @@
-"""Who leads: claiming, publishing and watching a meeting.
+"""Leadership of a meeting: claiming, publishing and watching it.
 
 Beside the Edge file `P` lies the directory `P.d`, mode 0700. Rules:
 
@@ -55,7 +55,7 @@ class Meeting:
         self.disk = disk
 
     async def read(self) -> MeetingRecord:
-        """The present record; a torn one is read again for a second.
+        """Return the present record; a torn one is read again for a second.
 
         Raises:
             MeetingError: of many kinds; `NoEdgeFile` where nobody ever led.
@@ -77,7 +77,7 @@ class Meeting:
 
         Args:
             me: the claimant.
-            living: finds out whether another host's head lives: says how that was seen, or "".
+            living: returns how a head on another host was seen to live, or "".
 
         Returns:
             the meeting's lineage and the epoch claimed.
@@ -96,14 +96,14 @@ class Meeting:
                     how = await living(record)
                 if how:
                     raise MeetingTaken(self.path, record.host, record.pid, record.epoch, how)
-            known = 0 if record is None else record.epoch
+            published = 0 if record is None else record.epoch
             claims = await self.disk.run(self.directory, self._claims)
-            if claims and claims[-1] > max(known, passed):
+            if claims and claims[-1] > max(published, passed):
                 # Somebody claims at this moment, or died right after.
                 await self._await_publication(claims[-1])
                 passed = claims[-1]
                 continue
-            epoch = max(known, passed, *claims, 0) + 1
+            epoch = max(published, passed, *claims, 0) + 1
             if await self.disk.run(self.directory, self._make_claim, epoch):
                 lineage = secrets.token_hex(16) if record is None else record.lineage
                 return lineage, epoch
@@ -119,11 +119,11 @@ class Meeting:
         await self.disk.run(self.path, self._publish, record.epoch, block)
 
     async def watch(self, record: MeetingRecord) -> None:
-        """Look once whether this is still the leader, and repair the file if need be.
+        """Check once that this is still the leader, and repair the file if need be.
 
         Raises:
-            Superseded: it is not.
-            MeetingError: could not look.
+            Superseded: another head leads.
+            MeetingError: the file or filesystem did not answer.
         """
         claims = await self.disk.run(self.directory, self._claims)
         if claims and claims[-1] > record.epoch:
@@ -154,10 +154,10 @@ class Meeting:
     # In threads
 
     async def prepare(self) -> None:
-        """Make what a head needs here, and see that it could write; claims nothing.
+        """Make the directories that a head needs, and check that it could write; claims nothing.
 
         Raises:
-            MeetingError: it could not.
+            MeetingError: it could not write.
         """
         await self.disk.run(self.path, self._prepare_to_write)
 
@@ -172,8 +172,8 @@ class Meeting:
         files.make_private(self.directory)
 
     def _claims(self) -> list[int]:
-        found = (_CLAIM.fullmatch(name) for name in files.names(self.directory))
-        return sorted(int(match[1]) for match in found if match)
+        matches = (_CLAIM.fullmatch(name) for name in files.names(self.directory))
+        return sorted(int(match[1]) for match in matches if match)
 
     def _make_claim(self, epoch: int) -> bool:
         with files.open_directory(self.directory):
@@ -190,10 +190,10 @@ class Meeting:
 
 
 def alive_here(record: MeetingRecord, me: ProcessIdentity) -> str | None:
-    """Whether a head of this very process namespace lives.
+    """Return how a head of this very process namespace was seen to live.
 
     Returns:
-        how that was seen, "" if it is dead, or None if it runs elsewhere.
+        "" if it is dead, None if it runs elsewhere.
     """
     if (record.boot, record.space) != (me.boot, me.space):
         return None

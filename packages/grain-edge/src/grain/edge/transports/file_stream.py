@@ -3,8 +3,8 @@
 What is sent is stored, durably, when `send_all` returns. The reader looks at the log again and
 again; how often follows from one rule: the next look comes after a tenth of the time for which
 nothing has come, between 2 ms and a cap. So waiting adds a tenth to what the peer took anyway, and
-an idle peer costs next to nothing. A side that has been silent for long writes a BEAT, by which
-the other one knows that it lives.
+an idle peer costs next to nothing. A side that has been silent for long writes a BEAT, its sign of
+life.
 
 Costs of an idle worker, in metadata operations: one look per 40 s (2 operations) and one of the
 head per 90 s (2), which is 0.07 per second. A beat is a write to an open file.
@@ -49,7 +49,7 @@ _log = logging.getLogger("grain.edge")
 
 
 class FileStream(trio.abc.Stream):
-    """One end.
+    """One end of a stream over files.
 
     Args:
         folder: the peer's directory.
@@ -57,7 +57,7 @@ class FileStream(trio.abc.Stream):
         incoming: name of the other.
         disk: threads to use.
         ring: called after a write, to wake the other side; None where it looks by itself.
-        rung: whether `bell` will be called, so that looking may stop when nothing comes.
+        rung: `bell` will be called, so looking may stop when nothing comes.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class FileStream(trio.abc.Stream):
         self._moved = now
         self._wrote = now
         self.heard_at = now
-        """When the peer was last known to live, by `trio.current_time`."""
+        """The `trio.current_time` of the peer's last sign of life."""
 
     def __repr__(self) -> str:
         return (
@@ -112,7 +112,7 @@ class FileStream(trio.abc.Stream):
         Waits while too much is unacknowledged, and for as long as the disk is full.
 
         Raises:
-            trio.BrokenResourceError: the peer is gone.
+            trio.BrokenResourceError: the peer has left or is lost.
             trio.ClosedResourceError: this side is closed.
         """
         self._check()
@@ -177,7 +177,7 @@ class FileStream(trio.abc.Stream):
         """Wait for bytes of the peer; empty at its end. Cancellation loses nothing.
 
         Raises:
-            trio.BrokenResourceError: the peer is gone, or the log is damaged.
+            trio.BrokenResourceError: the peer is lost, or the log is damaged.
             trio.ClosedResourceError: this side is closed.
         """
         while not self._arrived:
@@ -209,7 +209,7 @@ class FileStream(trio.abc.Stream):
             self._moved = trio.current_time()
 
     async def _read_once(self) -> bool:
-        """Look at the incoming log; whether something new was there."""
+        """Look at the incoming log; return True if something new was there."""
         async with self._eye:
             if self._ended or self._waiting > _BUFFER:
                 await trio.lowlevel.checkpoint()
@@ -273,7 +273,7 @@ class FileStream(trio.abc.Stream):
             self._unacked += len(piece)
 
     async def _released(self) -> None:
-        """Remove what the peer has, and tell it what we have."""
+        """Remove what the peer has received, and acknowledge what this side has."""
         names = self._writer.acknowledged(self._peer_ack)
         if names:
             try:
@@ -306,7 +306,7 @@ class FileStream(trio.abc.Stream):
         self._judge()
 
     async def _still_there(self) -> bool:
-        """Whether the directory exists; asked twice, as a server that restarts may be wrong."""
+        """Return True if the directory exists; looks twice, as a server that restarts may be wrong."""
         for _ in range(2):
             try:
                 if await self._disk.patiently(self._folder.path, self._folder.exists):
@@ -314,7 +314,7 @@ class FileStream(trio.abc.Stream):
             except OSError:
                 return True
             await trio.sleep(0.5)
-        self._break(f"{self._folder.path} was removed: the peer is gone, or another head came")
+        self._break(f"{self._folder.path} was removed: the peer has left, or another head came")
         return False
 
     def _break(self, why: str) -> None:

@@ -33,12 +33,12 @@ _READ = 256 * 1024
 
 
 class TlsStream(trio.abc.Stream):
-    """One end; `do_handshake` first.
+    """One end of a TLS connection; `do_handshake` comes first.
 
     Args:
         transport: owned from now on, and closed with this stream.
         context: for this side; decides what the peer must show.
-        name: whom the peer's certificate must name, to dial; None to accept.
+        name: the name in the peer's certificate, to dial; None to accept.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class TlsStream(trio.abc.Stream):
         """Authenticate both sides.
 
         Raises:
-            trio.BrokenResourceError: the peer did not pass, or is gone; the cause tells.
+            trio.BrokenResourceError: the peer did not pass, or has left; the cause says which.
         """
         while True:
             try:
@@ -67,7 +67,7 @@ class TlsStream(trio.abc.Stream):
                 await self._flush()
                 await self._fetch()
             except ssl.SSLError as e:
-                # OpenSSL has written an alert that tells the peer why.
+                # OpenSSL has written an alert with the reason, for the peer.
                 await self._flush()
                 raise trio.BrokenResourceError(str(e)) from e
             else:
@@ -76,12 +76,12 @@ class TlsStream(trio.abc.Stream):
                 return
 
     def names(self) -> list[str]:
-        """The DNS names in the peer's certificate."""
-        found = (self._tls.getpeercert() or {}).get("subjectAltName", ())
-        return [str(pair[1]) for pair in found if pair[0] == "DNS"]
+        """Return the DNS names in the peer's certificate."""
+        names = (self._tls.getpeercert() or {}).get("subjectAltName", ())
+        return [str(pair[1]) for pair in names if pair[0] == "DNS"]
 
     def version(self) -> str | None:
-        """The protocol, as in "TLSv1.3"."""
+        """Return the protocol, as in "TLSv1.3"."""
         return self._tls.version()
 
     async def send_all(self, data: Buffer) -> None:
@@ -181,7 +181,7 @@ class TlsStream(trio.abc.Stream):
                 pieces.append(piece)
                 size += len(piece)
         except ssl.SSLError:
-            pass  # no whole record is left, or an end that the next read will tell
+            pass  # no whole record is left, or an end that the next read reports
         return b"".join(pieces)
 
     async def wait_send_all_might_not_block(self) -> None:
