@@ -306,7 +306,7 @@ class FileStream(trio.abc.Stream):
         self._judge()
 
     async def _still_there(self) -> bool:
-        """Return True if the directory exists; looks twice, as a server that restarts may be wrong."""
+        """Return True if the directory exists; look twice, as a restarting server may be wrong."""
         for _ in range(2):
             try:
                 if await self._disk.patiently(self._folder.path, self._folder.exists):

@@ -22,7 +22,7 @@ def reset(port: int) -> None:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-async def test_reset_before_it_is_accepted() -> None:
+async def test_a_connection_reset_before_it_is_accepted_does_not_end_the_wait() -> None:
     """Whoever scans the port does not end the wait."""
     _, member = make_credentials()
     waiting = HeadListener(member, HELLO, CORE)
@@ -41,7 +41,7 @@ async def test_reset_before_it_is_accepted() -> None:
     assert not waiting.won
 
 
-async def test_silent_connections_make_room(mock_clock: trio.testing.MockClock) -> None:
+async def test_silent_connections_to_a_dialler_make_way(mock_clock: trio.testing.MockClock) -> None:
     """As for a head: a connection that is driven out is closed, so the limit is one."""
     _, member = make_credentials()
     waiting = HeadListener(member, HELLO, CORE)

@@ -53,7 +53,7 @@ async def test_version_mismatch_is_final(address: str, monkeypatch: pytest.Monke
                 raise AssertionError
 
 
-async def test_broken_rule_drops_that_peer_only(
+async def test_a_peer_that_breaks_a_rule_is_dropped_alone(
     address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The reason is logged, with what was wrong."""

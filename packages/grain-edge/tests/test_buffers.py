@@ -25,7 +25,7 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def test_room_is_zeros_that_can_be_written_to() -> None:
+def test_allocated_memory_is_zeros_that_can_be_written_to() -> None:
     """Of the size that was asked for."""
     view = allocate(5_000_000)
     assert (5_000_000, 0, 0) == (len(view), view[0], view[-1])
@@ -65,7 +65,7 @@ def flags_of(memory: bytearray) -> list[str]:
     not Path("/sys/kernel/mm/transparent_hugepage").exists() or not hasattr(mmap, "MADV_HUGEPAGE"),
     reason="a system without huge pages",
 )
-def test_memory_of_others_gets_huge_pages_if_it_is_large() -> None:
+def test_memory_of_another_allocator_gets_huge_pages_if_it_is_large() -> None:
     """And nothing in it is changed, nor before it and behind it."""
     large, small = bytearray(FOREIGN), bytearray(FOREIGN)
     large[0] = large[-1] = 7

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from grain.edge.connecting.handshake_limiter import HandshakeLimiter
 
 
-def test_silent_connections_make_room() -> None:
+def test_silent_connections_make_way_for_a_newcomer() -> None:
     """16 silent ones of one address do not keep a 17th out, once they are a second old."""
     guard = HandshakeLimiter()
     first = [guard.admit("a", 0.0)[0] for _ in range(16)]
@@ -18,7 +18,7 @@ def test_silent_connections_make_room() -> None:
     assert guard.admit("a", 1.5) == (18, first[0])
 
 
-def test_many_addresses_make_room() -> None:
+def test_many_addresses_share_one_limit() -> None:
     """64 in all, from whatever address."""
     guard = HandshakeLimiter()
     for n in range(64):
@@ -31,7 +31,7 @@ def test_many_addresses_make_room() -> None:
     assert len(guard) == 64
 
 
-def test_loopback_is_one_address() -> None:
+def test_loopback_counts_as_one_address() -> None:
     """A local user with many addresses has no more places than one, and leaves those of others."""
     guard = HandshakeLimiter()
     mine = [f"127.0.{n}.1" for n in range(100)] + ["::1", "::ffff:127.9.9.9"]
@@ -41,7 +41,7 @@ def test_loopback_is_one_address() -> None:
     assert guard.admit("192.0.2.1", 0.5)[0] is not None
 
 
-def test_honest_ones_are_not_driven_out() -> None:
+def test_honest_connections_are_not_driven_out() -> None:
     """Those who authenticate quickly leave room for as many as come."""
     guard = HandshakeLimiter()
     for n in range(1000):
@@ -53,7 +53,9 @@ def test_honest_ones_are_not_driven_out() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcde"), st.floats(0, 3), st.booleans()), max_size=200))
-def test_bounds_hold(events: list[tuple[str, float, bool]]) -> None:
+def test_neither_limit_is_exceeded_and_no_young_connection_driven_out(
+    events: list[tuple[str, float, bool]],
+) -> None:
     """Whatever comes, neither limit is exceeded, and nobody young is driven out."""
     guard, now = HandshakeLimiter(8, 3, 1.0), 0.0
     open_: dict[int, tuple[str, float]] = {}

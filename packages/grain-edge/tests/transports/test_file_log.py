@@ -72,7 +72,9 @@ PIECES = st.lists(
 
 @given(PIECES, st.integers(25, 300_000))
 @settings(deadline=None)
-def test_what_is_written_is_read(pieces: list[Any], size: int) -> None:
+def test_records_are_read_as_written_across_segments_and_blobs(
+    pieces: list[Any], size: int
+) -> None:
     """Across segments and blobs, with looks in between."""
     store, writer, reader = Store(), LogWriter("up"), LogReader("up")
     sent, got = b"", b""
@@ -93,7 +95,7 @@ def test_what_is_written_is_read(pieces: list[Any], size: int) -> None:
 
 
 @given(st.integers(0, 3000), st.integers(1, 3000))
-def test_half_a_write_is_read_later(cut: int, size: int) -> None:
+def test_half_a_record_is_read_when_the_rest_comes(cut: int, size: int) -> None:
     """A record that is there in part gives nothing, and everything when the rest comes."""
     store, writer, reader = Store(), LogWriter("up"), LogReader("up")
     first = writer.append(b"first", 0)
@@ -127,15 +129,14 @@ def test_flipped_bits_are_never_believed(bit: int) -> None:
 
 
 @given(st.binary(max_size=500))
-def test_noise_is_never_believed(noise: bytes) -> None:
-    """Whatever is in the file."""
+def test_noise_is_no_record(noise: bytes) -> None:
     reader = LogReader("up")
 
     assert reader.feed(noise) == []
     assert reader.offset == 0
 
 
-def test_storing_twice_changes_nothing() -> None:
+def test_storing_a_write_twice_changes_nothing() -> None:
     """A write that failed, or whose thread came late, may be done again."""
     store, writer, reader = Store(), LogWriter("up"), LogReader("up")
     puts = writer.append(b"a" * 100, 0) + writer.append(b"b" * 300_000, 0)
@@ -149,7 +150,7 @@ def test_storing_twice_changes_nothing() -> None:
     assert store.drain(reader, 1 << 20) == b"a" * 100 + b"b" * 300_000 + b"c" * 30
 
 
-def test_acknowledged_files_may_go() -> None:
+def test_files_may_be_removed_once_acknowledged() -> None:
     """Blobs and finished segments, when all of them is received and not before."""
     writer = LogWriter("up")
     for n in range(4):

@@ -172,7 +172,7 @@ async def test_claim_against_another_host_asks_it(meeting: Meeting) -> None:
     assert (await meeting.claim(this_process(), nobody))[1] == 2
 
 
-async def test_ended_meeting_is_free(meeting: Meeting) -> None:
+async def test_an_ended_meeting_can_be_claimed(meeting: Meeting) -> None:
     """A clean end says so in the file, so nobody is asked."""
     await meeting.claim(this_process(), nobody)
     await meeting.publish(record(open=False))
@@ -180,7 +180,7 @@ async def test_ended_meeting_is_free(meeting: Meeting) -> None:
     assert (await meeting.claim(this_process(), somebody))[1] == 2
 
 
-async def test_of_many_at_once_one_wins(meeting: Meeting) -> None:
+async def test_of_many_claimants_at_once_one_wins(meeting: Meeting) -> None:
     """Twenty claimants at the same moment: one epoch, and the others learn who has it."""
     outcomes: list[object] = []
 
@@ -202,7 +202,7 @@ async def test_of_many_at_once_one_wins(meeting: Meeting) -> None:
     assert sorted(map(str, outcomes)) == ["1"] * 19 + ["won"]
 
 
-async def test_incumbent_steps_down(meeting: Meeting) -> None:
+async def test_an_incumbent_steps_down_for_a_higher_claim(meeting: Meeting) -> None:
     """Before it writes and whenever it looks, a higher claim counts."""
     await meeting.claim(this_process(), nobody)
     await meeting.publish(record())
@@ -251,7 +251,7 @@ async def test_torn_file_is_taken_over(meeting: Meeting, edge_file: Path) -> Non
 # Each bad state its own error
 
 
-async def test_missing(meeting: Meeting) -> None:
+async def test_a_missing_edge_file_is_named(meeting: Meeting) -> None:
     with pytest.raises(NoEdgeFile, match="Start a head"):
         await meeting.read()
 
@@ -270,21 +270,23 @@ async def test_foreign_content_is_neither_read_nor_overwritten(
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o660, 0o606])
-async def test_exposed_file(meeting: Meeting, edge_file: Path, mode: int) -> None:
+async def test_a_file_that_others_may_read_is_refused(
+    meeting: Meeting, edge_file: Path, mode: int
+) -> None:
     edge_file.write_bytes(encode_block(record(), "1"))
     edge_file.chmod(mode)
     with pytest.raises(ExposedFile, match="chmod 600"):
         await meeting.read()
 
 
-async def test_symlink(meeting: Meeting, edge_file: Path) -> None:
+async def test_a_symbolic_link_is_refused(meeting: Meeting, edge_file: Path) -> None:
     (edge_file.parent / "real").write_bytes(encode_block(record(), "1"))
     edge_file.symlink_to("real")
     with pytest.raises(LinkedFile, match="symbolic link"):
         await meeting.read()
 
 
-async def test_hard_link(meeting: Meeting, edge_file: Path) -> None:
+async def test_a_hard_link_is_refused(meeting: Meeting, edge_file: Path) -> None:
     edge_file.write_bytes(encode_block(record(), "1"))
     edge_file.chmod(0o600)
     (edge_file.parent / "second").hardlink_to(edge_file)
@@ -299,7 +301,7 @@ async def test_named_pipe_does_not_hang(meeting: Meeting, edge_file: Path) -> No
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-async def test_foreign_file(meeting: Meeting, edge_file: Path) -> None:
+async def test_another_users_file_is_refused(meeting: Meeting, edge_file: Path) -> None:
     edge_file.write_bytes(encode_block(record(), "1"))
     edge_file.chmod(0o600)
     os.chown(edge_file, 65534, 65534)
@@ -327,19 +329,21 @@ async def test_foreign_file_that_its_owner_keeps_private(sticky: Path) -> None:
         os.seteuid(0)
 
 
-async def test_directory_where_others_write(meeting: Meeting, edge_file: Path) -> None:
+async def test_a_directory_where_others_write_is_refused(meeting: Meeting, edge_file: Path) -> None:
     edge_file.parent.chmod(0o770)
     with pytest.raises(ExposedFile, match="chmod go-w"):
         await meeting.claim(this_process(), nobody)
 
 
-async def test_planted_private_directory(meeting: Meeting, edge_file: Path) -> None:
+async def test_a_planted_private_directory_is_refused(meeting: Meeting, edge_file: Path) -> None:
     Path(meeting.directory).mkdir(mode=0o755)
     with pytest.raises(ExposedFile, match="chmod 700"):
         await meeting.claim(this_process(), nobody)
 
 
-async def test_private_directory_is_a_link(meeting: Meeting, edge_file: Path) -> None:
+async def test_a_private_directory_that_is_a_link_is_refused(
+    meeting: Meeting, edge_file: Path
+) -> None:
     elsewhere = edge_file.parent / "elsewhere"
     elsewhere.mkdir(mode=0o700)
     Path(meeting.directory).symlink_to(elsewhere)
@@ -359,7 +363,9 @@ async def test_private_directory_is_a_link(meeting: Meeting, edge_file: Path) ->
         (errno.ESTALE, FilesystemFailed),
     ],
 )
-async def test_errors_of_the_filesystem(number: int, kind: type[MeetingError]) -> None:
+async def test_errors_of_the_filesystem_have_the_path_and_the_systems_words(
+    number: int, kind: type[MeetingError]
+) -> None:
     """Each with the path and the system's words."""
 
     def fails() -> None:

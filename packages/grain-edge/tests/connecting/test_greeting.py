@@ -59,7 +59,7 @@ GREETINGS = st.one_of(
 
 
 @given(GREETINGS)
-def test_greeting_round_trip(greeting: Message) -> None:
+def test_a_greeting_is_read_as_written(greeting: Message) -> None:
     """Through the frame too."""
     box = FrameDecoder(CODEC, greetings=1)
     body = encode_greeting(greeting)
@@ -79,7 +79,7 @@ def test_other_protocol_is_named_whatever_else_changed() -> None:
 
 
 @given(st.binary(max_size=100))
-def test_greeting_noise(noise: bytes) -> None:
+def test_noise_for_a_greeting_is_one_of_two_errors(noise: bytes) -> None:
     """Never anything but the two errors."""
     try:
         decode_greeting(noise)

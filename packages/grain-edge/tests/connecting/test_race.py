@@ -47,7 +47,7 @@ class Routes:
         return self.opened[-1]
 
 
-async def test_best_first_and_no_other_if_it_is_quick(autojump_clock: MockClock) -> None:
+async def test_no_other_route_starts_if_the_best_is_quick(autojump_clock: MockClock) -> None:
     """The second is not even tried."""
     routes = Routes()
     tried: list[Attempt] = []
@@ -59,7 +59,7 @@ async def test_best_first_and_no_other_if_it_is_quick(autojump_clock: MockClock)
     assert [(a.target, a.outcome) for a in tried] == [("a", "ok")]
 
 
-async def test_second_starts_when_the_first_is_slow(autojump_clock: MockClock) -> None:
+async def test_the_second_route_starts_when_the_first_is_slow(autojump_clock: MockClock) -> None:
     """A route that swallows packets costs a quarter of a second."""
     routes = Routes()
     tried: list[Attempt] = []
@@ -72,7 +72,7 @@ async def test_second_starts_when_the_first_is_slow(autojump_clock: MockClock) -
     assert tried[1].outcome.startswith("given up")
 
 
-async def test_second_starts_when_the_first_fails(autojump_clock: MockClock) -> None:
+async def test_the_second_route_starts_when_the_first_fails(autojump_clock: MockClock) -> None:
     """At once."""
     routes = Routes()
     tried: list[Attempt] = []
@@ -86,8 +86,7 @@ async def test_second_starts_when_the_first_fails(autojump_clock: MockClock) -> 
     assert tried[0].outcome == "refused"
 
 
-async def test_nobody(autojump_clock: MockClock) -> None:
-    """Every failure is told, a silent route's too."""
+async def test_every_failure_is_reported_if_no_route_works(autojump_clock: MockClock) -> None:
     routes = Routes()
     tried: list[Attempt] = []
     error = ChannelBroken("gone")
@@ -99,14 +98,14 @@ async def test_nobody(autojump_clock: MockClock) -> None:
     assert sorted(a.outcome for a in tried) == ["gone", "no answer within 5 s"]
 
 
-async def test_final_error_ends_it(autojump_clock: MockClock) -> None:
+async def test_a_final_error_ends_the_race(autojump_clock: MockClock) -> None:
     """No other route helps against another version."""
     routes = Routes()
     with pytest.raises(VersionMismatch):
         await race([routes.route("a", 0, VersionMismatch("x")), routes.route("b", 0)], [])
 
 
-async def test_why_a_way_was_given_up(autojump_clock: MockClock) -> None:
+async def test_a_route_that_is_given_up_has_a_reason(autojump_clock: MockClock) -> None:
     """Another one was faster, or it would do no better, or time was up."""
 
     routes = Routes()
@@ -124,7 +123,7 @@ async def test_why_a_way_was_given_up(autojump_clock: MockClock) -> None:
     assert "no answer so far" == await outcome(routes.route("b", 5))
 
 
-async def test_both_at_the_same_moment(autojump_clock: MockClock) -> None:
+async def test_of_two_winners_at_the_same_moment_one_is_closed(autojump_clock: MockClock) -> None:
     """One wins, the other one is closed."""
     routes = Routes()
     won = await race([routes.route("a", 0.5), routes.route("b", 0.25)], [])
@@ -134,7 +133,7 @@ async def test_both_at_the_same_moment(autojump_clock: MockClock) -> None:
     assert not won.closed
 
 
-async def test_all_of_them(autojump_clock: MockClock) -> None:
+async def test_all_routes_can_be_tried_to_their_ends(autojump_clock: MockClock) -> None:
     """For a report: each to its end, nothing left open."""
     routes = Routes()
     tried: list[Attempt] = []
@@ -144,7 +143,7 @@ async def test_all_of_them(autojump_clock: MockClock) -> None:
     assert all(thing.closed for thing in routes.opened)
 
 
-async def test_winner_is_closed_if_nobody_wants_it_any_more(autojump_clock: MockClock) -> None:
+async def test_a_winner_is_closed_if_the_caller_is_cancelled(autojump_clock: MockClock) -> None:
     """Where the caller is cancelled while another route takes its time to be given up."""
     routes = Routes()
 
@@ -163,7 +162,9 @@ async def test_winner_is_closed_if_nobody_wants_it_any_more(autojump_clock: Mock
     assert [True] == [thing.closed for thing in routes.opened]
 
 
-async def test_cancelled_as_one_wins(autojump_clock: MockClock) -> None:
+async def test_a_route_opened_in_the_moment_of_cancellation_is_closed(
+    autojump_clock: MockClock,
+) -> None:
     """What was opened in the moment of the cancellation is closed."""
     routes = Routes()
     with trio.CancelScope() as scope:
