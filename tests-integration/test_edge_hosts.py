@@ -69,7 +69,7 @@ class Program:
             self._lines.get()
 
     def was_lost(self) -> bool:
-        """Whether it has ever lost its head."""
+        """Return True if it has ever lost its head."""
         return any(line.startswith("lost") for line in self._said)
 
     def kill(self) -> None:
@@ -247,8 +247,10 @@ def test_a_claim_against_a_head_elsewhere_asks_it(
     assert b"ended MeetingTaken" in out
 
 
-def test_the_files_of_a_killed_worker_are_removed(two: list[Host], shared: Path, start: Start) -> None:
-    """What a killed peer left in the mailbox is removed by the next head."""
+def test_the_files_of_a_killed_worker_are_removed(
+    two: list[Host], shared: Path, start: Start
+) -> None:
+    """The next head removes them."""
     set_up("nothing", two)
     head = start(two[0], "head", shared)
     head.expect("serving 1")

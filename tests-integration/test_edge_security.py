@@ -1,4 +1,4 @@
-"""What another local user may try against a head and its members: nothing of it works."""
+"""Attempts of another local user against a head and its members, none of which works."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def as_other(code: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 def outcome(code: str, *arguments: str) -> str:
-    """What that code prints."""
+    """Return the output of that code."""
     with as_other(code, *arguments) as process:
         out, _ = process.communicate(timeout=120)
     return out
@@ -248,7 +248,7 @@ async def test_a_planted_file_in_an_open_directory_is_refused(
 
 
 async def test_a_head_serves_although_another_user_took_its_name_in_tmp(sticky: Path) -> None:
-    """Who makes our directory's name first only makes us use another one."""
+    """The head uses a directory with a name of its own."""
     outcome("import os, sys; os.mkdir(sys.argv[1])", str(sticky / f"grain-{os.geteuid()}"))
     path = Path(socket_path("/some/meeting", 1, str(sticky)))
 
@@ -263,7 +263,9 @@ def slow_clock() -> trio.abc.Clock:
     return MockClock(rate=0.2)
 
 
-async def test_a_flood_of_silent_connections_delays_nobody(place: Path, slow_clock: trio.abc.Clock) -> None:
+async def test_a_flood_of_silent_connections_delays_nobody(
+    place: Path, slow_clock: trio.abc.Clock
+) -> None:
     """Five hundred of them, from the same host; a member still gets in by TCP within seconds."""
     address = f"edge://{place}/meeting"
     code = """

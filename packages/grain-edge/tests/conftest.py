@@ -1,4 +1,4 @@
-"""What tests share: no time limit for examples; a configuration's text; an Edge file's address."""
+"""Fixtures: examples without a time limit; a configuration's text; an Edge file's address."""
 
 from __future__ import annotations
 

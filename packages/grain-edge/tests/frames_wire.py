@@ -1,4 +1,4 @@
-"""What tests of frames share: both ends of a connection without I/O, and a loose message."""
+"""Helpers for tests of frames: both ends of a connection without I/O, and a loose message."""
 
 from __future__ import annotations
 

@@ -26,7 +26,6 @@ def resident() -> int:
 
 
 def test_allocated_memory_is_zeros_that_can_be_written_to() -> None:
-    """Of the size that was asked for."""
     view = allocate(5_000_000)
     assert (5_000_000, 0, 0) == (len(view), view[0], view[-1])
 
@@ -48,7 +47,7 @@ def test_an_announced_gigabyte_takes_no_memory() -> None:
 
 
 def flags_of(memory: bytearray) -> list[str]:
-    """What the system knows of the middle of it: VmFlags, see proc_pid_smaps(5)."""
+    """Return the system's flags of its middle: VmFlags, see proc_pid_smaps(5)."""
     middle = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + len(memory) // 2
     here = False
     for line in Path("/proc/self/smaps").read_text().splitlines():
@@ -79,5 +78,4 @@ def test_memory_of_another_allocator_gets_huge_pages_if_it_is_large() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 4096])
 def test_little_memory_is_left_alone(size: int) -> None:
-    """Of any size."""
     advise_huge_pages(memoryview(bytearray(size)))

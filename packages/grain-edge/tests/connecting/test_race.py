@@ -144,7 +144,7 @@ async def test_all_routes_can_be_tried_to_their_ends(autojump_clock: MockClock) 
 
 
 async def test_a_winner_is_closed_if_the_caller_is_cancelled(autojump_clock: MockClock) -> None:
-    """Where the caller is cancelled while another route takes its time to be given up."""
+    """Also while another route takes its time to end."""
     routes = Routes()
 
     async def stubborn() -> Thing:
@@ -165,7 +165,6 @@ async def test_a_winner_is_closed_if_the_caller_is_cancelled(autojump_clock: Moc
 async def test_a_route_opened_in_the_moment_of_cancellation_is_closed(
     autojump_clock: MockClock,
 ) -> None:
-    """What was opened in the moment of the cancellation is closed."""
     routes = Routes()
     with trio.CancelScope() as scope:
 

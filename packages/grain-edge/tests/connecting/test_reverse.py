@@ -1,4 +1,4 @@
-"""Who connects to a dialler that waits for its head, before anything is authenticated."""
+"""Connections to a dialler that waits for its head, before anything is authenticated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def reset(port: int) -> None:
 
 
 async def test_a_connection_reset_before_it_is_accepted_does_not_end_the_wait() -> None:
-    """Whoever scans the port does not end the wait."""
+    """A scan of the port does no harm."""
     _, member = make_credentials()
     waiting = HeadListener(member, HELLO, CORE)
     (listener,) = await tcp.listen("127.0.0.1", 0)

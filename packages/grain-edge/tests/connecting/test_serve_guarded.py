@@ -1,4 +1,4 @@
-"""What a head guards against: other versions, mistakes, hostile connections, the eyes of others."""
+"""Other versions, mistakes, hostile connections, other users' eyes: a head withstands them."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def test_silent_and_hostile_connections_delay_nobody(address: str) -> None
 
 
 async def test_no_secret_in_argv_environment_or_reprs(address: str) -> None:
-    """What others can see of a process tells nothing."""
+    """Other users see nothing secret of a process."""
     async with head(address) as serving:
         key = Path(address[7:]).read_bytes().split(b"PRIVATE KEY-----")[1][2:40]
         shown = Path("/proc/self/cmdline").read_bytes() + Path("/proc/self/environ").read_bytes()

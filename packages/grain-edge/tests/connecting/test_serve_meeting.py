@@ -1,4 +1,4 @@
-"""Who meets at an Edge file: diallers find the head that serves, heads replace each other."""
+"""Meetings at an Edge file: diallers find the head that serves, heads replace each other."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_exposed_edge_file_is_final(address: str) -> None:
 
 
 async def test_peer_of_another_epoch_is_refused_in_words(address: str) -> None:
-    """Who read the Edge file before its last change has to read it again."""
+    """It has to read the Edge file again."""
     async with head(address) as serving:
         stream = await dial_unix(serving.targets[0])
         async with stream:

@@ -43,7 +43,7 @@ async def test_messages_arrive_over_a_stream_that_delivers_single_bytes() -> Non
 
 
 async def test_what_is_sent_during_a_write_goes_out_together() -> None:
-    """What several senders give while a write is under way goes out together."""
+    """Also where it comes from several senders."""
     link = FaultyLink()
     writes = 0
     put = link.there.put
@@ -79,7 +79,7 @@ async def test_a_goodbye_ends_the_channel_after_what_was_sent() -> None:
 
 @pytest.mark.parametrize("after", [0, 5, 100, 300_000])
 async def test_a_cut_connection_breaks_senders_and_receivers(after: int) -> None:
-    """A lost connection is told to receivers and senders, and is no clean end."""
+    """A loss is an error for both, and no clean end."""
     link = FaultyLink()
     link.there.cut_after = after
     async with link.channels() as (a, b):
@@ -94,7 +94,7 @@ async def test_a_cut_connection_breaks_senders_and_receivers(after: int) -> None
 
 
 async def test_an_end_without_a_goodbye_is_a_loss() -> None:
-    """A killed process is not mistaken for one that left."""
+    """A killed process is not mistaken for one that has left."""
     link = FaultyLink()
     async with FramedChannel(link.b, CODEC) as b:
         await link.a.aclose()
@@ -129,7 +129,7 @@ async def test_heartbeats_keep_an_idle_channel_alive(autojump_clock: MockClock) 
 
 
 async def test_a_minute_of_silence_breaks_the_channel(autojump_clock: MockClock) -> None:
-    """Where nothing is heard for 60 s the connection counts as lost, on that side."""
+    """On the side that receives nothing."""
     link = FaultyLink()
     async with link.channels() as (a, b), trio.open_nursery() as nursery:
         link.there.hold()
@@ -214,7 +214,6 @@ async def test_exceptions_leave_the_channels_block_unwrapped() -> None:
 
 
 async def test_two_receivers_are_refused() -> None:
-    """A mistake in the program is told."""
     async with FaultyLink().channels() as (_, b), trio.open_nursery() as nursery:
         nursery.start_soon(b.receive)
         await wait_all_tasks_blocked()
@@ -251,7 +250,7 @@ async def test_the_heartbeat_is_a_parameter(autojump_clock: MockClock) -> None:
 
 
 async def test_a_memory_channel_receives_all_that_came_meanwhile() -> None:
-    """What was sent in several batches while nobody received arrives as one."""
+    """Several batches arrive as one."""
     a, b = memory_channels()
     async with a, b:
         await a.send([(Note("x"), None)])

@@ -36,7 +36,7 @@ async def channels() -> AsyncGenerator[tuple[FramedChannel, FramedChannel, socke
 
 
 def waiting(end: socket.socket) -> int:
-    """How many bytes can be read."""
+    """Return the number of bytes that can be read."""
     try:
         return len(end.recv(1 << 20, socket.MSG_PEEK | socket.MSG_DONTWAIT))
     except BlockingIOError:
@@ -106,7 +106,7 @@ async def test_a_loop_that_never_waits_posts_as_much_as_the_kernel_takes() -> No
 
 
 async def test_a_post_does_not_overtake() -> None:
-    """What was sent in another way goes first."""
+    """Messages that were sent before go first."""
     async with channels() as (a, b, _):
         a.post([(Note("x", 1), None)], more=True)
         a.post([(Note("x", 2), None)])

@@ -89,7 +89,7 @@ def test_flipped_bits_never_crash(pairs: list[Any], data: st.DataObject) -> None
 
 @given(st.binary(max_size=200))
 def test_noise_never_crashes(noise: bytes) -> None:
-    """Whatever comes, before the greeting and after it."""
+    """Neither before the greeting nor after it."""
     for box in (FrameDecoder(CODEC, greetings=1), decoder()):
         try:
             box.feed(noise)
@@ -124,7 +124,6 @@ def frame(kind: int, body: bytes, length: int | None = None) -> bytes:
     ],
 )
 def test_every_broken_rule_is_named(data: bytes, naming: str) -> None:
-    """What a peer does wrong is a RemoteProtocolError that says what."""
     with pytest.raises(RemoteProtocolError, match=naming):
         decoder().feed(data)
 

@@ -40,7 +40,7 @@ def test_a_frame_has_a_limit_however_its_messages_were_pushed() -> None:
 
 @pytest.mark.parametrize("bad", [(Loose(1), None), (Alarm("x"), b"1"), (Note("x"), "text")])
 def test_of_a_batch_with_a_bad_message_nothing_is_sent(bad: Any) -> None:
-    """Wherever that is."""
+    """Wherever in the batch that message is."""
     encoder = FrameEncoder(CODEC, 1000)
 
     with pytest.raises(LocalProtocolError):
@@ -51,7 +51,7 @@ def test_of_a_batch_with_a_bad_message_nothing_is_sent(bad: Any) -> None:
 
 
 def test_messages_keep_their_order_whatever_their_size() -> None:
-    """What is put amid a large payload follows it."""
+    """A message put amid a large payload follows it."""
     encoder = FrameEncoder(CODEC, 256 * 1024)
     encoder.put([(Note("huge"), bytes(1 << 20))])
     data = b"".join(encoder.take())
@@ -89,7 +89,6 @@ def test_pieces_are_sent_as_they_are() -> None:
 
 
 def test_so_many_pieces_as_one_write_takes_are_in_one_frame() -> None:
-    """However small they are."""
     encoder = FrameEncoder(CODEC, 1 << 20)
     encoder.put([(Note("n"), Pieces([b"xy"] * 50_000))])
     out = []
@@ -119,7 +118,7 @@ def test_what_could_be_changed_is_no_piece(part: Any) -> None:
 
 
 def test_large_payloads_are_not_copied_on_the_way_out() -> None:
-    """What is written is a view of the caller's own memory."""
+    """A view of the caller's own memory is written."""
     payload = bytearray(1 << 20)
     encoder = FrameEncoder(CODEC, 1 << 18)
     encoder.put([(Note("x"), payload)])

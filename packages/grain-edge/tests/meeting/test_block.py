@@ -32,7 +32,6 @@ PLAIN = MeetingRecord("line", 3, True, "host", "boot", 1, 2, 3)
 
 @given(RECORDS, st.text(max_size=30))
 def test_a_block_has_its_size_and_is_read_as_written(record: MeetingRecord, package: str) -> None:
-    """What was written is read, and the block has its size."""
     block = encode_block(record, package)
 
     assert len(block) == SIZE

@@ -163,7 +163,7 @@ async def test_reused_pid_is_not_the_old_process(meeting: Meeting) -> None:
 
 
 async def test_claim_against_another_host_asks_it(meeting: Meeting) -> None:
-    """Where no pid can be looked at, an answer decides."""
+    """Its process cannot be looked at, so its answer decides."""
     await meeting.claim(this_process(), nobody)
     await meeting.publish(record(boot="other", host="node7", pid=1234))
     with pytest.raises(MeetingTaken, match=r"1234 on node7 .*it answers"):

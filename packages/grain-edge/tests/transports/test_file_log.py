@@ -176,7 +176,7 @@ def test_a_segment_is_never_larger_than_it_was_made() -> None:
 
 
 def test_a_record_of_another_place_is_not_taken() -> None:
-    """Whole and undamaged, but not the next one: an old page that a server brings up again."""
+    """Such as an old page, whole and undamaged, that a server brings up again."""
     store, writer, reader = Store(), LogWriter("up"), LogReader("up")
     store.put(writer.append(b"one", 0))
     one = bytes(store.files["up.0"][:28])

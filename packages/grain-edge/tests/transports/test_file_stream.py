@@ -99,7 +99,7 @@ async def test_both_ways_and_a_clean_end(pair: Pair, autojump_clock: MockClock) 
 async def test_a_directory_holds_few_files_however_much_is_sent(
     pair: Pair, autojump_clock: MockClock
 ) -> None:
-    """What is acknowledged goes; the sender waits rather than fill the directory."""
+    """Acknowledged files are removed; the sender waits rather than fill the directory."""
     most = 0
     async with trio.open_nursery() as nursery:
 

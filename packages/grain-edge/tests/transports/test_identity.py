@@ -1,4 +1,4 @@
-"""Who gets past TLS: pairs of sockets in one process, every wrong credential."""
+"""TLS over pairs of sockets in one process, with every wrong credential."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def sockets() -> AsyncIterator[tuple[trio.SocketStream, trio.SocketStream]
 async def meet(
     dialler: ssl.SSLContext, name: str, accepter: ssl.SSLContext, wanted: str | None
 ) -> tuple[object, object]:
-    """What each side finds out: the peer's certificate, or an error."""
+    """Return each side's result: the peer's certificate, or an error."""
     results: list[object] = [None, None]
 
     async with sockets() as (a, b), trio.open_nursery() as nursery:
