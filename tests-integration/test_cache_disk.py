@@ -73,9 +73,7 @@ def test_full_from_the_beginning(tmp_path: Path) -> None:
     """A directory that was there is read from, even if nothing can be added."""
     out, err = on_a_small_disk(
         tmp_path,
-        "mission >/dev/null 2>&1\n"
-        "cat /dev/zero >disk/filler 2>/dev/null || true\n"
-        "mission",
+        "mission >/dev/null 2>&1\ncat /dev/zero >disk/filler 2>/dev/null || true\nmission",
     )
 
     assert 15 < len(out.splitlines()) < 25

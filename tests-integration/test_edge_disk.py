@@ -51,7 +51,7 @@ async def echo(peer: Peer) -> None:
         await peer.channel.send(await peer.channel.receive())
 
 
-async def test_full_at_the_start(small: Path) -> None:
+async def test_a_head_on_a_full_disk_is_refused(small: Path) -> None:
     """A head that cannot write its Edge file says so."""
     fill(small)
     with pytest.raises(FilesystemFull, match="Make room"):

@@ -69,7 +69,7 @@ class Program:
             self._lines.get()
 
     def was_lost(self) -> bool:
-        """Whether it has ever lost its head."""
+        """Return True if it has ever lost its head."""
         return any(line.startswith("lost") for line in self._said)
 
     def kill(self) -> None:
@@ -120,6 +120,16 @@ def set_up(site: str, made: list[Host]) -> str:
     )
 
 
+def echoing_worker(site: str, two: list[Host], shared: Path, start: Start) -> Any:
+    """A worker that talks to a head on the other host, by what the site allows."""
+    set_up(site, two)
+    head = start(two[0], "head", shared)
+    head.expect("serving")
+    worker = start(two[1], "worker", shared)
+    worker.expect("echo 2 True")
+    return worker
+
+
 SITES = [
     "all",
     "no connections to workers",
@@ -130,7 +140,7 @@ SITES = [
 
 
 @pytest.mark.parametrize("site", SITES)
-def test_a_worker_joins_by_the_best_way_that_its_site_allows(
+def test_a_worker_joins_by_the_best_route_that_its_site_allows(
     site: str, two: list[Host], shared: Path, start: Start
 ) -> None:
     """The worker starts first, waits, and joins by the best way that the site allows."""
@@ -146,7 +156,9 @@ def test_a_worker_joins_by_the_best_way_that_its_site_allows(
     head.kill()
 
 
-def test_same_host_uses_the_socket(two: list[Host], shared: Path, start: Start) -> None:
+def test_a_worker_on_the_heads_host_joins_by_the_unix_socket(
+    two: list[Host], shared: Path, start: Start
+) -> None:
     """No network involved."""
     head = start(two[0], "head", shared)
     head.expect("serving")
@@ -157,7 +169,7 @@ def test_same_host_uses_the_socket(two: list[Host], shared: Path, start: Start) 
 
 
 @pytest.mark.parametrize("site", SITES[:4])
-def test_killed_head_and_its_successor_elsewhere(
+def test_a_worker_moves_to_the_successor_of_a_killed_head(
     site: str, two: list[Host], shared: Path, start: Start
 ) -> None:
     """SIGKILL; a new head on another host takes over, the worker finds it; nothing old remains."""
@@ -177,13 +189,11 @@ def test_killed_head_and_its_successor_elsewhere(
 
 
 @pytest.mark.parametrize("site", ["all", "no connections to the head", "nothing"])
-def test_network_cut_for_20_seconds(site: str, two: list[Host], shared: Path, start: Start) -> None:
+def test_a_network_cut_for_twenty_seconds_loses_nobody(
+    site: str, two: list[Host], shared: Path, start: Start
+) -> None:
     """Nobody is lost: the same connection goes on."""
-    set_up(site, two)
-    head = start(two[0], "head", shared)
-    head.expect("serving")
-    worker = start(two[1], "worker", shared)
-    worker.expect("echo 2 True")
+    worker = echoing_worker(site, two, shared, start)
     two[1].cut()
     time.sleep(20)
     worker.drain()
@@ -198,11 +208,7 @@ def test_a_host_frozen_for_fifteen_seconds_is_not_lost(
     site: str, two: list[Host], shared: Path, start: Start
 ) -> None:
     """Fifteen seconds without any of its processes running: late, not lost."""
-    set_up(site, two)
-    head = start(two[0], "head", shared)
-    head.expect("serving")
-    worker = start(two[1], "worker", shared)
-    worker.expect("echo 2 True")
+    worker = echoing_worker(site, two, shared, start)
     two[0].freeze()
     time.sleep(15)
     worker.drain()
@@ -212,7 +218,9 @@ def test_a_host_frozen_for_fifteen_seconds_is_not_lost(
     assert not worker.was_lost()
 
 
-def test_frozen_head_steps_down_when_it_wakes(two: list[Host], shared: Path, start: Start) -> None:
+def test_a_frozen_head_steps_down_when_it_wakes(
+    two: list[Host], shared: Path, start: Start
+) -> None:
     """Another host took over meanwhile; there is one leader in the end."""
     old = start(two[0], "head", shared)
     old.expect("serving 1")
@@ -227,7 +235,9 @@ def test_frozen_head_steps_down_when_it_wakes(two: list[Host], shared: Path, sta
     worker.expect("echo")
 
 
-def test_claim_against_a_head_elsewhere(two: list[Host], shared: Path, start: Start) -> None:
+def test_a_claim_against_a_head_elsewhere_asks_it(
+    two: list[Host], shared: Path, start: Start
+) -> None:
     """It answers, so the second one is told where it is."""
     start(two[0], "head", shared).expect("serving")
     command = [sys.executable, str(PROGRAM), "head", f"edge://{shared}/meeting"]
@@ -237,8 +247,10 @@ def test_claim_against_a_head_elsewhere(two: list[Host], shared: Path, start: St
     assert b"ended MeetingTaken" in out
 
 
-def test_killed_worker_leaves_nothing_for_ever(two: list[Host], shared: Path, start: Start) -> None:
-    """What a killed peer left in the mailbox is removed by the next head."""
+def test_the_files_of_a_killed_worker_are_removed(
+    two: list[Host], shared: Path, start: Start
+) -> None:
+    """The next head removes them."""
     set_up("nothing", two)
     head = start(two[0], "head", shared)
     head.expect("serving 1")

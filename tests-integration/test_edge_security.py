@@ -1,4 +1,4 @@
-"""What another local user may try against a head and its members: nothing of it works."""
+"""Attempts of another local user against a head and its members, none of which works."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def as_other(code: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 def outcome(code: str, *arguments: str) -> str:
-    """What that code prints."""
+    """Return the output of that code."""
     with as_other(code, *arguments) as process:
         out, _ = process.communicate(timeout=120)
     return out
@@ -106,7 +106,7 @@ async def works(address: str, transport: str) -> bool:
         return len(await peer.channel.receive()) == 1
 
 
-async def test_read_what_is_private(place: Path) -> None:
+async def test_another_user_cannot_read_what_is_private(place: Path) -> None:
     """The Edge file, its directory, the socket's directory, the logs within."""
     address = f"edge://{place}/meeting"
     code = """
@@ -126,7 +126,7 @@ for path in sys.argv[1:]:
     assert said.split() == ["denied"] * 3
 
 
-async def test_connect_to_the_socket(place: Path) -> None:
+async def test_another_user_cannot_connect_to_the_socket(place: Path) -> None:
     """The directory keeps others out; were it open, the kernel's word on who they are would.
 
     The one that is opened here is of this test alone: in that of all heads of this user, members
@@ -160,7 +160,7 @@ except (ConnectionResetError, BrokenPipeError):
         nursery.cancel_scope.cancel()
 
 
-async def test_connect_to_the_port(place: Path) -> None:
+async def test_another_user_cannot_join_through_the_port(place: Path) -> None:
     """Without a certificate of the meeting nobody gets a word out of the head."""
     address = f"edge://{place}/meeting"
     code = """
@@ -186,7 +186,7 @@ except (ssl.SSLError, OSError) as e:
         nursery.cancel_scope.cancel()
 
 
-async def test_steal_the_port_of_a_dead_head(place: Path) -> None:
+async def test_the_port_of_a_dead_head_gives_another_user_nothing(place: Path) -> None:
     """A member that finds another user's listener at the old port tells it nothing."""
     # Held all the time, or somebody else might be given it before the head or the thief.
     holder = socket.socket()
@@ -247,8 +247,8 @@ async def test_a_planted_file_in_an_open_directory_is_refused(
     assert "root" in Path("/etc/passwd").read_text()
 
 
-async def test_take_our_name_in_tmp(sticky: Path) -> None:
-    """Who makes our directory's name first only makes us use another one."""
+async def test_a_head_serves_although_another_user_took_its_name_in_tmp(sticky: Path) -> None:
+    """The head uses a directory with a name of its own."""
     outcome("import os, sys; os.mkdir(sys.argv[1])", str(sticky / f"grain-{os.geteuid()}"))
     path = Path(socket_path("/some/meeting", 1, str(sticky)))
 
@@ -263,7 +263,9 @@ def slow_clock() -> trio.abc.Clock:
     return MockClock(rate=0.2)
 
 
-async def test_flood_of_silent_connections(place: Path, slow_clock: trio.abc.Clock) -> None:
+async def test_a_flood_of_silent_connections_delays_nobody(
+    place: Path, slow_clock: trio.abc.Clock
+) -> None:
     """Five hundred of them, from the same host; a member still gets in by TCP within seconds."""
     address = f"edge://{place}/meeting"
     code = """

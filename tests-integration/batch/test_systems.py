@@ -140,7 +140,7 @@ def test_refusals_of_slurm(
     with pytest.raises(BatchError) as info:
         list(system.submit(job, 1))
 
-    assert info.value.told.startswith("sbatch: ")
+    assert info.value.output.startswith("sbatch: ")
     assert info.value.remedy.startswith(remedy)
 
 
@@ -194,7 +194,7 @@ def test_slurm_is_down(here: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ):
             with pytest.raises(BatchUnreachable) as info:
                 request()
-            assert "Unable to contact slurm controller (connect failure)" in info.value.told
+            assert "Unable to contact slurm controller (connect failure)" in info.value.output
             assert "Slurm's controller does not answer; try again later." == info.value.remedy
 
 
@@ -258,7 +258,7 @@ def test_refusals_of_pbs(
     with pytest.raises(BatchError) as info:
         list(system.submit(job, 1))
 
-    assert info.value.told.startswith(told)
+    assert info.value.output.startswith(told)
     assert info.value.remedy.startswith(remedy)
 
 

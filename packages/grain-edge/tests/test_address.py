@@ -34,7 +34,7 @@ EDGE = "/home/me/.local/share/edge-file-default"
         ("unix:///run/x", UnixAddress("/run/x")),
     ],
 )
-def test_forms(text: str, address: object) -> None:
+def test_every_form_in_the_documentation_is_parsed(text: str, address: object) -> None:
     """Every form in the documentation."""
     assert parse_address(text, HOME) == address
 
@@ -65,7 +65,7 @@ def test_forms(text: str, address: object) -> None:
         ("unix:///" + "x" * 107, "107 bytes"),
     ],
 )
-def test_what_is_wrong_is_told(text: str, naming: str) -> None:
+def test_a_wrong_address_is_an_error_that_says_why(text: str, naming: str) -> None:
     """And never anything but an AddressError."""
     with pytest.raises(AddressError, match=naming):
         parse_address(text, HOME)
@@ -91,16 +91,33 @@ ADDRESSES = st.one_of(
 
 
 @given(ADDRESSES)
-def test_round_trip(address: EdgeAddress | TcpAddress | UnixAddress) -> None:
-    """What is printed can be read again."""
+def test_an_address_is_read_as_printed(address: EdgeAddress | TcpAddress | UnixAddress) -> None:
     assert parse_address(str(address), HOME) == address
 
 
 @given(st.text(max_size=40))
-def test_noise(text: str) -> None:
-    """Any text is an address or an AddressError."""
+def test_any_text_is_an_address_or_an_address_error(text: str) -> None:
     for prefix in ("", "tcp://", "edge://", "unix:///"):
         try:
             parse_address(prefix + text, HOME)
         except AddressError as e:
             assert str(e)
+
+
+@pytest.mark.parametrize(
+    ("text", "edge"),
+    [
+        ("edge:///shared/me/meeting", "/shared/me/meeting"),
+        ("edge://$HOME/meeting", "/home/me/meeting"),
+        ("tcp://host:4000?edge=/shared/me/keys", "/shared/me/keys"),
+        ("unix:///tmp/x/socket", None),
+    ],
+)
+def test_every_address_names_its_edge_file(text: str, edge: str | None) -> None:
+    assert edge == parse_address(text, "/home/me").edge
+
+
+def test_home_is_this_users_unless_another_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+
+    assert EdgeAddress("/home/somebody/meeting") == parse_address("edge://$HOME/meeting")

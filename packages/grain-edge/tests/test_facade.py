@@ -23,18 +23,17 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_public_names(name: str) -> None:
-    """Every public name can be had from the package."""
+def test_every_public_name_can_be_had_from_the_package(name: str) -> None:
     assert getattr(grain.edge, name) is not None
 
 
-def test_unknown_name() -> None:
+def test_an_unknown_name_is_an_attribute_error() -> None:
     """A name that is not there is an AttributeError, as of any module."""
     with pytest.raises(AttributeError, match="module 'grain.edge' has no attribute 'dail'"):
         _ = grain.edge.dail  # type: ignore[attr-defined]
 
 
-def test_network_is_imported_by_its_users() -> None:
+def test_a_channel_in_memory_imports_no_network() -> None:
     """A channel in memory does not bring in what meets over a network, nor its cryptography."""
     code = "import sys, grain.edge.channel; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

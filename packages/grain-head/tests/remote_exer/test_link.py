@@ -11,7 +11,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from grain.edge.channel import FramedChannel, MemoryChannel
+from grain.edge.channel import FramedChannel, MemoryChannel, MemoryDirection
 from grain.edge.messages import MAX_MESSAGE
 from grain.head.messages import AckTasks, Resolved, Retract, Retracted, Submit, Synced
 from grain.head.service import CODEC
@@ -71,7 +71,7 @@ async def test_jobs_leave_while_others_are_submitted() -> None:
             executor.submit(Cores(1), nothing)
 
         wire = end.recv(1 << 20, socket.MSG_DONTWAIT)
-        sent = [m.task for m, _ in head._inbox.feed(wire) if isinstance(m, Submit)]
+        sent = [m.task for m, _ in head._decoder.feed(wire) if isinstance(m, Submit)]
         assert [*range(2, len(sent) + 2)] == sent
         assert 700 < len(sent) <= 1000
         assert [*range(len(sent) + 2, 1002)] == await take(head, 1001)
@@ -86,7 +86,7 @@ async def test_jobs_with_longer_arguments_leave_while_others_are_submitted() -> 
                 executor.submit(Cores(1), keep, bytes(300))
             with suppress(BlockingIOError):
                 while wire := end.recv(1 << 20, socket.MSG_DONTWAIT):
-                    sent += [m.task for m, _ in head._inbox.feed(wire) if isinstance(m, Submit)]
+                    sent += [m.task for m, _ in head._decoder.feed(wire) if isinstance(m, Submit)]
         later = await take(head, 2049)
 
     assert [*range(2, 2050)] == sent + later
@@ -96,21 +96,24 @@ async def test_jobs_with_longer_arguments_leave_while_others_are_submitted() -> 
 class Slow(MemoryChannel):
     """A channel that takes one batch at a time, when the test lets it."""
 
+    writes_through = True
+
     def __init__(self) -> None:
-        super().__init__(0)
+        mail = MemoryDirection(0)
+        super().__init__(mail, mail)  # it is its own peer
         self.tasks: list[int] = []
         self.go = trio.Event()
 
     async def send(self, batch: Batch) -> None:
         """See `Channel.send`."""
         await self.go.wait()
-        self.send_nowait(batch)
+        self.post(batch)
 
-    def send_nowait(self, batch: Batch) -> None:
-        """See `Channel.send_nowait`."""
+    def post(self, batch: Batch, *, more: bool = False) -> None:
+        """See `Channel.post`."""
         tasks = [message.task for message, _ in batch if isinstance(message, Submit)]
         self.tasks += tasks
-        self.post([(Retracted(task), None) for task in tasks])  # it is its own peer
+        super().post([(Retracted(task), None) for task in tasks], more=more)
 
 
 async def test_jobs_do_not_overtake_those_that_the_sender_has_in_hand(
@@ -141,11 +144,12 @@ class Interrupted(Slow):
 
     async def send(self, batch: Batch) -> None:
         """See `Channel.send`."""
-        super().send_nowait(batch)
+        super().post(batch)
 
-    def send_nowait(self, batch: Batch) -> None:
+    def post(self, batch: Batch, *, more: bool = False) -> None:
+        """See `Channel.post`."""
         signal.raise_signal(signal.SIGINT)
-        super().send_nowait(batch)
+        super().post(batch, more=more)
 
 
 def test_an_interrupt_waits_until_jobs_have_left() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from grain.worker.runner.wire import BLOCKED, PACE
+from grain.worker.runner.wire import BLOCKED, HEARTBEAT
 from grain_testkit.local_processes import alive, read_pid, wait_for_file
 from grain_testkit.runner_station import station
 
@@ -137,13 +137,13 @@ async def test_a_blocked_loop_is_reported_and_is_no_death(
         number = s.start(blocks, str(tmp_path / "go"))
         await wait_for_file(tmp_path / "go-begun")
         while not s.witness.silences:
-            mock_clock.jump(PACE.heartbeat)
+            mock_clock.jump(HEARTBEAT.interval)
             await wait_all_tasks_blocked()
-        mock_clock.jump(3 * PACE.heartbeat)
+        mock_clock.jump(3 * HEARTBEAT.interval)
         await wait_all_tasks_blocked()
         (tmp_path / "go").touch()
         result = (await s.outcome(number)).unwrap()
-        mock_clock.jump(PACE.heartbeat)
+        mock_clock.jump(HEARTBEAT.interval)
         await s.witness.until(lambda: len(s.witness.silences) == 2)
 
     assert "done" == result

@@ -1,26 +1,25 @@
-"""Both ends of a connection without I/O, and a message on its own."""
+"""Helpers for tests of frames: both ends of a connection without I/O, and a loose message."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from grain.edge.framing.frames_in import Inbox
-from grain.edge.framing.frames_out import Outbox
+from grain.edge.framing.frames import FrameDecoder, FrameEncoder
 from grain.edge.messages import Message
 from grain.edge.testing import CODEC
 
 
-def inbox() -> Inbox:
-    return Inbox(CODEC)
+def decoder() -> FrameDecoder:
+    return FrameDecoder(CODEC)
 
 
-def wire(pairs: list[Any], chunk: int = 1000) -> bytes:
-    outbox = Outbox(CODEC, chunk)
-    outbox.push(pairs)
+def wire(pairs: list[Any], size: int = 1000) -> bytes:
+    encoder = FrameEncoder(CODEC, size)
+    encoder.put(pairs)
     out = b""
-    while buffers := outbox.pull():
+    while buffers := encoder.take():
         out += b"".join(buffers)
-    assert outbox.pending == 0
+    assert encoder.pending == 0
     return out
 
 

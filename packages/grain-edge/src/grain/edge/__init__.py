@@ -8,26 +8,37 @@
     async with dial("edge:///shared/me/meeting", role="worker") as peer:
         await peer.channel.send([(message, payload)])
 
-`serve` claims the meeting and takes peers in; `dial` finds it, waiting if need be, by whatever
-the site allows; `examine` reports for `grain doctor`. Channels are in `grain.edge.channel`, the
-messages in `grain.edge.messages`, questions to a head in `grain.edge.questions`, errors in
-`grain.edge.errors`, faulty connections for tests in `grain.edge.testing`.
+`serve` claims the meeting and accepts peers; `dial` finds it, waiting if need be, by whatever route
+the site allows; `examine` reports for `grain doctor`.
 
-Layout, from the bottom up:
+To add a transport:
 
-- pure, without I/O: `_address`, `_block` (the Edge file), `_frames` (`_outbox` makes them, `_inbox`
-  reads them), `_pieces` (large payloads that nobody has put together), `_log` (the file transport's
-  logs), `_guard` (who may try to authenticate); `_version`
-- the shared filesystem: `_files` and `_folder` (calls), `_disk` (threads with deadlines), `_host`
-  (who we are), `_meeting` (who leads), `_mailbox` (calls from who has no route)
-- transports, each ending in a trio stream: `_unix`; `_tcp` with `_tls`, `_identity` and
-  `_interfaces`; `_reverse`; `_filelink` with `_filestream`; `_sockets` and `_listening` below them
-- `_greet` (first frames); `_channel`, `_framed` with `_pace` and `_readsize`, `_memory` (channels);
-  `_peer`
-- `_race`, `_dial` with `_report`; `_accept`, `_serve`
+1. `transports/`: a module that connects and listens, authenticates the peer (or says who does),
+   and ends in a trio stream; see `transports/__init__`.
+2. `meeting/block`: a field of `MeetingRecord`, where the head is reached.
+3. `connecting/offers`: a function that listens, and its entry in `OFFERS` (the head's side).
+4. `connecting/routes`: a function that yields routes, and its entry in `DIRECT` or
+   `THROUGH_FILES` (the dialler's side); `ALL_TRANSPORTS` follows.
+5. docs/edge.md, and the list `TRANSPORTS` in tests/head_and_diallers.py, which has the promises of
+   every transport tested over the new one. Nothing above sees which transport it is.
 
-Later transports, a relay between clusters among them, need an address, a `Way` in `_dial` and a
-call of `Reception.greet` with their stream in `_serve`; nothing above sees them.
+Map:
+
+- ``public``: the public names that need a network
+- ``address``: addresses and their parser
+- ``errors``: the errors, each with a remedy
+- ``attempt``: an attempt to reach a head, for errors and the doctor
+- ``messages``: messages, the greeting, codecs
+- ``questions``: questions to a head, and answers
+- ``channel``: the public names of channels
+- ``heartbeat``: when a connection shows that it lives, and when it is given up
+- ``buffers``: memory of large payloads
+- ``testing``: connections with faults, for tests
+- ``version``: the version of the package
+- ``connecting/``: dialling and serving: routes, offers, greeting
+- ``framing/``: channels: frames and the writer
+- ``meeting/``: the Edge file: who leads, and how it is reached
+- ``transports/``: trio streams over Unix sockets, TLS and files
 """
 
 from typing import TYPE_CHECKING
@@ -35,30 +46,15 @@ from typing import TYPE_CHECKING
 from grain.edge.address import DEFAULT as DEFAULT
 
 if TYPE_CHECKING:
-    from grain.edge.attempt import Attempt as Attempt
-    from grain.edge.connecting.dial import dial as dial
-    from grain.edge.connecting.dial import examine as examine
-    from grain.edge.connecting.peer import ALL_TRANSPORTS as ALL_TRANSPORTS
-    from grain.edge.connecting.peer import Peer as Peer
-    from grain.edge.connecting.serve import Serving as Serving
-    from grain.edge.connecting.serve import prepare as prepare
-    from grain.edge.connecting.serve import serve as serve
+    from grain.edge.public import *  # noqa: F403
 else:
-    # What meets over a network is imported by whoever uses it: a mission that keeps to its own
-    # machine needs the channel in memory alone, and a third less time to start.
+    # A mission that keeps to its own machine needs channels in memory alone, and starts in two
+    # thirds of the time without TLS and what else meets over a network.
     def __getattr__(name: str) -> object:
         from importlib import import_module
 
-        homes = {
-            "ALL_TRANSPORTS": "connecting.peer",
-            "Attempt": "attempt",
-            "Peer": "connecting.peer",
-            "Serving": "connecting.serve",
-            "dial": "connecting.dial",
-            "examine": "connecting.dial",
-            "prepare": "connecting.serve",
-            "serve": "connecting.serve",
-        }
-        if name not in homes:
+        # Not by a from-import, which would ask this very function for the module.
+        public = import_module("grain.edge.public")
+        if name.startswith("_") or not hasattr(public, name):
             raise AttributeError(f"module 'grain.edge' has no attribute {name!r}")
-        return getattr(import_module(f"grain.edge.{homes[name]}"), name)
+        return getattr(public, name)

@@ -1,4 +1,4 @@
-"""Addresses, as people write them in `grain.toml`.
+"""Addresses, as people write them in `grain.toml`, and their parser.
 
     edge:///shared/me/meeting      an Edge file: the processes find each other through it
     edge://$HOME/meeting           the same; only $HOME is expanded, and only at the beginning
@@ -13,13 +13,13 @@ default one unless `?edge=/path` names another.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from urllib.parse import quote, unquote
 
 from grain.edge.errors import AddressError
 
 DEFAULT = "edge://$HOME/.local/share/edge-file-default"
-"""Where processes meet if nothing else is configured."""
+"""The address if nothing else is configured."""
 
 _FORMS = (
     "expected edge:///absolute/path, edge://$HOME/path, tcp://host:port, tcp://:port "
@@ -36,6 +36,11 @@ class EdgeAddress:
     """
 
     path: str
+
+    @property
+    def edge(self) -> str:
+        """The path of the Edge file, as of a `TcpAddress`."""
+        return self.path
 
     def __str__(self) -> str:
         return f"edge://{self.path}"
@@ -69,6 +74,11 @@ class UnixAddress:
 
     path: str
 
+    @property
+    def edge(self) -> None:
+        """None: a Unix socket needs no Edge file."""
+        return
+
     def __str__(self) -> str:
         return f"unix://{self.path}"
 
@@ -76,16 +86,18 @@ class UnixAddress:
 Address = EdgeAddress | TcpAddress | UnixAddress
 
 
-def parse_address(text: str, home: str) -> Address:
-    """Read an address.
+def parse_address(text: str, home: str | None = None) -> Address:
+    """Parse an address.
 
     Args:
-        text: as in the module's description.
-        home: absolute path that `$HOME` stands for.
+        text: in one of the forms above.
+        home: the absolute path that `$HOME` stands for; this user's home directory if None.
 
     Raises:
-        AddressError: says what is wrong and what the forms are.
+        AddressError: the text is in none of these forms; its message says why, and has the forms.
     """
+    if home is None:
+        home = str(Path.home())
     scheme, separator, rest = text.partition("://")
     if not separator:
         raise AddressError(f"{text!r} is no address: {_FORMS}")
@@ -104,7 +116,7 @@ def parse_address(text: str, home: str) -> Address:
 
 
 def join_host(host: str, port: int) -> str:
-    """Host and port as in an address, with brackets around IPv6 numbers."""
+    """Return host and port as in an address, with brackets around IPv6 numbers."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

@@ -1,4 +1,4 @@
-"""What was tried to reach a head, for `DialError` and `grain doctor`."""
+"""An attempt to reach a head, for `DialError` and `grain doctor`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Attempt:
-    """One way that was tried.
+    """One route to a head that was tried.
 
     Attributes:
         transport: "meeting", "unix", "tcp", "reverse" or "files".
-        target: where to, for people: a path, or host and port.
-        outcome: "ok", or why it failed.
-        seconds: how long it took.
+        target: the address tried, for people: a path, or host and port.
+        outcome: "ok", or why the attempt failed.
+        seconds: how long the attempt took.
     """
 
     transport: str
@@ -23,7 +23,7 @@ class Attempt:
 
     @property
     def ok(self) -> bool:
-        """It worked."""
+        """True if the attempt succeeded."""
         return self.outcome == "ok"
 
     def __str__(self) -> str:

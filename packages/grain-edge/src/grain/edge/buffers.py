@@ -1,26 +1,32 @@
-"""Memory for a large payload, which costs nothing before it is written to."""
+"""Memory of large payloads: `allocate` and huge pages to receive them, `Pieces` to send them.
+
+Huge pages are here for their gain, which docs/edge.md states: to fetch memory from the system in
+pages of 4 KiB takes longer than to copy what goes in.
+"""
 
 from __future__ import annotations
 
 import functools
 import mmap
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 LARGE = 4 * 1024 * 1024
 """Bytes from which on a payload gets memory of its own. Huge pages come in units of 2 MiB."""
 
 FOREIGN = 32 * 1024 * 1024
-"""Bytes from which on memory that somebody else has made can be in huge pages: from this size on
-malloc of glibc always has it from the system, and gives it back at once (M_MMAP_THRESHOLD in
-mallopt(3)); the advice is for nothing else then."""
+"""Bytes from which on memory of another allocator can be in huge pages: from this size on malloc of
+glibc always has it from the system, and gives it back at once (M_MMAP_THRESHOLD in mallopt(3)), so
+the advice holds for nothing else."""
 
 
-def room(size: int) -> memoryview:
-    """So many zeros, that can be written to, given back when nobody refers to them any more.
+def allocate(size: int) -> memoryview:
+    """Return that many zeros in writable memory, in huge pages where the system has them.
 
-    The pages come when they are first touched, so a size that a peer merely announces takes
-    addresses and no memory. Where the system has huge pages to give they are used: to fetch 4 KiB
-    at a time takes longer than to copy what goes in.
+    The memory is given back when nothing refers to it any more. Its pages come when they are first
+    touched, so a size that a peer merely announces takes addresses and no memory.
 
     Raises:
         OSError: there are no addresses left, or the process may not have so much.
@@ -36,11 +42,11 @@ def room(size: int) -> memoryview:
     return memoryview(memory)
 
 
-def in_huge_pages(fresh: memoryview) -> None:
-    """Ask for huge pages where memory that was not made by `room` is about to be written to.
+def advise_huge_pages(fresh: memoryview) -> None:
+    """Ask for huge pages in memory of another allocator, before it is first written to.
 
-    As that of a `bytes` object which is being made. Does nothing with less than `FOREIGN` bytes,
-    and where the system has no such thing.
+    An example is the memory of a `bytes` object which is being made. Does nothing with less than
+    `FOREIGN` bytes, and where the system has no huge pages.
     """
     if len(fresh) < FOREIGN or not hasattr(mmap, "MADV_HUGEPAGE"):
         return
@@ -58,3 +64,36 @@ def _madvise() -> tuple[Any, Any]:
     madvise = ctypes.CDLL(None).madvise
     madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     return ctypes, madvise
+
+
+class Pieces:
+    """Bytes that follow one another and travel as one payload, without being put together.
+
+    To put a hundred megabytes together takes as long as to send them; and of bytes, which nobody
+    can change, a sender needs no copy of its own. The receiver gets one piece.
+
+    Args:
+        parts: `bytes` only: what could still be changed while it waits to be sent is refused.
+
+    Attributes:
+        parts: those that are not empty.
+
+    Raises:
+        TypeError: a part is of another type.
+    """
+
+    __slots__ = ("_size", "parts")
+
+    def __init__(self, parts: Iterable[bytes]) -> None:
+        self.parts = tuple(part for part in parts if type(part) is not bytes or part)
+        for part in self.parts:
+            if type(part) is not bytes:
+                raise TypeError(f"a piece must be bytes, not {type(part).__name__}")
+        self._size = sum(map(len, self.parts))
+
+    def __len__(self) -> int:
+        """Return the number of bytes of all parts."""
+        return self._size
+
+    def __repr__(self) -> str:
+        return f"<Pieces, {len(self.parts)} of {self._size} bytes>"

@@ -1,11 +1,11 @@
-"""What can go wrong between two processes of Grain, each with what to do about it.
+"""The errors between two processes of Grain; each message says what to do about it.
 
-Everything here is an `EdgeError`. The families tell whose business it is:
+Every class is an `EdgeError`. The families say who can act:
 
 - `AddressError`: the address is not one; change the configuration.
 - `MeetingError`: the Edge file, its directory or the filesystem below is not fit for use. Each
   kind is a class of its own; its sentence names the path and the remedy.
-- `DialError`: nobody could be reached; `tried` tells every attempt and its outcome.
+- `DialError`: no head could be reached; `tried` lists every attempt with its outcome.
 - `ChannelError`: an open channel failed. `RemoteProtocolError` blames the peer,
   `LocalProtocolError` the caller, `ChannelBroken` the path between.
 
@@ -27,14 +27,14 @@ class EdgeError(Exception):
     """Anything that `grain.edge` raises for reasons outside the program.
 
     Attributes:
-        final: whether trying again, or another way, cannot help.
+        final: trying again, or by another route, cannot help.
     """
 
     final: bool = False
 
 
 class AddressError(EdgeError, ValueError):
-    """An address that is not `edge://`, `tcp://` or `unix://` in a form that Grain knows."""
+    """An address that is not `edge://`, `tcp://` or `unix://` in a form that Grain reads."""
 
     final = True
 

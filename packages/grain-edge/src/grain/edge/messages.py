@@ -3,18 +3,14 @@
 A message is a subclass of `Message`. On the wire it is a MessagePack array whose first element is
 the class's name; unknown names, extra or missing fields and wrong types are refused by the
 decoder and never reach the program. To add messages, define them in this module, below the
-greeting, and list them in `MESSAGES`.
+greeting, and list them in `MESSAGES`. Messages arrive in the order in which they were sent.
 
-Two class variables say how a message travels:
-
-- `lane`: messages of one lane arrive in the order in which they were sent; a message of another
-  lane may overtake them. `URGENT` overtakes everything. `BULK` is for large payloads that nothing
-  sent later depends on, so that `ORDINARY` messages need not wait for them.
-- `max_payload`: the most bytes that may travel beside it; 0 means that it has no payload.
+The class variable `max_payload` is the most bytes that may travel beside a message; 0 means that it
+has no payload.
 
 The greeting (`Hello`, `Welcome`, `Refusal`, `Join`) begins with the protocol number and the
-package version in every version of Grain, so that two that do not understand each other can at
-least say so: these two fields stay first for ever.
+package version in every version of Grain, so that two versions which do not understand each other
+can at least say so: these two fields stay first for ever.
 """
 
 from __future__ import annotations
@@ -25,18 +21,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
+from grain.edge.buffers import Pieces as Pieces
 from grain.edge.errors import LocalProtocolError, RemoteProtocolError, VersionMismatch
-from grain.edge.pieces import Pieces as Pieces
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PROTOCOL = 1
 """Number of the protocol; raised with every change that an older peer would not understand."""
-
-URGENT, ORDINARY, BULK = 0, 1, 2
-LANES = 4
-"""How many lanes there are; the fourth is free for later use."""
 
 MAX_MESSAGE = 1024 * 1024
 """The most bytes of one message without its payload."""
@@ -45,19 +37,18 @@ MAX_GREETING = 4096
 """The most bytes of a greeting: a peer that is not welcomed yet may not make us store more."""
 
 Payload = Any
-"""What travels beside a message: bytes-like or `Pieces` over a wire, any object in memory, or
+"""The payload beside a message: bytes-like or `Pieces` over a wire, any object in memory, or
 None."""
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=True):
     """Base of all messages."""
 
-    lane: ClassVar[int] = ORDINARY
     max_payload: ClassVar[int] = 0
 
 
 class Hello(Message, frozen=True):
-    """The dialler introduces itself; first in every connection.
+    """The introduction of a dialler; first in every connection.
 
     Attributes:
         protocol: number of the protocol that it speaks.
@@ -84,7 +75,7 @@ class Hello(Message, frozen=True):
 
 
 class Welcome(Message, frozen=True):
-    """The head takes the dialler in.
+    """The introduction of a head, which accepts the dialler.
 
     Attributes:
         protocol: number of the protocol that it speaks.
@@ -104,13 +95,13 @@ class Welcome(Message, frozen=True):
 
 
 class Refusal(Message, frozen=True):
-    """The head does not take the dialler in, and says why in words.
+    """The head's refusal to accept the dialler, with a reason.
 
     Attributes:
         protocol: number of the protocol that it speaks.
         package: version of the package, for people to read.
         reason: a sentence for people.
-        final: whether another way to this head would not help.
+        final: another route to this head would not help.
     """
 
     protocol: int
@@ -120,31 +111,27 @@ class Refusal(Message, frozen=True):
 
 
 class Join(Message, frozen=True):
-    """The dialler has chosen this connection, out of those that it tried at the same time."""
+    """The dialler's choice of this connection, out of those that it tried at the same time."""
 
     protocol: int
     package: str
 
 
 class Ping(Message, frozen=True):
-    """Sign of life on a channel that has nothing else to say; never reaches the program."""
-
-    lane: ClassVar[int] = URGENT
+    """A sign of life on an idle channel; never reaches the program."""
 
 
 class Bye(Message, frozen=True):
-    """Last message of a channel that is closed on purpose; never reaches the program."""
-
-    lane: ClassVar[int] = ORDINARY
+    """The last message of a channel that is closed on purpose; never reaches the program."""
 
 
 GREETING: tuple[type[Message], ...] = (Hello, Welcome, Refusal, Join)
 MESSAGES: tuple[type[Message], ...] = (Ping, Bye)
-"""What every channel understands after the greeting; the messages of head and worker go here."""
+"""The messages of every channel after the greeting."""
 
 
 class Codec:
-    """Encodes and decodes a fixed set of message types.
+    """Encoder and decoder of a fixed set of message types.
 
     Args:
         types: message classes; `Ping` and `Bye` are always among them.
@@ -152,21 +139,21 @@ class Codec:
 
     def __init__(self, *types: type[Message]) -> None:
         self.types: tuple[type[Message], ...] = tuple(dict.fromkeys((*MESSAGES, *types)))
-        self._known = {kind: (kind.lane, kind.max_payload) for kind in self.types}
+        self._max_payloads = {kind: kind.max_payload for kind in self.types}
         union = functools.reduce(operator.or_, self.types)
         self._encoder = msgspec.msgpack.Encoder()
         self._batch: msgspec.msgpack.Decoder[list[tuple[Message, bytes | None]]]
         self._batch = msgspec.msgpack.Decoder(list[tuple[union, bytes | None]])  # type: ignore[valid-type]
-        self._opened: msgspec.msgpack.Decoder[tuple[Message, int]]
-        self._opened = msgspec.msgpack.Decoder(tuple[union, int])  # type: ignore[valid-type]
+        self._announced: msgspec.msgpack.Decoder[tuple[Message, int]]
+        self._announced = msgspec.msgpack.Decoder(tuple[union, int])  # type: ignore[valid-type]
 
     def encode(self, message: Message, beside: Payload) -> bytes:
-        """One message with its small payload, or with the size of a large one.
+        """Return one message, encoded with its small payload, or with the size of a large one.
 
         Raises:
             LocalProtocolError: not one of the codec's types, or larger than `MAX_MESSAGE`.
         """
-        if type(message) not in self._known:
+        if type(message) not in self._max_payloads:
             raise LocalProtocolError(f"{type(message).__name__} is no message of this channel")
         encoded = self._encoder.encode((message, beside))
         if len(encoded) > MAX_MESSAGE:
@@ -176,8 +163,8 @@ class Codec:
             )
         return encoded
 
-    def encode_alike(self, batch: Sequence[tuple[Message, Payload]], most: int) -> bytes | None:
-        """Messages of one lane with small payloads, as they follow each other in a frame.
+    def encode_together(self, batch: Sequence[tuple[Message, Payload]], most: int) -> bytes | None:
+        """Return messages with small payloads as they follow each other in a frame.
 
         In one go, which takes a third of the time of one by one.
 
@@ -186,15 +173,16 @@ class Codec:
             most: bytes that the result may have.
 
         Returns:
-            None if they are not like that: then `encode` does, or tells what is wrong.
+            None if a message or payload is larger or of another kind: then `encode` takes them one
+            by one, or says what is wrong.
         """
-        lane, size = batch[0][0].lane, 0
+        size = 0
         for message, payload in batch:
-            known = self._known.get(type(message))
-            if known is None or known[0] != lane:
+            limit = self._max_payloads.get(type(message))
+            if limit is None:
                 return None
             if payload is not None:
-                if type(payload) is not bytes or len(payload) > known[1]:
+                if type(payload) is not bytes or len(payload) > limit:
                     return None
                 size += len(payload)
         if size > most:
@@ -203,7 +191,7 @@ class Codec:
         return encoded[array_head(len(batch)) :] if len(encoded) <= most else None
 
     def decode_batch(self, body: bytes | bytearray | memoryview) -> list[tuple[Message, Payload]]:
-        """The messages of one frame.
+        """Return the messages of one frame.
 
         Raises:
             RemoteProtocolError: unknown type, unknown or missing field, wrong type of a field, a
@@ -218,14 +206,14 @@ class Codec:
                 check_payload(message, len(payload), RemoteProtocolError)
         return pairs
 
-    def decode_opened(self, body: bytes | bytearray | memoryview) -> tuple[Message, int]:
-        """A message whose payload follows in chunks, and the size of that in bytes.
+    def decode_announced(self, body: bytes | bytearray | memoryview) -> tuple[Message, int]:
+        """Return a message whose payload follows the frame, and the size of that in bytes.
 
         Raises:
             RemoteProtocolError: as `decode_batch`.
         """
         try:
-            message, size = self._opened.decode(body)
+            message, size = self._announced.decode(body)
         except (msgspec.MsgspecError, ValueError, RecursionError) as e:
             raise RemoteProtocolError(f"the peer sent a message that is not valid: {e}") from e
         check_payload(message, size, RemoteProtocolError)
@@ -233,11 +221,11 @@ class Codec:
 
 
 CORE = Codec()
-"""What channels speak unless told otherwise."""
+"""The codec of channels that need no other messages."""
 
 
 def array_head(length: int) -> int:
-    """How many bytes MessagePack puts before the elements of an array."""
+    """Return the number of bytes that MessagePack puts before the elements of an array."""
     return 1 if length < 16 else 3 if length < 65536 else 5
 
 
@@ -257,12 +245,12 @@ def check_payload(
 
 
 def encode_greeting(message: Message) -> bytes:
-    """The body of a greeting's frame."""
+    """Return the body of a greeting's frame."""
     return msgspec.msgpack.encode(message)
 
 
 def decode_greeting(body: bytes | bytearray | memoryview) -> Message:
-    """A greeting from its frame's body.
+    """Return the greeting in a frame's body.
 
     Raises:
         VersionMismatch: the peer speaks another protocol; names both.

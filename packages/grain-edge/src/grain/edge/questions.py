@@ -1,12 +1,12 @@
-"""Questions to a head, which anybody who may connect may ask: missions, and the `grain` command.
+"""Questions to a head, asked by missions and by the `grain` command, and their answers.
 
     async with dial(address, role="cli", codec=CODEC) as peer:
         await peer.channel.send([(Ask("state"), None)])
         [(answer, payload)] = await peer.channel.receive()
         state = unpack(payload)
 
-What an answer holds is plain data, whose form is that of `grain.head`. It travels as a payload: the
-state of a thousand workers is larger than a message may be.
+The content of an answer is plain data, whose form `grain.head` defines. It travels as a payload:
+the state of a thousand workers is larger than a message may be.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Ask(Message, frozen=True):
     """A question, which `Answer` answers.
 
     Attributes:
-        about: ``"state"``: what there is, for ``grain ls``. ``"why"``: why a task is where it is.
-            ``"retire"``: workers whose names match a pattern are to leave.
-        mission: whose task, for ``"why"``: the mission's id, or what people call it; empty for
-            the asking mission.
-        task: which, for ``"why"``.
+        about: ``"state"``: workers, missions and tasks, for ``grain ls``. ``"why"``: why a task is
+            where it is. ``"retire"``: workers whose names match a pattern are to leave.
+        mission: the task's mission, for ``"why"``: its id, or its name; empty for the asking
+            mission.
+        task: the task's number, for ``"why"``.
         pattern: names of workers, as in a shell, for ``"retire"``.
         at_once: hand runs back instead of waiting for their end, for ``"retire"``.
     """
@@ -40,7 +40,7 @@ class Ask(Message, frozen=True):
 
 
 class Answer(Message, frozen=True):
-    """Answers an `Ask`; the payload is plain data, see `pack`.
+    """The answer to an `Ask`; the payload is plain data, see `pack`.
 
     Attributes:
         about: the question.
@@ -52,19 +52,19 @@ class Answer(Message, frozen=True):
 
 
 CODEC = Codec(Ask, Answer)
-"""For those who only ask."""
+"""The codec of a channel that carries questions only."""
 
 
 def pack(data: Any) -> bytes:
-    """Plain data as an answer's payload; what is none shows itself as text."""
+    """Return plain data as an answer's payload; other objects become their `repr`."""
     return msgspec.msgpack.encode(data, enc_hook=repr)
 
 
 def unpack(payload: Payload) -> Any:
-    """The data of an answer.
+    """Return the data of an answer.
 
     Raises:
-        RemoteProtocolError: it is none.
+        RemoteProtocolError: the payload is no answer.
     """
     try:
         return msgspec.msgpack.decode(payload or b"")

@@ -1,6 +1,6 @@
 """In-memory connections with scripted faults, for the tests of every package.
 
-    link = Link()
+    link = FaultyLink()
     link.there.delay = 0.2              # seconds; with trio's mock clock no real time passes
     link.back.cut_after = 1000          # both directions break after 1000 bytes of this one
     async with link.channels() as (a, b):
@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import trio
 
-from grain.edge.framing.socket_channel import FramedChannel
-from grain.edge.messages import BULK, URGENT, Codec, Message
+from grain.edge.framing.framed_channel import FramedChannel
+from grain.edge.messages import Codec, Message
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from grain.edge.heartbeat import Pace
+    from grain.edge.heartbeat import Heartbeat
 
 _CAPACITY = 1024 * 1024
 
@@ -38,16 +38,14 @@ class Note(Message, frozen=True):
 
 
 class Alarm(Message, frozen=True):
-    """An urgent message to test with."""
+    """A message without a payload to test with."""
 
-    lane: ClassVar[int] = URGENT
     text: str = ""
 
 
 class Cargo(Message, frozen=True):
-    """A message of the lane for large payloads, to test with; 1 MiB at most."""
+    """A message to test with whose payload has 1 MiB at most."""
 
-    lane: ClassVar[int] = BULK
     max_payload: ClassVar[int] = 1 << 20
     text: str = ""
 
@@ -66,7 +64,7 @@ class Direction:
         carried: bytes sent so far.
     """
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: FaultyLink) -> None:
         self.delay = 0.0
         self.piece: int | None = None
         self.cut_after: int | None = None
@@ -85,15 +83,15 @@ class Direction:
     def release(self) -> None:
         """Deliver again, first what was held back."""
         self._held = False
-        self.tell()
+        self.wake()
 
-    def tell(self) -> None:
-        """Wake whoever waits."""
+    def wake(self) -> None:
+        """Wake the tasks that wait."""
         self._changed.set()
         self._changed = trio.Event()
 
     async def put(self, data: bytes) -> None:
-        """What the sending end does; waits while 1 MiB is under way.
+        """Take bytes from the sending end; waits while 1 MiB is under way.
 
         Raises:
             trio.BrokenResourceError: the link is cut.
@@ -110,11 +108,11 @@ class Direction:
         self.carried += len(data)
         if self.cut_after is not None and self.carried >= self.cut_after:
             self._link.cut()
-        self.tell()
+        self.wake()
         await trio.lowlevel.checkpoint()
 
     async def get(self, max_bytes: int | None, reader: LinkStream) -> bytes:
-        """What the receiving end does; empty at the end.
+        """Return bytes to the receiving end; none at the end.
 
         Raises:
             trio.BrokenResourceError: the link is cut, and what came before was read.
@@ -145,13 +143,13 @@ class Direction:
         if most < len(data):
             self._queue.appendleft((at, data[most:]))
         self._size -= most
-        self.tell()
+        self.wake()
         return data[:most]
 
     def end(self) -> None:
-        """What closing the sending end does."""
+        """Take no more: the sending end was closed."""
         self._ended = True
-        self.tell()
+        self.wake()
 
 
 class LinkStream(trio.abc.Stream):
@@ -180,17 +178,17 @@ class LinkStream(trio.abc.Stream):
         """Close this end; the other one reads what is under way and then the end."""
         self.closed = True
         self._outgoing.end()
-        self._incoming.tell()
+        self._incoming.wake()
         await trio.lowlevel.checkpoint()
 
 
-class Link:
+class FaultyLink:
     """Two connected streams, `a` and `b`, whose directions take orders.
 
     Attributes:
         there: the direction from a to b.
         back: the direction from b to a.
-        broken: whether it was cut.
+        broken: the link was cut.
     """
 
     def __init__(self) -> None:
@@ -208,8 +206,11 @@ class Link:
 
     @asynccontextmanager
     async def channels(
-        self, codec: Codec = CODEC, pace: Pace | None = None
+        self, codec: Codec = CODEC, heartbeat: Heartbeat | None = None
     ) -> AsyncIterator[tuple[FramedChannel, FramedChannel]]:
         """Both ends as channels; closed, with goodbyes, at the end."""
-        async with FramedChannel(self.b, codec, pace) as b, FramedChannel(self.a, codec, pace) as a:
+        async with (
+            FramedChannel(self.b, codec, heartbeat) as b,
+            FramedChannel(self.a, codec, heartbeat) as a,
+        ):
             yield a, b

@@ -1,4 +1,4 @@
-"""The version of the installed package, looked up only when it is needed."""
+"""The version of the installed package, looked up when it is needed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import functools
 
 @functools.cache
 def package_version() -> str:
-    """As in "1.0.0"; "unknown" where the code runs without being installed."""
+    """Return the version, as in "1.0.0"; "unknown" if the package is not installed."""
     from importlib.metadata import PackageNotFoundError, version  # 20 ms, so not at import
 
     try:

@@ -100,12 +100,12 @@ class SchedulerLink:
         A loop that submits a hundred thousand jobs leaves no other task of this process a turn, but
         other processes have theirs: so the first jobs are done before the last is submitted.
         """
-        if self._channel is None or self._sending:
+        if self._channel is None or self._sending or not self._channel.writes_through:
             return  # or later messages would overtake those that the sender has in hand
         try:
-            self._channel.send_nowait(self._session.to_head)
-        except (trio.WouldBlock, ChannelBroken, trio.ClosedResourceError):
-            return  # the sender will wait, or notice what is wrong
+            self._channel.post(self._session.to_head)
+        except (ChannelBroken, trio.ClosedResourceError):
+            return  # the sender is about to notice what is wrong
         self._session.to_head = []
 
     async def run(

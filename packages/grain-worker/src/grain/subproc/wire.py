@@ -24,7 +24,7 @@ import struct
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from grain.edge.buffers import LARGE, room
+from grain.edge.buffers import LARGE, allocate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -96,7 +96,7 @@ def read_file(fd: int) -> memoryview:
     """
     try:
         size = os.fstat(fd).st_size
-        view, at = room(size) if size >= LARGE else memoryview(bytearray(size)), 0
+        view, at = allocate(size) if size >= LARGE else memoryview(bytearray(size)), 0
         while at < len(view):
             at += os.preadv(fd, [view[at:]], at)
     finally:

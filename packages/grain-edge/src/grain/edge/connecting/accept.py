@@ -1,4 +1,4 @@
-"""Taking connections in, on the head's side: authenticate, greet, then hand over.
+"""The acceptor of a head: each connection is authenticated and greeted, then handed over.
 
 Each connection has a task of its own from its first moment, so none waits for another.
 """
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.edge.connecting.greeting import welcome
-from grain.edge.connecting.handshake_limiter import Guard
-from grain.edge.connecting.peer import Opened, Peer
+from grain.edge.connecting.handshake_limiter import HANDSHAKE, Handshakes
+from grain.edge.connecting.peer import GreetedStream, Peer
 from grain.edge.errors import EdgeError
 from grain.edge.transports import tcp, unix
 from grain.edge.transports.listening import accept_forever
@@ -21,50 +21,41 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable
 
-    from grain.edge.heartbeat import Pace
-    from grain.edge.meeting.host import Place
-    from grain.edge.messages import Codec, Hello
-    from grain.edge.transports.tls import TlsStream
+    from grain.edge.heartbeat import Heartbeat
+    from grain.edge.messages import Codec, Hello, Welcome
 
 _FAREWELL = 3.0
 _log = logging.getLogger("grain.edge")
 
 
-class Reception:
-    """What a head does with whoever comes, by whatever transport.
+class Acceptor:
+    """The way from an accepted connection to the head's program, the same for every transport.
 
     Args:
-        place: the head.
-        lineage: its meeting.
-        epoch: its leadership.
-        codec: what its channels speak.
-        pace: of its channels.
+        welcome: the head's introduction.
+        codec: the message types of its channels.
+        heartbeat: of its channels.
         handler: the program; its return closes the channel.
-        admit: says why a dialler may not join, or "".
+        admit: returns why a dialler may not join, or "".
     """
 
     def __init__(
         self,
-        place: Place,
-        lineage: str,
-        epoch: int,
+        welcome: Welcome,
         codec: Codec,
-        pace: Pace | None,
+        heartbeat: Heartbeat | None,
         handler: Callable[[Peer], Awaitable[object]],
         admit: Callable[[Hello], str] | None,
     ) -> None:
-        self._place = place
-        self._lineage = lineage
-        self._epoch = epoch
+        self._welcome = welcome
         self._codec = codec
-        self._pace = pace
+        self._heartbeat = heartbeat
         self._handler = handler
         self._admit = admit
-        self.guard = Guard()
-        self._pending: dict[int, trio.CancelScope] = {}
+        self._handshakes = Handshakes()
 
     async def accept_unix(self, listener: trio.SocketListener) -> None:
-        """Accept on a Unix socket, for ever."""
+        """Accept connections of this user on a Unix socket, until cancelled."""
 
         async def take(stream: trio.SocketStream) -> None:
             # No `async with stream`: its end is a checkpoint, where a cancellation would replace
@@ -80,11 +71,18 @@ class Reception:
         await accept_forever(listener, take)
 
     async def accept_tcp(self, listener: trio.SocketListener, context: ssl.SSLContext) -> None:
-        """Accept TLS connections of members, for ever."""
+        """Accept TLS connections of members, until cancelled."""
 
         async def take(stream: trio.SocketStream) -> None:
             host = tcp.peer_host(stream)
-            secure = await self._secured(stream, host, context) if host else None
+            secure = None
+            if host:
+                with self._handshakes.limited(host) as admitted:
+                    if admitted:
+                        try:
+                            secure = await tcp.secure_accepted(stream, context, None)
+                        except EdgeError as e:
+                            _log.info("turned away %s: %s", host, e)
             if secure is None:
                 await trio.aclose_forcefully(stream)
             else:
@@ -92,43 +90,30 @@ class Reception:
 
         await accept_forever(listener, take)
 
-    async def _secured(
-        self, stream: trio.SocketStream, host: str, context: ssl.SSLContext
-    ) -> TlsStream | None:
-        ticket, out = self.guard.admit(host, trio.current_time())
-        if out is not None:
-            self._pending.pop(out).cancel()
-        if ticket is None:
-            return None
-        with trio.move_on_after(tcp.HANDSHAKE) as scope:
-            self._pending[ticket] = scope
-            try:
-                return await tcp.secure_accepted(stream, context, None)
-            except EdgeError as e:
-                _log.info("turned away %s: %s", host, e)
-            finally:
-                self._pending.pop(ticket, None)
-                self.guard.leave(ticket)
-        return None
-
     async def greet(
         self,
         stream: trio.abc.Stream,
         transport: str,
         target: str,
-        pace: Pace | None = None,
-        heard: Callable[[], float] | None = None,
-        patience: float = tcp.HANDSHAKE,
+        heartbeat: Heartbeat | None = None,
+        heard_at: Callable[[], float] | None = None,
+        patience: float = HANDSHAKE,
     ) -> None:
         """Greet an authenticated peer and run the handler; closes the stream.
 
-        What goes wrong with this peer ends here; an error of the handler's own does not.
+        Errors of this peer end here; an error of the handler's own does not.
+
+        Args:
+            stream: the connection.
+            transport: as in `Peer`.
+            target: as in `Peer`.
+            heartbeat: for a transport that needs another than usual.
+            heard_at: as in `FramedChannel`.
+            patience: seconds for the greeting.
         """
         try:
             with trio.move_on_after(patience) as scope:
-                hello, inbox = await welcome(
-                    stream, self._place, self._lineage, self._epoch, self._codec, self._admit
-                )
+                hello, decoder = await welcome(stream, self._welcome, self._codec, self._admit)
             if scope.cancelled_caught:
                 await trio.aclose_forcefully(stream)
                 return
@@ -141,9 +126,9 @@ class Reception:
         except BaseException:
             await trio.aclose_forcefully(stream)
             raise
-        opened = Opened(stream, hello, inbox, transport, target, pace, heard)
+        greeted = GreetedStream(stream, hello, decoder, transport, target, heartbeat, heard_at)
         try:
-            async with opened.channel(self._codec, self._pace) as channel:
+            async with greeted.channel(self._codec, self._heartbeat) as channel:
                 await self._handler(Peer(channel, hello, transport, target))
         except (EdgeError, trio.EndOfChannel, trio.BrokenResourceError) as e:
-            _log.info("%s peer %s is gone: %s", transport, target, str(e) or type(e).__name__)
+            _log.info("%s peer %s has left: %s", transport, target, str(e) or type(e).__name__)

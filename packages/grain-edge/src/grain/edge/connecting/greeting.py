@@ -2,7 +2,7 @@
 
 The dialler sends Hello; the head answers Welcome or Refusal; the dialler sends Join on the one
 connection that it chooses among those it tried. Only then does the head hand the channel to the
-program: so a dialler that tries several ways appears once. The dialler says Hello whichever side
+program: so a dialler that tries several routes appears once. The dialler sends Hello whichever side
 opened the connection.
 
 That the dialler waits for Welcome is more than politeness: in TLS 1.3 a client's handshake ends
@@ -23,8 +23,7 @@ from grain.edge.errors import (
     RemoteProtocolError,
     VersionMismatch,
 )
-from grain.edge.framing.frames import greeting_frame
-from grain.edge.framing.frames_in import Inbox
+from grain.edge.framing.frames import FrameDecoder, greeting_frame
 from grain.edge.messages import (
     PROTOCOL,
     Codec,
@@ -41,34 +40,34 @@ from grain.edge.version import package_version
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from grain.edge.meeting.host import Place
-
 
 async def _send(stream: trio.abc.Stream, message: Message) -> None:
     await stream.send_all(greeting_frame(encode_greeting(message)))
 
 
-async def _receive(stream: trio.abc.Stream, inbox: Inbox) -> Message:
-    while inbox.greeting is None:
+async def _receive(stream: trio.abc.Stream, decoder: FrameDecoder) -> Message:
+    while decoder.greeting is None:
         data = await stream.receive_some(4096)
         if not data:
             raise ChannelBroken("the peer closed the connection during the greeting")
-        inbox.early += inbox.feed(data)
-    body, inbox.greeting = inbox.greeting, None
+        decoder.early += decoder.feed(data)
+    body, decoder.greeting = decoder.greeting, None
     return decode_greeting(body)
 
 
-async def introduce(stream: trio.abc.Stream, hello: Hello, codec: Codec) -> tuple[Welcome, Inbox]:
-    """The dialler's side, up to the welcome; `join` completes it.
+async def introduce(
+    stream: trio.abc.Stream, hello: Hello, codec: Codec
+) -> tuple[Welcome, FrameDecoder]:
+    """Greet a head on the dialler's side, up to its welcome; `join` completes the greeting.
 
     Raises:
         VersionMismatch: the head speaks another protocol.
         Refused: with the head's reason; `NotAdmitted` if it wants no more of our kind.
         RemoteProtocolError, trio.BrokenResourceError: no greeting.
     """
-    inbox = Inbox(codec, greetings=1)
+    decoder = FrameDecoder(codec, greetings=1)
     await _send(stream, hello)
-    answer = await _receive(stream, inbox)
+    answer = await _receive(stream, decoder)
     if isinstance(answer, Refusal):
         if answer.protocol != hello.protocol:
             raise VersionMismatch(f"refused by the head: {answer.reason}")
@@ -78,62 +77,58 @@ async def introduce(stream: trio.abc.Stream, hello: Hello, codec: Codec) -> tupl
         raise RemoteProtocolError(f"the peer answered the greeting with {type(answer).__name__}")
     if (answer.lineage, answer.epoch) != (hello.lineage, hello.epoch):
         raise Refused("another head answered at this address; the Edge file is out of date")
-    return answer, inbox
+    return answer, decoder
 
 
 async def join(stream: trio.abc.Stream) -> None:
-    """The dialler chooses this connection.
+    """Choose this connection, on the dialler's side.
 
     Raises:
-        trio.BrokenResourceError: it is lost already.
+        trio.BrokenResourceError: the connection is lost already.
     """
     await _send(stream, Join(PROTOCOL, package_version()))
 
 
 async def welcome(
     stream: trio.abc.Stream,
-    place: Place,
-    lineage: str,
-    epoch: int,
+    answer: Welcome,
     codec: Codec,
     admit: Callable[[Hello], str] | None = None,
-) -> tuple[Hello, Inbox]:
-    """The head's side; returns when the dialler has joined.
+) -> tuple[Hello, FrameDecoder]:
+    """Greet a dialler on the head's side; returns when it has joined.
 
     Args:
         stream: authenticated.
-        place: who answers.
-        lineage: the meeting.
-        epoch: the leadership.
+        answer: the head's introduction, for a dialler of its meeting and leadership.
         codec: for the frames that follow.
-        admit: says why a dialler may not join, or "".
+        admit: returns why a dialler may not join, or "".
+
+    Returns:
+        the dialler's introduction, and the decoder of what follows.
 
     Raises:
         EdgeError, trio.BrokenResourceError: it did not join.
     """
-    inbox = Inbox(codec, greetings=2)
+    decoder = FrameDecoder(codec, greetings=2)
     try:
-        hello = _checked(await _receive(stream, inbox), lineage, epoch, admit)
+        hello = _checked(await _receive(stream, decoder), answer, admit)
     except (RemoteProtocolError, Refused) as e:
         await _refuse(stream, e)
         raise
-    answer = Welcome(PROTOCOL, package_version(), place.host, place.pid, lineage, epoch)
     await _send(stream, answer)
-    joined = await _receive(stream, inbox)
+    joined = await _receive(stream, decoder)
     if not isinstance(joined, Join):
         raise RemoteProtocolError(f"the peer did not join but sent {type(joined).__name__}")
-    return hello, inbox
+    return hello, decoder
 
 
-def _checked(
-    hello: Message, lineage: str, epoch: int, admit: Callable[[Hello], str] | None
-) -> Hello:
+def _checked(hello: Message, answer: Welcome, admit: Callable[[Hello], str] | None) -> Hello:
     if not isinstance(hello, Hello):
         raise RemoteProtocolError(f"the peer began with {type(hello).__name__}")
-    if (hello.lineage, hello.epoch) != (lineage, epoch):
+    if (hello.lineage, hello.epoch) != (answer.lineage, answer.epoch):
         raise Refused(
-            f"this is epoch {epoch} of its meeting, not the one that the Edge file named when "
-            "the peer read it"
+            f"this is epoch {answer.epoch} of its meeting, not the one that the Edge file named "
+            "when the peer read it"
         )
     if admit is not None and (reason := admit(hello)):
         raise NotAdmitted(reason)
@@ -141,7 +136,7 @@ def _checked(
 
 
 async def _refuse(stream: trio.abc.Stream, error: EdgeError) -> None:
-    """Tell the reason, if the peer still listens."""
+    """Send the reason, if the peer still listens."""
     with trio.move_on_after(1):
         try:
             final = isinstance(error, NotAdmitted)

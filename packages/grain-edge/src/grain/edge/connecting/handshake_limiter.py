@@ -1,25 +1,72 @@
-"""Who may try to authenticate over TCP, and for how long: a decision without I/O.
+"""Limits for connections that try to authenticate over TCP.
+
+`HandshakeLimiter` decides, without I/O:
 
 1. At most `total` connections are in their handshake, `each` of one address.
-2. Where there is no room, the oldest one (of that address, or of all) makes room if it is older
-   than `grace` seconds; an honest handshake takes a few milliseconds, so that is a silent or
+2. Where there is no capacity, the oldest one (of that address, or of all) is driven out if it is
+   older than `grace` seconds; an honest handshake takes a few milliseconds, so that is a silent or
    hostile one. Otherwise the newcomer is turned away; an honest dialler comes again.
-
 3. All addresses of the loopback network count as one: any local user may connect from each of
    its sixteen million, and who belongs here comes over the Unix socket.
 
 So silent connections delay nobody, and many honest ones at once do not drive each other out.
+`Handshakes` carries the decisions out.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-class Guard:
-    """The connections that are not authenticated yet.
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HANDSHAKE = 10.0
+"""Seconds until a peer must be authenticated."""
+
+
+class Handshakes:
+    """The connections of one listener that are not authenticated yet, each with a time limit."""
+
+    def __init__(self) -> None:
+        self._limiter = HandshakeLimiter()
+        self._scopes: dict[int, trio.CancelScope] = {}
+
+    @contextmanager
+    def limited(self, host: str) -> Iterator[bool]:
+        """Run a handshake within the limits.
+
+        The body is cancelled after `HANDSHAKE` seconds, or when the connection is driven out.
+
+        Args:
+            host: where the connection comes from.
+
+        Yields:
+            False if the connection is turned away.
+        """
+        number, driven_out = self._limiter.admit(host, trio.current_time())
+        if driven_out is not None:
+            self._scopes.pop(driven_out).cancel()
+        if number is None:
+            yield False
+            return
+        with trio.move_on_after(HANDSHAKE) as scope:
+            self._scopes[number] = scope
+            try:
+                yield True
+            finally:
+                self._scopes.pop(number, None)
+                self._limiter.leave(number)
+
+
+class HandshakeLimiter:
+    """The decisions: which connections may try to authenticate.
 
     Args:
-        total: how many in all.
-        each: how many of one address.
+        total: the most connections at a time.
+        each: the most of one address.
         grace: seconds before one may be driven out.
     """
 
@@ -37,17 +84,18 @@ class Guard:
         return len(self._waiting)
 
     def admit(self, address: str, now: float) -> tuple[int | None, int | None]:
-        """A connection has come.
+        """Decide on a connection that has come.
 
         Args:
             address: where from, without the port.
             now: seconds, of any clock.
 
         Returns:
-            its ticket, or None if it is turned away; and the ticket that is driven out for it.
+            its number, or None if it is turned away; and the number of the connection that is
+            driven out for it, or None.
         """
         address = host_of(address)
-        same = [ticket for ticket, (of, _) in self._waiting.items() if of == address]
+        same = [number for number, (of, _) in self._waiting.items() if of == address]
         out: int | None = None
         if len(same) >= self.each:
             out = same[0]
@@ -63,12 +111,12 @@ class Guard:
         self._waiting[self._next] = (address, now)
         return self._next, out
 
-    def leave(self, ticket: int) -> None:
-        """It is authenticated, or gone."""
-        self._waiting.pop(ticket, None)
+    def leave(self, number: int) -> None:
+        """Count a connection no more: it is authenticated, or closed."""
+        self._waiting.pop(number, None)
 
 
 def host_of(address: str) -> str:
-    """The address under which a connection is counted."""
+    """Return the address under which a connection is counted."""
     local = address == "::1" or address.removeprefix("::ffff:").startswith("127.")
     return "loopback" if local else address

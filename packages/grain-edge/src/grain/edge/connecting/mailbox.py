@@ -1,14 +1,14 @@
-"""The meeting's directory as a mailbox: how diallers without a route call the head.
+"""The meeting's directory as a mailbox, by which diallers without a route call the head.
 
     P.d/<epoch>/<shard>/bell/<id>.<n>   empty: "peer <id> has something for you"; each name is new
     P.d/<epoch>/<shard>/<id>/           0700, made by the dialler:
-        note                            where it listens, for TCP in reverse
+        note                            its addresses, for TCP in reverse
         up.*, down.*                    the logs of the file transport
 
 The head looks at the bells of each shard and at nothing else: so an idle fleet costs it one look
 per shard and second, however many peers there are. Four shards keep a directory below 64 entries
-for 200 peers. A new head makes a new epoch's directory and removes all others, so what a killed
-process left is gone, and a peer of an earlier head sees that it has to look for the new one.
+for 200 peers. A new head makes a new epoch's directory and removes all others: the remains of
+killed processes, and the logs of an earlier head's peers, which then look for the new head.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.edge.address import join_host
-from grain.edge.connecting.race import Way, race
+from grain.edge.connecting.race import Route, race
 from grain.edge.errors import EdgeError, MeetingError
 from grain.edge.meeting import files
 from grain.edge.transports import tcp
 from grain.edge.transports.file_folder import Folder, remove_tree
-from grain.edge.transports.file_stream import FILES_PACE, LOST, FileStream
+from grain.edge.transports.file_stream import FILES_HEARTBEAT, LOST, FileStream
 from grain.edge.transports.identity import MEMBER, dialling_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from grain.edge.attempt import Attempt
-    from grain.edge.connecting.accept import Reception
+    from grain.edge.connecting.accept import Acceptor
     from grain.edge.meeting.meeting import Meeting
     from grain.edge.transports.identity import Credential
     from grain.edge.transports.tls import TlsStream
@@ -50,12 +50,12 @@ _BELL = re.compile(r"([0-9a-f]{16})\.\d+")
 _log = logging.getLogger("grain.edge")
 
 
-class Slot:
-    """A dialler's place in the mailbox.
+class MailboxEntry:
+    """A dialler's directory and bell in the mailbox.
 
     Args:
-        meeting: where.
-        epoch: the head's.
+        meeting: the meeting.
+        epoch: that of the head.
     """
 
     def __init__(self, meeting: Meeting, epoch: int) -> None:
@@ -78,9 +78,9 @@ class Slot:
             files.write_block(f"{self.folder.path}/{name}", data)
 
     async def ring(self) -> None:
-        """Tell the head to look, unless it was told within the last second.
+        """Ring for the head, unless this side rang within the last second.
 
-        A head goes on looking for 2 s after it found something, so once a second suffices.
+        A head that was rung for goes on looking for 2 s, so once a second suffices.
         """
         now = trio.current_time()
         if now - self._last < 1.0:
@@ -106,15 +106,15 @@ async def leave_note(
     Raises:
         MeetingError: could not be written.
     """
-    slot = Slot(meeting, epoch)
+    entry = MailboxEntry(meeting, epoch)
     try:
         note = json.dumps(addresses).encode()
-        await meeting.disk.run(slot.folder.path, slot.make, {"note": note})
-        await slot.ring()
+        await meeting.disk.run(entry.folder.path, entry.make, {"note": note})
+        await entry.ring()
         yield
     finally:
         with trio.CancelScope(shield=True), trio.move_on_after(2):
-            await _quietly(meeting, slot.folder)
+            await _quietly(meeting, entry.folder)
 
 
 async def _quietly(meeting: Meeting, folder: Folder) -> None:
@@ -125,28 +125,28 @@ async def _quietly(meeting: Meeting, folder: Folder) -> None:
 
 
 class Mailbox:
-    """The head's side.
+    """The head's side of the mailbox: it answers bells.
 
     Args:
-        meeting: where.
-        epoch: the leadership.
-        reception: gets those who call.
+        meeting: the meeting.
+        epoch: that of the head.
+        acceptor: takes the connections.
         credential: the head's own.
     """
 
     def __init__(
-        self, meeting: Meeting, epoch: int, reception: Reception, credential: Credential
+        self, meeting: Meeting, epoch: int, acceptor: Acceptor, credential: Credential
     ) -> None:
         self._meeting = meeting
         self._epoch = epoch
-        self._reception = reception
+        self._acceptor = acceptor
         self._credential = credential
         self._root = f"{meeting.directory}/{epoch}"
         self._streams: dict[str, FileStream] = {}
         self.operations = 0
 
     async def prepare(self) -> None:
-        """Make our directories, and remove those of heads before us.
+        """Make the directories of this epoch, and remove those of earlier ones.
 
         Raises:
             MeetingError: the filesystem is not fit.
@@ -154,7 +154,7 @@ class Mailbox:
         await self._meeting.disk.run(self._root, self._prepare)
 
     async def clear(self) -> None:
-        """Remove our directories.
+        """Remove the directories of this epoch.
 
         Raises:
             MeetingError: the filesystem is not fit.
@@ -162,7 +162,7 @@ class Mailbox:
         await self._meeting.disk.run(self._root, remove_tree, self._root)
 
     async def run(self) -> None:
-        """Answer bells, for ever."""
+        """Answer bells, until cancelled."""
         async with trio.open_nursery() as nursery:
             last = trio.current_time()
             while True:
@@ -182,21 +182,21 @@ class Mailbox:
                 await trio.sleep(min(max((now - last) / 10, LOOK_FIRST), LOOK_LAST))
 
     async def _arrive(self, peer: str, path: str) -> None:
-        """A peer that is not known yet rang."""
+        """Connect to a peer that rings for the first time."""
         folder = Folder(path)
         try:
-            found = await self._meeting.disk.run(path, self._look_at, path)
+            names = await self._meeting.disk.run(path, self._look_at, path)
         except MeetingError as e:
             _log.info("%s", e)
             return
-        if "note" in found:
+        if "note" in names:
             await self._call_back(folder)
-        elif "up.0" in found and peer not in self._streams:
+        elif "up.0" in names and peer not in self._streams:
             stream = FileStream(folder, "down", "up", self._meeting.disk, rung=True)
             self._streams[peer] = stream
             try:
-                await self._reception.greet(
-                    stream, "files", peer, FILES_PACE, lambda: stream.heard_at, patience=LOST
+                await self._acceptor.greet(
+                    stream, "files", peer, FILES_HEARTBEAT, lambda: stream.heard_at, patience=LOST
                 )
             finally:
                 self._streams.pop(peer, None)
@@ -210,12 +210,12 @@ class Mailbox:
             _log.info("%s: %s", folder.path, e)
             return
         tried: list[Attempt] = []
-        ways = [
-            Way("reverse", join_host(host, port), partial(self._connect, host, port), deadline=5)
+        routes = [
+            Route("reverse", join_host(host, port), partial(self._connect, host, port), deadline=5)
             for host, port in addresses
         ]
         try:
-            stream = await race(ways, tried)
+            stream = await race(routes, tried)
         except EdgeError as e:
             _log.info("%s", e)
             return
@@ -223,7 +223,7 @@ class Mailbox:
             _log.debug("%s", attempt)
         if stream is not None:
             host = tcp.peer_host(stream.transport)
-            await self._reception.greet(stream, "reverse", host)
+            await self._acceptor.greet(stream, "reverse", host)
 
     async def _connect(self, host: str, port: int) -> TlsStream:
         stream = await tcp.connect(host, port)
@@ -242,7 +242,10 @@ class Mailbox:
             files.make_private(f"{self._root}/{shard}/bell")
 
     def _collect(self) -> list[tuple[int, str]]:
-        """Who rang. A bell is removed before its log is read, so no ring is lost."""
+        """Return shard and id of the peers that rang, and remove their bells.
+
+        A bell is removed before its log is read, so no ring is lost.
+        """
         out: dict[tuple[int, str], None] = {}
         for shard in range(SHARDS):
             self.operations += 1

@@ -1,4 +1,4 @@
-"""What `serve` and `dial` hand to the program."""
+"""`Peer`, which `serve` and `dial` hand to the program, and the stream that it is made of."""
 
 from __future__ import annotations
 
@@ -7,31 +7,28 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from grain.edge.framing.socket_channel import FramedChannel
+from grain.edge.framing.framed_channel import FramedChannel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from grain.edge.attempt import Attempt
     from grain.edge.framing.channel import Channel
-    from grain.edge.framing.frames_in import Inbox
-    from grain.edge.heartbeat import Pace
+    from grain.edge.framing.frames import FrameDecoder
+    from grain.edge.heartbeat import Heartbeat
     from grain.edge.messages import Codec, Hello, Welcome
-
-ALL_TRANSPORTS = frozenset({"unix", "tcp", "reverse", "files"})
-"""What may be tried; in this order."""
 
 
 @dataclass(frozen=True)
 class Peer:
-    """Somebody at the other end of an open channel.
+    """The other end of an open channel.
 
     Attributes:
-        channel: to talk; closed by `serve` or `dial`, or earlier by the program.
-        greeting: how the other side introduced itself: a dialler with Hello, a head with Welcome.
+        channel: messages to and from it; closed by `serve` or `dial`, or earlier by the program.
+        greeting: its introduction: a dialler's Hello, a head's Welcome.
         transport: "unix", "tcp", "reverse" or "files".
-        target: the other end's address, for people.
-        tried: what a dialler tried before; empty on the head's side.
+        target: its address, for people.
+        tried: the dialler's attempts, this one included; empty on the head's side.
     """
 
     channel: Channel
@@ -42,31 +39,33 @@ class Peer:
 
 
 @dataclass
-class Opened(trio.abc.AsyncResource):
+class GreetedStream(trio.abc.AsyncResource):
     """An authenticated and greeted stream that is not a channel yet.
 
     Attributes:
         stream: owned.
-        greeting: of the other side.
-        inbox: continues where the greeting ended.
+        greeting: the introduction of the other side.
+        decoder: continues where the greeting ended.
         transport: as in `Peer`.
         target: as in `Peer`.
-        pace: what the transport needs, or None for the usual.
-        heard: as in `FramedChannel`.
+        heartbeat: for a transport that needs another than usual.
+        heard_at: as in `FramedChannel`.
     """
 
     stream: trio.abc.Stream
     greeting: Hello | Welcome
-    inbox: Inbox
+    decoder: FrameDecoder
     transport: str
     target: str
-    pace: Pace | None = None
-    heard: Callable[[], float] | None = None
+    heartbeat: Heartbeat | None = None
+    heard_at: Callable[[], float] | None = None
 
     async def aclose(self) -> None:
-        """Close without a word."""
+        """Close at once, without a goodbye."""
         await trio.aclose_forcefully(self.stream)
 
-    def channel(self, codec: Codec, pace: Pace | None) -> FramedChannel:
-        """The channel, to be entered by the caller."""
-        return FramedChannel(self.stream, codec, self.pace or pace, self.inbox, self.heard)
+    def channel(self, codec: Codec, heartbeat: Heartbeat | None) -> FramedChannel:
+        """Return the channel over this stream, to be entered by the caller."""
+        return FramedChannel(
+            self.stream, codec, self.heartbeat or heartbeat, self.decoder, self.heard_at
+        )

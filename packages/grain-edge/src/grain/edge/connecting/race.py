@@ -1,6 +1,6 @@
-"""Several ways at once, the better ones with a head start; the first that works wins.
+"""A race of several routes, the better ones with a head start; the first that works wins.
 
-As RFC 8305 ("happy eyeballs") does for two: a way starts when its predecessor has failed, or has
+As RFC 8305 ("happy eyeballs") does for two: a route starts when its predecessor has failed, or has
 not succeeded within the stagger.
 """
 
@@ -22,15 +22,15 @@ T = TypeVar("T", bound=trio.abc.AsyncResource)
 
 
 @dataclass(frozen=True)
-class Way(Generic[T]):
-    """One way to try.
+class Route(Generic[T]):
+    """One route to try.
 
     Attributes:
         transport: as in `Attempt`.
         target: as in `Attempt`.
         start: opens it; when cancelled it must leave nothing behind.
-        stagger: seconds after which the next way starts although this one has not failed.
-        deadline: seconds after which it has failed.
+        stagger: seconds after which the next route starts although this one has not failed.
+        deadline: seconds after which it counts as failed.
     """
 
     transport: str
@@ -41,29 +41,29 @@ class Way(Generic[T]):
 
 
 async def race(
-    ways: Sequence[Way[T]], tried: list[Attempt], *, all_of_them: bool = False
+    routes: Sequence[Route[T]], tried: list[Attempt], *, all_of_them: bool = False
 ) -> T | None:
-    """Try the ways; returns what the winner opened, or None.
+    """Try the routes; returns what the winner opened, or None.
 
     Args:
-        ways: best first.
-        tried: gets an entry for each way that was started.
+        routes: best first.
+        tried: gets an entry for each route that was started.
         all_of_them: try each to its end although one succeeded, and close what they opened.
 
     Raises:
-        EdgeError: of a way whose error has a true `final` attribute: no other will do better.
+        EdgeError: of a route whose error has a true `final` attribute: no other will do better.
     """
     won: list[T] = []
     final: list[BaseException] = []
 
     async with _closing(won), trio.open_nursery() as nursery:
 
-        async def attempt(way: Way[T], over: trio.Event) -> None:
+        async def attempt(route: Route[T], over: trio.Event) -> None:
             begun = trio.current_time()
             outcome = ""
             try:
-                with trio.move_on_after(way.deadline) as scope:
-                    opened = await way.start()
+                with trio.move_on_after(route.deadline) as scope:
+                    opened = await route.start()
                     outcome = "ok"
                     if won or all_of_them:
                         await trio.aclose_forcefully(opened)
@@ -71,7 +71,7 @@ async def race(
                         won.append(opened)
                         nursery.cancel_scope.cancel()
                 if scope.cancelled_caught:
-                    outcome = f"no answer within {way.deadline:g} s"
+                    outcome = f"no answer within {route.deadline:g} s"
             except (EdgeError, OSError, trio.BrokenResourceError) as e:
                 outcome = str(e) or type(e).__name__
                 if getattr(e, "final", False):
@@ -82,12 +82,12 @@ async def race(
                 seconds = trio.current_time() - begun
                 if not outcome:
                     outcome = _given_up(won=bool(won), final=bool(final))
-                tried.append(Attempt(way.transport, way.target, outcome, seconds))
+                tried.append(Attempt(route.transport, route.target, outcome, seconds))
 
-        for way in ways:
+        for route in routes:
             over = trio.Event()
-            nursery.start_soon(attempt, way, over)
-            with trio.move_on_after(way.stagger):
+            nursery.start_soon(attempt, route, over)
+            with trio.move_on_after(route.stagger):
                 await over.wait()
     if won:
         return won[0]
@@ -98,8 +98,8 @@ async def race(
 
 def _given_up(*, won: bool, final: bool) -> str:
     if won:
-        return "given up, as another way was faster"
-    return "given up, as no way would do better" if final else "no answer so far"
+        return "given up, as another route was faster"
+    return "given up, as no route would do better" if final else "no answer so far"
 
 
 @asynccontextmanager

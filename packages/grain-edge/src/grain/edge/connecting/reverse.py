@@ -1,9 +1,10 @@
 """TCP in reverse: the dialler listens, and the head connects to it.
 
 For sites where a compute node may not open connections to the head's host, but the other way
-round. The dialler leaves a note in the Edge file's directory (see `grain.edge.connecting.mailbox`) that says
-where it listens, and accepts nobody but the head of this meeting: the listener is authenticated as
-strictly as a head's is, and closed as soon as the head has come.
+round. The dialler leaves a note in the Edge file's directory (see `grain.edge.connecting.mailbox`)
+with the addresses on which it listens, and accepts nobody but the head of this meeting: a
+connection is authenticated as strictly as by a head, and the listener is closed as soon as the head
+has come.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.edge.connecting.greeting import introduce
-from grain.edge.connecting.handshake_limiter import Guard
+from grain.edge.connecting.handshake_limiter import Handshakes
 from grain.edge.connecting.mailbox import leave_note
-from grain.edge.connecting.peer import Opened
+from grain.edge.connecting.peer import GreetedStream
 from grain.edge.errors import EdgeError, Refused
 from grain.edge.transports import tcp
 from grain.edge.transports.identity import HEAD, listening_context
@@ -23,6 +24,8 @@ from grain.edge.transports.interfaces import local_addresses, reachable
 from grain.edge.transports.listening import accept_forever
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from grain.edge.meeting.meeting import Meeting
     from grain.edge.messages import Codec, Hello
     from grain.edge.transports.identity import Credential
@@ -30,23 +33,21 @@ if TYPE_CHECKING:
 
 async def await_head(
     meeting: Meeting, credential: Credential, hello: Hello, codec: Codec
-) -> Opened:
+) -> GreetedStream:
     """Listen until the head has come; cancellation closes everything and removes the note.
 
     Raises:
         EdgeError: the note could not be left, or the head refused.
     """
     listeners = await tcp.listen("", 0)
-    waiting = _Waiting(credential, hello, codec)
+    waiting = HeadListener(credential, hello, codec)
     try:
         addresses = reachable(tcp.ports(listeners), *local_addresses())
-        async with leave_note(meeting, hello.epoch, addresses), trio.open_nursery() as nursery:
-            waiting.scope = nursery.cancel_scope
-            for listener in listeners:
-                nursery.start_soon(accept_forever, listener, waiting.take)
+        async with leave_note(meeting, hello.epoch, addresses):
+            await waiting.accept(listeners)
     except BaseException:
-        for opened in waiting.won:
-            await opened.aclose()
+        for greeted in waiting.won:
+            await greeted.aclose()
         raise
     finally:
         for listener in listeners:
@@ -56,54 +57,63 @@ async def await_head(
     return waiting.won[0]
 
 
-class _Waiting:
-    """What happens to those who connect; the first head wins."""
+class HeadListener:
+    """A dialler that waits for its head to connect; the first connection of the head wins.
 
-    scope: trio.CancelScope
+    Args:
+        credential: the members'.
+        hello: the dialler's introduction.
+        codec: the message types of the channel.
+
+    Attributes:
+        won: the head's connection, once it has come.
+        failed: why the head refused, if it did.
+    """
 
     def __init__(self, credential: Credential, hello: Hello, codec: Codec) -> None:
         self._context = listening_context(credential)
-        self._guard = Guard()
-        self._pending: dict[int, trio.CancelScope] = {}
+        self._handshakes = Handshakes()
         self._hello = hello
         self._codec = codec
-        self.won: list[Opened] = []
+        self._over = trio.CancelScope()
+        self.won: list[GreetedStream] = []
         self.failed: EdgeError | None = None
 
-    async def take(self, stream: trio.SocketStream) -> None:
+    async def accept(self, listeners: Sequence[trio.SocketListener]) -> None:
+        """Accept connections until one is the head's; closes the listeners."""
+        with self._over:
+            async with trio.open_nursery() as nursery:
+                for listener in listeners:
+                    nursery.start_soon(accept_forever, listener, self._take)
+
+    async def _take(self, stream: trio.SocketStream) -> None:
         host = tcp.peer_host(stream)
         if not host:
             await trio.aclose_forcefully(stream)
             return
-        ticket, out = self._guard.admit(host, trio.current_time())
-        if out is not None:
-            self._pending.pop(out).cancel()
-        if ticket is None:
-            await trio.aclose_forcefully(stream)
-            return
-        try:
-            with trio.move_on_after(tcp.HANDSHAKE) as scope:
-                self._pending[ticket] = scope
-                opened = await self._opened(stream, host)
+        with self._handshakes.limited(host) as admitted:
+            if not admitted:
+                await trio.aclose_forcefully(stream)
+                return
+            try:
+                greeted = await self._greeted(stream, host)
+            except Refused as e:
+                self.failed = e
+                self._over.cancel()
+            except (EdgeError, trio.BrokenResourceError):
+                pass  # not the head, or cut off: the next one may be
+            else:
                 if self.won:
-                    await opened.aclose()
+                    await greeted.aclose()
                 else:
-                    self.won.append(opened)
-                    self.scope.cancel()
-        except Refused as e:
-            self.failed = e
-            self.scope.cancel()
-        except (EdgeError, trio.BrokenResourceError):
-            pass  # not the head, or cut off: the next one may be
-        finally:
-            self._pending.pop(ticket, None)
-            self._guard.leave(ticket)
+                    self.won.append(greeted)
+                    self._over.cancel()
 
-    async def _opened(self, stream: trio.SocketStream, host: str) -> Opened:
+    async def _greeted(self, stream: trio.SocketStream, host: str) -> GreetedStream:
         secure = await tcp.secure_accepted(stream, self._context, HEAD)
         try:
-            answer, inbox = await introduce(secure, self._hello, self._codec)
+            answer, decoder = await introduce(secure, self._hello, self._codec)
         except BaseException:
             await trio.aclose_forcefully(secure)
             raise
-        return Opened(secure, answer, inbox, "reverse", host)
+        return GreetedStream(secure, answer, decoder, "reverse", host)

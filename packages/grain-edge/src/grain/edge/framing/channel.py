@@ -1,4 +1,4 @@
-"""What a channel is, whatever lies below it."""
+"""`Channel`: the interface of every channel, whatever lies below it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Channel(trio.abc.AsyncResource):
     async def send(self, batch: Batch) -> None:
         """Send some messages.
 
-        Returns when they are on their way or wait in a bounded outbox, not when they have
-        arrived. A payload must not be changed afterwards: it is not copied. Cancellation while
-        waiting for room means that none of the batch is sent.
+        Returns when they are written or wait in a bounded queue, not when they have arrived. A
+        payload must not be changed afterwards: it is not copied. Waits while much else is still to
+        be written; after a cancellation then, none of the batch is sent.
 
         Raises:
             LocalProtocolError: a message or payload that cannot travel; nothing was sent.
@@ -36,7 +36,7 @@ class Channel(trio.abc.AsyncResource):
 
     @abstractmethod
     def post(self, batch: Batch, *, more: bool = False) -> None:
-        """Send some messages without waiting for room, whatever waits in the outbox already.
+        """Send some messages without waiting, however much is still to be written.
 
         For senders that something else bounds, as the runs on a worker bound its reports.
 
@@ -48,20 +48,18 @@ class Channel(trio.abc.AsyncResource):
             LocalProtocolError, ChannelBroken, trio.ClosedResourceError: as `send`.
         """
 
-    def send_nowait(self, batch: Batch) -> None:  # noqa: ARG002 - as it is sent nowhere
-        """Send some messages if nothing waits to be sent; for senders that cannot wait.
+    @property
+    @abstractmethod
+    def writes_through(self) -> bool:
+        """True if what is posted now may leave this process before the sender waits.
 
-        Within one process there is never a point in it: the peer runs when the sender waits.
-
-        Raises:
-            trio.WouldBlock: something does wait; nothing was sent.
-            LocalProtocolError, ChannelBroken, trio.ClosedResourceError: as `send`.
+        For a loop that never waits, whose peers could work meanwhile. False if so much waits that
+        `send` would wait, and always within one process, where the peer runs when the sender waits.
         """
-        raise trio.WouldBlock
 
     @abstractmethod
     async def receive(self) -> Batch:
-        """Wait for messages; at least one. Cancellation loses nothing.
+        """Wait for messages; return at least one. Cancellation loses nothing.
 
         Raises:
             trio.EndOfChannel: the peer closed it on purpose.
@@ -72,7 +70,7 @@ class Channel(trio.abc.AsyncResource):
         """
 
     async def receive_into(self, handle: Callable[[Batch], object]) -> None:
-        """Call a function with what is received, until the peer closes the channel.
+        """Call a function with each batch received, until the peer closes the channel.
 
         Where both ends are in one process it is called by the sender's task, which saves a pass
         through trio's scheduler; it must not wait, and what it raises is a bug.
@@ -90,9 +88,9 @@ class Channel(trio.abc.AsyncResource):
 
     @abstractmethod
     def silent_for(self) -> float:
-        """Seconds since the peer was last heard, heartbeats included; 0 for one in memory."""
+        """Return the seconds since the last sign of life of the peer; 0 for one in memory."""
 
     @property
     @abstractmethod
     def suspect_after(self) -> float:
-        """Seconds of silence after which a caller had better not rely on the peer."""
+        """The seconds of silence after which a caller had better not rely on the peer."""

@@ -16,43 +16,92 @@ if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
 
 
-class MemoryChannel(Channel):
-    """One end of a pair; see `memory_channels`.
+class MemoryDirection:
+    """One direction of a pair of channels.
 
-    A mailbox rather than a queue of batches: whoever receives gets all that has come meanwhile, so
-    that runs which end in the same instant cost their head one wake-up and not one each.
+    A mailbox rather than a queue of batches: the receiver gets all that came meanwhile, so that
+    runs which end in the same instant cost their head one wake-up and not one each.
+
+    Args:
+        backlog: messages that may wait before `send` does.
+
+    Attributes:
+        mail: what is not received yet.
+        handle: gets messages in the sender's task instead, if the receiver has one.
+        closed: one of the two ends is closed.
+        changed: set with every change, and then another event.
     """
 
     def __init__(self, backlog: int) -> None:
         self._backlog = backlog
-        self._mail: list[tuple[Message, Payload]] = []
-        self._arrived = trio.Event()
-        self._room = trio.Event()
+        self.mail: list[tuple[Message, Payload]] = []
+        self.handle: Callable[[Batch], object] | None = None
+        self.closed = False
+        self.changed = trio.Event()
+
+    @property
+    def congested(self) -> bool:
+        """True if a sender had better wait."""
+        return len(self.mail) > self._backlog and not self.closed
+
+    def put(self, batch: Batch) -> None:
+        """Deliver a batch."""
+        if self.handle is not None:
+            self.handle(batch)
+        else:
+            self.mail.extend(batch)
+            self.report_change()
+
+    def take(self) -> Batch:
+        """Return all that came."""
+        mail, self.mail = self.mail, []
+        self.report_change()
+        return mail
+
+    def close(self) -> None:
+        """Take no more."""
+        self.closed = True
+        self.report_change()
+
+    def report_change(self) -> None:
+        """Wake whoever waits."""
+        self.changed.set()
+        self.changed = trio.Event()
+
+
+class MemoryChannel(Channel):
+    """One end of a pair; see `memory_channels`.
+
+    Args:
+        outgoing: the direction to the peer.
+        incoming: the other one.
+    """
+
+    def __init__(self, outgoing: MemoryDirection, incoming: MemoryDirection) -> None:
+        self._outgoing = outgoing
+        self._incoming = incoming
         self._receiving = False
         self._closed = False
-        self._peer = self
-        self._handle: Callable[[Batch], object] | None = None
 
     async def send(self, batch: Batch) -> None:
         """See `Channel.send`; the very objects reach the peer."""
         await trio.lowlevel.checkpoint()
-        while len(self._peer._mail) > self._backlog and not self._peer._closed:
-            self._peer._room = trio.Event()
-            await self._peer._room.wait()
+        while self._outgoing.congested:
+            await self._outgoing.changed.wait()
         self.post(batch)
 
     def post(self, batch: Batch, *, more: bool = False) -> None:  # noqa: ARG002 - needs no hint
         """See `Channel.post`."""
-        peer = self._peer
         if self._closed:
             raise trio.ClosedResourceError("this channel was closed")
-        if peer._closed:
+        if self._outgoing.closed:
             raise ChannelBroken("the other end of this channel is closed")
-        if peer._handle is not None:
-            peer._handle(batch)
-            return
-        peer._mail.extend(batch)
-        peer._arrived.set()
+        self._outgoing.put(batch)
+
+    @property
+    def writes_through(self) -> bool:
+        """See `Channel.writes_through`; always False."""
+        return False
 
     async def receive(self) -> Batch:
         """See `Channel.receive`; all that was sent meanwhile."""
@@ -60,65 +109,59 @@ class MemoryChannel(Channel):
             raise trio.BusyResourceError("another task is receiving from this channel")
         self._receiving = True
         try:
-            if self._mail:
+            if self._incoming.mail:
                 await trio.lowlevel.checkpoint()
-            while not self._mail:
+            while not self._incoming.mail:
                 if self._closed:
                     raise trio.ClosedResourceError("this channel was closed")
-                if self._peer._closed:
+                if self._incoming.closed:
                     raise trio.EndOfChannel
-                self._arrived = trio.Event()
-                await self._arrived.wait()
+                await self._incoming.changed.wait()
         finally:
             self._receiving = False
-        mail, self._mail = self._mail, []
-        self._room.set()
-        return mail
+        return self._incoming.take()
 
     async def receive_into(self, handle: Callable[[Batch], object]) -> None:
         """See `Channel.receive_into`; called by the sender's task."""
         if self._receiving:
             raise trio.BusyResourceError("another task is receiving from this channel")
-        if self._mail:
+        if self._incoming.mail:
             handle(await self.receive())
         self._receiving = True
-        self._handle = handle
+        self._incoming.handle = handle
         try:
-            while not (self._closed or self._peer._closed):
-                self._arrived = trio.Event()
-                await self._arrived.wait()
+            while not self._incoming.closed:
+                await self._incoming.changed.wait()
         finally:
-            self._handle = None
+            self._incoming.handle = None
             self._receiving = False
         if self._closed:
             raise trio.ClosedResourceError("this channel was closed")
 
     def silent_for(self) -> float:
-        """Always 0: a peer in the same process lives."""
+        """Return 0: a peer in the same process lives."""
         return 0.0
 
     @property
     def suspect_after(self) -> float:
-        """Never."""
+        """See `Channel.suspect_after`; never."""
         return math.inf
 
     async def aclose(self) -> None:
         """Close this end; the peer receives what was sent before, then `trio.EndOfChannel`."""
         self._closed = True
-        for end in (self, self._peer):
-            end._arrived.set()
-            end._room.set()
+        self._incoming.close()
+        self._outgoing.close()
         await trio.lowlevel.checkpoint()
 
 
 def memory_channels(backlog: int = 1024) -> tuple[MemoryChannel, MemoryChannel]:
-    """A pair of channels within one process, for a worker that lives beside its head.
+    """Return a pair of channels within one process, for a worker that lives beside its head.
 
     Nothing is encoded or copied, so a payload may be any object; limits of size do not apply.
 
     Args:
         backlog: messages that may wait in one direction before `send` does.
     """
-    a, b = MemoryChannel(backlog), MemoryChannel(backlog)
-    a._peer, b._peer = b, a
-    return a, b
+    there, back = MemoryDirection(backlog), MemoryDirection(backlog)
+    return MemoryChannel(there, back), MemoryChannel(back, there)

@@ -1,4 +1,4 @@
-"""The Edge file's content: who serves, and how to reach it. Pure functions.
+"""The content of the Edge file: the head, and how it is reached. Pure functions.
 
 Theory of operation. The file is one block of 4096 bytes, rewritten in place, never renamed over:
 on NFS a renamed-over file is missing for whoever looks meanwhile if the writer's host has it open
@@ -32,13 +32,13 @@ _MAGIC = b"GRAINEDG"
 _HEAD = struct.Struct("!8sHHII16s")
 
 
-class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One leadership.
+class MeetingRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One leadership, as the Edge file describes it.
 
     Attributes:
         lineage: random name of the meeting, kept from head to head.
         epoch: number of the leadership, rising by at least 1 each time.
-        open: whether it serves; False after a clean end.
+        open: the head serves; False after a clean end.
         host: name of the head's host.
         boot: the host kernel's boot id: the same kernel means that a Unix socket may reach it.
         space: inode of its process namespace: only within the same one does `pid` mean anything.
@@ -46,7 +46,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         start: its start time in clock ticks since boot, as pids are used again.
         unix: path of its Unix socket, or empty.
         tcp: hosts and ports that it listens on, best first.
-        files: whether it looks for peers in the Edge file's directory.
+        files: the head looks for peers in the Edge file's directory.
         authority: certificate of the meeting's throw-away authority, PEM, or empty.
         certificate: certificate of a member, PEM. The head's own is not here.
         key: the member's private key, PEM.
@@ -68,11 +68,11 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key: str = ""
 
 
-def encode_block(record: Record, package: str) -> bytes:
-    """The whole block.
+def encode_block(record: MeetingRecord, package: str) -> bytes:
+    """Return the whole block.
 
     Raises:
-        MeetingError: does not fit; more addresses than any host should have.
+        MeetingError: the record does not fit; no host should have so many addresses.
     """
     text = msgspec.json.encode(record)
     if len(text) > SIZE - _HEAD.size:
@@ -86,11 +86,11 @@ def encode_block(record: Record, package: str) -> bytes:
     return block(zlib.crc32(block(0)))
 
 
-def decode_block(data: bytes, path: str) -> Record:
-    """What a block says.
+def decode_block(data: bytes, path: str) -> MeetingRecord:
+    """Return the record in a block.
 
     Args:
-        data: what was read, which may be anything.
+        data: bytes from the file, which may be anything.
         path: for the error's text.
 
     Raises:
@@ -118,6 +118,6 @@ def decode_block(data: bytes, path: str) -> Record:
             f"{FORMAT}. Install the same version everywhere, or choose another address"
         )
     try:
-        return msgspec.json.decode(data[_HEAD.size : _HEAD.size + length], type=Record)
+        return msgspec.json.decode(data[_HEAD.size : _HEAD.size + length], type=MeetingRecord)
     except (msgspec.MsgspecError, ValueError) as e:
         raise NotAnEdgeFile(f"{path}: has the form of an Edge file, but {e}") from e

@@ -1,4 +1,4 @@
-"""Everything that touches the shared filesystem runs in threads, with deadlines.
+"""Threads with deadlines, in which every call on the shared filesystem runs.
 
 A call on a hard mount whose server is away blocks, in the kernel, for as long as it is away. Then
 its thread is abandoned: it does whatever it was about to do when the server is back, which every
@@ -45,7 +45,7 @@ class Disk:
         Cancellation abandons the thread.
 
         Args:
-            path: what it is about, for the error's text.
+            path: the path concerned, for the error's text.
             function: synchronous.
             args: for the function.
 
@@ -68,7 +68,7 @@ class Disk:
     async def patiently(
         self, path: str, function: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]
     ) -> T:
-        """As `run`, but waits as long as it takes, and tells the log after the deadline.
+        """As `run`, but wait as long as it takes, with a warning in the log after the deadline.
 
         Raises:
             Exception: of the function, as it is.

@@ -1,4 +1,6 @@
-"""Files and directories that only this user may touch. Synchronous: run by `grain.edge.meeting.disk`.
+"""Files and directories that only this user may touch.
+
+Synchronous: called in the threads of `grain.edge.meeting.disk`.
 
 Everything is opened without following a symbolic link and judged by the open descriptor, so that
 nothing can be exchanged between the look and the use. Owners are compared with our effective user
@@ -33,12 +35,14 @@ _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 
 def translate(error: OSError, path: str) -> MeetingError:
-    """The operating system's refusal as one of ours, which says what to do."""
-    said = os.strerror(error.errno) if error.errno else str(error)
+    """Return the operating system's refusal as an error that says what to do."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
     if error.errno in _FULL:
-        return FilesystemFull(f"{path}: {said}. Make room (or ask for quota); nothing is lost")
+        return FilesystemFull(f"{path}: {reason}. Make room (or ask for quota); nothing is lost")
     if error.errno in _READ_ONLY:
-        return FilesystemReadOnly(f"{path}: {said}. Choose an address on a filesystem to write on")
+        return FilesystemReadOnly(
+            f"{path}: {reason}. Choose an address on a filesystem to write on"
+        )
     if error.errno in (errno.ELOOP, errno.EMLINK):
         return LinkedFile(
             f"{path}: is a symbolic link, which another user may turn elsewhere. "
@@ -49,16 +53,16 @@ def translate(error: OSError, path: str) -> MeetingError:
             f"{path}: is a link or no directory. Remove it, or choose another address"
         )
     return FilesystemFailed(
-        f"{path}: {said}. See to it, or choose an address on a filesystem that all hosts share"
+        f"{path}: {reason}. See to it, or choose an address on a filesystem that all hosts share"
     )
 
 
 @contextmanager
 def open_directory(path: str) -> Iterator[int]:
-    """A directory that nobody else may enter; yields its descriptor, and closes it.
+    """Open a directory that nobody else may enter; yields its descriptor, and closes it.
 
     Raises:
-        ForeignFile: somebody else's.
+        ForeignFile: another user's.
         ExposedFile: others may enter it.
         OSError: missing, a link, no directory, ...
     """
@@ -107,10 +111,10 @@ def check_parent(path: str) -> None:
 
 @contextmanager
 def open_private(path: str, flags: int) -> Iterator[int]:
-    """A plain file that nobody else may read; yields its descriptor, and closes it.
+    """Open a plain file that nobody else may read; yields its descriptor, and closes it.
 
     Raises:
-        ForeignFile: somebody else's.
+        ForeignFile: another user's.
         ExposedFile: others may read or write it.
         LinkedFile: not a plain file with one name.
         OSError: missing, a symbolic link, ...
@@ -128,7 +132,7 @@ def open_private(path: str, flags: int) -> Iterator[int]:
 
 
 def read_block(path: str, size: int) -> bytes:
-    """The first bytes of a private file, opened anew.
+    """Return the first bytes of a private file, opened anew.
 
     Its directory is opened first: an NFS client that once found the name missing believes so for
     half a minute, unless it is made to look at the directory.
@@ -182,7 +186,7 @@ def remove(path: str) -> None:
 
 
 def names(path: str) -> list[str]:
-    """What a directory holds; empty if it is missing."""
+    """Return the names in a directory; none if it is missing."""
     try:
         return os.listdir(path)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Which host and which process this is."""
+"""The identity of this process and its host."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Place:
-    """A process, told apart from all others.
+class ProcessIdentity:
+    """The identity of a process, different from that of any other.
 
     Attributes:
         host: the host's name, for people: names repeat, so nothing is decided by it.
@@ -27,15 +27,10 @@ class Place:
     start: int
 
 
-def home() -> str:
-    """What `$HOME` stands for; from the user's entry where it is not set, as in some batch jobs."""
-    return str(Path.home())
-
-
-def this_place() -> Place:
-    """This very process."""
+def this_process() -> ProcessIdentity:
+    """Return the identity of this process."""
     pid = os.getpid()
-    return Place(
+    return ProcessIdentity(
         socket.gethostname(),
         Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
         Path("/proc/self/ns/pid").stat().st_ino,
@@ -45,7 +40,10 @@ def this_place() -> Place:
 
 
 def start_time(pid: int) -> int | None:
-    """When a process started (proc(5): field 22 of stat), or None if it is gone or a zombie."""
+    """Return when a process started, in clock ticks since boot: field 22 of stat in proc(5).
+
+    None if the process has ended, also if it is a zombie.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""Who leads: claiming, publishing and watching a meeting.
+"""Leadership of a meeting: claiming, publishing and watching it.
 
 Beside the Edge file `P` lies the directory `P.d`, mode 0700. Rules:
 
@@ -24,8 +24,8 @@ import trio
 
 from grain.edge.errors import MeetingTaken, NoEdgeFile, Superseded, TornEdgeFile
 from grain.edge.meeting import files
-from grain.edge.meeting.block import SIZE, Record, decode_block, encode_block
-from grain.edge.meeting.host import Place, start_time
+from grain.edge.meeting.block import SIZE, MeetingRecord, decode_block, encode_block
+from grain.edge.meeting.host import ProcessIdentity, start_time
 from grain.edge.version import package_version
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ class Meeting:
         self.directory = path + ".d"
         self.disk = disk
 
-    async def read(self) -> Record:
-        """The present record; a torn one is read again for a second.
+    async def read(self) -> MeetingRecord:
+        """Return the present record; a torn one is read again for a second.
 
         Raises:
             MeetingError: of many kinds; `NoEdgeFile` where nobody ever led.
@@ -70,12 +70,14 @@ class Meeting:
                 await trio.sleep(patience)
         raise AssertionError
 
-    async def claim(self, me: Place, living: Callable[[Record], Awaitable[str]]) -> tuple[str, int]:
+    async def claim(
+        self, me: ProcessIdentity, living: Callable[[MeetingRecord], Awaitable[str]]
+    ) -> tuple[str, int]:
         """Become the leader.
 
         Args:
             me: the claimant.
-            living: finds out whether another host's head lives: says how that was seen, or "".
+            living: returns how a head on another host was seen to live, or "".
 
         Returns:
             the meeting's lineage and the epoch claimed.
@@ -94,19 +96,19 @@ class Meeting:
                     how = await living(record)
                 if how:
                     raise MeetingTaken(self.path, record.host, record.pid, record.epoch, how)
-            known = 0 if record is None else record.epoch
+            published = 0 if record is None else record.epoch
             claims = await self.disk.run(self.directory, self._claims)
-            if claims and claims[-1] > max(known, passed):
+            if claims and claims[-1] > max(published, passed):
                 # Somebody claims at this moment, or died right after.
                 await self._await_publication(claims[-1])
                 passed = claims[-1]
                 continue
-            epoch = max(known, passed, *claims, 0) + 1
+            epoch = max(published, passed, *claims, 0) + 1
             if await self.disk.run(self.directory, self._make_claim, epoch):
                 lineage = secrets.token_hex(16) if record is None else record.lineage
                 return lineage, epoch
 
-    async def publish(self, record: Record) -> None:
+    async def publish(self, record: MeetingRecord) -> None:
         """Write the record, unless a higher claim exists; then remove lower claims.
 
         Raises:
@@ -116,12 +118,12 @@ class Meeting:
         block = encode_block(record, package_version())
         await self.disk.run(self.path, self._publish, record.epoch, block)
 
-    async def watch(self, record: Record) -> None:
-        """Look once whether this is still the leader, and repair the file if need be.
+    async def watch(self, record: MeetingRecord) -> None:
+        """Check once that this is still the leader, and repair the file if need be.
 
         Raises:
-            Superseded: it is not.
-            MeetingError: could not look.
+            Superseded: another head leads.
+            MeetingError: the file or filesystem did not answer.
         """
         claims = await self.disk.run(self.directory, self._claims)
         if claims and claims[-1] > record.epoch:
@@ -135,7 +137,7 @@ class Meeting:
         if present != record:
             await self.publish(record)
 
-    async def _incumbent(self) -> Record | None:
+    async def _incumbent(self) -> MeetingRecord | None:
         try:
             return await self.read()
         except (NoEdgeFile, TornEdgeFile):
@@ -152,10 +154,10 @@ class Meeting:
     # In threads
 
     async def prepare(self) -> None:
-        """Make what a head needs here, and see that it could write; claims nothing.
+        """Make the directories that a head needs, and check that it could write; claims nothing.
 
         Raises:
-            MeetingError: it could not.
+            MeetingError: it could not write.
         """
         await self.disk.run(self.path, self._prepare_to_write)
 
@@ -170,8 +172,8 @@ class Meeting:
         files.make_private(self.directory)
 
     def _claims(self) -> list[int]:
-        found = (_CLAIM.fullmatch(name) for name in files.names(self.directory))
-        return sorted(int(match[1]) for match in found if match)
+        matches = (_CLAIM.fullmatch(name) for name in files.names(self.directory))
+        return sorted(int(match[1]) for match in matches if match)
 
     def _make_claim(self, epoch: int) -> bool:
         with files.open_directory(self.directory):
@@ -187,11 +189,11 @@ class Meeting:
                 files.remove(f"{self.directory}/claim.{lower}")
 
 
-def alive_here(record: Record, me: Place) -> str | None:
-    """Whether a head of this very process namespace lives.
+def alive_here(record: MeetingRecord, me: ProcessIdentity) -> str | None:
+    """Return how a head of this very process namespace was seen to live.
 
     Returns:
-        how that was seen, "" if it is dead, or None if it runs elsewhere.
+        "" if it is dead, None if it runs elsewhere.
     """
     if (record.boot, record.space) != (me.boot, me.space):
         return None

@@ -1,7 +1,7 @@
 """The file transport's calls on the filesystem. Synchronous: run by `grain.edge.meeting.disk`.
 
 It counts the calls that name a path, as these are what a metadata server has to answer; an `open`
-counts twice, since NFS version 4 also tells the server of the close.
+counts twice, since NFS version 4 also reports the close to the server.
 """
 
 from __future__ import annotations

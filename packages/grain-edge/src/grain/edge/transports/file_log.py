@@ -41,7 +41,8 @@ MAX_DATA = 32 * 1024
 """The most bytes in one DATA record."""
 
 MAX_INLINE = 256 * 1024
-"""What is sent in larger pieces goes into blobs: worth the operations that a file costs."""
+"""The most bytes of one `append` that go into records; more go into blobs, which are worth the
+operations of a file then."""
 
 MAX_BLOB = 16 * 1024 * 1024
 FIRST_SEGMENT, SEGMENT = 64 * 1024, 1024 * 1024
@@ -50,13 +51,13 @@ FIRST_SEGMENT, SEGMENT = 64 * 1024, 1024 * 1024
 
 @dataclass(frozen=True)
 class Put:
-    """Something to store, durably, before the next.
+    """A write that is to be durable before the next.
 
     Attributes:
-        name: of the file, within the peer's directory.
-        offset: where in the file.
+        name: the file's, within the peer's directory.
+        offset: in the file.
         data: the bytes.
-        new: whether the file is made by this, all of it.
+        new: the write makes the file, all of it.
     """
 
     name: str
@@ -66,7 +67,7 @@ class Put:
 
 
 class LogWriter:
-    """One direction, on its writer's side.
+    """The writer of one direction.
 
     Args:
         name: of the direction.
@@ -92,7 +93,7 @@ class LogWriter:
         return len(self._held) - self.blobs
 
     def append(self, data: bytes | bytearray | memoryview, ack: int) -> list[Put]:
-        """Bytes of the stream.
+        """Return the writes that append bytes of the stream.
 
         Args:
             data: at least one byte.
@@ -114,13 +115,13 @@ class LogWriter:
         return puts
 
     def mark(self, kind: int, ack: int) -> list[Put]:
-        """A BEAT or END."""
+        """Return the writes that append a BEAT or END."""
         puts: list[Put] = []
         self._record(puts, kind, ack, b"")
         return puts
 
     def acknowledged(self, ack: int) -> list[str]:
-        """Names of files that may be removed, now that records up to this one are received."""
+        """Return the files that may be removed now that records up to this one are received."""
         out = []
         while self._held and self._held[0][0] <= ack:
             out.append(self._held.popleft()[1])
@@ -151,7 +152,7 @@ class LogWriter:
 
 
 def _joined(puts: list[Put]) -> list[Put]:
-    """Neighbouring records as one write."""
+    """Return the writes with neighbouring records as one."""
     out: list[Put] = []
     for put in puts:
         last = out[-1] if out else None
@@ -168,12 +169,12 @@ def _joined(puts: list[Put]) -> list[Put]:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A record that was read; NEXT is not shown.
+class LogRecord:
+    """A record that was read; a NEXT is none.
 
     Attributes:
         seq: its number.
-        ack: what the other side has received of ours.
+        ack: the last record of this side that the other one has received.
         kind: DATA, BLOB, BEAT or END.
         body: of DATA.
         blob: length and CRC-32 of a BLOB's file.
@@ -187,7 +188,7 @@ class Entry:
 
 
 class LogReader:
-    """One direction, on its reader's side.
+    """The reader of one direction.
 
     Args:
         name: of the direction.
@@ -219,7 +220,7 @@ class LogReader:
         self.offset = offset
         self.seq = seq
 
-    def feed(self, data: bytes) -> list[Entry]:
+    def feed(self, data: bytes) -> list[LogRecord]:
         """Take what was read at the offset, which moves on.
 
         Args:
@@ -228,7 +229,7 @@ class LogReader:
         Returns:
             whole records in order. After a NEXT the segment is another one: read again.
         """
-        out: list[Entry] = []
+        out: list[LogRecord] = []
         self.doubtful = False
         self.wants = 0
         at = 0
@@ -254,7 +255,7 @@ class LogReader:
                 self.offset = 0
                 break
             blob = _BLOB.unpack(body) if kind == BLOB else (0, 0)
-            out.append(Entry(seq, ack, kind, body, blob))
+            out.append(LogRecord(seq, ack, kind, body, blob))
             at = end
         return out
 

@@ -3,8 +3,8 @@
 What is sent is stored, durably, when `send_all` returns. The reader looks at the log again and
 again; how often follows from one rule: the next look comes after a tenth of the time for which
 nothing has come, between 2 ms and a cap. So waiting adds a tenth to what the peer took anyway, and
-an idle peer costs next to nothing. A side that has been silent for long writes a BEAT, by which
-the other one knows that it lives.
+an idle peer costs next to nothing. A side that has been silent for long writes a BEAT, its sign of
+life.
 
 Costs of an idle worker, in metadata operations: one look per 40 s (2 operations) and one of the
 head per 90 s (2), which is 0.07 per second. A beat is a write to an open file.
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.edge.errors import MeetingError
-from grain.edge.heartbeat import Pace
+from grain.edge.heartbeat import Heartbeat
 from grain.edge.transports.file_log import BEAT, BLOB, DATA, END, LogReader, LogWriter
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from grain.edge.meeting.disk import Disk
     from grain.edge.transports.file_folder import Folder
-    from grain.edge.transports.file_log import Entry, Put
+    from grain.edge.transports.file_log import LogRecord, Put
 
 BEAT_EVERY, LOST = 90.0, 300.0
 """Seconds between two beats of an idle side, and of silence after which the peer is lost."""
@@ -39,10 +39,8 @@ FIRST_LOOK, HOT = 0.002, 2.0
 LAST_LOOK = 40.0
 """Seconds: the longest pause of a side that nobody rings for."""
 
-FILES_PACE = Pace(
-    heartbeat=float("inf"), suspect=2.0 * BEAT_EVERY, lost=LOST, chunk=4 * 1024 * 1024
-)
-"""The stream's own beats replace heartbeats, and blobs are worth their two operations."""
+FILES_HEARTBEAT = Heartbeat(interval=float("inf"), suspect=2.0 * BEAT_EVERY, lost=LOST)
+"""The stream's own beats replace those of the channel."""
 
 _MAX_BLOBS, _MAX_SEGMENTS = 16, 6
 _BUFFER = 64 * 1024 * 1024
@@ -51,7 +49,7 @@ _log = logging.getLogger("grain.edge")
 
 
 class FileStream(trio.abc.Stream):
-    """One end.
+    """One end of a stream over files.
 
     Args:
         folder: the peer's directory.
@@ -59,7 +57,7 @@ class FileStream(trio.abc.Stream):
         incoming: name of the other.
         disk: threads to use.
         ring: called after a write, to wake the other side; None where it looks by itself.
-        rung: whether `bell` will be called, so that looking may stop when nothing comes.
+        rung: `bell` will be called, so looking may stop when nothing comes.
     """
 
     def __init__(
@@ -95,7 +93,7 @@ class FileStream(trio.abc.Stream):
         self._moved = now
         self._wrote = now
         self.heard_at = now
-        """When the peer was last known to live, by `trio.current_time`."""
+        """The `trio.current_time` of the peer's last sign of life."""
 
     def __repr__(self) -> str:
         return (
@@ -114,7 +112,7 @@ class FileStream(trio.abc.Stream):
         Waits while too much is unacknowledged, and for as long as the disk is full.
 
         Raises:
-            trio.BrokenResourceError: the peer is gone.
+            trio.BrokenResourceError: the peer has left or is lost.
             trio.ClosedResourceError: this side is closed.
         """
         self._check()
@@ -149,7 +147,7 @@ class FileStream(trio.abc.Stream):
     async def _store(self, puts: Sequence[Put]) -> None:
         """Store, again and again if it fails; the caller holds the pen."""
         self._undone += puts
-        pause, told = 0.05, False
+        pause, warned = 0.05, False
         while self._undone:
             self._check()
             count = len(self._undone)
@@ -160,14 +158,14 @@ class FileStream(trio.abc.Stream):
             except OSError as e:
                 if e.errno == errno.ENOENT and not await self._still_there():
                     continue
-                if not told:
+                if not warned:
                     _log.warning("%s: %s; trying again until it works", self._folder.path, e)
-                    told = True
+                    warned = True
                 await trio.sleep(pause)
                 pause = min(pause * 2, 5.0)
             else:
                 del self._undone[:count]
-                if told:
+                if warned:
                     _log.warning("%s: works again", self._folder.path)
         self._wrote = trio.current_time()
         if self._ring is not None:
@@ -179,7 +177,7 @@ class FileStream(trio.abc.Stream):
         """Wait for bytes of the peer; empty at its end. Cancellation loses nothing.
 
         Raises:
-            trio.BrokenResourceError: the peer is gone, or the log is damaged.
+            trio.BrokenResourceError: the peer is lost, or the log is damaged.
             trio.ClosedResourceError: this side is closed.
         """
         while not self._arrived:
@@ -211,7 +209,7 @@ class FileStream(trio.abc.Stream):
             self._moved = trio.current_time()
 
     async def _read_once(self) -> bool:
-        """Look at the incoming log; whether something new was there."""
+        """Look at the incoming log; return True if something new was there."""
         async with self._eye:
             if self._ended or self._waiting > _BUFFER:
                 await trio.lowlevel.checkpoint()
@@ -221,7 +219,7 @@ class FileStream(trio.abc.Stream):
                 data = await self._disk.patiently(
                     self._folder.path, self._folder.read, segment, offset, asked
                 )
-                entries, blobs = await self._parsed(data)
+                records, blobs = await self._parsed(data)
             except OSError as e:
                 await self._trouble(e)
                 return False
@@ -233,49 +231,49 @@ class FileStream(trio.abc.Stream):
             self._look = max(
                 min(asked * 4, 1 << 20) if used * 2 > asked else 4096, self._reader.wants
             )
-            for entry in entries:
-                self._take(entry, blobs)
+            for record in records:
+                self._take(record, blobs)
             self._taken = self._reader.seq
             if not moved:
                 self._judge()
                 return asked < self._reader.wants  # look again at once, with a wider eye
             self.heard_at = trio.current_time()
             # Beats alone are no reason to look again soon.
-            news = any(entry.kind != BEAT for entry in entries)
+            news = any(record.kind != BEAT for record in records)
             if news:
                 self._moved = self.heard_at
         await self._released()
         return news or segment != self._reader.segment
 
-    async def _parsed(self, data: bytes) -> tuple[list[Entry], dict[int, bytearray]]:
+    async def _parsed(self, data: bytes) -> tuple[list[LogRecord], dict[int, bytearray]]:
         """Records, with the content of their blobs; nothing is taken unless all can be read."""
         before = (self._reader.segment, self._reader.offset, self._reader.seq)
-        entries = self._reader.feed(data)
+        records = self._reader.feed(data)
         blobs: dict[int, bytearray] = {}
         try:
-            for entry in entries:
-                if entry.kind == BLOB:
-                    name = f"{self._reader.name}.b{entry.seq}"
-                    blobs[entry.seq] = await self._disk.patiently(
-                        self._folder.path, self._folder.read_blob, name, *entry.blob
+            for record in records:
+                if record.kind == BLOB:
+                    name = f"{self._reader.name}.b{record.seq}"
+                    blobs[record.seq] = await self._disk.patiently(
+                        self._folder.path, self._folder.read_blob, name, *record.blob
                     )
         except BaseException:
             self._reader.rewind(*before)
             raise
-        return entries, blobs
+        return records, blobs
 
-    def _take(self, entry: Entry, blobs: dict[int, bytearray]) -> None:
-        self._peer_ack = max(self._peer_ack, entry.ack)
-        if entry.kind == END:
+    def _take(self, record: LogRecord, blobs: dict[int, bytearray]) -> None:
+        self._peer_ack = max(self._peer_ack, record.ack)
+        if record.kind == END:
             self._ended = True
-        elif entry.kind in (DATA, BLOB):
-            piece = blobs.get(entry.seq, entry.body)
+        elif record.kind in (DATA, BLOB):
+            piece = blobs.get(record.seq, record.body)
             self._arrived.append(piece)
             self._waiting += len(piece)
             self._unacked += len(piece)
 
     async def _released(self) -> None:
-        """Remove what the peer has, and tell it what we have."""
+        """Remove what the peer has received, and acknowledge what this side has."""
         names = self._writer.acknowledged(self._peer_ack)
         if names:
             try:
@@ -308,7 +306,7 @@ class FileStream(trio.abc.Stream):
         self._judge()
 
     async def _still_there(self) -> bool:
-        """Whether the directory exists; asked twice, as a server that restarts may be wrong."""
+        """Return True if the directory exists; look twice, as a restarting server may be wrong."""
         for _ in range(2):
             try:
                 if await self._disk.patiently(self._folder.path, self._folder.exists):
@@ -316,7 +314,7 @@ class FileStream(trio.abc.Stream):
             except OSError:
                 return True
             await trio.sleep(0.5)
-        self._break(f"{self._folder.path} was removed: the peer is gone, or another head came")
+        self._break(f"{self._folder.path} was removed: the peer has left, or another head came")
         return False
 
     def _break(self, why: str) -> None:

@@ -1,4 +1,4 @@
-"""Who may talk over TCP: a throw-away authority for each leadership, and TLS 1.3 on both sides.
+"""Credentials for TCP: a throw-away authority for each leadership, and TLS 1.3 on both sides.
 
 The head makes an authority, signs two certificates with it and forgets the authority's key. The
 members' certificate and key go into the Edge file, which is mode 0600: whoever can read it belongs
@@ -31,7 +31,7 @@ MEMBER = "grain-member"
 
 @dataclass(frozen=True)
 class Credential:
-    """What one side shows and trusts; all PEM.
+    """The certificates and the key of one side; all PEM.
 
     Attributes:
         authority: certificate of the meeting's authority.
@@ -48,7 +48,7 @@ class Credential:
 
 
 def make_credentials() -> tuple[Credential, Credential]:
-    """The head's credential and the members', of a new authority whose key is forgotten."""
+    """Return the head's credential and the members', of a new authority whose key is forgotten."""
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import (
         Encoding,
@@ -128,7 +128,7 @@ def _certificate(
 
 
 def listening_context(credential: Credential) -> ssl.SSLContext:
-    """For the side that accepts: TLS 1.3, the peer must show a certificate of the meeting."""
+    """Return the context to accept: TLS 1.3, the peer must show a certificate of the meeting."""
     import ssl
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -139,7 +139,7 @@ def listening_context(credential: Credential) -> ssl.SSLContext:
 
 
 def dialling_context(credential: Credential) -> ssl.SSLContext:
-    """For the side that connects: TLS 1.3, and the peer's name will be checked."""
+    """Return the context to connect: TLS 1.3, and the peer's name is checked."""
     import ssl
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -1,4 +1,4 @@
-"""Under which addresses other hosts may reach this one, best first."""
+"""The addresses by which other hosts may reach this one, best first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST = 12
 
 
 def local_addresses() -> tuple[list[str], list[str]]:
-    """IPv4 and IPv6 addresses of this host, loopback last."""
+    """Return the IPv4 and the IPv6 addresses of this host, loopback last."""
     names = sorted((name for _, name in socket.if_nameindex()), key=rank)
     four: list[str] = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
@@ -34,12 +34,12 @@ def local_addresses() -> tuple[list[str], list[str]]:
 
 
 def rank(name: str) -> tuple[int, str]:
-    """Real interfaces before those of containers and tunnels, loopback last."""
+    """Rank an interface: real ones before those of containers and tunnels, loopback last."""
     return (2 if name == "lo" else 1 if name.startswith(_VIRTUAL) else 0), name
 
 
 def inet6(table: str) -> list[str]:
-    """Addresses from /proc/net/if_inet6, without link-local ones, which need a zone."""
+    """Return the addresses in /proc/net/if_inet6, without link-local ones, which need a zone."""
     rows = [row.split() for row in table.splitlines()]
     good = [row for row in rows if len(row) == 6 and row[3] in ("00", "10")]
     good.sort(key=lambda row: rank(row[5]))
@@ -49,10 +49,12 @@ def inet6(table: str) -> list[str]:
 def reachable(
     ports: list[tuple[bool, int]], four: list[str], six: list[str]
 ) -> list[tuple[str, int]]:
-    """What to publish for listeners on all interfaces: the families in turn, as RFC 8305 has it.
+    """Return hosts and ports to publish for listeners on all interfaces.
+
+    IPv4 and IPv6 take turns, as in RFC 8305.
 
     Args:
-        ports: whether IPv6, and the port, of each listener.
+        ports: for each listener whether it is an IPv6 one, and its port.
         four: IPv4 addresses, best first.
         six: IPv6 addresses, best first.
     """

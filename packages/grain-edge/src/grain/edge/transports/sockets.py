@@ -1,15 +1,16 @@
-"""Reading from a socket, and writing to it, with one pass through trio's scheduler.
+"""Reads from a socket, and writes to it, with one pass through trio's scheduler or none.
 
-`trio.SocketStream.receive_some` tries first and waits then; a channel that answers has always to
-wait, so the first attempt is wasted on it; and `send_all` takes one buffer at a time. Unless said
-otherwise cancellation loses nothing: it happens while waiting.
+`trio.SocketStream.receive_some` tries first and waits then; a channel that answers always has to
+wait, so the first attempt is wasted on it. `send_all` takes one buffer at a time, and after a
+cancellation nobody knows how much of it was written. Here cancellation loses nothing: it happens
+while waiting, and a write waits only before it begins.
 """
 
 from __future__ import annotations
 
 import os
 from socket import AF_UNIX, SO_SNDBUF, SOL_SOCKET
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import trio
 
@@ -18,26 +19,82 @@ if TYPE_CHECKING:
 
     from trio.socket import SocketType
 
-
-LOCAL_CHUNK = 512 * 1024
-"""Bytes of a large payload in one frame over a Unix socket: a fraction of a millisecond."""
+    Buffer = bytes | bytearray | memoryview
 
 _UNDER_WAY = 1024 * 1024
 
 
-def widen(socket: SocketType) -> bool:
-    """Whether it is a Unix socket; then have the kernel keep more of what is under way.
+@runtime_checkable
+class DirectWriter(Protocol):
+    """A stream, or a part of one, that writes without waiting."""
+
+    @property
+    def full(self) -> bool:
+        """True if the stream takes nothing before it was waited for."""
+
+    def write_now(self, buffers: Sequence[Buffer]) -> int:
+        """Write what the stream takes at once; the number of bytes taken from the beginning.
+
+        Raises:
+            trio.BrokenResourceError: reset by the peer.
+            trio.ClosedResourceError: closed on this side.
+        """
+
+    async def wait_writable(self) -> None:
+        """Wait until the stream may take more.
+
+        Raises:
+            trio.BrokenResourceError, trio.ClosedResourceError: as `write_now`, also meanwhile.
+        """
+
+
+class SocketWriter:
+    """The writing half of a socket; a `DirectWriter`."""
+
+    def __init__(self, socket: SocketType) -> None:
+        self._socket = socket
+        self.full = False
+
+    def write_now(self, buffers: Sequence[Buffer]) -> int:
+        """See `DirectWriter.write_now`."""
+        try:
+            done = os.writev(fd_of(self._socket), buffers)
+        except BlockingIOError:
+            done = 0
+        except OSError as e:
+            raise trio.BrokenResourceError(f"the connection was reset: {e.strerror}") from e
+        self.full = done < sum(map(len, buffers))
+        return done
+
+    async def wait_writable(self) -> None:
+        """See `DirectWriter.wait_writable`."""
+        await trio.lowlevel.wait_writable(fd_of(self._socket))
+
+
+def fd_of(socket: SocketType) -> int:
+    """Return the descriptor of an open socket.
+
+    Raises:
+        trio.ClosedResourceError: it was closed on this side.
+    """
+    fd = socket.fileno()
+    if fd < 0:
+        raise trio.ClosedResourceError("this socket was closed")
+    return fd
+
+
+def enlarge_send_buffer(socket: SocketType) -> None:
+    """Have the kernel keep more of what is under way over a Unix socket; leave others alone.
 
     So large payloads need fewer switches between the processes. As much as the system allows, its
     net.core.wmem_max: 208 KiB if nobody has changed that. Nothing is reserved.
     """
     if socket.family != AF_UNIX:
-        return False
+        return
     try:
         socket.setsockopt(SOL_SOCKET, SO_SNDBUF, _UNDER_WAY)
-    except OSError:  # closed meanwhile, as the first use will tell
-        return False
-    return True
+    except OSError:  # closed meanwhile, as the first use shows
+        return
 
 
 async def read(socket: SocketType, size: int) -> bytes:
@@ -48,9 +105,7 @@ async def read(socket: SocketType, size: int) -> bytes:
         trio.ClosedResourceError: closed on this side, also meanwhile.
     """
     while True:
-        fd = socket.fileno()
-        if fd < 0:
-            raise trio.ClosedResourceError("this socket was closed")
+        fd = fd_of(socket)
         await trio.lowlevel.wait_readable(fd)
         try:
             return os.read(fd, size)
@@ -60,73 +115,17 @@ async def read(socket: SocketType, size: int) -> bytes:
             raise trio.BrokenResourceError(f"the connection was reset: {e.strerror}") from e
 
 
-async def read_into(socket: SocketType, *buffers: bytearray | memoryview) -> int:
-    """As `read`, into memory of the caller's, one buffer after the other; the number of bytes.
+async def read_into(socket: SocketType, buffer: memoryview) -> int:
+    """As `read`, into memory of the caller's; the number of bytes.
 
     Tries before it waits: amid a large payload there is mostly more.
     """
     await trio.lowlevel.checkpoint()
     while True:
-        fd = socket.fileno()
-        if fd < 0:
-            raise trio.ClosedResourceError("this socket was closed")
+        fd = fd_of(socket)
         try:
-            return os.readv(fd, buffers)
+            return os.readv(fd, (buffer,))
         except BlockingIOError:
             await trio.lowlevel.wait_readable(fd)
         except OSError as e:
             raise trio.BrokenResourceError(f"the connection was reset: {e.strerror}") from e
-
-
-async def write_some(socket: SocketType, data: bytearray) -> None:
-    """Write what the kernel takes, and remove that from the data; waits until it takes something.
-
-    Cancellation loses nothing: it happens while waiting.
-
-    Raises:
-        trio.BrokenResourceError: reset by the peer.
-        trio.ClosedResourceError: closed on this side, also meanwhile.
-    """
-    await trio.lowlevel.checkpoint_if_cancelled()
-    while True:
-        fd = socket.fileno()
-        if fd < 0:
-            raise trio.ClosedResourceError("this socket was closed")
-        try:
-            done = os.write(fd, data)
-        except BlockingIOError:
-            await trio.lowlevel.wait_writable(fd)
-        except OSError as e:
-            raise trio.BrokenResourceError(f"the connection was reset: {e.strerror}") from e
-        else:
-            del data[:done]
-            await trio.lowlevel.cancel_shielded_checkpoint()
-            return
-
-
-async def write_all(socket: SocketType, buffers: Sequence[bytes | bytearray | memoryview]) -> None:
-    """Write some buffers, as one piece where the kernel takes it; lets others run once.
-
-    A cancellation may leave it half done.
-
-    Raises:
-        trio.BrokenResourceError: reset by the peer.
-        trio.ClosedResourceError: closed on this side, also meanwhile.
-    """
-    await trio.lowlevel.checkpoint()
-    left = list(buffers)
-    while left:
-        fd = socket.fileno()
-        if fd < 0:
-            raise trio.ClosedResourceError("this socket was closed")
-        try:
-            done = os.writev(fd, left)
-        except BlockingIOError:
-            await trio.lowlevel.wait_writable(fd)
-            continue
-        except OSError as e:
-            raise trio.BrokenResourceError(f"the connection was reset: {e.strerror}") from e
-        while left and done >= len(left[0]):
-            done -= len(left.pop(0))
-        if done:
-            left[0] = memoryview(left[0])[done:]

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Iterable
 
-HANDSHAKE = 10.0
-"""Seconds until a peer must be authenticated."""
-
 _BACKLOG = 1024
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 9))
 
@@ -29,37 +26,37 @@ async def listen(host: str, port: int) -> list[trio.SocketListener]:
     """
     if host:
         return await trio.open_tcp_listeners(port, host=host, backlog=_BACKLOG)
-    found: list[trio.SocketListener] = []
+    listeners: list[trio.SocketListener] = []
     for family, everywhere in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):  # noqa: S104
         try:
-            made = trio.socket.socket(family, socket.SOCK_STREAM)
+            sock = trio.socket.socket(family, socket.SOCK_STREAM)
         except OSError:
             continue  # a kernel without IPv6
         try:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
-                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            await made.bind((everywhere, port))
-            made.listen(_BACKLOG)
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            await sock.bind((everywhere, port))
+            sock.listen(_BACKLOG)
         except OSError:
-            made.close()
+            sock.close()
             if family == socket.AF_INET:
                 raise
             continue
-        found.append(trio.SocketListener(made))
-        port = port or made.getsockname()[1]  # the same one on both
-    return found
+        listeners.append(trio.SocketListener(sock))
+        port = port or sock.getsockname()[1]  # the same one on both
+    return listeners
 
 
 def ports(listeners: Iterable[trio.SocketListener]) -> list[tuple[bool, int]]:
-    """Whether IPv6, and the port, of each listener."""
+    """Return for each listener whether it is an IPv6 one, and its port."""
     return [(s.socket.family == socket.AF_INET6, s.socket.getsockname()[1]) for s in listeners]
 
 
 async def secure_accepted(
     stream: trio.SocketStream, context: ssl.SSLContext, name: str | None
 ) -> TlsStream:
-    """Authenticate whoever connected to us.
+    """Authenticate a peer that connected to this side.
 
     Args:
         stream: owned from now on; closed on failure.
@@ -67,7 +64,8 @@ async def secure_accepted(
         name: the role that the peer must have, or None for any member of the meeting.
 
     Raises:
-        NotAuthenticated: no TLS, no certificate, one of another meeting or role, or gone.
+        NotAuthenticated: no TLS, no certificate, one of another meeting or role; or the
+            connection is lost.
     """
     return await _secure(stream, TlsStream(stream, context, None), name)
 
@@ -75,7 +73,7 @@ async def secure_accepted(
 async def secure_dialled(
     stream: trio.SocketStream, context: ssl.SSLContext, name: str
 ) -> TlsStream:
-    """Authenticate whom we connected to; arguments and errors as `secure_accepted`."""
+    """Authenticate a peer that this side connected to; otherwise as `secure_accepted`."""
     return await _secure(stream, TlsStream(stream, context, name), name)
 
 
@@ -99,7 +97,7 @@ def _check_name(secure: TlsStream, name: str | None) -> None:
 
 
 def peer_host(stream: trio.SocketStream) -> str:
-    """Where the peer is, for people and limits; empty if it has reset the connection already."""
+    """Return the peer's address, for people and limits; empty if it has reset the connection."""
     try:
         return str(stream.socket.getpeername()[0])
     except OSError:
@@ -116,7 +114,7 @@ def tune(stream: trio.SocketStream) -> None:
 
 
 async def connect(host: str, port: int) -> trio.SocketStream:
-    """A bare connection; `secure_dialled` must follow.
+    """Open a bare connection; `secure_dialled` must follow.
 
     Raises:
         OSError: refused, no route, no such host.
@@ -124,7 +122,7 @@ async def connect(host: str, port: int) -> trio.SocketStream:
     try:
         return await trio.open_tcp_stream(host, port)
     except OSError as e:
-        # Of a single address the cause tells more than "all attempts failed".
+        # Of a single address the cause says more than "all attempts failed".
         if isinstance(e.__cause__, OSError):
             raise e.__cause__ from None
         raise

@@ -4,10 +4,11 @@ Why not `trio.SSLStream`: it serves any transport and any use, and takes two loc
 passes through the scheduler for each message, half of a round trip. Here the transport is a
 socket, and what is encrypted can be written without waiting (`write_now`).
 
-Ciphertext must leave in the order in which it was made. One rule ensures that: whoever encrypts
-appends to `_waiting` without a checkpoint in between, and only the holder of `_pen` sends from it.
-What the kernel took leaves `_waiting` in the same moment, so a cancellation tears no record: the
-rest goes with the next flush, whoever does it.
+Ciphertext must leave in the order in which it was made, by whichever task: a channel's writer, a
+sender, or a receiver that answers a change of keys. Two rules ensure that. Whoever encrypts appends
+to `_waiting` without a checkpoint in between. And whoever writes gives the kernel the beginning of
+`_waiting` and removes what it took in the same moment. So a cancellation tears no record: the rest
+goes with the next write, whoever does it.
 """
 
 from __future__ import annotations
@@ -15,10 +16,16 @@ from __future__ import annotations
 import os
 import ssl
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import trio
 
-from grain.edge.transports.sockets import read, write_some
+from grain.edge.transports.sockets import fd_of, read
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    Buffer = bytes | bytearray | memoryview
 
 _RECORD = 16 * 1024
 _PIECE = 256 * 1024
@@ -26,12 +33,12 @@ _READ = 256 * 1024
 
 
 class TlsStream(trio.abc.Stream):
-    """One end; `do_handshake` first.
+    """One end of a TLS connection; `do_handshake` comes first.
 
     Args:
         transport: owned from now on, and closed with this stream.
         context: for this side; decides what the peer must show.
-        name: whom the peer's certificate must name, to dial; None to accept.
+        name: the name in the peer's certificate, to dial; None to accept.
     """
 
     def __init__(
@@ -44,14 +51,14 @@ class TlsStream(trio.abc.Stream):
             self._incoming, self._outgoing, server_side=name is None, server_hostname=name
         )
         self._waiting = bytearray()
-        self._pen = trio.Lock()
+        self._waiter = trio.Lock()  # as trio lets one task wait for a descriptor
         self._ready = False
 
     async def do_handshake(self) -> None:
         """Authenticate both sides.
 
         Raises:
-            trio.BrokenResourceError: the peer did not pass, or is gone; the cause tells.
+            trio.BrokenResourceError: the peer did not pass, or has left; the cause says which.
         """
         while True:
             try:
@@ -60,7 +67,7 @@ class TlsStream(trio.abc.Stream):
                 await self._flush()
                 await self._fetch()
             except ssl.SSLError as e:
-                # OpenSSL has written an alert that tells the peer why.
+                # OpenSSL has written an alert with the reason, for the peer.
                 await self._flush()
                 raise trio.BrokenResourceError(str(e)) from e
             else:
@@ -69,15 +76,15 @@ class TlsStream(trio.abc.Stream):
                 return
 
     def names(self) -> list[str]:
-        """The DNS names in the peer's certificate."""
-        found = (self._tls.getpeercert() or {}).get("subjectAltName", ())
-        return [str(pair[1]) for pair in found if pair[0] == "DNS"]
+        """Return the DNS names in the peer's certificate."""
+        names = (self._tls.getpeercert() or {}).get("subjectAltName", ())
+        return [str(pair[1]) for pair in names if pair[0] == "DNS"]
 
     def version(self) -> str | None:
-        """The protocol, as in "TLSv1.3"."""
+        """Return the protocol, as in "TLSv1.3"."""
         return self._tls.version()
 
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+    async def send_all(self, data: Buffer) -> None:
         """See `trio.abc.SendStream`; encrypts and sends in pieces of 256 KiB."""
         view = memoryview(data)
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -85,31 +92,39 @@ class TlsStream(trio.abc.Stream):
             self._encrypt(view[start : start + _PIECE])
             await self._flush()
 
-    def write_now(self, data: bytes) -> bool:
-        """Encrypt, and give to the kernel what it takes at once, without waiting.
+    @property
+    def full(self) -> bool:
+        """True if something that is encrypted waits until the kernel takes it."""
+        return bool(self._waiting)
 
-        Returns:
-            whether that was all; the rest goes with the next `send_all`, if only of nothing.
+    def write_now(self, buffers: Sequence[Buffer]) -> int:
+        """Encrypt, and give to the kernel what it takes at once; see `DirectWriter.write_now`.
 
-        Raises:
-            trio.BrokenResourceError: the connection is lost.
+        Takes everything or, while the stream is full, nothing.
         """
-        self._encrypt(memoryview(data))
+        if self._waiting:
+            self._write_waiting()
+            if self._waiting:
+                return 0
+        for buffer in buffers:
+            self._encrypt(memoryview(buffer))
         self._waiting += self._outgoing.read()
-        if self._pen.locked():
-            return False
-        try:
-            done = os.write(self.transport.socket.fileno(), self._waiting)
-        except BlockingIOError:
-            done = 0
-        except OSError as e:
-            raise trio.BrokenResourceError(str(e)) from e
-        del self._waiting[:done]
-        return not self._waiting
+        self._write_waiting()
+        return sum(map(len, buffers))
 
-    async def finish(self) -> None:
-        """Send what `write_now` left."""
-        await self._flush()
+    def _write_waiting(self) -> None:
+        try:
+            done = os.write(fd_of(self.transport.socket), self._waiting)
+        except BlockingIOError:
+            return
+        except OSError as e:
+            raise trio.BrokenResourceError(f"the connection was reset: {e.strerror}") from e
+        del self._waiting[:done]
+
+    async def wait_writable(self) -> None:
+        """See `DirectWriter.wait_writable`."""
+        async with self._waiter:
+            await trio.lowlevel.wait_writable(fd_of(self.transport.socket))
 
     def _encrypt(self, view: memoryview) -> None:
         if self.transport.socket.fileno() < 0:
@@ -122,13 +137,12 @@ class TlsStream(trio.abc.Stream):
 
     async def _flush(self) -> None:
         self._waiting += self._outgoing.read()
-        if not self._waiting:
-            return
-        async with self._pen:
-            while self._waiting:
-                # Not by the transport's `send_all`, of which a cancellation would not tell how
-                # much is gone: then a record would be torn, and nothing after it understood.
-                await write_some(self.transport.socket, self._waiting)
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._write_waiting()
+        while self._waiting:
+            await self.wait_writable()
+            self._write_waiting()
+        await trio.lowlevel.cancel_shielded_checkpoint()
 
     async def _fetch(self) -> None:
         data = await read(self.transport.socket, _READ)
@@ -167,7 +181,7 @@ class TlsStream(trio.abc.Stream):
                 pieces.append(piece)
                 size += len(piece)
         except ssl.SSLError:
-            pass  # no whole record is left, or an end that the next read will tell
+            pass  # no whole record is left, or an end that the next read reports
         return b"".join(pieces)
 
     async def wait_send_all_might_not_block(self) -> None:
@@ -176,10 +190,11 @@ class TlsStream(trio.abc.Stream):
 
     async def aclose(self) -> None:
         """Close the socket; what the kernel has still goes out."""
-        if self._ready and not self._pen.locked() and self.transport.socket.fileno() >= 0:
+        if self._ready and self.transport.socket.fileno() >= 0:
             self._ready = False
             with suppress(ssl.SSLError):  # it wants the peer's goodbye, which is not waited for
                 self._tls.unwrap()
+            self._waiting += self._outgoing.read()
             with suppress(trio.BrokenResourceError):
-                self.write_now(b"")
+                self._write_waiting()
         await self.transport.aclose()

@@ -1,4 +1,4 @@
-"""Unix sockets: the kernel tells who the peer is."""
+"""Unix sockets, where the kernel authenticates the peer: the same user."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BACKLOG = 1024
 
 
 def socket_path(meeting: str, epoch: int, base: str = "/tmp") -> str:  # noqa: S108  # checked below
-    """Where a head listens: in this host's /tmp, in a directory of ours.
+    """Return the path where a head listens: in this host's /tmp, in a directory of this user.
 
     Not beside the Edge file, as most shared filesystems hold no sockets; not in
     $XDG_RUNTIME_DIR, which ends with the last login while a head goes on. What earlier heads of
@@ -37,7 +37,7 @@ def socket_path(meeting: str, epoch: int, base: str = "/tmp") -> str:  # noqa: S
     try:
         files.make_private(directory)
     except (MeetingError, OSError):
-        # Somebody else made that name; one that cannot be guessed is as good.
+        # Another user took that name; one that cannot be guessed is as good.
         directory = tempfile.mkdtemp(prefix="grain-", dir=base)
     stem = sha256(meeting.encode()).hexdigest()[:16]
     for name in files.names(directory):
@@ -66,20 +66,20 @@ async def listen(path: str) -> trio.SocketListener:
     """
     with files.open_directory(str(Path(path).parent)):
         pass
-    made = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         try:
-            await made.bind(path)
+            await sock.bind(path)
         except OSError:
             await _must_be_dead(path)
             files.remove(path)
-            await made.bind(path)
+            await sock.bind(path)
         Path(path).chmod(0o600)  # noqa: ASYNC240  # on this host's own disk
-        made.listen(BACKLOG)
+        sock.listen(BACKLOG)
     except BaseException:
-        made.close()
+        sock.close()
         raise
-    return trio.SocketListener(made)
+    return trio.SocketListener(sock)
 
 
 async def _must_be_dead(path: str) -> None:
@@ -102,13 +102,13 @@ async def dial(path: str) -> trio.SocketStream:
     """
     with files.open_directory(str(Path(path).parent)):
         pass
-    made = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        await made.connect(path)
-        check_peer(made)
-        return trio.SocketStream(made)
+        await sock.connect(path)
+        check_peer(sock)
+        return trio.SocketStream(sock)
     except BaseException:
-        made.close()
+        sock.close()
         raise
 
 

@@ -14,7 +14,7 @@ from grain.edge.errors import ChannelError
 from grain.worker.agent.listener import RunnerDeath
 from grain.worker.messages import Ended, Ready, Run
 from grain.worker.processes.subreaper_client import ProcessEnd, SubreaperProcess
-from grain.worker.runner.wire import BLOCKED, CODEC, PACE
+from grain.worker.runner.wire import BLOCKED, CODEC, HEARTBEAT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -130,7 +130,10 @@ class RunnerInstance:
                 self._listener.ended(ended)
                 on_ended()
 
-        async with FramedChannel(stream, CODEC, PACE) as channel, trio.open_nursery() as nursery:
+        async with (
+            FramedChannel(stream, CODEC, HEARTBEAT) as channel,
+            trio.open_nursery() as nursery,
+        ):
             self._channel = channel
             nursery.start_soon(self._watch, channel)
             try:
@@ -144,7 +147,7 @@ class RunnerInstance:
         """Report when a tasklet blocks the event loop, by the heartbeats that do not come."""
         misses = 0
         while True:
-            await trio.sleep(PACE.heartbeat)
+            await trio.sleep(HEARTBEAT.interval)
             silent = channel.silent_for()
             # Twice: after a stop of this process itself, what has come is yet to be read.
             misses = misses + 1 if silent > BLOCKED else 0

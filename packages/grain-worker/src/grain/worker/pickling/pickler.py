@@ -21,7 +21,7 @@ import struct
 from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from grain.edge.buffers import LARGE, room
+from grain.edge.buffers import LARGE, allocate
 from grain.edge.messages import Pieces
 from grain.worker.pickling.exceptions import reduce_exception
 from grain.worker.pickling.in_process import is_in_process, refuse
@@ -172,7 +172,7 @@ def together(pieces: list[Any]) -> bytes | memoryview:
     size = sum(view.nbytes for view in views)
     if size < LARGE:
         return b"".join(pieces)
-    whole, at = room(size), 0
+    whole, at = allocate(size), 0
     for view in views:
         whole[at : at + view.nbytes] = view.cast("B")
         at += view.nbytes

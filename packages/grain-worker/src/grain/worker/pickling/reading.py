@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grain.edge.buffers import LARGE, in_huge_pages
+from grain.edge.buffers import LARGE, advise_huge_pages
 
 
 class Reader:
@@ -34,7 +34,7 @@ class Reader:
     def readinto(self, buffer: memoryview) -> int:
         """Fill a buffer; return the number of bytes, fewer at the end."""
         piece = self._data[self._at : self._at + len(buffer)]
-        in_huge_pages(buffer)
+        advise_huge_pages(buffer)
         buffer[: len(piece)] = piece
         self._at += len(piece)
         return len(piece)

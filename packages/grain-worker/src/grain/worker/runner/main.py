@@ -22,7 +22,7 @@ from grain.worker.processes.child_setup import set_up_child
 from grain.worker.runner.context import ContextError, user_context
 from grain.worker.runner.runner import Runner
 from grain.worker.runner.watchdog import Watchdog
-from grain.worker.runner.wire import BLOCKED, CODEC, PACE
+from grain.worker.runner.wire import BLOCKED, CODEC, HEARTBEAT
 from grain.worker.runner.wire_translation import WireTranslation
 
 if sys.version_info < (3, 11):
@@ -46,7 +46,7 @@ def main() -> None:
 async def serve(sock: socket.socket, name: str, context: str) -> int:
     """Serve runs over a socket until its other end is closed; return the exit code."""
     stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
-    async with FramedChannel(stream, CODEC, PACE) as channel, trio.open_nursery() as nursery:
+    async with FramedChannel(stream, CODEC, HEARTBEAT) as channel, trio.open_nursery() as nursery:
         nursery.start_soon(watch)
         code = await serve_in_context(channel, name, context)
         nursery.cancel_scope.cancel()
@@ -89,7 +89,7 @@ async def watch() -> None:
     with Watchdog(BLOCKED) as watchdog:
         while True:
             watchdog.feed()
-            await trio.sleep(PACE.heartbeat)
+            await trio.sleep(HEARTBEAT.interval)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Which head a dialler ends up with, by trio's mock clock; the ways to it are stand-ins."""
+"""Which head a dialler ends up with, by trio's mock clock; the routes to it are stand-ins."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 import trio
 
 from grain.edge.connecting.dial import Dialler
-from grain.edge.connecting.race import Way
+from grain.edge.connecting.race import Route
 from grain.edge.errors import DialError, NoEdgeFile
-from grain.edge.meeting.block import Record
+from grain.edge.meeting.block import MeetingRecord
 from grain.edge.messages import CORE
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Thing(trio.abc.AsyncResource):
-    """What a way leads to."""
+    """A stand-in for a connection."""
 
     closed = False
 
@@ -47,17 +47,17 @@ class Stage(Dialler):
         self.meeting = cast("Meeting", self)
         self.path = "/nowhere"
 
-    async def read(self) -> Record:
+    async def read(self) -> MeetingRecord:
         """As `Meeting` does."""
         self.looks += 1
         await trio.lowlevel.checkpoint()
         left = self._change - trio.current_time()
         if 0 < left < 2:
             raise NoEdgeFile("/nowhere")
-        return Record("a", 1 if left > 0 else 2, True, "n1", "boot", 1, 1, 1)
+        return MeetingRecord("a", 1 if left > 0 else 2, True, "n1", "boot", 1, 1, 1)
 
-    def _ways(self, record: Record) -> list[Way[Any]]:
-        return [Way("reverse", "any interface", self._opens[record.epoch], deadline=20.0)]
+    def _routes(self, record: MeetingRecord) -> list[Route[Any]]:
+        return [Route("reverse", "any interface", self._opens[record.epoch], deadline=20.0)]
 
 
 async def never() -> Any:

@@ -1,4 +1,4 @@
-"""What a head guards against: other versions, mistakes, hostile connections, the eyes of others."""
+"""Other versions, mistakes, hostile connections, other users' eyes: a head withstands them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_version_mismatch_is_final(address: str, monkeypatch: pytest.Monke
                 raise AssertionError
 
 
-async def test_broken_rule_drops_that_peer_only(
+async def test_a_peer_that_breaks_a_rule_is_dropped_alone(
     address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The reason is logged, with what was wrong."""
@@ -69,7 +69,7 @@ async def test_broken_rule_drops_that_peer_only(
             while "the peer sent a frame" not in caplog.text:
                 await trio.sleep(0.01)
 
-    assert "the peer sent a frame of unknown kind 255" in caplog.text
+    assert "the peer sent a frame of unknown kind 4294967295" in caplog.text
 
 
 async def test_handler_errors_are_not_hidden(address: str) -> None:
@@ -104,7 +104,7 @@ async def test_silent_and_hostile_connections_delay_nobody(address: str) -> None
 
 
 async def test_no_secret_in_argv_environment_or_reprs(address: str) -> None:
-    """What others can see of a process tells nothing."""
+    """Other users see nothing secret of a process."""
     async with head(address) as serving:
         key = Path(address[7:]).read_bytes().split(b"PRIVATE KEY-----")[1][2:40]
         shown = Path("/proc/self/cmdline").read_bytes() + Path("/proc/self/environ").read_bytes()

@@ -1,4 +1,4 @@
-"""The meeting place on a real directory: claims, and every bad state of its files."""
+"""The meeting on a real directory: claims, and every bad state of its files."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from grain.edge.errors import (
     TornEdgeFile,
 )
 from grain.edge.meeting import files
-from grain.edge.meeting.block import SIZE, Record, encode_block
+from grain.edge.meeting.block import SIZE, MeetingRecord, encode_block
 from grain.edge.meeting.disk import Disk
-from grain.edge.meeting.host import start_time, this_place
+from grain.edge.meeting.host import start_time, this_process
 from grain.edge.meeting.meeting import Meeting
 
 if TYPE_CHECKING:
@@ -41,15 +41,15 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def edge_file(tmp_path: Path) -> Path:
     directory = tmp_path / "shared"
     directory.mkdir(mode=0o700)
     return directory / "meeting"
 
 
 @pytest.fixture
-def meeting(place: Path) -> Meeting:
-    return Meeting(str(place), Disk(), unpublished=0.3)
+def meeting(edge_file: Path) -> Meeting:
+    return Meeting(str(edge_file), Disk(), unpublished=0.3)
 
 
 @pytest.fixture
@@ -68,62 +68,62 @@ def dead() -> int:
     return process.pid
 
 
-def record(**changes: object) -> Record:
-    me = this_place()
-    mine = Record("line", 1, True, me.host, me.boot, me.space, me.pid, me.start)
+def record(**changes: object) -> MeetingRecord:
+    me = this_process()
+    mine = MeetingRecord("line", 1, True, me.host, me.boot, me.space, me.pid, me.start)
     return msgspec.structs.replace(mine, **changes)
 
 
-async def nobody(_: Record) -> str:
+async def nobody(_: MeetingRecord) -> str:
     return ""
 
 
-async def somebody(_: Record) -> str:
+async def somebody(_: MeetingRecord) -> str:
     return "it answers"
 
 
-async def test_first_claim_makes_everything_private(meeting: Meeting, place: Path) -> None:
+async def test_first_claim_makes_everything_private(meeting: Meeting, edge_file: Path) -> None:
     """Even under the most permissive umask."""
     old = os.umask(0)
     try:
-        lineage, epoch = await meeting.claim(this_place(), nobody)
+        lineage, epoch = await meeting.claim(this_process(), nobody)
         await meeting.publish(record(lineage=lineage, epoch=epoch))
     finally:
         os.umask(old)
 
     assert epoch == 1
     assert len(lineage) == 32
-    assert place.stat().st_mode & 0o777 == 0o600
-    assert place.stat().st_size == SIZE
-    assert Path(f"{place}.d").stat().st_mode & 0o777 == 0o700
+    assert edge_file.stat().st_mode & 0o777 == 0o600
+    assert edge_file.stat().st_size == SIZE
+    assert Path(f"{edge_file}.d").stat().st_mode & 0o777 == 0o700
     assert (await meeting.read()).epoch == 1
 
 
-async def test_hostile_umask_does_not_lock_us_out(meeting: Meeting, place: Path) -> None:
+async def test_hostile_umask_does_not_lock_us_out(meeting: Meeting, edge_file: Path) -> None:
     """umask 777 would make a directory that its owner cannot enter."""
     old = os.umask(0o777)
     try:
-        await meeting.claim(this_place(), nobody)
+        await meeting.claim(this_process(), nobody)
     finally:
         os.umask(old)
 
-    assert Path(f"{place}.d").stat().st_mode & 0o777 == 0o700
+    assert Path(f"{edge_file}.d").stat().st_mode & 0o777 == 0o700
 
 
 async def test_default_directory_is_made(tmp_path: Path) -> None:
     """~/.local/share need not exist."""
     meeting = Meeting(str(tmp_path / ".local" / "share" / "edge-file-default"), Disk())
-    _, epoch = await meeting.claim(this_place(), nobody)
+    _, epoch = await meeting.claim(this_process(), nobody)
 
     assert epoch == 1
 
 
 async def test_claim_against_a_living_process_names_it(meeting: Meeting) -> None:
     """Host and pid are in the error and in its text."""
-    await meeting.claim(this_place(), nobody)
+    await meeting.claim(this_process(), nobody)
     await meeting.publish(record())
     with pytest.raises(MeetingTaken, match=f"process {os.getpid()} on ") as caught:
-        await meeting.claim(this_place(), nobody)
+        await meeting.claim(this_process(), nobody)
 
     assert caught.value.pid == os.getpid()
     assert caught.value.host == socket.gethostname()
@@ -131,18 +131,18 @@ async def test_claim_against_a_living_process_names_it(meeting: Meeting) -> None
 
 async def test_claim_after_a_dead_process_whose_pid_is_ours_now(meeting: Meeting) -> None:
     """In a container that starts again, the head has the pid of its predecessor."""
-    await meeting.claim(this_place(), nobody)
-    await meeting.publish(record(start=this_place().start - 1))
-    _, epoch = await meeting.claim(this_place(), nobody)
+    await meeting.claim(this_process(), nobody)
+    await meeting.publish(record(start=this_process().start - 1))
+    _, epoch = await meeting.claim(this_process(), nobody)
 
     assert epoch == 2
 
 
 async def test_claim_after_a_dead_process_takes_over(meeting: Meeting, dead: int) -> None:
     """With a higher epoch of the same lineage; the old claim is removed."""
-    await meeting.claim(this_place(), nobody)
+    await meeting.claim(this_process(), nobody)
     await meeting.publish(record(pid=dead, start=5))
-    lineage, epoch = await meeting.claim(this_place(), somebody)
+    lineage, epoch = await meeting.claim(this_process(), somebody)
     await meeting.publish(record(epoch=epoch))
 
     assert (lineage, epoch) == ("line", 2)
@@ -153,34 +153,34 @@ async def test_reused_pid_is_not_the_old_process(meeting: Meeting) -> None:
     """A living process of that number that started at another time is another one."""
     parent = os.getppid()
     started = start_time(parent)
-    await meeting.claim(this_place(), nobody)
+    await meeting.claim(this_process(), nobody)
     await meeting.publish(record(pid=parent, start=started))
     with pytest.raises(MeetingTaken):
-        await meeting.claim(this_place(), nobody)
+        await meeting.claim(this_process(), nobody)
     await meeting.publish(record(pid=parent, start=(started or 0) - 1))
 
-    assert (await meeting.claim(this_place(), nobody))[1] == 2
+    assert (await meeting.claim(this_process(), nobody))[1] == 2
 
 
 async def test_claim_against_another_host_asks_it(meeting: Meeting) -> None:
-    """Where no pid can be looked at, an answer decides."""
-    await meeting.claim(this_place(), nobody)
+    """Its process cannot be looked at, so its answer decides."""
+    await meeting.claim(this_process(), nobody)
     await meeting.publish(record(boot="other", host="node7", pid=1234))
     with pytest.raises(MeetingTaken, match=r"1234 on node7 .*it answers"):
-        await meeting.claim(this_place(), somebody)
+        await meeting.claim(this_process(), somebody)
 
-    assert (await meeting.claim(this_place(), nobody))[1] == 2
+    assert (await meeting.claim(this_process(), nobody))[1] == 2
 
 
-async def test_ended_meeting_is_free(meeting: Meeting) -> None:
+async def test_an_ended_meeting_can_be_claimed(meeting: Meeting) -> None:
     """A clean end says so in the file, so nobody is asked."""
-    await meeting.claim(this_place(), nobody)
+    await meeting.claim(this_process(), nobody)
     await meeting.publish(record(open=False))
 
-    assert (await meeting.claim(this_place(), somebody))[1] == 2
+    assert (await meeting.claim(this_process(), somebody))[1] == 2
 
 
-async def test_of_many_at_once_one_wins(meeting: Meeting) -> None:
+async def test_of_many_claimants_at_once_one_wins(meeting: Meeting) -> None:
     """Twenty claimants at the same moment: one epoch, and the others learn who has it."""
     outcomes: list[object] = []
 
@@ -188,7 +188,7 @@ async def test_of_many_at_once_one_wins(meeting: Meeting) -> None:
         # Who is slow to publish is not passed over.
         mine = Meeting(meeting.path, Disk(), unpublished=600.0)
         try:
-            lineage, epoch = await mine.claim(this_place(), nobody)
+            lineage, epoch = await mine.claim(this_process(), nobody)
         except MeetingTaken as e:
             outcomes.append(e.epoch)
         else:
@@ -202,9 +202,9 @@ async def test_of_many_at_once_one_wins(meeting: Meeting) -> None:
     assert sorted(map(str, outcomes)) == ["1"] * 19 + ["won"]
 
 
-async def test_incumbent_steps_down(meeting: Meeting) -> None:
+async def test_an_incumbent_steps_down_for_a_higher_claim(meeting: Meeting) -> None:
     """Before it writes and whenever it looks, a higher claim counts."""
-    await meeting.claim(this_place(), nobody)
+    await meeting.claim(this_process(), nobody)
     await meeting.publish(record())
     await meeting.watch(record())
     Path(meeting.directory, "claim.7").touch(mode=0o600)
@@ -214,15 +214,17 @@ async def test_incumbent_steps_down(meeting: Meeting) -> None:
         await meeting.publish(record())
 
 
-async def test_holder_repairs_what_a_slower_one_overwrote(meeting: Meeting, place: Path) -> None:
+async def test_holder_repairs_what_a_slower_one_overwrote(
+    meeting: Meeting, edge_file: Path
+) -> None:
     """Also a file that was removed or torn."""
-    await meeting.claim(this_place(), nobody)
+    await meeting.claim(this_process(), nobody)
     await meeting.publish(record(epoch=5))
     for damage in (encode_block(record(epoch=4), "1"), b"GRAINEDG", None):
         if damage is None:
-            place.unlink()
+            edge_file.unlink()
         else:
-            place.write_bytes(damage)
+            edge_file.write_bytes(damage)
         await meeting.watch(record(epoch=5))
 
         assert (await meeting.read()).epoch == 5
@@ -230,77 +232,79 @@ async def test_holder_repairs_what_a_slower_one_overwrote(meeting: Meeting, plac
 
 async def test_claim_of_one_that_died_is_passed_over(meeting: Meeting) -> None:
     """Claimed but never published: after a while the next number is taken."""
-    await meeting.claim(this_place(), nobody)
+    await meeting.claim(this_process(), nobody)
 
-    assert (await meeting.claim(this_place(), nobody))[1] == 2
+    assert (await meeting.claim(this_process(), nobody))[1] == 2
 
 
-async def test_torn_file_is_taken_over(meeting: Meeting, place: Path) -> None:
+async def test_torn_file_is_taken_over(meeting: Meeting, edge_file: Path) -> None:
     """A head that died amid its write does not block the meeting."""
-    await meeting.claim(this_place(), nobody)
+    await meeting.claim(this_process(), nobody)
     await meeting.publish(record())
-    place.write_bytes(place.read_bytes()[:100])
+    edge_file.write_bytes(edge_file.read_bytes()[:100])
     with pytest.raises(TornEdgeFile):
         await meeting.read()
 
-    assert (await meeting.claim(this_place(), nobody))[1] == 2
+    assert (await meeting.claim(this_process(), nobody))[1] == 2
 
 
 # Each bad state its own error
 
 
-async def test_missing(meeting: Meeting) -> None:
+async def test_a_missing_edge_file_is_named(meeting: Meeting) -> None:
     with pytest.raises(NoEdgeFile, match="Start a head"):
         await meeting.read()
 
 
 async def test_foreign_content_is_neither_read_nor_overwritten(
-    meeting: Meeting, place: Path
+    meeting: Meeting, edge_file: Path
 ) -> None:
-    place.write_text("my thesis " * 1000)
-    place.chmod(0o600)
+    edge_file.write_text("my thesis " * 1000)
+    edge_file.chmod(0o600)
     with pytest.raises(NotAnEdgeFile):
         await meeting.read()
     with pytest.raises(NotAnEdgeFile):
-        await meeting.claim(this_place(), nobody)
+        await meeting.claim(this_process(), nobody)
 
-    assert place.read_text().startswith("my thesis")
+    assert edge_file.read_text().startswith("my thesis")
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o660, 0o606])
-async def test_exposed_file(meeting: Meeting, place: Path, mode: int) -> None:
-    place.write_bytes(encode_block(record(), "1"))
-    place.chmod(mode)
+async def test_a_file_that_others_may_read_is_refused(
+    meeting: Meeting, edge_file: Path, mode: int
+) -> None:
+    edge_file.write_bytes(encode_block(record(), "1"))
+    edge_file.chmod(mode)
     with pytest.raises(ExposedFile, match="chmod 600"):
         await meeting.read()
 
 
-async def test_symlink(meeting: Meeting, place: Path) -> None:
-    (place.parent / "real").write_bytes(encode_block(record(), "1"))
-    place.symlink_to("real")
+async def test_a_symbolic_link_is_refused(meeting: Meeting, edge_file: Path) -> None:
+    (edge_file.parent / "real").write_bytes(encode_block(record(), "1"))
+    edge_file.symlink_to("real")
     with pytest.raises(LinkedFile, match="symbolic link"):
         await meeting.read()
 
 
-async def test_hard_link(meeting: Meeting, place: Path) -> None:
-    place.write_bytes(encode_block(record(), "1"))
-    place.chmod(0o600)
-    (place.parent / "second").hardlink_to(place)
+async def test_a_hard_link_is_refused(meeting: Meeting, edge_file: Path) -> None:
+    edge_file.write_bytes(encode_block(record(), "1"))
+    edge_file.chmod(0o600)
+    (edge_file.parent / "second").hardlink_to(edge_file)
     with pytest.raises(LinkedFile):
         await meeting.read()
 
 
-async def test_named_pipe_does_not_hang(meeting: Meeting, place: Path) -> None:
-    os.mkfifo(place, 0o600)
+async def test_named_pipe_does_not_hang(meeting: Meeting, edge_file: Path) -> None:
+    os.mkfifo(edge_file, 0o600)
     with trio.fail_after(60), pytest.raises(LinkedFile):
         await meeting.read()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-async def test_foreign_file(meeting: Meeting, place: Path) -> None:
-    place.write_bytes(encode_block(record(), "1"))
-    place.chmod(0o600)
-    os.chown(place, 65534, 65534)
+async def test_another_users_file_is_refused(meeting: Meeting, edge_file: Path) -> None:
+    edge_file.write_bytes(encode_block(record(), "1"))
+    edge_file.chmod(0o600)
+    os.chown(edge_file, 65534, 65534)
     with pytest.raises(ForeignFile, match="belongs to user 65534"):
         await meeting.read()
 
@@ -325,24 +329,26 @@ async def test_foreign_file_that_its_owner_keeps_private(sticky: Path) -> None:
         os.seteuid(0)
 
 
-async def test_directory_where_others_write(meeting: Meeting, place: Path) -> None:
-    place.parent.chmod(0o770)
+async def test_a_directory_where_others_write_is_refused(meeting: Meeting, edge_file: Path) -> None:
+    edge_file.parent.chmod(0o770)
     with pytest.raises(ExposedFile, match="chmod go-w"):
-        await meeting.claim(this_place(), nobody)
+        await meeting.claim(this_process(), nobody)
 
 
-async def test_planted_private_directory(meeting: Meeting, place: Path) -> None:
+async def test_a_planted_private_directory_is_refused(meeting: Meeting, edge_file: Path) -> None:
     Path(meeting.directory).mkdir(mode=0o755)
     with pytest.raises(ExposedFile, match="chmod 700"):
-        await meeting.claim(this_place(), nobody)
+        await meeting.claim(this_process(), nobody)
 
 
-async def test_private_directory_is_a_link(meeting: Meeting, place: Path) -> None:
-    elsewhere = place.parent / "elsewhere"
+async def test_a_private_directory_that_is_a_link_is_refused(
+    meeting: Meeting, edge_file: Path
+) -> None:
+    elsewhere = edge_file.parent / "elsewhere"
     elsewhere.mkdir(mode=0o700)
     Path(meeting.directory).symlink_to(elsewhere)
     with pytest.raises(LinkedFile):
-        await meeting.claim(this_place(), nobody)
+        await meeting.claim(this_process(), nobody)
 
 
 @pytest.mark.parametrize(
@@ -357,7 +363,9 @@ async def test_private_directory_is_a_link(meeting: Meeting, place: Path) -> Non
         (errno.ESTALE, FilesystemFailed),
     ],
 )
-async def test_errors_of_the_filesystem(number: int, kind: type[MeetingError]) -> None:
+async def test_errors_of_the_filesystem_have_the_path_and_the_systems_words(
+    number: int, kind: type[MeetingError]
+) -> None:
     """Each with the path and the system's words."""
 
     def fails() -> None:

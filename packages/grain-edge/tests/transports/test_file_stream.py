@@ -96,8 +96,10 @@ async def test_both_ways_and_a_clean_end(pair: Pair, autojump_clock: MockClock) 
     assert not pair.path.exists()
 
 
-async def test_few_files_however_much_is_sent(pair: Pair, autojump_clock: MockClock) -> None:
-    """What is acknowledged goes; the sender waits rather than fill the directory."""
+async def test_a_directory_holds_few_files_however_much_is_sent(
+    pair: Pair, autojump_clock: MockClock
+) -> None:
+    """Acknowledged files are removed; the sender waits rather than fill the directory."""
     most = 0
     async with trio.open_nursery() as nursery:
 
@@ -116,7 +118,9 @@ async def test_few_files_however_much_is_sent(pair: Pair, autojump_clock: MockCl
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE])
-async def test_full_or_failing_disk(pair: Pair, autojump_clock: MockClock, number: int) -> None:
+async def test_a_full_disk_delays_and_loses_nothing(
+    pair: Pair, autojump_clock: MockClock, number: int
+) -> None:
     """Nothing counts as sent that is not stored; when the disk is well, everything arrives."""
     pair.disk_a.errors["store"] = number
     async with trio.open_nursery() as nursery:
@@ -136,7 +140,7 @@ async def test_full_or_failing_disk(pair: Pair, autojump_clock: MockClock, numbe
 
 
 @pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO, errno.ETIMEDOUT])
-async def test_stale_handles_while_reading(
+async def test_stale_handles_delay_and_lose_nothing(
     pair: Pair, autojump_clock: MockClock, number: int
 ) -> None:
     """For a minute every look fails; then it goes on where it was."""
@@ -152,7 +156,7 @@ async def test_stale_handles_while_reading(
         assert await receive(pair.b, 5) == b"hello"
 
 
-async def test_blob_that_is_not_there_yet(pair: Pair, autojump_clock: MockClock) -> None:
+async def test_a_blob_that_is_late_is_waited_for(pair: Pair, autojump_clock: MockClock) -> None:
     """Nothing after it is taken before it, and it is taken once."""
     pair.disk_b.errors["read_blob"] = errno.ENOENT
     await pair.a.send_all(b"z" * 400_000)
@@ -188,7 +192,9 @@ async def test_a_blob_is_acknowledged_when_it_is_read(
     assert got == large
 
 
-async def test_server_hangs_for_a_minute(pair: Pair, autojump_clock: MockClock) -> None:
+async def test_a_server_that_hangs_for_a_minute_is_survived(
+    pair: Pair, autojump_clock: MockClock
+) -> None:
     """Both sides wait and go on."""
     await pair.a.send_all(b"1")
     pair.disk_a.hung = pair.disk_b.hung = True
@@ -203,7 +209,9 @@ async def test_server_hangs_for_a_minute(pair: Pair, autojump_clock: MockClock) 
         assert await receive(pair.b, 2) == b"12"
 
 
-async def test_killed_peer_is_noticed_and_cleaned_up(pair: Pair, autojump_clock: MockClock) -> None:
+async def test_a_killed_peer_is_noticed_and_its_files_removed(
+    pair: Pair, autojump_clock: MockClock
+) -> None:
     """No beat for five minutes: broken; and closing removes what the peer left."""
     begin = trio.current_time()
     with pytest.raises(trio.BrokenResourceError, match="nothing in .* for"):
@@ -214,7 +222,7 @@ async def test_killed_peer_is_noticed_and_cleaned_up(pair: Pair, autojump_clock:
     assert not pair.path.exists()
 
 
-async def test_idle_peers_live(pair: Pair, autojump_clock: MockClock) -> None:
+async def test_idle_peers_show_that_they_live(pair: Pair, autojump_clock: MockClock) -> None:
     """An hour without a word: both beat, neither is lost, and it costs little."""
     with trio.move_on_after(3600):
         async with trio.open_nursery() as nursery:
@@ -225,7 +233,9 @@ async def test_idle_peers_live(pair: Pair, autojump_clock: MockClock) -> None:
     assert await receive(pair.b, 5) == b"still"
 
 
-async def test_cost_of_an_idle_peer(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_an_idle_peer_costs_a_tenth_of_an_operation_per_second(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
     """Metadata operations per second, the head's share included: at most 0.1 after a while."""
     pair = Pair(tmp_path / "peer")
     folders = [Folder(str(pair.path)), Folder(str(pair.path))]
@@ -243,7 +253,9 @@ async def test_cost_of_an_idle_peer(tmp_path: Path, autojump_clock: MockClock) -
     assert 0 < cost <= 0.1
 
 
-async def test_removed_directory_breaks_soon(pair: Pair, autojump_clock: MockClock) -> None:
+async def test_a_removed_directory_breaks_the_stream_soon(
+    pair: Pair, autojump_clock: MockClock
+) -> None:
     """A new head removes it: the peer need not wait for five minutes of silence."""
     await pair.a.send_all(b"x")
     await receive(pair.b, 1)
@@ -254,7 +266,7 @@ async def test_removed_directory_breaks_soon(pair: Pair, autojump_clock: MockClo
         await pair.b.receive_some()
 
 
-async def test_damage_in_the_middle_is_no_message(pair: Pair, autojump_clock: MockClock) -> None:
+async def test_a_damaged_record_breaks_the_stream(pair: Pair, autojump_clock: MockClock) -> None:
     """A record that stays wrong breaks the stream; nothing of it is delivered."""
     await pair.a.send_all(b"good")
     assert await receive(pair.b, 4) == b"good"
@@ -267,14 +279,18 @@ async def test_damage_in_the_middle_is_no_message(pair: Pair, autojump_clock: Mo
         await pair.b.receive_some()
 
 
-async def test_foreign_file_in_place_of_the_log(pair: Pair, autojump_clock: MockClock) -> None:
+async def test_a_log_that_others_may_write_is_not_read(
+    pair: Pair, autojump_clock: MockClock
+) -> None:
     """A log that others may write is not read."""
     (pair.path / "up.0").chmod(0o666)
     with pytest.raises(trio.BrokenResourceError, match="other users may open it"):
         await pair.b.receive_some()
 
 
-async def test_cancelled_receive_loses_nothing(pair: Pair, autojump_clock: MockClock) -> None:
+async def test_a_cancelled_receive_over_files_loses_nothing(
+    pair: Pair, autojump_clock: MockClock
+) -> None:
     """Whenever it is cancelled."""
     sent, got = b"", b""
     async with trio.open_nursery() as nursery:
@@ -294,7 +310,9 @@ async def test_cancelled_receive_loses_nothing(pair: Pair, autojump_clock: MockC
     assert got == sent
 
 
-async def test_cost_of_an_idle_head(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_an_idle_head_costs_five_operations_per_second(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
     """Looking for bells and at the meeting: 5 metadata operations per second in all."""
     (tmp_path / "m.d").mkdir(mode=0o700)
     disk = ScriptedDisk()

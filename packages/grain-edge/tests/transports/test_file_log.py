@@ -17,8 +17,8 @@ from grain.edge.transports.file_log import (
     END,
     FIRST_SEGMENT,
     MAX_BLOB,
-    Entry,
     LogReader,
+    LogRecord,
     LogWriter,
     Put,
 )
@@ -37,14 +37,14 @@ class Store:
             else:
                 self.files[put.name][put.offset : put.offset + len(put.data)] = put.data
 
-    def content(self, reader: LogReader, entry: Entry) -> bytes:
-        if entry.kind == DATA:
-            return entry.body
-        if entry.kind == BLOB:
-            return bytes(self.files[f"{reader.name}.b{entry.seq}"])
+    def content(self, reader: LogReader, record: LogRecord) -> bytes:
+        if record.kind == DATA:
+            return record.body
+        if record.kind == BLOB:
+            return bytes(self.files[f"{reader.name}.b{record.seq}"])
         return b""
 
-    def read(self, reader: LogReader, size: int) -> list[Entry]:
+    def read(self, reader: LogReader, size: int) -> list[LogRecord]:
         data = bytes(self.files[reader.segment][reader.offset : reader.offset + size])
         return reader.feed(data)
 
@@ -52,8 +52,8 @@ class Store:
         out = b""
         while True:
             before = (reader.segment, reader.offset)
-            entries = self.read(reader, max(size, reader.wants))
-            out += b"".join(self.content(reader, entry) for entry in entries)
+            records = self.read(reader, max(size, reader.wants))
+            out += b"".join(self.content(reader, record) for record in records)
             if (reader.segment, reader.offset) == before and reader.wants <= size:
                 return out
             size = max(size, reader.wants)
@@ -72,7 +72,9 @@ PIECES = st.lists(
 
 @given(PIECES, st.integers(25, 300_000))
 @settings(deadline=None)
-def test_what_is_written_is_read(pieces: list[Any], size: int) -> None:
+def test_records_are_read_as_written_across_segments_and_blobs(
+    pieces: list[Any], size: int
+) -> None:
     """Across segments and blobs, with looks in between."""
     store, writer, reader = Store(), LogWriter("up"), LogReader("up")
     sent, got = b"", b""
@@ -93,7 +95,7 @@ def test_what_is_written_is_read(pieces: list[Any], size: int) -> None:
 
 
 @given(st.integers(0, 3000), st.integers(1, 3000))
-def test_half_a_write_is_read_later(cut: int, size: int) -> None:
+def test_half_a_record_is_read_when_the_rest_comes(cut: int, size: int) -> None:
     """A record that is there in part gives nothing, and everything when the rest comes."""
     store, writer, reader = Store(), LogWriter("up"), LogReader("up")
     first = writer.append(b"first", 0)
@@ -127,15 +129,14 @@ def test_flipped_bits_are_never_believed(bit: int) -> None:
 
 
 @given(st.binary(max_size=500))
-def test_noise_is_never_believed(noise: bytes) -> None:
-    """Whatever is in the file."""
+def test_noise_is_no_record(noise: bytes) -> None:
     reader = LogReader("up")
 
     assert reader.feed(noise) == []
     assert reader.offset == 0
 
 
-def test_storing_twice_changes_nothing() -> None:
+def test_storing_a_write_twice_changes_nothing() -> None:
     """A write that failed, or whose thread came late, may be done again."""
     store, writer, reader = Store(), LogWriter("up"), LogReader("up")
     puts = writer.append(b"a" * 100, 0) + writer.append(b"b" * 300_000, 0)
@@ -149,7 +150,7 @@ def test_storing_twice_changes_nothing() -> None:
     assert store.drain(reader, 1 << 20) == b"a" * 100 + b"b" * 300_000 + b"c" * 30
 
 
-def test_acknowledged_files_may_go() -> None:
+def test_files_may_be_removed_once_acknowledged() -> None:
     """Blobs and finished segments, when all of them is received and not before."""
     writer = LogWriter("up")
     for n in range(4):
@@ -175,7 +176,7 @@ def test_a_segment_is_never_larger_than_it_was_made() -> None:
 
 
 def test_a_record_of_another_place_is_not_taken() -> None:
-    """Whole and undamaged, but not the next one: an old page that a server brings up again."""
+    """Such as an old page, whole and undamaged, that a server brings up again."""
     store, writer, reader = Store(), LogWriter("up"), LogReader("up")
     store.put(writer.append(b"one", 0))
     one = bytes(store.files["up.0"][:28])

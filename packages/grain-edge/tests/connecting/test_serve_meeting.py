@@ -1,4 +1,4 @@
-"""Who meets at an Edge file: diallers find the head that serves, heads replace each other."""
+"""Meetings at an Edge file: diallers find the head that serves, heads replace each other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from grain.edge.transports.unix import dial as dial_unix
 from grain_testkit.head_and_diallers import TRANSPORTS, dialling, echo, head, receive
 
 
-async def test_dialler_first(address: str) -> None:
+async def test_a_dialler_that_comes_first_finds_the_head_later(address: str) -> None:
     """A worker that starts before there is a head finds it as soon as it comes."""
     async with trio.open_nursery() as nursery:
         got: list[Any] = []
@@ -37,7 +37,7 @@ async def test_dialler_first(address: str) -> None:
                     await trio.sleep(0.01)
 
 
-async def test_dialler_finds_the_successor(address: str) -> None:
+async def test_a_dialler_finds_the_heads_successor(address: str) -> None:
     """The same address, a new head: new keys, a higher epoch, and the dialler gets there."""
     async with head(address) as first:
         pass
@@ -51,21 +51,20 @@ async def test_dialler_finds_the_successor(address: str) -> None:
     assert first.lineage == second.lineage
 
 
-async def test_nobody(address: str) -> None:
-    """The error tells what was tried."""
+async def test_a_dial_without_a_head_lists_what_was_tried(address: str) -> None:
     with pytest.raises(DialError, match=r"no head was reached within 2 s\n  meeting .*no such"):
         async with dialling(address, patience=2.0):
             raise AssertionError
 
 
-async def test_second_head_is_told_who_serves(address: str) -> None:
+async def test_a_second_head_learns_which_process_serves(address: str) -> None:
     """With host and pid."""
     async with head(address):
         with pytest.raises(MeetingTaken, match=f"process {os.getpid()} on {socket.gethostname()}"):
             await serve(echo, address)
 
 
-async def test_superseded_head_steps_down(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_superseded_head_steps_down(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And leaves the Edge file to its successor."""
     async with trio.open_nursery() as nursery:
 
@@ -90,7 +89,7 @@ async def test_exposed_edge_file_is_final(address: str) -> None:
 
 
 async def test_peer_of_another_epoch_is_refused_in_words(address: str) -> None:
-    """Who read the Edge file before its last change has to read it again."""
+    """It has to read the Edge file again."""
     async with head(address) as serving:
         stream = await dial_unix(serving.targets[0])
         async with stream:

@@ -1,4 +1,4 @@
-"""Who gets past TLS: pairs of sockets in one process, every wrong credential."""
+"""TLS over pairs of sockets in one process, with every wrong credential."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def sockets() -> AsyncIterator[tuple[trio.SocketStream, trio.SocketStream]
 async def meet(
     dialler: ssl.SSLContext, name: str, accepter: ssl.SSLContext, wanted: str | None
 ) -> tuple[object, object]:
-    """What each side finds out: the peer's certificate, or an error."""
+    """Return each side's result: the peer's certificate, or an error."""
     results: list[object] = [None, None]
 
     async with sockets() as (a, b), trio.open_nursery() as nursery:
@@ -68,7 +68,7 @@ async def meet(
     return results[0], results[1]
 
 
-async def test_member_and_head() -> None:
+async def test_member_and_head_authenticate_each_other_by_tls_1_3() -> None:
     """The ordinary way; TLS 1.3."""
     assert await meet(dialling_context(MEMBER_SIDE), HEAD, listening_context(HEAD_SIDE), None) == (
         b"!",
@@ -76,7 +76,7 @@ async def test_member_and_head() -> None:
     )
 
 
-async def test_in_reverse() -> None:
+async def test_a_head_that_dials_is_authenticated_as_the_head() -> None:
     """The head dials; the member insists on the head's certificate."""
     assert await meet(
         dialling_context(HEAD_SIDE), MEMBER, listening_context(MEMBER_SIDE), HEAD
@@ -95,7 +95,7 @@ async def test_in_reverse() -> None:
         pytest.param(OTHER_HEAD, MEMBER, MEMBER_SIDE, HEAD, id="another head, reverse"),
     ],
 )
-async def test_wrong_credentials(
+async def test_wrong_credentials_are_refused_before_a_byte_is_exchanged(
     dialler: Credential, name: str, accepter: Credential, wanted: str | None
 ) -> None:
     """Neither side exchanges a byte with the wrong one."""
@@ -105,7 +105,7 @@ async def test_wrong_credentials(
     assert isinstance(theirs, NotAuthenticated)
 
 
-async def test_no_certificate() -> None:
+async def test_a_client_without_a_certificate_is_refused() -> None:
     """An anonymous client is refused, though it knows the authority."""
     context = ssl.create_default_context(cadata=MEMBER_SIDE.authority)
     ours, theirs = await meet(context, HEAD, listening_context(HEAD_SIDE), None)
@@ -126,7 +126,7 @@ async def test_tls_1_2_is_refused() -> None:
 
 
 @pytest.mark.parametrize("first", [b"", b"GET / HTTP/1.0\r\n\r\n", b"\x16\x03\x01\xff\xff" * 999])
-async def test_no_tls(first: bytes) -> None:
+async def test_a_peer_without_tls_is_refused(first: bytes) -> None:
     """Plain text, noise, or a connection that ends at once."""
     async with sockets() as (a, b):
         if first:

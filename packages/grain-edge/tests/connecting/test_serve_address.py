@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-async def test_tcp_address(tmp_path: Path) -> None:
+async def test_a_tcp_address_serves_one_port_with_keys_from_the_edge_file(tmp_path: Path) -> None:
     """A fixed port, no other way; the keys come from the Edge file."""
     (tmp_path / "s").mkdir(mode=0o700)
     # Nobody else has that address, so that the port stays free until the head takes it.
@@ -35,7 +35,7 @@ async def test_tcp_address(tmp_path: Path) -> None:
             assert await receive(peer, 1) == [(Note("x"), None)]
 
 
-async def test_unix_address(tmp_path: Path) -> None:
+async def test_a_unix_address_needs_no_edge_file(tmp_path: Path) -> None:
     """No Edge file at all; the directory must be private."""
     (tmp_path / "s").mkdir(mode=0o700)
     address = f"unix://{tmp_path}/s/sock"
@@ -56,7 +56,9 @@ async def test_unix_address_without_its_directory(tmp_path: Path) -> None:
         await serve(echo, f"unix://{tmp_path}/missing/sock")
 
 
-async def test_full_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_head_without_a_unix_socket_serves_by_other_transports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without room for a Unix socket the head serves in the other ways."""
 
     def full(*_: object) -> str:
@@ -80,7 +82,7 @@ async def test_socket_of_a_dead_head_is_replaced(tmp_path: Path) -> None:
         await receive(peer, 1)
 
 
-async def test_port_in_use(tmp_path: Path) -> None:
+async def test_a_port_in_use_is_reported_in_words(tmp_path: Path) -> None:
     """Is told in words, and not as a group of errors."""
     (tmp_path / "s").mkdir(mode=0o700)
     with socket.socket() as other:

@@ -22,7 +22,9 @@ def slow_clock() -> trio.abc.Clock:
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_talk(address: str, transport: str, slow_clock: trio.abc.Clock) -> None:
+async def test_small_and_large_messages_travel_until_the_goodbye(
+    address: str, transport: str, slow_clock: trio.abc.Clock
+) -> None:
     """Small and large, and the goodbye at the end."""
     joined: list[Peer] = []
     left: list[str] = []
@@ -53,7 +55,7 @@ async def test_talk(address: str, transport: str, slow_clock: trio.abc.Clock) ->
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_head_says_goodbye(address: str, transport: str) -> None:
+async def test_a_head_whose_handler_returns_says_goodbye(address: str, transport: str) -> None:
     """When the handler returns, the channel ends for the dialler, after what was sent."""
 
     async def handler(peer: Peer) -> None:
@@ -66,7 +68,7 @@ async def test_head_says_goodbye(address: str, transport: str) -> None:
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_head_is_gone(address: str, transport: str) -> None:
+async def test_peers_of_a_cancelled_head_lose_the_connection(address: str, transport: str) -> None:
     """A head that is cancelled: its peers learn that the connection is lost."""
     async with trio.open_nursery() as nursery:
         ready = trio.Event()
@@ -88,7 +90,9 @@ async def test_head_is_gone(address: str, transport: str) -> None:
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_refusal_is_readable(address: str, transport: str) -> None:
+async def test_the_heads_refusal_reaches_the_dialler_with_its_reason(
+    address: str, transport: str
+) -> None:
     """The head's own reason reaches the dialler at once: whether to come again is its business."""
     async with head(address, admit=lambda hello: f"no {hello.role}s today"):
         with trio.fail_after(60), pytest.raises(NotAdmitted, match="no workers today"):
@@ -97,7 +101,9 @@ async def test_refusal_is_readable(address: str, transport: str) -> None:
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_nothing_is_left_behind(address: str, transport: str) -> None:
+async def test_a_clean_end_leaves_only_the_edge_file_and_its_claim(
+    address: str, transport: str
+) -> None:
     """After a clean end only the Edge file, without keys, and its last claim remain."""
     async with head(address) as serving:
         async with dialling(address, transport) as peer:
@@ -119,8 +125,9 @@ async def test_nothing_is_left_behind(address: str, transport: str) -> None:
     assert not Path(serving.targets[0]).exists()
 
 
-async def test_examine_tells_every_way(address: str, slow_clock: trio.abc.Clock) -> None:
-    """For the doctor: each way to its end, nothing joined."""
+async def test_examine_tries_every_route_to_its_end(
+    address: str, slow_clock: trio.abc.Clock
+) -> None:
     joined: list[Peer] = []
 
     async def handler(peer: Peer) -> None:

@@ -8,9 +8,9 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from grain.edge.channel import Channel, FramedChannel, Pace, memory_channels
+from grain.edge.channel import Channel, FramedChannel, Heartbeat, memory_channels
 from grain.edge.errors import ChannelBroken, LocalProtocolError, RemoteProtocolError
-from grain.edge.testing import CODEC, Alarm, Cargo, Link, Note
+from grain.edge.testing import CODEC, Alarm, Cargo, FaultyLink, Note
 
 
 async def collect(channel: Channel, count: int) -> list[Any]:
@@ -20,11 +20,11 @@ async def collect(channel: Channel, count: int) -> list[Any]:
     return [(m, None if p is None else bytes(p)) for m, p in got]
 
 
-async def test_both_ways() -> None:
+async def test_messages_and_payloads_travel_in_both_directions_at_once() -> None:
     """Messages and payloads, small and large, in both directions at once."""
     there = [(Note("x", n), bytes(n)) for n in range(0, 200_000, 37_777)]
     back = [(Note("y", n), None) for n in range(1000)]
-    async with Link().channels() as (a, b), trio.open_nursery() as nursery:
+    async with FaultyLink().channels() as (a, b), trio.open_nursery() as nursery:
         nursery.start_soon(a.send, there)
         nursery.start_soon(b.send, back)
 
@@ -32,9 +32,9 @@ async def test_both_ways() -> None:
         assert await collect(a, len(back)) == back
 
 
-async def test_pieces_of_one_byte() -> None:
+async def test_messages_arrive_over_a_stream_that_delivers_single_bytes() -> None:
     """The stream may deliver as it likes."""
-    link = Link()
+    link = FaultyLink()
     link.there.piece = 1
     async with link.channels() as (a, b):
         await a.send([(Note("slow", 3), b"payload")])
@@ -42,20 +42,9 @@ async def test_pieces_of_one_byte() -> None:
         assert await collect(b, 1) == [(Note("slow", 3), b"payload")]
 
 
-async def test_alarm_overtakes_a_large_payload() -> None:
-    """While 64 MiB wait behind a full pipe, an urgent message sent later arrives first."""
-    async with Link().channels() as (a, b), trio.open_nursery() as nursery:
-        nursery.start_soon(a.send, [(Note("huge"), bytes(1 << 26))])
-        await wait_all_tasks_blocked()
-        nursery.start_soon(a.send, [(Alarm("fire"), None)])
-        got = await collect(b, 2)
-
-        assert isinstance(got[0][0], Alarm)
-
-
-async def test_small_batches_are_one_write() -> None:
-    """What several senders give while a write is under way goes out together."""
-    link = Link()
+async def test_what_is_sent_during_a_write_goes_out_together() -> None:
+    """Also where it comes from several senders."""
+    link = FaultyLink()
     writes = 0
     put = link.there.put
 
@@ -74,9 +63,8 @@ async def test_small_batches_are_one_write() -> None:
         assert writes <= 3
 
 
-async def test_goodbye_is_the_end_of_the_channel() -> None:
-    """Closed on purpose: what was sent before arrives, in every lane, then the end."""
-    link = Link()
+async def test_a_goodbye_ends_the_channel_after_what_was_sent() -> None:
+    link = FaultyLink()
     async with FramedChannel(link.b, CODEC) as b:
         async with FramedChannel(link.a, CODEC) as a:
             await a.send([(Cargo("c"), bytes(1 << 20)), (Note("n"), bytes(1 << 19))])
@@ -90,9 +78,9 @@ async def test_goodbye_is_the_end_of_the_channel() -> None:
 
 
 @pytest.mark.parametrize("after", [0, 5, 100, 300_000])
-async def test_cut_breaks_both_ends(after: int) -> None:
-    """A lost connection is told to receivers and senders, and is no clean end."""
-    link = Link()
+async def test_a_cut_connection_breaks_senders_and_receivers(after: int) -> None:
+    """A loss is an error for both, and no clean end."""
+    link = FaultyLink()
     link.there.cut_after = after
     async with link.channels() as (a, b):
         await a.send([(Note("x"), bytes(400_000))])
@@ -105,18 +93,18 @@ async def test_cut_breaks_both_ends(after: int) -> None:
                 await a.send([(Note("y"), None)])
 
 
-async def test_end_without_goodbye_is_broken() -> None:
-    """A killed process is not mistaken for one that left."""
-    link = Link()
+async def test_an_end_without_a_goodbye_is_a_loss() -> None:
+    """A killed process is not mistaken for one that has left."""
+    link = FaultyLink()
     async with FramedChannel(link.b, CODEC) as b:
         await link.a.aclose()
         with pytest.raises(ChannelBroken, match="without a goodbye"):
             await b.receive()
 
 
-async def test_broken_rule_closes_this_channel() -> None:
+async def test_a_peer_that_breaks_a_rule_is_named_and_cut_off() -> None:
     """The error says what the peer did, now and at the next attempt; the stream is closed."""
-    link = Link()
+    link = FaultyLink()
     async with FramedChannel(link.b, CODEC) as b:
         await link.a.send_all(b"GET / HTTP/1.1\r\n\r\n")
         for _ in range(2):
@@ -128,9 +116,9 @@ async def test_broken_rule_closes_this_channel() -> None:
         assert await link.a.receive_some() == b""
 
 
-async def test_heartbeats_keep_an_idle_channel(autojump_clock: MockClock) -> None:
+async def test_heartbeats_keep_an_idle_channel_alive(autojump_clock: MockClock) -> None:
     """An hour of silence from the programs is no silence on the wire."""
-    async with Link().channels() as (a, b):
+    async with FaultyLink().channels() as (a, b):
         with trio.move_on_after(3600):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(a.receive)
@@ -140,9 +128,9 @@ async def test_heartbeats_keep_an_idle_channel(autojump_clock: MockClock) -> Non
         assert b.silent_for() <= 10
 
 
-async def test_silence_breaks_after_the_pace(autojump_clock: MockClock) -> None:
-    """Where nothing is heard for 60 s the connection counts as lost, on that side."""
-    link = Link()
+async def test_a_minute_of_silence_breaks_the_channel(autojump_clock: MockClock) -> None:
+    """On the side that receives nothing."""
+    link = FaultyLink()
     async with link.channels() as (a, b), trio.open_nursery() as nursery:
         link.there.hold()
         nursery.start_soon(a.send, [(Note("x"), None)])
@@ -156,7 +144,7 @@ async def test_silence_breaks_after_the_pace(autojump_clock: MockClock) -> None:
 
 async def test_a_cut_of_20_seconds_is_survived(autojump_clock: MockClock) -> None:
     """Both directions dead for 20 s: late, suspected by a caller who asks, but not lost."""
-    link = Link()
+    link = FaultyLink()
     async with link.channels() as (a, b), trio.open_nursery() as nursery:
         await trio.sleep(15)
         link.there.hold()
@@ -170,18 +158,18 @@ async def test_a_cut_of_20_seconds_is_survived(autojump_clock: MockClock) -> Non
         assert await collect(b, 1) == [(Note("through"), None)]
 
 
-async def test_who_does_not_receive_does_not_blame_the_peer(autojump_clock: MockClock) -> None:
+async def test_a_program_that_does_not_receive_loses_no_peer(autojump_clock: MockClock) -> None:
     """A program that is busy for ten minutes finds the channel as it left it."""
-    async with Link().channels() as (a, b):
+    async with FaultyLink().channels() as (a, b):
         await trio.sleep(600)
         await a.send([(Note("x"), None)])
 
         assert await collect(b, 1) == [(Note("x"), None)]
 
 
-async def test_cancelled_receive_loses_nothing(autojump_clock: MockClock) -> None:
+async def test_a_cancelled_receive_loses_nothing(autojump_clock: MockClock) -> None:
     """Even amid a frame."""
-    link = Link()
+    link = FaultyLink()
     link.there.piece = 7
     link.there.delay = 1.0
     async with link.channels() as (a, b):
@@ -195,9 +183,9 @@ async def test_cancelled_receive_loses_nothing(autojump_clock: MockClock) -> Non
         assert [m.number for m, _ in got] == list(range(50))
 
 
-async def test_cancelled_send_tears_no_frame(autojump_clock: MockClock) -> None:
+async def test_a_cancelled_send_tears_no_frame(autojump_clock: MockClock) -> None:
     """A sender that gives up while the pipe is full leaves the channel whole."""
-    async with Link().channels() as (a, b), trio.open_nursery() as nursery:
+    async with FaultyLink().channels() as (a, b), trio.open_nursery() as nursery:
         await a.send([(Note("big"), bytes(1 << 23))])
         with trio.move_on_after(1) as scope:
             await a.send([(Note("never"), None)])
@@ -208,9 +196,9 @@ async def test_cancelled_send_tears_no_frame(autojump_clock: MockClock) -> None:
         assert [m.text for m, _ in got] == ["big", "after"]
 
 
-async def test_wrong_message_is_the_senders_error() -> None:
+async def test_a_wrong_message_is_the_senders_error() -> None:
     """And the channel goes on."""
-    async with Link().channels() as (a, b):
+    async with FaultyLink().channels() as (a, b):
         with pytest.raises(LocalProtocolError):
             await a.send([(Alarm("x"), b"payload")])
         await a.send([(Alarm("x"), None)])
@@ -218,16 +206,15 @@ async def test_wrong_message_is_the_senders_error() -> None:
         assert await collect(b, 1) == [(Alarm("x"), None)]
 
 
-async def test_exceptions_pass_unwrapped() -> None:
+async def test_exceptions_leave_the_channels_block_unwrapped() -> None:
     """The body's exception leaves the channel's block as it is, not within a group."""
     with pytest.raises(KeyError):
-        async with Link().channels():
+        async with FaultyLink().channels():
             raise KeyError("x")
 
 
 async def test_two_receivers_are_refused() -> None:
-    """A mistake in the program is told."""
-    async with Link().channels() as (_, b), trio.open_nursery() as nursery:
+    async with FaultyLink().channels() as (_, b), trio.open_nursery() as nursery:
         nursery.start_soon(b.receive)
         await wait_all_tasks_blocked()
         with pytest.raises(trio.BusyResourceError):
@@ -235,7 +222,7 @@ async def test_two_receivers_are_refused() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_memory_passes_the_very_objects() -> None:
+async def test_a_memory_channel_passes_the_very_objects() -> None:
     """Any object may be a payload, and it is not copied."""
     a, b = memory_channels()
     payload = object()
@@ -252,18 +239,18 @@ async def test_memory_passes_the_very_objects() -> None:
             await b.send(batch)
 
 
-async def test_pace_is_a_parameter(autojump_clock: MockClock) -> None:
+async def test_the_heartbeat_is_a_parameter(autojump_clock: MockClock) -> None:
     """Tests of other packages may have shorter lives."""
-    link = Link()
-    pace = Pace(heartbeat=1, lost=3)
-    async with link.channels(CODEC, pace) as (_, b):
+    link = FaultyLink()
+    heartbeat = Heartbeat(interval=1, lost=3)
+    async with link.channels(CODEC, heartbeat) as (_, b):
         link.there.hold()
         with pytest.raises(ChannelBroken, match="silent for [34] s"):
             await b.receive()
 
 
-async def test_memory_receives_all_that_came_meanwhile() -> None:
-    """What was sent in several batches while nobody received arrives as one."""
+async def test_a_memory_channel_receives_all_that_came_meanwhile() -> None:
+    """Several batches arrive as one."""
     a, b = memory_channels()
     async with a, b:
         await a.send([(Note("x"), None)])
@@ -272,7 +259,7 @@ async def test_memory_receives_all_that_came_meanwhile() -> None:
         assert [Note("x"), Note("y"), Note("z")] == [message for message, _ in await b.receive()]
 
 
-async def test_memory_hands_over_at_once() -> None:
+async def test_a_memory_channel_calls_its_receiver_at_once() -> None:
     """A function that receives is called before the sender goes on, in order, until the end."""
     a, b = memory_channels()
     got: list[object] = []
@@ -288,7 +275,7 @@ async def test_memory_hands_over_at_once() -> None:
         await a.aclose()  # ends receive_into, or this test would not
 
 
-async def test_memory_send_waits_for_room() -> None:
+async def test_a_memory_channel_lets_senders_wait_while_too_much_waits() -> None:
     """A sender waits while more than the backlog is not received; posting does not."""
     a, b = memory_channels(backlog=1)
     async with a, b, trio.open_nursery() as nursery:

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grain.edge.errors import MeetingError, NotAnEdgeFile, OtherVersion, TornEdgeFile
-from grain.edge.meeting.block import SIZE, Record, decode_block, encode_block
+from grain.edge.meeting.block import SIZE, MeetingRecord, decode_block, encode_block
 
 RECORDS = st.builds(
-    Record,
+    MeetingRecord,
     lineage=st.text(max_size=32),
     epoch=st.integers(0, 2**40),
     open=st.booleans(),
@@ -27,12 +27,11 @@ RECORDS = st.builds(
     files=st.booleans(),
     key=st.text(max_size=100),
 )
-PLAIN = Record("line", 3, True, "host", "boot", 1, 2, 3)
+PLAIN = MeetingRecord("line", 3, True, "host", "boot", 1, 2, 3)
 
 
 @given(RECORDS, st.text(max_size=30))
-def test_round_trip(record: Record, package: str) -> None:
-    """What was written is read, and the block has its size."""
+def test_a_block_has_its_size_and_is_read_as_written(record: MeetingRecord, package: str) -> None:
     block = encode_block(record, package)
 
     assert len(block) == SIZE
@@ -40,14 +39,14 @@ def test_round_trip(record: Record, package: str) -> None:
 
 
 @given(RECORDS, st.integers(0, SIZE - 1))
-def test_truncated_is_torn(record: Record, size: int) -> None:
+def test_a_truncated_block_is_torn(record: MeetingRecord, size: int) -> None:
     """A file that was cut short, at any place."""
     with pytest.raises(TornEdgeFile, match="next head repairs it"):
         decode_block(encode_block(record, "1.0.0")[:size], "p")
 
 
 @given(RECORDS, st.integers(0, SIZE * 8 - 1))
-def test_any_flipped_bit_is_noticed(record: Record, bit: int) -> None:
+def test_any_flipped_bit_is_noticed(record: MeetingRecord, bit: int) -> None:
     """Nothing is believed that was not written."""
     block = bytearray(encode_block(record, "1.0.0"))
     block[bit // 8] ^= 1 << bit % 8
@@ -56,7 +55,9 @@ def test_any_flipped_bit_is_noticed(record: Record, bit: int) -> None:
 
 
 @given(RECORDS, RECORDS, st.integers(1, SIZE - 1))
-def test_half_old_half_new_is_torn(old: Record, new: Record, at: int) -> None:
+def test_a_write_seen_halfway_is_old_or_new_or_torn(
+    old: MeetingRecord, new: MeetingRecord, at: int
+) -> None:
     """A write that was seen halfway gives the old record, the new one, or an error."""
     a, b = encode_block(old, "1"), encode_block(new, "1")
     mixed = b[:at] + a[at:]
@@ -68,19 +69,19 @@ def test_half_old_half_new_is_torn(old: Record, new: Record, at: int) -> None:
 
 
 @given(st.binary(max_size=SIZE))
-def test_foreign_content(data: bytes) -> None:
+def test_a_file_with_other_content_is_no_edge_file(data: bytes) -> None:
     """Something else, or nothing, in the file."""
     with pytest.raises((TornEdgeFile, NotAnEdgeFile)):
         decode_block(data, "p")
 
 
-def test_other_file_is_told_from_a_torn_one() -> None:
+def test_another_file_is_not_called_torn() -> None:
     """The user's own text is not called a torn Edge file, which a head would overwrite."""
     with pytest.raises(NotAnEdgeFile, match="is no Edge file"):
         decode_block(b"my thesis, chapter one", "p")
 
 
-def test_other_format_names_its_version() -> None:
+def test_a_later_format_names_its_version() -> None:
     """An Edge file of a later Grain says which one is needed."""
     block = bytearray(encode_block(PLAIN, "2.5.0"))
     block[8:10] = struct.pack("!H", 2)
@@ -90,7 +91,7 @@ def test_other_format_names_its_version() -> None:
         decode_block(bytes(block), "p")
 
 
-def test_record_that_does_not_fit() -> None:
+def test_a_record_that_does_not_fit_is_the_writers_error() -> None:
     """Is an error at the writer, not a truncated file."""
     with pytest.raises(MeetingError, match="does not fit"):
-        encode_block(Record("l", 1, True, "h" * 5000, "b", 1, 1, 1), "1")
+        encode_block(MeetingRecord("l", 1, True, "h" * 5000, "b", 1, 1, 1), "1")

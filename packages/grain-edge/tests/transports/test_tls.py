@@ -45,7 +45,7 @@ async def pair() -> AsyncIterator[tuple[TlsStream, TlsStream]]:
         yield dialled, ends[0]
 
 
-async def test_cancelled_sender_tears_no_record() -> None:
+async def test_a_cancelled_sender_tears_no_record() -> None:
     """The peer is slow, the sender gives up; what is sent next is still understood."""
     async with pair() as (ours, theirs):
         got = bytearray()
@@ -67,8 +67,7 @@ async def test_cancelled_sender_tears_no_record() -> None:
     assert len(got) == got.count(b"a") + len(b"the end")
 
 
-async def test_cancelled_receiver_loses_nothing() -> None:
-    """Byte for byte, whenever it is cancelled."""
+async def test_a_cancelled_receiver_loses_no_byte() -> None:
     data = bytes(range(256)) * 400
     async with pair() as (ours, theirs):
         got = bytearray()
@@ -93,7 +92,7 @@ async def _cancel(scope: trio.CancelScope) -> None:
 
 
 @pytest.mark.parametrize("change", ["flip", "repeat"])
-async def test_altered_on_the_way(change: str) -> None:
+async def test_an_altered_record_breaks_the_stream(change: str) -> None:
     """A record that was changed, or came twice, breaks the stream; nothing of it is delivered."""
     async with pair() as (ours, theirs):
         tampered = bytearray()
@@ -114,7 +113,7 @@ async def test_altered_on_the_way(change: str) -> None:
     assert got == expected
 
 
-async def test_cut_amid_a_record() -> None:
+async def test_of_a_record_that_was_cut_nothing_is_delivered() -> None:
     """The end of the stream, and no part of the record."""
     async with pair() as (ours, theirs):
         ours._encrypt(memoryview(b"secret"))

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grain.edge.errors import RemoteProtocolError, VersionMismatch
-from grain.edge.framing.frames import HEADER, greeting_frame
-from grain.edge.framing.frames_in import Inbox
+from grain.edge.framing.frames import HEADER, FrameDecoder, greeting_frame
 from grain.edge.messages import (
     MAX_GREETING,
     PROTOCOL,
@@ -25,12 +24,12 @@ from grain_testkit.frames_wire import wire
 def test_nothing_but_greetings_before_the_greeting() -> None:
     """A peer that is not welcomed yet cannot have a message parsed."""
     with pytest.raises(RemoteProtocolError, match="greeting not over"):
-        Inbox(CODEC, greetings=1).feed(wire([(Note("x"), None)]))
+        FrameDecoder(CODEC, greetings=1).feed(wire([(Note("x"), None)]))
 
 
 def test_messages_may_follow_the_last_greeting_directly() -> None:
     """In the same piece, as a dialler does not wait after it has joined."""
-    box = Inbox(CODEC, greetings=2)
+    box = FrameDecoder(CODEC, greetings=2)
     join = greeting_frame(b"join")
     assert box.feed(greeting_frame(b"hello")) == []
     box.greeting = None
@@ -42,7 +41,7 @@ def test_messages_may_follow_the_last_greeting_directly() -> None:
 def test_oversized_greeting_is_refused_by_its_header() -> None:
     """Before its body is stored."""
     with pytest.raises(RemoteProtocolError, match="4096 at most"):
-        Inbox(CODEC, greetings=1).feed(HEADER.pack(MAX_GREETING + 1, 1, 0, 0))
+        FrameDecoder(CODEC, greetings=1).feed(HEADER.pack(MAX_GREETING + 1, 1))
 
 
 GREETINGS = st.one_of(
@@ -60,9 +59,9 @@ GREETINGS = st.one_of(
 
 
 @given(GREETINGS)
-def test_greeting_round_trip(greeting: Message) -> None:
+def test_a_greeting_is_read_as_written(greeting: Message) -> None:
     """Through the frame too."""
-    box = Inbox(CODEC, greetings=1)
+    box = FrameDecoder(CODEC, greetings=1)
     body = encode_greeting(greeting)
     if len(body) <= MAX_GREETING:
         assert box.feed(greeting_frame(body)) == []
@@ -80,7 +79,7 @@ def test_other_protocol_is_named_whatever_else_changed() -> None:
 
 
 @given(st.binary(max_size=100))
-def test_greeting_noise(noise: bytes) -> None:
+def test_noise_for_a_greeting_is_one_of_two_errors(noise: bytes) -> None:
     """Never anything but the two errors."""
     try:
         decode_greeting(noise)

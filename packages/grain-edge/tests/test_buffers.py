@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from grain.edge.buffers import FOREIGN, in_huge_pages, room
-from grain.edge.framing.frames import CHUNK, HEADER, OPEN
-from grain.edge.framing.frames_in import Inbox
-from grain.edge.messages import ORDINARY, Codec, Message
+from grain.edge.buffers import FOREIGN, advise_huge_pages, allocate
+from grain.edge.framing.frames import HEADER, LARGE, FrameDecoder
+from grain.edge.messages import Codec, Message
 
 
-class Large(Message, frozen=True):
+class Gigabyte(Message, frozen=True):
     """May bring a gigabyte."""
 
     max_payload = 1024**3
@@ -26,9 +25,8 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def test_room_is_zeros_that_can_be_written_to() -> None:
-    """Of the size that was asked for."""
-    view = room(5_000_000)
+def test_allocated_memory_is_zeros_that_can_be_written_to() -> None:
+    view = allocate(5_000_000)
     assert (5_000_000, 0, 0) == (len(view), view[0], view[-1])
 
     view[-3:] = b"end"
@@ -38,18 +36,18 @@ def test_room_is_zeros_that_can_be_written_to() -> None:
 
 def test_an_announced_gigabyte_takes_no_memory() -> None:
     """Only what has come of it."""
-    codec = Codec(Large)
-    inbox = Inbox(codec)
+    codec = Codec(Gigabyte)
+    decoder = FrameDecoder(codec)
     before = resident()
-    opened = codec.encode(Large(), 1024**3)
-    inbox.feed(HEADER.pack(len(opened), OPEN, ORDINARY, 0) + opened)
-    inbox.feed(HEADER.pack(1_000_000, CHUNK, ORDINARY, 0) + bytes(1_000_000))
+    announced = codec.encode(Gigabyte(), 1024**3)
+    decoder.feed(HEADER.pack(len(announced), LARGE) + announced)
+    decoder.feed(bytes(1_000_000))
 
     assert resident() - before < 20_000_000
 
 
 def flags_of(memory: bytearray) -> list[str]:
-    """What the system knows of the middle of it: VmFlags, see proc_pid_smaps(5)."""
+    """Return the system's flags of its middle: VmFlags, see proc_pid_smaps(5)."""
     middle = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + len(memory) // 2
     here = False
     for line in Path("/proc/self/smaps").read_text().splitlines():
@@ -66,12 +64,12 @@ def flags_of(memory: bytearray) -> list[str]:
     not Path("/sys/kernel/mm/transparent_hugepage").exists() or not hasattr(mmap, "MADV_HUGEPAGE"),
     reason="a system without huge pages",
 )
-def test_memory_of_others_gets_huge_pages_if_it_is_large() -> None:
+def test_memory_of_another_allocator_gets_huge_pages_if_it_is_large() -> None:
     """And nothing in it is changed, nor before it and behind it."""
     large, small = bytearray(FOREIGN), bytearray(FOREIGN)
     large[0] = large[-1] = 7
-    in_huge_pages(memoryview(large)[:])
-    in_huge_pages(memoryview(small)[1:])
+    advise_huge_pages(memoryview(large)[:])
+    advise_huge_pages(memoryview(small)[1:])
 
     assert "hg" in flags_of(large)
     assert "hg" not in flags_of(small)
@@ -80,5 +78,4 @@ def test_memory_of_others_gets_huge_pages_if_it_is_large() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 4096])
 def test_little_memory_is_left_alone(size: int) -> None:
-    """Of any size."""
-    in_huge_pages(memoryview(bytearray(size)))
+    advise_huge_pages(memoryview(bytearray(size)))

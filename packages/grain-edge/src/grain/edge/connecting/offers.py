@@ -1,0 +1,123 @@
+"""The offers of a head: one function for each transport, and the table of them.
+
+An offer listens, and enters its addresses in the head's record. To add a transport, write a
+function and enter it in `OFFERS`; the dialler's side is the tables in
+`grain.edge.connecting.routes`.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from grain.edge.connecting.mailbox import Mailbox
+from grain.edge.errors import MeetingError
+from grain.edge.transports import tcp, unix
+from grain.edge.transports.identity import Credential, listening_context
+from grain.edge.transports.interfaces import local_addresses, reachable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from grain.edge.address import TcpAddress
+    from grain.edge.connecting.accept import Acceptor
+    from grain.edge.meeting.meeting import Meeting
+
+_log = logging.getLogger("grain.edge")
+
+
+@dataclass(frozen=True)
+class Leadership:
+    """A head that is about to listen.
+
+    Attributes:
+        meeting: its meeting.
+        epoch: the number of its leadership.
+        credential: the head's own.
+        acceptor: takes the connections.
+        fixed: the TCP port that the address names, if any.
+    """
+
+    meeting: Meeting
+    epoch: int
+    credential: Credential
+    acceptor: Acceptor
+    fixed: TcpAddress | None = None
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A transport by which a head listens.
+
+    Attributes:
+        fields: what it adds to the head's `MeetingRecord`.
+        targets: the addresses, for people.
+        run: accepts connections until cancelled.
+        clean: removes what would stay behind, at the end of the leadership.
+        on_this_host: what stays behind is on this host; if not it is in the meeting's directory,
+            which a head that was superseded leaves to its successor.
+    """
+
+    fields: dict[str, Any]
+    targets: list[str]
+    run: Callable[[], Awaitable[object]]
+    clean: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint
+    on_this_host: bool = True
+
+
+async def _unix(head: Leadership) -> Offer | None:
+    try:
+        path = await trio.to_thread.run_sync(unix.socket_path, head.meeting.path, head.epoch)
+        listener = await unix.listen(path)
+    except OSError as e:
+        _log.warning("no Unix socket, so this host uses the other transports: %s", e)
+        return None
+
+    async def run() -> None:
+        await head.acceptor.accept_unix(listener)
+
+    async def clean() -> None:
+        unix.remove_socket(path)
+
+    return Offer({"unix": path}, [path], run, clean)
+
+
+async def _tcp(head: Leadership) -> Offer:
+    fixed = head.fixed
+    try:
+        listeners = await tcp.listen(fixed.host if fixed else "", fixed.port if fixed else 0)
+    except OSError as e:
+        raise MeetingError(
+            f"{fixed or head.meeting.path}: cannot listen there: {e.strerror or e}. "
+            "Choose another port, or a host name of this host"
+        ) from e
+    context = listening_context(head.credential)
+    if fixed and fixed.host:
+        pairs = [listener.socket.getsockname()[:2] for listener in listeners]
+    else:
+        pairs = reachable(tcp.ports(listeners), *local_addresses())
+    targets = tuple((str(host), int(port)) for host, port in pairs)
+
+    async def run() -> None:
+        async with trio.open_nursery() as nursery:
+            for listener in listeners:
+                nursery.start_soon(head.acceptor.accept_tcp, listener, context)
+
+    return Offer({"tcp": targets}, [f"{host} port {port}" for host, port in targets], run)
+
+
+async def _files(head: Leadership) -> Offer:
+    mailbox = Mailbox(head.meeting, head.epoch, head.acceptor, head.credential)
+    await mailbox.prepare()
+    return Offer({"files": True}, [head.meeting.directory], mailbox.run, mailbox.clear, False)
+
+
+OFFERS: dict[frozenset[str], Callable[[Leadership], Awaitable[Offer | None]]] = {
+    frozenset({"unix"}): _unix,
+    frozenset({"tcp"}): _tcp,
+    frozenset({"reverse", "files"}): _files,
+}
+"""By the transports that each is for: both that use the meeting's directory have one mailbox."""

@@ -1,0 +1,174 @@
+"""The routes of a dialler to a head: one function for each transport, and the table of them.
+
+A route ends in a stream that is authenticated and greeted, and not joined yet. To add a transport,
+write a function that yields its routes and enter it in `DIRECT`, or in `THROUGH_FILES` if it
+costs the shared filesystem something; the head's side is the table in
+`grain.edge.connecting.offers`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import trio
+
+from grain.edge.address import join_host
+from grain.edge.connecting.greeting import introduce
+from grain.edge.connecting.mailbox import MailboxEntry
+from grain.edge.connecting.peer import GreetedStream
+from grain.edge.connecting.race import Route
+from grain.edge.connecting.reverse import await_head
+from grain.edge.transports import tcp, unix
+from grain.edge.transports.file_log import FIRST_SEGMENT
+from grain.edge.transports.file_stream import FILES_HEARTBEAT, FileStream
+from grain.edge.transports.identity import HEAD, Credential, dialling_context
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from grain.edge.address import TcpAddress
+    from grain.edge.meeting.block import MeetingRecord
+    from grain.edge.meeting.meeting import Meeting
+    from grain.edge.messages import Codec, Hello
+
+_LOOPBACK = ("127.", "::1")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A head that is to be reached, and the dialler that wants to.
+
+    Attributes:
+        meeting: the meeting, for transports that use its directory.
+        record: the head's entry in the Edge file.
+        hello: the dialler's introduction.
+        codec: the message types of the channel.
+        same_kernel: True if the head runs on the dialler's kernel.
+        fixed: the TCP port that the address names, if any: then no other is tried.
+    """
+
+    meeting: Meeting
+    record: MeetingRecord
+    hello: Hello
+    codec: Codec
+    same_kernel: bool
+    fixed: TcpAddress | None = None
+
+    @property
+    def credential(self) -> Credential:
+        """The members' credential."""
+        return Credential(self.record.authority, self.record.certificate, self.record.key)
+
+
+def routes(call: Call, transports: frozenset[str]) -> list[Route[GreetedStream]]:
+    """Return the routes to a head, the best first, by those transports that it offers."""
+    direct = [r for name in DIRECT if name in transports for r in DIRECT[name](call)]
+    if direct:
+        # The others cost the shared filesystem something: only when these have had their time.
+        direct[-1] = dataclasses.replace(direct[-1], stagger=2.0)
+    slow = [r for name in THROUGH_FILES if name in transports for r in THROUGH_FILES[name](call)]
+    return direct + slow
+
+
+def unix_route(path: str, hello: Hello, codec: Codec) -> Route[GreetedStream]:
+    """Return the route through a Unix socket."""
+    return Route("unix", path, partial(_dial_unix, path, hello, codec))
+
+
+def _unix(call: Call) -> Iterator[Route[GreetedStream]]:
+    if call.record.unix and call.same_kernel and call.fixed is None:
+        yield unix_route(call.record.unix, call.hello, call.codec)
+
+
+def _tcp(call: Call) -> Iterator[Route[GreetedStream]]:
+    if call.fixed is not None:
+        targets = [(call.fixed.host or "localhost", call.fixed.port)]
+    else:
+        # A loopback address of another host is ours.
+        targets = [
+            (host, port)
+            for host, port in call.record.tcp
+            if call.same_kernel or not host.startswith(_LOOPBACK)
+        ]
+    for host, port in targets:
+        yield Route("tcp", join_host(host, port), partial(_dial_tcp, host, port, call))
+
+
+def _reverse(call: Call) -> Iterator[Route[GreetedStream]]:
+    if call.record.files and call.record.authority:
+        start = partial(await_head, call.meeting, call.credential, call.hello, call.codec)
+        yield Route("reverse", "any interface", start, stagger=3.0, deadline=20.0)
+
+
+def _files(call: Call) -> Iterator[Route[GreetedStream]]:
+    if call.record.files:
+        start = partial(_dial_files, call.meeting, call.hello, call.codec)
+        yield Route("files", call.meeting.directory, start, deadline=60.0)
+
+
+Routes = dict[str, "Callable[[Call], Iterator[Route[GreetedStream]]]"]
+
+DIRECT: Routes = {"unix": _unix, "tcp": _tcp}
+"""Transports that reach the head by themselves, the best first."""
+
+THROUGH_FILES: Routes = {"reverse": _reverse, "files": _files}
+"""Transports that need the meeting's directory, the better first."""
+
+ALL_TRANSPORTS = frozenset({*DIRECT, *THROUGH_FILES})
+"""The names of all transports."""
+
+
+async def _dial_unix(path: str, hello: Hello, codec: Codec) -> GreetedStream:
+    stream = await unix.dial(path)
+    return await _introduced(stream, hello, codec, "unix", path)
+
+
+async def _dial_tcp(host: str, port: int, call: Call) -> GreetedStream:
+    context = dialling_context(call.credential)
+    stream = await tcp.connect(host, port)
+    secure = await tcp.secure_dialled(stream, context, HEAD)
+    return await _introduced(secure, call.hello, call.codec, "tcp", join_host(host, port))
+
+
+async def _introduced(
+    stream: trio.abc.Stream, hello: Hello, codec: Codec, transport: str, target: str
+) -> GreetedStream:
+    try:
+        answer, decoder = await introduce(stream, hello, codec)
+    except BaseException:
+        await trio.aclose_forcefully(stream)
+        raise
+    return GreetedStream(stream, answer, decoder, transport, target)
+
+
+async def _dial_files(meeting: Meeting, hello: Hello, codec: Codec) -> GreetedStream:
+    """Leave logs in the mailbox, and wait for the head to answer in them.
+
+    Both first segments are made here, so that neither side ever looks for a missing name.
+    Cancellation removes everything.
+
+    Raises:
+        MeetingError: the logs could not be made.
+        EdgeError, trio.BrokenResourceError: refused, or the head has left.
+    """
+    entry = MailboxEntry(meeting, hello.epoch)
+    empty = bytes(FIRST_SEGMENT)
+    stream = FileStream(entry.folder, "up", "down", meeting.disk, entry.ring)
+    try:
+        await meeting.disk.run(entry.folder.path, entry.make, {"up.0": empty, "down.0": empty})
+        answer, decoder = await introduce(stream, hello, codec)
+    except BaseException:
+        await trio.aclose_forcefully(stream)
+        raise
+    return GreetedStream(
+        stream,
+        answer,
+        decoder,
+        "files",
+        entry.folder.path,
+        FILES_HEARTBEAT,
+        lambda: stream.heard_at,
+    )

@@ -1,0 +1,336 @@
+"""A channel over any trio stream: the shell around `Writer` and `FrameDecoder`, with all the I/O.
+
+`send` and `post` only queue messages; the channel's writer task writes them, or the sender itself
+where `Writer` says so. `receive` reads in the caller's task: what nobody wants to receive stays in
+the stream and holds the peer back. A second background task sends a heartbeat where nothing else is
+sent, and counts the beats at which nothing came. It counts beats, not seconds, since a process that
+was stopped for an hour has missed one beat, and must first read what came meanwhile.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, TypeVar
+
+import trio
+
+from grain.edge.errors import ChannelBroken, RemoteProtocolError
+from grain.edge.framing.channel import Batch, Channel
+from grain.edge.framing.frames import FrameDecoder
+from grain.edge.framing.writer import BLOCKED, BROKEN, CLOSED, IDLE, Writer
+from grain.edge.heartbeat import Heartbeat
+from grain.edge.messages import CORE, Bye, Codec, Message, Payload, Ping
+from grain.edge.transports.sockets import (
+    DirectWriter,
+    SocketWriter,
+    enlarge_send_buffer,
+    read,
+    read_into,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+
+_Self = TypeVar("_Self", bound="FramedChannel")
+
+READ = 64 * 1024
+"""Bytes that one read takes at most, but for large payloads. A million small messages must not keep
+the receiver from its other peers for longer than some thousand take."""
+
+WRITE_DIRECT = 512 * 1024
+"""Bytes of one write to a socket: a fraction of a millisecond, after which other tasks run."""
+
+WRITE = 4 * 1024 * 1024
+"""Bytes of one write to another stream: over files each becomes a file of its own."""
+
+
+class FramedChannel(Channel):
+    """Messages over a stream; an async context manager, and works only inside it.
+
+    Args:
+        stream: owned from now on, and closed with the channel.
+        codec: the message types.
+        heartbeat: when the channel shows that it lives, and when it is given up.
+        decoder: that of the greeting's reader, so that no byte is lost between the two.
+        heard_at: returns the `trio.current_time()` of the peer's last sign of life, for a stream
+            that has others than bytes which arrive.
+    """
+
+    def __init__(
+        self,
+        stream: trio.abc.Stream,
+        codec: Codec = CORE,
+        heartbeat: Heartbeat | None = None,
+        decoder: FrameDecoder | None = None,
+        heard_at: Callable[[], float] | None = None,
+    ) -> None:
+        self._stream = stream
+        self._heartbeat = heartbeat or Heartbeat()
+        self._socket = stream.socket if isinstance(stream, trio.SocketStream) else None
+        self._direct: DirectWriter | None = None
+        if self._socket is not None:
+            enlarge_send_buffer(self._socket)
+            self._direct = SocketWriter(self._socket)
+        elif isinstance(stream, DirectWriter):  # TLS
+            self._direct = stream
+        self._writer = Writer(codec, WRITE_DIRECT if self._direct else WRITE)
+        self._decoder = decoder or FrameDecoder(codec)
+        self._wake = trio.Event()  # set where the writer task has something to do
+        self._progress = trio.Event()  # set where less waits than before, or nothing will go on
+        self._ready: list[tuple[Message, Payload]] = []
+        self._receiving = False
+        self._peer_ended = False  # its goodbye has come: nothing follows
+        self._read_at = trio.current_time()
+        self._heard_at = heard_at
+        self._take(self._decoder.early)
+        # What `__aenter__` opens: a scope around a nursery.
+        self._background = AsyncExitStack()
+        self._scope = trio.CancelScope()
+
+    def __repr__(self) -> str:
+        return f"<FramedChannel over {self._stream!r}, {self._writer!r}>"
+
+    async def __aenter__(self: _Self) -> _Self:  # noqa: PYI019  # typing.Self is younger than 3.10
+        self._background.enter_context(self._scope)
+        nursery = await self._background.enter_async_context(trio.open_nursery())
+        nursery.start_soon(self._write)
+        nursery.start_soon(self._beat)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if exc is None:
+                await self.aclose()
+        finally:
+            # The body's exception is not given to the nursery, which would wrap it in a group:
+            # its tasks are an implementation detail, and never raise. A cancellation that arrives
+            # here must not replace that exception either, hence the shield; nothing here takes
+            # long.
+            with trio.CancelScope(shield=True):
+                await self._abandon()
+            # Shielded as well, as the end of a nursery is a checkpoint.
+            self._scope.shield = True
+            self._scope.cancel()
+            await self._background.aclose()
+
+    # Sending
+
+    async def send(self, batch: Batch) -> None:
+        """See `Channel.send`; waits while more than 1 MiB waits to be written."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._writer.check_open()
+        while self._writer.congested:
+            await self._progress.wait()
+            self._writer.check_open()
+        # No pass through the scheduler here: the next wait lets the writer task run, and a sender
+        # that never waits fills the queue.
+        self._go_on(at_once=self._writer.send(batch))
+
+    def post(self, batch: Batch, *, more: bool = False) -> None:
+        """See `Channel.post`; `Writer` has the rule when it writes at once."""
+        self._go_on(at_once=self._writer.post(batch, trio.current_time(), more=more))
+
+    @property
+    def writes_through(self) -> bool:
+        """See `Channel.writes_through`."""
+        return self._direct is not None and not self._writer.congested
+
+    def _go_on(self, *, at_once: bool) -> None:
+        """Write once in the sender's task, if so decided; leave the rest to the writer task."""
+        if at_once and self._direct is not None:
+            self._write_now(self._direct)
+        if self._writer.state is not IDLE:
+            self._wake.set()
+
+    def _write_now(self, direct: DirectWriter) -> None:
+        """Write what the stream takes without waiting; there is no checkpoint in here."""
+        buffers = self._writer.next_write()
+        try:
+            done = direct.write_now(buffers)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as e:
+            self._break(f"the connection was lost while sending: {e}")
+        else:
+            self._writer.wrote(done, full=direct.full)
+
+    async def _write(self) -> None:
+        """The writer task."""
+        while not self._writer.ended:
+            if self._writer.state is IDLE:
+                await self._wake.wait()
+                self._wake = trio.Event()
+                continue
+            try:
+                if self._direct is None:
+                    await self._write_by_waiting()
+                elif self._writer.state is BLOCKED:
+                    await self._direct.wait_writable()
+                # A sender may have written meanwhile.
+                if self._direct is not None and self._writer.state not in (IDLE, BROKEN, CLOSED):
+                    self._write_now(self._direct)
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as e:
+                self._break(f"the connection was lost while sending: {e}")
+            if not self._writer.congested:
+                self._report_progress()
+            await trio.lowlevel.checkpoint()
+
+    async def _write_by_waiting(self) -> None:
+        """Write to a stream that cannot do it without waiting."""
+        buffers = self._writer.next_write()
+        for buffer in buffers:
+            await self._stream.send_all(buffer)
+        self._writer.wrote(sum(map(len, buffers)), full=False)
+
+    def _report_progress(self) -> None:
+        self._progress.set()
+        self._progress = trio.Event()
+
+    def _break(self, why: str) -> None:
+        self._writer.failed(ChannelBroken(why))
+        self._wake.set()
+        self._report_progress()
+
+    # Receiving
+
+    async def receive(self) -> Batch:
+        """See `Channel.receive`; all messages that one read of the stream completed."""
+        if self._receiving:
+            raise trio.BusyResourceError("another task is receiving from this channel")
+        self._receiving = True
+        try:
+            while not self._ready:
+                await self._read()
+            out, self._ready = self._ready, []
+            return out
+        finally:
+            self._receiving = False
+
+    async def receive_into(self, handle: Callable[[Batch], object]) -> None:
+        """See `Channel.receive_into`."""
+        if self._receiving:
+            raise trio.BusyResourceError("another task is receiving from this channel")
+        self._receiving = True
+        try:
+            while True:
+                if self._ready:
+                    batch, self._ready = self._ready, []
+                    handle(batch)
+                    del batch  # or the last payload would be kept until the next comes
+                elif self._peer_ended:
+                    return
+                else:
+                    await self._read()
+        finally:
+            self._receiving = False
+
+    async def _read(self) -> None:
+        if self._peer_ended:
+            raise trio.EndOfChannel
+        if isinstance(self._writer.error, RemoteProtocolError):
+            raise self._writer.error
+        if self._writer.state is CLOSED:
+            raise trio.ClosedResourceError("this channel was closed")
+        sink = self._decoder.sink
+        data = None
+        try:
+            if self._socket is None:
+                data = await self._stream.receive_some(READ)
+                count = len(data)
+            elif sink is not None:
+                # The kernel puts a large payload where it belongs.
+                count = await read_into(self._socket, sink)
+            else:
+                data = await read(self._socket, READ)
+                count = len(data)
+        except trio.ClosedResourceError:
+            self._writer.check_open()
+            raise
+        except trio.BrokenResourceError as e:
+            self._break(f"the connection was lost: {e}")
+            raise ChannelBroken(str(self._writer.error)) from e
+        if not count:
+            self._break("the connection ended without a goodbye: the peer was killed or cut off")
+            self._writer.check_open()
+        self._read_at = trio.current_time()
+        try:
+            if data is None:
+                self._take(self._decoder.filled(count))
+            else:
+                self._take(self._decoder.feed(data))
+        except RemoteProtocolError as e:
+            self._writer.failed(e)
+            self._report_progress()
+            await trio.aclose_forcefully(self._stream)
+            raise
+
+    def _take(self, messages: Sequence[tuple[Message, Payload]]) -> None:
+        for pair in messages:
+            kind = type(pair[0])
+            if kind is Bye:
+                self._peer_ended = True
+                return
+            if kind is not Ping:
+                self._ready.append(pair)
+
+    # Staying alive
+
+    def silent_for(self) -> float:
+        """See `Channel.silent_for`."""
+        heard_at = max(self._read_at, self._heard_at()) if self._heard_at else self._read_at
+        return max(0.0, trio.current_time() - heard_at)
+
+    @property
+    def suspect_after(self) -> float:
+        """See `Channel.suspect_after`; from the heartbeat."""
+        return self._heartbeat.suspect
+
+    async def _beat(self) -> None:
+        writes, beats_missed = self._writer.writes, 0
+        while not self._writer.ended:
+            await trio.sleep(self._heartbeat.interval)
+            idle = self._writer.state is IDLE and not self._writer.finishing
+            if idle and writes == self._writer.writes:
+                self._writer.put([(Ping(), None)])
+                self._wake.set()
+            # Where nobody receives, nothing is read: that is no silence of the peer.
+            if not self._receiving or self.silent_for() < 1.5 * self._heartbeat.interval:
+                beats_missed = 0
+            else:
+                beats_missed += 1
+            writes = self._writer.writes
+            silent = self.silent_for()
+            if beats_missed > 1 and silent >= self._heartbeat.lost:
+                self._break(f"the peer has been silent for {silent:.0f} s")
+                await trio.aclose_forcefully(self._stream)
+
+    # Ending
+
+    async def aclose(self) -> None:
+        """Write what waits and a goodbye, then close the stream.
+
+        Waits at most `Heartbeat.goodbye` seconds for that. Cancellation closes at once, without.
+        """
+        if self._writer.state is CLOSED:
+            await trio.lowlevel.checkpoint()
+            return
+        with trio.move_on_after(self._heartbeat.goodbye):
+            try:
+                self._writer.finish([] if self._peer_ended else [(Bye(), None)])
+                self._wake.set()
+                while not (self._writer.ended or self._writer.state is IDLE):
+                    await self._progress.wait()
+                self._writer.close()
+                await self._stream.aclose()
+            finally:
+                await self._abandon()
+
+    async def _abandon(self) -> None:
+        self._writer.close()
+        self._wake.set()
+        self._report_progress()
+        await trio.aclose_forcefully(self._stream)

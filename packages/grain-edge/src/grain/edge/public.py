@@ -1,0 +1,10 @@
+"""The public names of `grain.edge` that need a network; `grain.edge` imports them when asked."""
+
+from grain.edge.attempt import Attempt as Attempt
+from grain.edge.connecting.dial import dial as dial
+from grain.edge.connecting.dial import examine as examine
+from grain.edge.connecting.peer import Peer as Peer
+from grain.edge.connecting.routes import ALL_TRANSPORTS as ALL_TRANSPORTS
+from grain.edge.connecting.serve import Serving as Serving
+from grain.edge.connecting.serve import prepare as prepare
+from grain.edge.connecting.serve import serve as serve
