@@ -17,6 +17,7 @@ from grain.head.hub.workers import Workers
 from grain.head.messages import MISSION, Answer, Ask, Started
 from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.scheduler import Scheduler
+from grain.head.scheduler.starvation_guard import SHARED_MAX_OVERTAKES
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
@@ -69,7 +70,7 @@ class Hub:
         grace: float = GRACE,
         wall: float = 0.0,
         ahead: float = AHEAD,
-        max_overtakes: int = 64,
+        max_overtakes: int = SHARED_MAX_OVERTAKES,
         parts: Parts = Parts(),  # noqa: B008 - it cannot change
     ) -> None:
         self.registry = Registry()

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from grain.head.scheduler.state import Reservation, TaskQueue, Worker
 
 MAX_OVERTAKES = 128
-"""How often, for each worker, a task may be overtaken by default; docs/scheduling.md shows the cost
-of other values."""
+"""The number of times, for each worker, that a task may be overtaken where one mission has the
+scheduler; docs/scheduling.md shows the cost of other values."""
+
+SHARED_MAX_OVERTAKES = 64
+"""The same where missions share the scheduler, and their tasks wait for one another."""
 
 # So many workers are looked at to find the best reservation: a bound on cost, not on waiting.
 _SAMPLE = 64
