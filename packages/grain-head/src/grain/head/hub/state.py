@@ -85,7 +85,34 @@ class Registry:
         self.numbered: dict[int, WorkerRecord] = {}
 
 
-class MissionRecord:
+class PeerRecord:
+    """A peer that connects, is away, and comes back: the common part of missions and workers.
+
+    Attributes:
+        id: random, no other process has it.
+        number: this hub's, in the order of their coming. The scheduler knows peers by it: a worker
+            by its number, the owner of a queue by that of the mission.
+        name: what people call it.
+        host: where it is.
+        link: its connection; None while it is away.
+        connection: the peer's own count of its connections: a registration with a smaller one
+            comes late.
+        deadline: when it is given up, if it is away.
+    """
+
+    __slots__ = ("connection", "deadline", "host", "id", "link", "name", "number")
+
+    def __init__(self, id: str, number: int) -> None:  # noqa: A002 - its name
+        self.id = id
+        self.number = number
+        self.name = ""
+        self.host = ""
+        self.link: Link | None = None
+        self.connection = 0
+        self.deadline = math.inf
+
+
+class MissionRecord(PeerRecord):
     """A mission.
 
     It is *attached* while it has a link, and *synced* once it has submitted all its unresolved
@@ -93,16 +120,9 @@ class MissionRecord:
     """
 
     __slots__ = (
-        "connection",
-        "deadline",
         "functions",
-        "host",
-        "id",
         "last_submitted",
-        "link",
-        "name",
         "noticed",
-        "number",
         "requests",
         "share",
         "synced",
@@ -110,17 +130,8 @@ class MissionRecord:
     )
 
     def __init__(self, id: str, number: int) -> None:  # noqa: A002 - its name
-        self.id = id
-        # Names the owner of a queue in the scheduler.
-        self.number = number
-        self.name = ""
-        self.host = ""
-        self.link: Link | None = None
-        # The mission's count of its connections: a registration with a smaller one comes late.
-        self.connection = 0
+        super().__init__(id, number)
         self.synced = False
-        # When a mission that is away is given up.
-        self.deadline = math.inf
         self.tasks: dict[int, TaskRecord] = {}
         self.functions: dict[bytes, Payload] = {}
         # By their number on this link: the resources and the queue for them.
@@ -307,7 +318,7 @@ class Chain:
         self.resources = resources
 
 
-class WorkerRecord:
+class WorkerRecord(PeerRecord):
     """A worker.
 
     It *serves* once it has reported its inventory on its present link. Without a link it is away:
@@ -318,16 +329,9 @@ class WorkerRecord:
         "away_since",
         "begun",
         "chain_heads",
-        "connection",
-        "deadline",
         "draining",
         "functions",
-        "host",
-        "id",
         "leases",
-        "link",
-        "name",
-        "number",
         "reserved",
         "retired",
         "sent",
@@ -336,14 +340,7 @@ class WorkerRecord:
     )
 
     def __init__(self, id: str, number: int) -> None:  # noqa: A002 - its name
-        self.id = id
-        # Its id in the scheduler.
-        self.number = number
-        self.name = ""
-        self.host = ""
-        self.link: Link | None = None
-        # The worker's count of its connections: a registration with a smaller one comes late.
-        self.connection = 0
+        super().__init__(id, number)
         self.serving = False
         self.draining = False
         # Kept free for a task that is to run alone, or running it.
@@ -361,6 +358,4 @@ class WorkerRecord:
         # While it reports: the first run of each chain reported so far, by the attempt that began
         # the chain.
         self.chain_heads: dict[Attempt, LeaseRecord] = {}
-        # When its link was lost, and when it is given up.
         self.away_since = math.inf
-        self.deadline = math.inf
