@@ -189,7 +189,7 @@ def test_a_deadline_has_an_effect_once() -> None:
     assert session.next_tick() == math.inf
 
 
-def test_it_forgets_the_oldest_functions_where_no_message_has_room_for_all() -> None:
+def test_a_worker_forgets_its_oldest_functions_where_no_message_has_room_for_all() -> None:
     session = made()
     digests = [number.to_bytes(16, "big") for number in range(70_000)]
     for digest in digests:

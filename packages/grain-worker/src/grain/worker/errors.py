@@ -53,7 +53,7 @@ class Failure:
     Attributes:
         argv: The command.
         host: The name of the machine it ran on.
-        cwd: Its working directory; None for a private one that is gone by now.
+        cwd: Its working directory; None for a private one, which has been removed.
         returncode: Its exit code, or the negative number of the signal that ended it; None if
             it did not run to an end.
         elapsed: Seconds between its start and its end; None if it did not run to an end.
@@ -147,7 +147,7 @@ class ExternalLostError(ExternalError):
 class ExternalTimeoutError(ExternalError, trio.TooSlowError):
     """A program was ended at its time limit; its output until then is there.
 
-    ``returncode`` is None, and ``elapsed`` the seconds until the last of its processes was gone.
+    ``returncode`` is None, and ``elapsed`` the seconds until the last of its processes had ended.
     """
 
 

@@ -1,10 +1,9 @@
 """Chains in the agent: which of its runs wait for the end of another run. No I/O.
 
-The runner lets the successors of a chain wait (`grain.worker.runner.chains`). The agent keeps their
-order, by which it knows which run of a chain is under way: the first that has not ended. That is
-the run to blame for a crash, and the run whose end the others wait for. A run that is not brief
-must not hold up others which could begin elsewhere, so the agent has successors returned that wait
-for longer than `PATIENCE`.
+In the runner, the successors of a chain wait (`grain.worker.runner.chains`). The agent keeps their
+order, as the first run of a chain that has not ended is the one under way: the run to blame for a
+crash, and the run whose end the others wait for. A run that is not brief must not hold up others
+which could begin elsewhere, so the agent recalls successors that wait for longer than `PATIENCE`.
 """
 
 from __future__ import annotations

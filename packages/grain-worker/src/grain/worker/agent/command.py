@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command's options."""
     options = argparse.ArgumentParser(
         prog="grain-worker",
-        description="Run tasks of Grain on this node, until told to leave.",
+        description="Run tasks of Grain on this node, until asked to leave.",
         epilog=EPILOG,
     )
     add = options.add_argument

@@ -50,7 +50,7 @@ class FunctionStore:
 
 
 class FunctionFeed:
-    """The functions that one runner has, and by that what to send along with its next orders.
+    """The record of the functions that one runner has, which completes the orders for it.
 
     Args:
         store: the functions of the worker.

@@ -1,4 +1,4 @@
-"""When a worker stops taking runs, when it cancels them, and when it has to be gone. No I/O.
+"""The times at which a worker stops taking runs, cancels them, and has to leave. No I/O.
 
     SERVING --> DRAINING --> CANCELLING --> KILLING --> OVER
 
@@ -48,13 +48,13 @@ class Times(NamedTuple):
 TERM_GRACE = {"pbs": 1.8, "slurm": 4.5, "": 10.0}
 """Seconds from SIGTERM to SIGKILL by batch system.
 
-Nothing tells a job what its batch system's are. OpenPBS was seen to leave 2 s. Slurm's KillWait is
+A job cannot ask its batch system for them. OpenPBS was seen to leave 2 s. Slurm's KillWait is
 30 s by default, but sites set less, and a preemption leaves GraceTime, if that.
 """
 
 
 class Phase(enum.IntEnum):
-    """The phases of a worker's life, in their order; none is ever gone back to."""
+    """The phases of a worker's life, in their order; a worker never returns to an earlier one."""
 
     SERVING = 1
     """It takes runs."""

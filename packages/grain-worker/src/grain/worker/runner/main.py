@@ -1,7 +1,7 @@
 """The runner's process: ``python -m grain.worker.runner.main NAME [CONTEXT]``, its channel on fd 3.
 
-It serves a `Runner` until its agent closes the channel, or is gone. It is started by a subreaper
-(`grain.worker.guards`), which ends whatever it leaves behind.
+It serves a `Runner` until its agent closes the channel, or dies. A subreaper starts it
+(`grain.worker.guards`), and ends whatever it leaves behind.
 """
 
 from __future__ import annotations
