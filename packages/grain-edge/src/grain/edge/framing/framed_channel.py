@@ -124,10 +124,9 @@ class FramedChannel(Channel):
     async def send(self, batch: Batch) -> None:
         """See `Channel.send`; waits while more than 1 MiB waits to be written."""
         await trio.lowlevel.checkpoint_if_cancelled()
-        self._writer.check_open()
         while self._writer.congested:
-            await self._progress.wait()
             self._writer.check_open()
+            await self._progress.wait()
         # No pass through the scheduler here: the next wait lets the writer task run, and a sender
         # that never waits fills the queue.
         self._go_on(at_once=self._writer.send(batch))

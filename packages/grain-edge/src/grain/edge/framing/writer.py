@@ -110,13 +110,13 @@ class Writer:
 
     @property
     def pending(self) -> int:
-        """The number of bytes that wait, without frame headers that are still to be made."""
+        """The number of bytes that wait, without those of a write that is under way."""
         return self._encoder.pending + self._rest_size
 
     @property
     def congested(self) -> bool:
         """True if so much waits that senders had better wait, too."""
-        return self.pending > HIGH_WATER
+        return self._encoder.pending + self._rest_size > HIGH_WATER
 
     @property
     def ended(self) -> bool:
@@ -155,7 +155,7 @@ class Writer:
         """
         idle = self.state is IDLE
         self.put(batch)
-        return idle and self.state is QUEUED and self.pending <= SMALL
+        return idle and self._encoder.pending <= SMALL and self.state is QUEUED
 
     def post(self, batch: Batch, now: float, *, more: bool = False) -> bool:
         """Queue a batch by rule 4; True if the caller is to write now.
@@ -186,7 +186,6 @@ class Writer:
         assert self.state in (QUEUED, BLOCKED)
         if not self._rest:
             self._rest = self._encoder.take()
-            self._rest_size = sum(map(len, self._rest))
         self.state = WRITING
         self.writes += 1
         return self._rest
@@ -195,20 +194,19 @@ class Writer:
         """End a write.
 
         Args:
-            count: bytes that the stream took, from the beginning of what `next_write` returned.
+            count: bytes that the stream took, from the beginning of what `next_write` returned; all
+                of them unless it is full.
             full: the stream takes no more before it was waited for.
         """
-        if self.ended:
+        if self.state is not WRITING:  # broken or closed meanwhile
             return
-        assert self.state is WRITING
-        self._rest_size -= count
-        self._rest = _without(self._rest, count) if self._rest_size else []
         if full:
+            self._rest = _without(self._rest, count)
+            self._rest_size = sum(map(len, self._rest))
             self.state = BLOCKED
-        elif self._rest or self._encoder.pending:
-            self.state = QUEUED
         else:
-            self.state = IDLE
+            self._rest, self._rest_size = [], 0
+            self.state = QUEUED if self._encoder.pending else IDLE
 
     def failed(self, error: ChannelError) -> None:
         """Note that the connection is lost; the first reason counts."""
