@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import time
 
 
 def when(at: float) -> str:
@@ -11,7 +11,7 @@ def when(at: float) -> str:
     Raises:
         OverflowError, OSError, ValueError: there is no such time.
     """
-    return datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
 def span(seconds: float) -> str:

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.delayed.missions.current import is_inside, set_current
-from grain.delayed.missions.executor import executing
 from grain.delayed.missions.mission import Mission
 from grain.delayed.missions.overload import WARN_QUEUED, Overload
 from grain.delayed.missions.report import Reporter
-from grain.delayed.missions.traceback_filter import TracebackFilter
 from grain.head import collapsing
 
 if sys.version_info < (3, 11):
@@ -110,8 +108,11 @@ async def opened(
     cache: str | os.PathLike[str] | Literal[False] | None = None,
 ) -> AsyncGenerator[Mission]:
     """Open a mission in a trio program, with a reporter; arguments and errors as of `mission`."""
+    # Imported where a mission begins, for the start-up time of everything else.
     from grain.config import load
     from grain.delayed.cache.cache import open_cache
+    from grain.delayed.missions.executor import executing
+    from grain.delayed.missions.traceback_filter import TracebackFilter
 
     overload = Overload(warn_queued, reporter.line)
     failures: list[Exception] = []

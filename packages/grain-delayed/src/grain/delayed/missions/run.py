@@ -10,7 +10,6 @@ import trio
 
 from grain.delayed.missions.opening import mission
 from grain.delayed.missions.overload import WARN_QUEUED
-from grain.delayed.missions.traceback_filter import is_shortened, shortened
 from grain.delayed.missions.turns import Turns
 from grain.delayed.value import Delayed
 from grain.worker.job import not_async
@@ -125,6 +124,8 @@ def run(
     try:
         results = trio.run(main)
     except Exception as error:
+        from grain.delayed.missions.traceback_filter import is_shortened, shortened
+
         if is_shortened(error) and not any(error is one for one in of_functions):
             # Once more: the frames between the mission and this function say nothing, either.
             raise shortened(error) from None
