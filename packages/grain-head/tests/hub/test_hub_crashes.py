@@ -61,3 +61,16 @@ def test_a_new_head_goes_on_counting_the_crashes_that_the_mission_reports() -> N
     crash(harness, worker, 1)
 
     assert 5 == len(harness.sent(mission, Resolved)[0].crashes)
+
+
+def test_why_says_that_a_suspect_waits_for_a_worker_of_its_own(harness: HubHarness) -> None:
+    worker, mission = harness.worker("w", 2), harness.mission()
+    harness.submit(mission, 1)
+    crash(harness, worker, 1)
+    harness.submit(mission, 2)  # runs beside the suspect, so the worker is not emptied yet
+    harness.send(worker, harness.ended(harness.sent(worker, Lease)[0], "crashed", detail="SIGSEGV"))
+    why = harness.hub.why("m", 1, 0.0)
+
+    assert "waiting" == why.state
+    assert "it crashed before, and waits for a worker of its own" == why.reasons[0]
+    assert ("crashed on w: SIGSEGV",) * 2 == why.reasons[1:]

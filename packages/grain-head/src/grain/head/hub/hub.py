@@ -207,13 +207,15 @@ class Hub:
         if task.state is TaskState.HELD_BACK:
             why = f"it ran on worker {task.awaits}, which has yet to find this scheduler"
             return Explanation(task.number, "waiting", (why,))
+        if task.state is TaskState.SUSPECT:
+            why = "it crashed before, and waits for a worker of its own"
+            return Explanation(task.number, "waiting", (why, *_crashes(task)))
         if lease is not None and lease.waits:
             why = f"it is among the next on {lease.worker.name}, where others like it run"
             return Explanation(task.number, "waiting", (why,))
         scheduler_id = task.scheduler_id if lease is None else lease.scheduler_id
         known = explain(self.scheduler, -1 if scheduler_id is None else scheduler_id, now)
-        crashes = [f"crashed on {crash.worker}: {crash.how}" for crash in task.crashes]
-        return Explanation(task.number, known.state, (*known.reasons, *crashes))
+        return Explanation(task.number, known.state, (*known.reasons, *_crashes(task)))
 
     def retire(self, pattern: str = "*", *, at_once: bool = False) -> list[dict[str, Any]]:
         """Ask workers to leave, those that are away when they are back.
@@ -244,3 +246,7 @@ class Hub:
             why = self.why(mission, ask.task, now)
             answer = {"task": why.task, "state": why.state, "reasons": list(why.reasons)}
         self._outgoing.post(link, Answer(ask.about), pack(answer))
+
+
+def _crashes(task: TaskRecord) -> list[str]:
+    return [f"crashed on {crash.worker}: {crash.how}" for crash in task.crashes]

@@ -40,7 +40,6 @@ class Scheduler:
         self._queues = QueueTable(self.run_times)
         self._guard = StarvationGuard(self.workers, self._queues, max_overtakes)
         self._last_age = 0
-        self._attempts = 0
         self._waiting = 0
         # The number of running tasks whose end is known (`Task.until`): while there are none, no
         # reservation can have a known start.
@@ -410,10 +409,8 @@ class Scheduler:
     ) -> Start:
         """Start the oldest task of a queue, with ``held`` or with what is allocated for it."""
         task = queue.tasks.popleft()
-        self._attempts += 1
         limit = queue.limits.hard
         task.worker = worker
-        task.attempt = self._attempts
         task.held = worker.supply.alloc(queue.space) if held is None else held
         task.started = now
         if limit != math.inf:
@@ -435,7 +432,7 @@ class Scheduler:
         self._rerank(queue)
         wtime = queue.wtime
         allocation = task.held if wtime is None else task.held & wtime.resolved(self.run_times)
-        return Start(worker.id, task.id, task.attempt, allocation, limit)
+        return Start(worker.id, task.id, allocation, limit)
 
     # ---- small things
 

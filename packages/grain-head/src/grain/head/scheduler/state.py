@@ -28,7 +28,6 @@ class Task:
         age: its place among the tasks of its priority; the smaller, the older.
         cancelled: True if it was cancelled while it waited: its queue drops it later.
         worker: where it runs; None while it waits. The attributes below are those of a run.
-        attempt: the number of the run, which no other run of any task has.
         held: the resources that the run holds.
         started: when it was started.
         until: when its hard time limit ends it; ``math.inf`` without one.
@@ -36,7 +35,6 @@ class Task:
 
     __slots__ = (
         "age",
-        "attempt",
         "cancelled",
         "held",
         "id",
@@ -52,7 +50,6 @@ class Task:
         self.age = age
         self.cancelled = False
         self.worker: Worker | None = None
-        self.attempt = 0
         self.held = ZERO
         self.started = 0.0
         self.until = math.inf
@@ -67,14 +64,12 @@ class Start(NamedTuple):
     Attributes:
         worker: where.
         task: which task.
-        attempt: the number of the run.
         allocation: what the run may use: allocated resources and its time limits.
         limit: the hard time limit in seconds; ``math.inf`` if there is none.
     """
 
     worker: int
     task: int
-    attempt: int
     allocation: Resource
     limit: float
 
