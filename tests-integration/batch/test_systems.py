@@ -15,13 +15,13 @@ from grain.cli.batch import (
     BatchJob,
     BatchSystem,
     BatchUnreachable,
-    Phase,
+    JobPhase,
     open_system,
     worker_job,
 )
 from grain.config import load
 
-SCRIPTS = Path(__file__).parents[2] / "packages/grain-cli/tests/scripts"
+SCRIPTS = Path(__file__).parents[2] / "packages/grain-cli/tests/batch/scripts"
 NOW = datetime.datetime(2026, 3, 4, 9, 30, 15)
 
 
@@ -81,7 +81,9 @@ def test_worker_on_slurm(slurm: Batch, here: pytest.MonkeyPatch, tmp_path: Path)
     assert [
         (f"{number}_{index}", f"w093015-{index}", str(tmp_path / logs[index])) for index in range(2)
     ] == [one[:3] for one in jobs]
-    assert [Phase.RUNNING, Phase.RUNNING, Phase.GONE] == [state.phase for state in states.values()]
+    assert [JobPhase.RUNNING, JobPhase.RUNNING, JobPhase.GONE] == [
+        state.phase for state in states.values()
+    ]
     assert {"n1", "n2", "n3"} >= {states[one].node for one in ids}
     for index, name in enumerate(logs):
         first, told = log(tmp_path, name).splitlines()[:2]
@@ -93,7 +95,7 @@ def test_worker_on_slurm(slurm: Batch, here: pytest.MonkeyPatch, tmp_path: Path)
     slurm.out("scancel", "--signal=USR1", "--batch", ids[0])
     until(lambda: "worker: USR1" in log(tmp_path, logs[0]))
     system.cancel(ids)
-    until(lambda: {Phase.GONE} == {state.phase for state in system.states(ids).values()})
+    until(lambda: {JobPhase.GONE} == {state.phase for state in system.states(ids).values()})
 
     assert "worker: USR1" not in log(tmp_path, logs[1])
     for name in logs:
@@ -108,10 +110,10 @@ def test_exit_status_on_slurm(slurm: Batch, here: pytest.MonkeyPatch, tmp_path: 
     system, job = opened(tmp_path, SLURM)
 
     [one] = system.submit(replace(job, main="sh -c 'exit 9'"), 1)
-    until(lambda: system.states([one.id])[one.id].phase is Phase.GONE)
+    until(lambda: system.states([one.id])[one.id].phase is JobPhase.GONE)
 
     assert "FAILED (NonZeroExitCode)" == system.states([one.id])[one.id].reason
-    assert Phase.GONE is system.states(["99999"])["99999"].phase
+    assert JobPhase.GONE is system.states(["99999"])["99999"].phase
     assert {} == system.states([])
     system.cancel([one.id, "99999"])
 
@@ -152,9 +154,9 @@ def test_reasons_of_slurm(slurm: Batch, here: pytest.MonkeyPatch, tmp_path: Path
     [one] = system.submit(job, 1)
     until(lambda: system.states([one.id])[one.id].reason == "PartitionTimeLimit")
 
-    assert Phase.PENDING is system.states([one.id])[one.id].phase
+    assert JobPhase.PENDING is system.states([one.id])[one.id].phase
     system.cancel([one.id])
-    until(lambda: system.states([one.id])[one.id].phase is Phase.GONE)
+    until(lambda: system.states([one.id])[one.id].phase is JobPhase.GONE)
 
 
 @pytest.mark.parametrize("kind", ["fake", "real"])
@@ -217,13 +219,15 @@ def test_worker_on_pbs(pbs: Batch, here: pytest.MonkeyPatch, tmp_path: Path) -> 
 
     jobs = list(system.submit(job, 2))
     ids = [one.id for one in jobs]
-    until(lambda: {Phase.RUNNING} == {state.phase for state in system.states(ids).values()})
+    until(lambda: {JobPhase.RUNNING} == {state.phase for state in system.states(ids).values()})
     until(lambda: all("worker: --url" in log(tmp_path, f"pbs/spool/{i}.OU") for i in range(2)))
     pbs.out("qsig", "-s", "USR1", ids[1])
     until(lambda: "worker: USR1" in log(tmp_path, "pbs/spool/1.OU"))
     system.cancel(ids)
     until(
-        lambda: {Phase.GONE} == {state.phase for state in system.states([*ids, "9.pbs"]).values()}
+        lambda: (
+            {JobPhase.GONE} == {state.phase for state in system.states([*ids, "9.pbs"]).values()}
+        )
     )
 
     assert ["0.pbs", "1.pbs"] == ids
@@ -270,7 +274,7 @@ def test_reasons_of_pbs(pbs: Batch, here: pytest.MonkeyPatch, tmp_path: Path) ->
     [one] = system.submit(job, 1)
 
     state = system.states([one.id])[one.id]
-    assert Phase.PENDING is state.phase
+    assert JobPhase.PENDING is state.phase
     assert "Can Never Run: Insufficient amount of resource: ncpus (R: 99 A: 4 T: 4)" == state.reason
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from grain.head.hub.state import LeaseRecord, MissionRecord, TaskRecord, WorkerRecord
-    from grain.worker.messages import HeldRun, RunEnded
+    from grain.worker.messages import InventoryRun, RunEnded
 
 
 class Cast(NamedTuple):
@@ -167,7 +167,7 @@ def begin_while_draining(self: WorkerSession, lease: Any, arguments: object, now
 def hold_nothing(
     self: TaskTable,
     lease: LeaseRecord,
-    held: HeldRun,
+    held: InventoryRun,
     record: MissionRecord,
     task: TaskRecord | None,
     now: float,
@@ -206,7 +206,7 @@ def keep_unclaimed(self: Missions, record: MissionRecord) -> None:
 
 
 def adopt_nothing(
-    self: TaskTable, record: WorkerRecord, held: HeldRun, owner: MissionRecord, now: float
+    self: TaskTable, record: WorkerRecord, held: InventoryRun, owner: MissionRecord, now: float
 ) -> None:
     if not owner.synced:
         return
@@ -228,7 +228,7 @@ def begin_before_its_turn(self: WorkerSession, lease: Any, arguments: object, no
     WorkerSession._begin(self, structs.replace(lease, chain=0), arguments, now)
 
 
-def lengthen_adopted_chains(self: Prefetch, lease: LeaseRecord, held: HeldRun) -> bool:
+def lengthen_adopted_chains(self: Prefetch, lease: LeaseRecord, held: InventoryRun) -> bool:
     waits = Prefetch.adopt(self, lease, held)
     if lease.chain is not None:
         lease.chain.number = held.chain
@@ -242,7 +242,7 @@ def free_under_a_chain(
     return None
 
 
-def forget_chains(self: Prefetch, lease: LeaseRecord, held: HeldRun) -> bool:
+def forget_chains(self: Prefetch, lease: LeaseRecord, held: InventoryRun) -> bool:
     return False
 
 

@@ -66,7 +66,7 @@ class World:
         kinds: list[Resource] = [Cores(1), Cores(2), Cores(1) & Memory(2), Cores(3)]
         # Where all ask for the same, tasks are sent ahead: how much, and how long that may wait.
         self.requests = chance.choice((kinds, kinds, kinds[1:2], kinds[3:]))
-        self.ahead = chance.choice((5.0, 100.0))
+        self.prefetch_seconds = chance.choice((5.0, 100.0))
         self.chain_patience = chance.choice((0.1, 3.0, 100.0))
         self.heads: list[HeadProcess] = []
         self.head: HeadProcess | None = None
@@ -107,7 +107,13 @@ class World:
 
     def start_head(self) -> None:
         self._epoch += 1
-        hub = Hub(self._epoch, self.clock.now, grace=GRACE, ahead=self.ahead, parts=self._parts)
+        hub = Hub(
+            self._epoch,
+            self.clock.now,
+            grace=GRACE,
+            prefetch_seconds=self.prefetch_seconds,
+            parts=self._parts,
+        )
         head = HeadProcess(self, hub, 0.0)
         self.heads.append(head)
         self.head = head

@@ -8,7 +8,7 @@ import signal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grain.worker.agent.lifecycle import TERM_GRACE, Lifecycle, Phase, Times
+from grain.worker.agent.lifecycle import TERM_GRACE, Lifecycle, LifecyclePhase, Times
 
 
 def life(done_by: float = math.inf, **times: float) -> Lifecycle:
@@ -24,7 +24,7 @@ def test_a_worker_serves_for_ever_if_nothing_happens() -> None:
     one.on_time(1e9)
 
     assert not one.draining
-    assert one.phase(1e9) < Phase.CANCELLING
+    assert one.phase(1e9) < LifecyclePhase.CANCELLING
     assert not one.over(1e9, runs=False)
     assert math.inf == one.next_at(0.0)
 
@@ -37,10 +37,10 @@ def test_a_worker_drains_then_cancels_before_the_end_of_its_job() -> None:
     assert not one.draining
     one.on_time(940.0)
     assert "the job's end is near" == one.reason
-    assert one.phase(999.0) < Phase.CANCELLING
+    assert one.phase(999.0) < LifecyclePhase.CANCELLING
     assert 60 == one.left(940.0)
     assert 1000 == one.next_at(940.0)
-    assert Phase.CANCELLING == one.phase(1000.0)
+    assert LifecyclePhase.CANCELLING == one.phase(1000.0)
     assert not one.over(1000.0, runs=True)
     assert one.over(1000.0, runs=False)
 
@@ -62,8 +62,8 @@ def test_after_sigterm_runs_are_cancelled_early_enough_to_be_ended() -> None:
 
     assert "SIGTERM" == one.reason
     assert one.interrupted
-    assert one.phase(108.4) < Phase.CANCELLING
-    assert Phase.CANCELLING == one.phase(108.5)
+    assert one.phase(108.4) < LifecyclePhase.CANCELLING
+    assert LifecyclePhase.CANCELLING == one.phase(108.5)
     assert not one.over(109.9, runs=True)
     assert one.over(110.0, runs=True)
     assert one.over(100.0, runs=False)
@@ -111,7 +111,7 @@ def test_a_worker_gives_up_without_a_scheduler() -> None:
     assert not never.draining
     never.on_time(600.0)
     assert never.gave_up
-    assert Phase.CANCELLING == never.phase(600.0)
+    assert LifecyclePhase.CANCELLING == never.phase(600.0)
 
     one = life(give_up=600.0)
     one.on_unlinked(1000.0)
@@ -138,7 +138,7 @@ def test_a_request_to_quit_cancels_runs_only_by_force() -> None:
     one.on_quit(100.0, force=False)
     assert not one.over(1e6, runs=True)
     one.on_quit(200.0, force=True)
-    assert Phase.CANCELLING == one.phase(200.0)
+    assert LifecyclePhase.CANCELLING == one.phase(200.0)
 
 
 EVENTS = st.lists(

@@ -9,9 +9,9 @@ from grain.head.messages import RegisterMission, Request, Submit
 from grain.head.testing import check_scheduler
 from grain.worker.messages import (
     DefineFunction,
-    HeldRun,
     Inventory,
     InventoryEnd,
+    InventoryRun,
     Lease,
     RegisterWorker,
     RunEnded,
@@ -64,7 +64,7 @@ class HubHarness:
         return sent
 
     def worker(
-        self, name: str, cores: int = 2, held: tuple[HeldRun, ...] = (), link: str = ""
+        self, name: str, cores: int = 2, held: tuple[InventoryRun, ...] = (), link: str = ""
     ) -> str:
         """Register a worker; return its link."""
         link = link or name
@@ -88,5 +88,5 @@ class HubHarness:
         return RunEnded(lease.mission, lease.task, lease.attempt, status, **more)
 
 
-def held(lease: Lease, elapsed: float = 1.0, **more: Any) -> HeldRun:
-    return HeldRun(lease.mission, lease.task, lease.attempt, lease.res, elapsed, **more)
+def held(lease: Lease, elapsed: float = 1.0, **more: Any) -> InventoryRun:
+    return InventoryRun(lease.mission, lease.task, lease.attempt, lease.res, elapsed, **more)

@@ -32,7 +32,7 @@ T = TypeVar("T")
 _NOTED = 5  # further failures that a note names
 
 
-class State(Enum):
+class GroupState(Enum):
     """The states of a waitgroup, as its repr shows them."""
 
     OPEN = "open"
@@ -70,7 +70,7 @@ class WaitGroup:
         self._idle = trio.Event()
         self._failed: GroupJob | None = None
         self._failed_first = False  # before the block was left by an exception
-        self._state = State.OPEN
+        self._state = GroupState.OPEN
         self._results: list[Any] = []
 
     def submit(
@@ -137,9 +137,9 @@ class WaitGroup:
         Raises:
             ResultsNotReady: the block has not ended yet, or was left by an exception.
         """
-        if self._state is State.DONE:
+        if self._state is GroupState.DONE:
             return self._results
-        if self._state is State.OPEN:
+        if self._state is GroupState.OPEN:
             raise ResultsNotReady(
                 "the results of a waitgroup are there when its `async with` block has ended. In "
                 "it, await what submit() returned: r_ = wg.submit(Cores(1), fn); r = await r_"
@@ -156,7 +156,7 @@ class WaitGroup:
     # ---- taking jobs
 
     def _new(self, fn: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> GroupJob:
-        if self._state is not State.OPEN:
+        if self._state is not GroupState.OPEN:
             raise WaitGroupClosed(
                 f"{name_of(fn)} was submitted to a waitgroup whose block has ended: submit it in "
                 "the `async with` block, or in a branch that was started there"
@@ -206,7 +206,7 @@ class WaitGroup:
 
     async def _leave(self) -> None:
         """Cancel what has not ended, and wait until nothing of it is left."""
-        self._state = State.FAILED
+        self._state = GroupState.FAILED
         self._failed_first = self._failed is not None and not _was_cancelled(self._failed)
         self._nursery.cancel_scope.cancel()
         for job in self._jobs:
@@ -249,16 +249,16 @@ class WaitGroup:
 
     def _finish(self) -> None:
         """Raise the first failure, or set the results; the block has ended."""
-        if self._state is State.DONE:
+        if self._state is GroupState.DONE:
             return
-        self._state = State.FAILED
+        self._state = GroupState.FAILED
         if self._failed is not None:
             failure = _error_of(self._failed)
             assert failure is not None
             _note(failure, self._others(failure))
             raise failure.with_traceback(self._failed.traceback)
         self._results = [job.value for job in self._jobs]
-        self._state = State.DONE
+        self._state = GroupState.DONE
 
     def _others(self, raised: BaseException) -> list[BaseException]:
         """Return the failures beside the exception that is raised."""

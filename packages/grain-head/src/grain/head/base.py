@@ -45,7 +45,7 @@ class Submitted(Protocol):
 J = TypeVar("J", bound=Submitted)
 
 
-class Phase(enum.Enum):
+class ExecutorPhase(enum.Enum):
     """The life of an executor, which passes through these phases in this order, once."""
 
     NEW = "new"  # its block was not entered yet
@@ -64,7 +64,7 @@ class ExecutorBase(ABC, Generic[J]):
     def __init__(self) -> None:
         self._jobs: dict[int, J] = {}
         self._done = self._failed = self._cancelled = 0
-        self._phase = Phase.NEW
+        self._phase = ExecutorPhase.NEW
         self._idle = trio.Event()
         self._put_result, self._results = trio.open_memory_channel[Result](math.inf)
         # Not begun before it is entered, when the subclass is complete.
@@ -101,7 +101,7 @@ class ExecutorBase(ABC, Generic[J]):
 
     def close(self) -> None:
         """Take no more jobs; `results` ends when those that are here have ended."""
-        self._phase = Phase.CLOSED
+        self._phase = ExecutorPhase.CLOSED
         if not self._jobs:
             self._put_result.close()
 
@@ -121,9 +121,9 @@ class ExecutorBase(ABC, Generic[J]):
             await self._idle.wait()
 
     async def __aenter__(self) -> Self:
-        if self._phase is not Phase.NEW:
+        if self._phase is not ExecutorPhase.NEW:
             raise ExecutorClosed("an executor is used once; make another one")
-        self._phase = Phase.STARTING
+        self._phase = ExecutorPhase.STARTING
         await self._life.__aenter__()
         return self
 
@@ -140,7 +140,7 @@ class ExecutorBase(ABC, Generic[J]):
         """Return the context in which it takes jobs; leaving it waits for them."""
 
     def _check_open(self) -> None:
-        if self._phase is not Phase.OPEN:
+        if self._phase is not ExecutorPhase.OPEN:
             raise ExecutorClosed(
                 "this executor takes no jobs: use it inside its `async with` block, before close()"
             )
@@ -169,5 +169,5 @@ class ExecutorBase(ABC, Generic[J]):
             self._put_result.send_nowait(Result(number, ended))
         if not self._jobs:
             self._idle.set()
-            if self._phase is Phase.CLOSED:
+            if self._phase is ExecutorPhase.CLOSED:
                 self._put_result.close()

@@ -11,7 +11,7 @@ import outcome
 import trio
 
 from grain.edge.channel import memory_channels
-from grain.head.base import ExecutorBase, Phase
+from grain.head.base import ExecutorBase, ExecutorPhase
 from grain.head.collapse import collapsing
 from grain.head.errors import Cancelled
 from grain.head.events import (
@@ -177,12 +177,12 @@ class GrainExecutor(ExecutorBase[Job]):
                         _LOCAL, self.name, self.local, trio.current_time()
                     )
                     self._on_event(WorkerJoined(self.name, self.local))
-                    self._phase = Phase.OPEN
+                    self._phase = ExecutorPhase.OPEN
                     try:
                         yield
                         await self.join()
                     finally:
-                        self._phase = Phase.CLOSED
+                        self._phase = ExecutorPhase.CLOSED
                         self._on_event(WorkerCleaning(self.name))
                         nursery.cancel_scope.cancel()
         finally:

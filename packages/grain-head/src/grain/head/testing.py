@@ -27,7 +27,7 @@ from grain.resource import Supply
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from grain.head.scheduler.state import Level, Reservation, Start, Task, TaskQueue, Worker
+    from grain.head.scheduler.state import Level, Reservation, Start, Task, TaskQueue, WorkerState
     from grain.resource import Resource
 
 
@@ -219,7 +219,7 @@ def check_scheduler(scheduler: Scheduler, *, dispatched: float | None = None) ->
         _check_work_conserved(scheduler, dispatched)
 
 
-def _check_account(worker: Worker) -> None:
+def _check_account(worker: WorkerState) -> None:
     """Check that what is free and what is held add up to what the worker has."""
     supply = copy.deepcopy(worker.supply)
     for task in worker.tasks.values():
@@ -294,7 +294,7 @@ def _check_shapes(scheduler: Scheduler) -> None:
 def _check_levels(scheduler: Scheduler) -> None:
     """Check that each worker is at the level of what it has free, and the heaps of the queues."""
     levels = scheduler._queues.levels._levels
-    placed: list[Worker] = []
+    placed: list[WorkerState] = []
     for key, level in levels.items():
         assert level.sample.level() == level.key == key
         _check_level(scheduler, level)
@@ -346,7 +346,7 @@ def _check_reservations(scheduler: Scheduler) -> None:
             _check_reservation(worker.reservation, worker)
 
 
-def _check_reservation(reservation: Reservation, worker: Worker) -> None:
+def _check_reservation(reservation: Reservation, worker: WorkerState) -> None:
     assert reservation.beside.keys() <= worker.tasks.keys()
     future = copy.deepcopy(reservation.future)
     for held in reservation.beside.values():

@@ -13,7 +13,7 @@ import trio
 
 from grain.edge import DEFAULT
 from grain.head import Explanation, Statistics
-from grain.head.base import ExecutorBase, Phase
+from grain.head.base import ExecutorBase, ExecutorPhase
 from grain.head.collapse import collapsing
 from grain.head.errors import Cancelled, TaskCrashed
 from grain.head.events import Event, NeverStarts, NoWorkers
@@ -189,7 +189,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             with collapsing():  # from here on, what the block raised is the user's exception
                 async with trio.open_nursery() as nursery:
                     scope = await nursery.start(self._link.run)
-                    self._phase = Phase.OPEN
+                    self._phase = ExecutorPhase.OPEN
                     try:
                         yield
                         await self.join()
@@ -199,7 +199,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
                         self._link.wake()
                         raise
                     finally:
-                        self._phase = Phase.CLOSED
+                        self._phase = ExecutorPhase.CLOSED
                         await self._leave(scope)
         finally:
             for job in list(self._jobs):

@@ -17,6 +17,7 @@ Map:
 - ``logs``: log lines that a full disk does not stop
 - ``auto``: the resources that a job really has
 - ``session``: the parts of a worker, for programs that build one without the command
+- ``process``: a runner in a process of its own, for the same programs
 - ``context``: context modules, for programs that run tasks without the command
 - ``agent/``: the process that represents a worker to the head
 - ``runner/``: the execution of runs, in the agent's child process or in a mission

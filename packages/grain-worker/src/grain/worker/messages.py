@@ -120,7 +120,7 @@ class RegisterWorker(Message, frozen=True):
     connection: int = 1
 
 
-class HeldRun(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class InventoryRun(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A run that a worker has, or whose outcome it keeps.
 
     Attributes:
@@ -150,7 +150,7 @@ class HeldRun(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 class Inventory(Message, frozen=True):
     """Some of the runs that a worker has when it registers."""
 
-    runs: tuple[HeldRun, ...]
+    runs: tuple[InventoryRun, ...]
 
 
 class InventoryEnd(Message, frozen=True):

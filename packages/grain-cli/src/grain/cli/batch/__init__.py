@@ -18,8 +18,8 @@ Map:
 
 from grain.cli.batch.base import BatchJob as BatchJob
 from grain.cli.batch.base import BatchSystem as BatchSystem
+from grain.cli.batch.base import JobPhase as JobPhase
 from grain.cli.batch.base import JobState as JobState
-from grain.cli.batch.base import Phase as Phase
 from grain.cli.batch.base import SubmittedJob as SubmittedJob
 from grain.cli.batch.errors import BatchError as BatchError
 from grain.cli.batch.errors import BatchUnreachable as BatchUnreachable

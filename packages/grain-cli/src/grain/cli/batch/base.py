@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from grain.config import Script
 
 
-class Phase(enum.Enum):
+class JobPhase(enum.Enum):
     """The phase of a job."""
 
     PENDING = "pending"
@@ -36,7 +36,7 @@ class JobState(NamedTuple):
         node: The node on which it runs; may be empty.
     """
 
-    phase: Phase
+    phase: JobPhase
     reason: str = ""
     node: str = ""
 

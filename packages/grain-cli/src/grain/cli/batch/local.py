@@ -15,7 +15,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grain.cli.batch.base import JobState, Phase, SubmittedJob
+from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.scripts.shell import body
 
@@ -77,7 +77,10 @@ class Local:
     def _free(self) -> list[int]:
         states = self.states(one for one, _ in self._taken)
         taken = {
-            cpu for one, cpus in self._taken if states[one].phase is Phase.RUNNING for cpu in cpus
+            cpu
+            for one, cpus in self._taken
+            if states[one].phase is JobPhase.RUNNING
+            for cpu in cpus
         }
         return sorted(os.sched_getaffinity(0) - taken)
 
@@ -107,17 +110,17 @@ class Local:
     def _state(self, process: str) -> JobState:
         host, pid, start = process.rsplit(":", 2)
         if host != socket.gethostname():
-            return JobState(Phase.UNKNOWN, f"it was started on {host}", host)
+            return JobState(JobPhase.UNKNOWN, f"it was started on {host}", host)
         alive = start_time(int(pid)) == start
-        return JobState(Phase.RUNNING, node=host) if alive else JobState(Phase.GONE)
+        return JobState(JobPhase.RUNNING, node=host) if alive else JobState(JobPhase.GONE)
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Send SIGTERM, upon which a worker ends its tasks and leaves."""
         for one in ids:
             state = self._state(one)
-            if state.phase is Phase.UNKNOWN:
+            if state.phase is JobPhase.UNKNOWN:
                 raise BatchError(f"{one} cannot be ended: {state.reason}", remedy="Go there.")
-            if state.phase is Phase.RUNNING:
+            if state.phase is JobPhase.RUNNING:
                 os.kill(int(one.rsplit(":", 2)[1]), signal.SIGTERM)
 
 

@@ -10,7 +10,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grain.cli.batch.base import JobState, Phase, SubmittedJob
+from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
 from grain.cli.batch.command import Complaints, refusal, run
 from grain.cli.batch.errors import BatchError, BatchUnsupported
 from grain.cli.batch.scripts import custom, pbs, slurm
@@ -165,7 +165,7 @@ class Custom:
 
     def states(self, ids: Iterable[str]) -> dict[str, JobState]:
         """Return ``UNKNOWN`` for every job: there is no command to query."""
-        return {one: JobState(Phase.UNKNOWN) for one in ids}
+        return {one: JobState(JobPhase.UNKNOWN) for one in ids}
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Refuse.

@@ -50,9 +50,9 @@ def ls(ctx: click.Context, as_json: bool, patience: float, config_file: str | No
 
 def alive(jobs: list[OwnJob]) -> list[OwnJob]:
     """Return the jobs that have not ended, as far as the batch system knows."""
-    from grain.cli.batch import Phase
+    from grain.cli.batch import JobPhase
 
-    return [job for job in jobs if job.alive and job.state.phase is not Phase.UNKNOWN]
+    return [job for job in jobs if job.alive and job.state.phase is not JobPhase.UNKNOWN]
 
 
 def plain(jobs: list[OwnJob]) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.cli.batch import BatchError, JobRecords, JobState, Phase, open_system, state_folder
+from grain.cli.batch import BatchError, JobPhase, JobRecords, JobState, open_system, state_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +24,7 @@ KEPT = 14 * 86400.0
 FORGOTTEN = 100 * 86400.0
 """Seconds after which a record is removed, whatever the state of its job."""
 
-_ALIVE = {Phase.PENDING, Phase.RUNNING, Phase.ENDING, Phase.UNKNOWN}
+_ALIVE = {JobPhase.PENDING, JobPhase.RUNNING, JobPhase.ENDING, JobPhase.UNKNOWN}
 
 
 class OwnJob(NamedTuple):
@@ -60,7 +60,7 @@ def own_jobs(config: Config, *, kind: str = "worker") -> list[OwnJob]:
     if not recent:
         return []
     states = open_system(config).states([one.id for one in recent])
-    return [OwnJob(one, states.get(one.id, JobState(Phase.UNKNOWN))) for one in recent]
+    return [OwnJob(one, states.get(one.id, JobState(JobPhase.UNKNOWN))) for one in recent]
 
 
 class BackgroundQuery:
@@ -90,7 +90,7 @@ class BackgroundQuery:
 
 def warning(jobs: Sequence[OwnJob]) -> str:
     """Return a sentence if the last jobs failed at once; else ""."""
-    last = [job for job in jobs if job.state.phase is not Phase.PENDING][-3:]
+    last = [job for job in jobs if job.state.phase is not JobPhase.PENDING][-3:]
     failed = [job for job in last if failed_at_once(job)]
     if not failed or len(failed) < len(last) or len(failed) < min(2, len(jobs)):
         return ""
@@ -107,7 +107,7 @@ def failed_at_once(job: OwnJob) -> bool:
     A worker writes a line when it ends: if the last line came within some seconds of the
     submission, the worker lived no longer. A job that waited before it failed is not detected.
     """
-    if job.state.phase is not Phase.GONE:
+    if job.state.phase is not JobPhase.GONE:
         return False
     try:
         written = Path(job.record.log_file).stat().st_mtime

@@ -85,7 +85,7 @@ def unjoined(config: Config, pattern: str, joined: set[str]) -> list[OwnJob]:
     Raises:
         BatchError: The batch system does not answer.
     """
-    from grain.cli.batch import Phase
+    from grain.cli.batch import JobPhase
     from grain.cli.workers.jobs import own_jobs, records
 
     known = [one for one in records().read() if fnmatchcase(one.name, pattern)]
@@ -95,7 +95,7 @@ def unjoined(config: Config, pattern: str, joined: set[str]) -> list[OwnJob]:
         job
         for job in own_jobs(config)
         if job.alive
-        and job.state.phase is not Phase.UNKNOWN
+        and job.state.phase is not JobPhase.UNKNOWN
         and job.record.name not in joined
         and fnmatchcase(job.record.name, pattern)
     ]
@@ -103,12 +103,12 @@ def unjoined(config: Config, pattern: str, joined: set[str]) -> list[OwnJob]:
 
 def _end(config: Config, jobs: list[OwnJob], force: bool) -> Iterator[str]:
     """Cancel waiting jobs; running ones only by force, or where a signal is gentle."""
-    from grain.cli.batch import Phase, open_system
+    from grain.cli.batch import JobPhase, open_system
     from grain.cli.workers.submission import job_words
 
     for job in jobs:
         what = f"{clean(job.record.name)}: {job_words(job.record)}"
-        pending = job.state.phase is Phase.PENDING
+        pending = job.state.phase is JobPhase.PENDING
         local = job.record.system == "local"
         if not (pending or local or force):
             yield (

@@ -74,14 +74,14 @@ def _withdraw(config: Config) -> None:
     Raises:
         BatchError: The batch system does not answer, or refuses.
     """
-    from grain.cli.batch import Phase, open_system
+    from grain.cli.batch import JobPhase, open_system
     from grain.cli.workers.jobs import own_jobs
     from grain.cli.workers.submission import job_words
 
     waiting = [
         job.record
         for job in own_jobs(config)
-        if job.record.by == SWARM and job.state.phase is Phase.PENDING
+        if job.record.by == SWARM and job.state.phase is JobPhase.PENDING
     ]
     open_system(config).cancel([record.id for record in waiting])
     for record in waiting:
@@ -190,13 +190,14 @@ class SwarmKeeper:
 
     def _adopt(self) -> None:
         """Count the jobs that an earlier `grain scale` left behind."""
-        from grain.cli.batch import Phase
+        from grain.cli.batch import JobPhase
         from grain.cli.workers.jobs import own_jobs
 
         mine = [
             job.record.id
             for job in own_jobs(self._config)
-            if job.record.by in {BY, SWARM} and job.state.phase not in {Phase.GONE, Phase.UNKNOWN}
+            if job.record.by in {BY, SWARM}
+            and job.state.phase not in {JobPhase.GONE, JobPhase.UNKNOWN}
         ]
         self._swarm.submitted(mine, time.monotonic())
         self._report(f"{len(mine)} jobs are left from before" if mine else "beginning")

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from grain.cli.batch import Phase
+from grain.cli.batch import JobPhase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -79,15 +79,15 @@ class Swarm:
         new = False
         for one, job in list(self._jobs.items()):
             state = states.get(one)
-            if state is None or state.phase is Phase.UNKNOWN:
+            if state is None or state.phase is JobPhase.UNKNOWN:
                 continue  # the job may be alive
-            if state.phase is Phase.GONE:
+            if state.phase is JobPhase.GONE:
                 if self._is_gone(one, job, now) and not job.proven:
                     failed.append(one)
                     new |= job.submitted > self._failed_at
                 continue
             job.listed, job.missed = True, False
-            if state.phase is Phase.PENDING:
+            if state.phase is JobPhase.PENDING:
                 job.began = None  # new, or put back into the queue
                 continue
             job.began = now if job.began is None else job.began

@@ -76,7 +76,7 @@ class Future(futures.Future[T]):
         return super().exception(timeout)
 
 
-class State(Enum):
+class EngineState(Enum):
     """The states of an engine, in their order."""
 
     OPEN = "open"
@@ -89,7 +89,7 @@ class _Orders(NamedTuple):
 
     submitted: deque[tuple[Future[Any], Call]]
     cancelled: deque[Future[Any]]
-    state: State
+    state: EngineState
 
 
 class Engine:
@@ -112,7 +112,7 @@ class Engine:
         self._submitted: deque[tuple[Future[Any], Call]] = deque()
         self._cancelled: deque[Future[Any]] = deque()
         self._unresolved: set[Future[Any]] = set()
-        self._state = State.OPEN
+        self._state = EngineState.OPEN
         self._error: BaseException | None = None
         # Wakes the worksite; None if there is none.
         self._wake: Callable[[], object] | None = None
@@ -139,7 +139,7 @@ class Engine:
         with self._lock:
             if self._error is not None:
                 raise futures.BrokenExecutor("the executor's mission has failed") from self._error
-            if self._state is not State.OPEN:
+            if self._state is not EngineState.OPEN:
                 raise RuntimeError("cannot schedule new futures after shutdown")
             self._unresolved.add(future)
             self._submitted.append((future, call))
@@ -154,8 +154,8 @@ class Engine:
             cancel: cancel the calls that wait.
         """
         with self._lock:
-            if self._state is State.OPEN:
-                self._state = State.CLOSED
+            if self._state is EngineState.OPEN:
+                self._state = EngineState.CLOSED
             waiting = list(self._unresolved) if cancel else []
             self._notify()
         for future in waiting:
@@ -164,7 +164,7 @@ class Engine:
     def interrupt(self) -> None:
         """Cancel the mission: what runs as well as what waits."""
         with self._lock:
-            self._state = State.INTERRUPTED
+            self._state = EngineState.INTERRUPTED
             self._notify()
 
     def join(self) -> None:
@@ -220,8 +220,8 @@ class Engine:
             error = raised
         with self._lock:
             self._wake = None
-            if self._state is State.OPEN:
-                self._state = State.CLOSED
+            if self._state is EngineState.OPEN:
+                self._state = EngineState.CLOSED
             self._error = error
             left = list(self._unresolved)
         if error is not None and not self._began.done():
@@ -290,7 +290,7 @@ class _Worksite:
     def look(self) -> None:
         """Do what has been ordered since the last look."""
         orders = self._engine.orders()
-        if orders.state is State.INTERRUPTED:
+        if orders.state is EngineState.INTERRUPTED:
             self._scope.cancel()
             return
         while orders.submitted:
@@ -301,7 +301,7 @@ class _Worksite:
                 self._mission.executor.cancel(job)
             else:
                 future.begin()  # which notifies those who wait for a cancelled future
-        if orders.state is State.CLOSED:
+        if orders.state is EngineState.CLOSED:
             self._closed.set()
 
     def _submit(self, future: Future[Any], call: Call) -> None:

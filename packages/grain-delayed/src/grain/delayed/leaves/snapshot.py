@@ -53,7 +53,7 @@ class Snapshot:
 
     def call(self) -> Call:
         """Return the call, with arguments that nobody else has."""
-        fn, args, kwargs = _Unpickler(self._data, self._objects, self.arrays).load()
+        fn, args, kwargs = _SnapshotUnpickler(self._data, self._objects, self.arrays).load()
         return Call(fn, args, kwargs)
 
     def call_in_process(self) -> Call:
@@ -94,7 +94,7 @@ class Snapshots:
         if isinstance(call.fn, FunctionType) and all(type(v) in _CONSTANT for v in values):
             return None
         file = io.BytesIO()
-        pickler = _Pickler(file, self._shared_array)
+        pickler = _SnapshotPickler(file, self._shared_array)
         try:
             pickler.dump(tuple(call))
         except Exception:
@@ -136,7 +136,7 @@ class Snapshots:
         return known
 
 
-class _Pickler(pickle.Pickler):
+class _SnapshotPickler(pickle.Pickler):
     """A pickler that leaves out large arrays, and what is the same object in each attempt."""
 
     def __init__(self, file: io.BytesIO, shared_array: Any) -> None:
@@ -175,8 +175,8 @@ class _Pickler(pickle.Pickler):
         return known
 
 
-class _Unpickler(pickle.Unpickler):
-    """The counterpart of `_Pickler`; it gives each array as a copy."""
+class _SnapshotUnpickler(pickle.Unpickler):
+    """The counterpart of `_SnapshotPickler`; it gives each array as a copy."""
 
     def __init__(self, data: bytes, objects: Sequence[object], arrays: Sequence[Any]) -> None:
         super().__init__(io.BytesIO(data))

@@ -15,7 +15,7 @@ from grain.edge.attempt import Attempt
 from grain.edge.connecting.greeting import join
 from grain.edge.connecting.peer import GreetedStream, Peer
 from grain.edge.connecting.race import Route, race
-from grain.edge.connecting.routes import ALL_TRANSPORTS, Call, routes, unix_route
+from grain.edge.connecting.routes import ALL_TRANSPORTS, DialRequest, routes, unix_route
 from grain.edge.errors import DialError, EdgeError, MeetingError, StaleEdgeFile
 from grain.edge.meeting.disk import Disk
 from grain.edge.meeting.host import this_process
@@ -148,7 +148,7 @@ class Dialler:
 
     def _routes(self, record: MeetingRecord) -> list[Route[GreetedStream]]:
         assert self.meeting is not None
-        call = Call(
+        request = DialRequest(
             self.meeting,
             record,
             self._hello(record.lineage, record.epoch),
@@ -156,7 +156,7 @@ class Dialler:
             same_kernel=record.boot == self._me.boot,
             fixed=self.address if isinstance(self.address, TcpAddress) else None,
         )
-        return routes(call, self._transports)
+        return routes(request, self._transports)
 
     async def patiently(self, patience: float | None) -> tuple[GreetedStream, tuple[Attempt, ...]]:
         """Try until a head is reached.

@@ -38,7 +38,7 @@ _LOOPBACK = ("127.", "::1")
 
 
 @dataclass(frozen=True)
-class Call:
+class DialRequest:
     """A head that is to be reached, and the dialler that wants to.
 
     Attributes:
@@ -63,13 +63,13 @@ class Call:
         return Credential(self.record.authority, self.record.certificate, self.record.key)
 
 
-def routes(call: Call, transports: frozenset[str]) -> list[Route[GreetedStream]]:
+def routes(request: DialRequest, transports: frozenset[str]) -> list[Route[GreetedStream]]:
     """Return the routes to a head, the best first, by those transports that it offers."""
-    direct = [r for name in DIRECT if name in transports for r in DIRECT[name](call)]
+    direct = [r for name in DIRECT if name in transports for r in DIRECT[name](request)]
     if direct:
         # The others cost the shared filesystem something: only when these have had their time.
         direct[-1] = dataclasses.replace(direct[-1], stagger=2.0)
-    slow = [r for name in THROUGH_FILES if name in transports for r in THROUGH_FILES[name](call)]
+    slow = [r for name in THROUGH_FILES if name in transports for r in THROUGH_FILES[name](request)]
     return direct + slow
 
 
@@ -78,38 +78,40 @@ def unix_route(path: str, hello: Hello, codec: Codec) -> Route[GreetedStream]:
     return Route("unix", path, partial(_dial_unix, path, hello, codec))
 
 
-def _unix(call: Call) -> Iterator[Route[GreetedStream]]:
-    if call.record.unix and call.same_kernel and call.fixed is None:
-        yield unix_route(call.record.unix, call.hello, call.codec)
+def _unix(request: DialRequest) -> Iterator[Route[GreetedStream]]:
+    if request.record.unix and request.same_kernel and request.fixed is None:
+        yield unix_route(request.record.unix, request.hello, request.codec)
 
 
-def _tcp(call: Call) -> Iterator[Route[GreetedStream]]:
-    if call.fixed is not None:
-        targets = [(call.fixed.host or "localhost", call.fixed.port)]
+def _tcp(request: DialRequest) -> Iterator[Route[GreetedStream]]:
+    if request.fixed is not None:
+        targets = [(request.fixed.host or "localhost", request.fixed.port)]
     else:
         # A loopback address of another host is ours.
         targets = [
             (host, port)
-            for host, port in call.record.tcp
-            if call.same_kernel or not host.startswith(_LOOPBACK)
+            for host, port in request.record.tcp
+            if request.same_kernel or not host.startswith(_LOOPBACK)
         ]
     for host, port in targets:
-        yield Route("tcp", join_host(host, port), partial(_dial_tcp, host, port, call))
+        yield Route("tcp", join_host(host, port), partial(_dial_tcp, host, port, request))
 
 
-def _reverse(call: Call) -> Iterator[Route[GreetedStream]]:
-    if call.record.files and call.record.authority:
-        start = partial(await_head, call.meeting, call.credential, call.hello, call.codec)
+def _reverse(request: DialRequest) -> Iterator[Route[GreetedStream]]:
+    if request.record.files and request.record.authority:
+        start = partial(
+            await_head, request.meeting, request.credential, request.hello, request.codec
+        )
         yield Route("reverse", "any interface", start, stagger=3.0, deadline=20.0)
 
 
-def _files(call: Call) -> Iterator[Route[GreetedStream]]:
-    if call.record.files:
-        start = partial(_dial_files, call.meeting, call.hello, call.codec)
-        yield Route("files", call.meeting.directory, start, deadline=60.0)
+def _files(request: DialRequest) -> Iterator[Route[GreetedStream]]:
+    if request.record.files:
+        start = partial(_dial_files, request.meeting, request.hello, request.codec)
+        yield Route("files", request.meeting.directory, start, deadline=60.0)
 
 
-Routes = dict[str, "Callable[[Call], Iterator[Route[GreetedStream]]]"]
+Routes = dict[str, "Callable[[DialRequest], Iterator[Route[GreetedStream]]]"]
 
 DIRECT: Routes = {"unix": _unix, "tcp": _tcp}
 """Transports that reach the head by themselves, the best first."""
@@ -126,11 +128,11 @@ async def _dial_unix(path: str, hello: Hello, codec: Codec) -> GreetedStream:
     return await _introduced(stream, hello, codec, "unix", path)
 
 
-async def _dial_tcp(host: str, port: int, call: Call) -> GreetedStream:
-    context = dialling_context(call.credential)
+async def _dial_tcp(host: str, port: int, request: DialRequest) -> GreetedStream:
+    context = dialling_context(request.credential)
     stream = await tcp.connect(host, port)
     secure = await tcp.secure_dialled(stream, context, HEAD)
-    return await _introduced(secure, call.hello, call.codec, "tcp", join_host(host, port))
+    return await _introduced(secure, request.hello, request.codec, "tcp", join_host(host, port))
 
 
 async def _introduced(

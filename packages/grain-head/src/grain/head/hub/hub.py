@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from grain.edge.questions import pack
 from grain.head.hub.functions import FunctionTable
 from grain.head.hub.missions import Missions
-from grain.head.hub.prefetch import AHEAD, Prefetch
+from grain.head.hub.prefetch import PREFETCH_SECONDS, Prefetch
 from grain.head.hub.quarantine import Quarantine
 from grain.head.hub.snapshot import find_mission, retired_worker, snapshot
 from grain.head.hub.state import Outgoing, Registry, TaskState
@@ -69,7 +69,7 @@ class Hub:
         *,
         grace: float = GRACE,
         wall: float = 0.0,
-        ahead: float = AHEAD,
+        prefetch_seconds: float = PREFETCH_SECONDS,
         max_overtakes: int = SHARED_MAX_OVERTAKES,
         parts: Parts = Parts(),  # noqa: B008 - it cannot change
     ) -> None:
@@ -77,7 +77,7 @@ class Hub:
         self.scheduler = Scheduler(max_overtakes=max_overtakes)
         self._outgoing = Outgoing()
         functions = parts.functions(self.registry, self._outgoing)
-        self.prefetch = parts.prefetch(self.scheduler, ahead)
+        self.prefetch = parts.prefetch(self.scheduler, prefetch_seconds)
         self._quarantine = Quarantine(self.scheduler, self.registry)
         self.tasks = parts.tasks(
             epoch,
@@ -140,7 +140,7 @@ class Hub:
         # Suspects first: what starts beside them would keep their worker from being empty.
         leases = self.tasks.start_suspects(now) if not self._quarantine.idle else []
         leases += [self.tasks.start(start, now) for start in self.scheduler.dispatch(now)]
-        leases += self.tasks.send_ahead()
+        leases += self.tasks.send_prefetched()
         started: dict[tuple[Link | None, str], list[int]] = {}
         for lease in leases:
             task = lease.task

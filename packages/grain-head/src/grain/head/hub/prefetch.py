@@ -7,7 +7,7 @@ each takes the place of its predecessor, with all that it holds, once that has e
 1.  A task is only sent behind a run of its own queue: it asks for the same, at the same priority,
     and belongs to the same mission. So it needs no look at what is free.
 2.  Only while no other queue has waiting tasks: nobody is overtaken. Those that come later wait for
-    what was sent ahead, which is `AHEAD` seconds as runs lately took.
+    what was sent ahead, which is `PREFETCH_SECONDS` seconds as runs lately took.
 3.  Only what cannot start at once, and never more than one part of what waits for each run of the
     queue: so the last tasks do not wait on one worker while others have room.
 4.  Nothing is sent ahead with a time limit, or to run alone.
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from grain.head.hub.state import LeaseRecord, WorkerRecord
     from grain.head.scheduler.scheduler import Scheduler
     from grain.head.scheduler.state import TaskQueue
-    from grain.worker.messages import HeldRun
+    from grain.worker.messages import InventoryRun
 
-AHEAD = 0.02
-"""Seconds of work that are sent ahead for each run. Much longer than the round trip that they are
-to hide; short for whoever has to wait for them."""
+PREFETCH_SECONDS = 0.02
+"""Seconds of work that are sent ahead for each run: much longer than the round trip that they hide,
+and a short wait for tasks of others."""
 
 _MOST = 64  # tasks in a chain
-# In all chains together. No head decides more than 50,000 tasks a second, so that is `AHEAD` of any
-# work that is really brief. If it turns out not to be, all of it comes back at once.
+# In all chains together. No head decides more than 50,000 tasks a second, so that is
+# `PREFETCH_SECONDS` of any work that is really brief. If it is not, all of it comes back at once.
 _MOST_IN_ALL = 1024
 _LONG = 1.0  # seconds; how much longer a run took makes no difference
 
@@ -57,9 +57,9 @@ class Prefetch:
         in_chains: how many tasks wait on workers.
     """
 
-    def __init__(self, scheduler: Scheduler, ahead: float = AHEAD) -> None:
+    def __init__(self, scheduler: Scheduler, prefetch_seconds: float = PREFETCH_SECONDS) -> None:
         self._scheduler = scheduler
-        self._ahead = ahead
+        self._prefetch_seconds = prefetch_seconds
         # Runs that began, or came to the head of their chain, since the last decision: only behind
         # these there can be room that was not there before.
         self._heads: list[LeaseRecord] = []
@@ -85,7 +85,11 @@ class Prefetch:
         queue = self._scheduler.sole_queue()
         if queue is None or queue.wtime is not None:
             return
-        depth = _MOST if _MOST * queue.span <= self._ahead else int(self._ahead / queue.span)
+        depth = (
+            _MOST
+            if _MOST * queue.span <= self._prefetch_seconds
+            else int(self._prefetch_seconds / queue.span)
+        )
         for head in heads:
             if head.scheduler_id is None or not _takes_more(head.worker):
                 continue
@@ -110,7 +114,7 @@ class Prefetch:
         chain.waiting.append(lease)
         self.in_chains += 1
 
-    def adopt(self, lease: LeaseRecord, held: HeldRun) -> bool:
+    def adopt(self, lease: LeaseRecord, held: InventoryRun) -> bool:
         """Put a run that its worker reports into its chain there.
 
         Returns:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from grain.head.messages import Ending
     from grain.head.scheduler.scheduler import Scheduler
     from grain.head.scheduler.state import Start, TaskQueue
-    from grain.worker.messages import Attempt, HeldRun, RunEnded
+    from grain.worker.messages import Attempt, InventoryRun, RunEnded
 
 SOLO = 2
 """Crashes after which a task runs alone."""
@@ -187,7 +187,7 @@ class TaskTable:
             leases.append(lease)
         return leases
 
-    def send_ahead(self) -> list[LeaseRecord]:
+    def send_prefetched(self) -> list[LeaseRecord]:
         """Send brief tasks behind runs that have begun; after all that can start has started."""
         leases = []
         for chain, queue, count in self.prefetch.growth():
@@ -425,7 +425,7 @@ class TaskTable:
 
     # ---- adoption: what workers and missions report when they connect
 
-    def confirm(self, worker: WorkerRecord, held: HeldRun, now: float) -> None:
+    def confirm(self, worker: WorkerRecord, held: InventoryRun, now: float) -> None:
         """Note that a worker which connects again has a run that is in the table."""
         lease = worker.leases[held.attempt]
         lease.session = worker.session
@@ -436,7 +436,7 @@ class TaskTable:
             self.revoke(lease)  # again: the first message may be lost
 
     def adopt(
-        self, worker: WorkerRecord, held: HeldRun, mission: MissionRecord, now: float
+        self, worker: WorkerRecord, held: InventoryRun, mission: MissionRecord, now: float
     ) -> None:
         """Take a run into the table that another head has begun, or that was given up."""
         task = mission.tasks.get(held.task)
@@ -471,7 +471,7 @@ class TaskTable:
     def _hold(
         self,
         lease: LeaseRecord,
-        held: HeldRun,
+        held: InventoryRun,
         mission: MissionRecord,
         task: TaskRecord | None,
         now: float,

@@ -11,7 +11,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from grain.head.scheduler.scheduler import Scheduler
-    from grain.head.scheduler.state import Task, TaskQueue, Worker
+    from grain.head.scheduler.state import Task, TaskQueue, WorkerState
 
 # So many tasks are looked at one by one; of a longer queue, a bound is given.
 _COUNTED = 10_000
@@ -86,7 +86,7 @@ def _standing(queue: TaskQueue, now: float) -> list[str]:
     return []
 
 
-def _why_not(queue: TaskQueue, worker: Worker, now: float) -> str:
+def _why_not(queue: TaskQueue, worker: WorkerState, now: float) -> str:
     """Return the reason why a queue's oldest task does not run on a worker."""
     left = worker.end - now
     if not worker.supply.total.request(queue.space):

@@ -18,7 +18,7 @@ from grain.resource import Supply
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping
 
-    from grain.head.scheduler.state import TaskQueue, Worker
+    from grain.head.scheduler.state import TaskQueue, WorkerState
 
 # Levels without workers are dropped when there are this many levels, or twice as many as had
 # workers the last time.
@@ -38,12 +38,12 @@ class LevelIndex:
         self._count = 0
         self._prune_at = _FEW
 
-    def level_of(self, worker: Worker) -> Level:
+    def level_of(self, worker: WorkerState) -> Level:
         """Return the level of what a worker has free now, where it may yet have to be placed."""
         key = worker.supply.level()
         return self._levels.get(key) or self._new(key, worker.supply)
 
-    def place(self, worker: Worker, level: Level) -> None:
+    def place(self, worker: WorkerState, level: Level) -> None:
         """Move a worker to a level."""
         old = worker.level
         if old is level:
@@ -58,7 +58,7 @@ class LevelIndex:
                 if missing & bit:
                     self._push(queue, level)
 
-    def remove(self, worker: Worker) -> None:
+    def remove(self, worker: WorkerState) -> None:
         """Take a worker out: it left, or takes no more tasks."""
         if worker.level is not None:
             worker.level.remove(worker)

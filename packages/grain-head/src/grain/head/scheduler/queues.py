@@ -16,7 +16,7 @@ from grain.resource import Supply
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from grain.head.scheduler.state import Worker
+    from grain.head.scheduler.state import WorkerState
     from grain.resource import Resource, RunTimes
 
 # So many queues without tasks are kept.
@@ -66,7 +66,7 @@ class QueueTable:
         self.untried = 0
         self.levels = LevelIndex(self.by_bit)
         self.shapes: dict[Hashable, Shape] = {}
-        self.unplaced: dict[int, Worker] = {}
+        self.unplaced: dict[int, WorkerState] = {}
 
     def get(self, request: Resource, priority: int, share: int) -> TaskQueue:
         """Return the queue of a request, which is new if there was none."""
@@ -106,18 +106,18 @@ class QueueTable:
                 # Shorter limits may suit workers that were out of the question.
                 self.untried |= queue.bit & self.nonempty
 
-    def place(self, worker: Worker) -> None:
+    def place(self, worker: WorkerState) -> None:
         """Put a worker at the level of what it has free; the queues that fit there are tried."""
         level = self.levels.level_of(worker)
         self.levels.place(worker, level)
         self.untried |= level.mask & self.nonempty
 
-    def open_to_all(self, worker: Worker) -> None:
+    def open_to_all(self, worker: WorkerState) -> None:
         """Let tasks of all queues try a worker anew."""
         worker.open_to_all = True
         self.unplaced[worker.id] = worker
 
-    def withdraw(self, worker: Worker) -> None:
+    def withdraw(self, worker: WorkerState) -> None:
         """Let no more tasks start on a worker."""
         self.unplaced.pop(worker.id, None)
         self.levels.remove(worker)
@@ -133,7 +133,7 @@ class QueueTable:
         shape.workers += 1
         return shape
 
-    def leave(self, worker: Worker) -> None:
+    def leave(self, worker: WorkerState) -> None:
         """Forget a worker."""
         self.withdraw(worker)
         shape = worker.shape

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from grain.head.scheduler.queues import QueueTable
 from grain.head.scheduler.starvation_guard import MAX_OVERTAKES, StarvationGuard
-from grain.head.scheduler.state import Start, Task, TaskQueue, Worker, split_time
+from grain.head.scheduler.state import Start, Task, TaskQueue, WorkerState, split_time
 from grain.resource import ZERO, RunTimes, Supply
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Scheduler:
     def __init__(self, *, max_overtakes: int = MAX_OVERTAKES) -> None:
         self.run_times = RunTimes()
         self.tasks: dict[int, Task] = {}
-        self.workers: dict[int, Worker] = {}
+        self.workers: dict[int, WorkerState] = {}
         self._queues = QueueTable(self.run_times)
         self._guard = StarvationGuard(self.workers, self._queues, max_overtakes)
         self._last_age = 0
@@ -59,7 +59,9 @@ class Scheduler:
         left = None if wtime is None else wtime.T
         end = math.inf if left is None else now + left
         supply = Supply(space)
-        new = self.workers[worker] = Worker(worker, name, supply, self._queues.join(supply), end)
+        new = self.workers[worker] = WorkerState(
+            worker, name, supply, self._queues.join(supply), end
+        )
         self._queues.unplaced[worker] = new
 
     def on_worker_draining(self, worker: int) -> None:
@@ -310,7 +312,7 @@ class Scheduler:
             elif not unplaced:
                 return starts
 
-    def _refill(self, worker: Worker, starts: list[Start], now: float) -> None:
+    def _refill(self, worker: WorkerState, starts: list[Start], now: float) -> None:
         """Start on one worker what fits there, the oldest first."""
         if (
             not worker.open_to_all
@@ -334,7 +336,7 @@ class Scheduler:
                 self._queues.open_to_all(worker)
                 return
 
-    def _hand_over(self, worker: Worker, starts: list[Start], now: float) -> bool:
+    def _hand_over(self, worker: WorkerState, starts: list[Start], now: float) -> bool:
         """Let the oldest tasks take over what ended runs of their own queue held.
 
         Nothing is then given back and allocated anew, and no other task gets room.
@@ -353,7 +355,7 @@ class Scheduler:
                 return True
         return not worker.returned
 
-    def _first(self, fitting: int, worker: Worker, now: float) -> TaskQueue | None:
+    def _first(self, fitting: int, worker: WorkerState, now: float) -> TaskQueue | None:
         """Return the first queue of a bit mask whose oldest task may start on a worker."""
         for _, _, queue in self._queues.order:
             if (
@@ -380,15 +382,15 @@ class Scheduler:
         starts.append(self._start(queue, worker, now))
         self._queues.place(worker)
 
-    def _place(self, worker: Worker) -> None:
+    def _place(self, worker: WorkerState) -> None:
         """Put a worker where what it has free belongs; the queues that fit there are tried."""
         worker.give_back()
         worker.open_to_all = False
         self._queues.place(worker)
 
-    def _find(self, queue: TaskQueue, now: float) -> Worker | None:
+    def _find(self, queue: TaskQueue, now: float) -> WorkerState | None:
         """Return the worker on which the oldest task of a queue is to start now, if any."""
-        best: Worker | None = None
+        best: WorkerState | None = None
         tightest = 0.0
         for level in self._queues.levels.fitting(queue):
             slack = level.slack[queue.bit]
@@ -405,7 +407,7 @@ class Scheduler:
         return best
 
     def _start(
-        self, queue: TaskQueue, worker: Worker, now: float, held: Resource | None = None
+        self, queue: TaskQueue, worker: WorkerState, now: float, held: Resource | None = None
     ) -> Start:
         """Start the oldest task of a queue, with ``held`` or with what is allocated for it."""
         task = queue.tasks.popleft()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from grain.head.scheduler.queues import QueueTable
-    from grain.head.scheduler.state import Reservation, TaskQueue, Worker
+    from grain.head.scheduler.state import Reservation, TaskQueue, WorkerState
 
 MAX_OVERTAKES = 128
 """The number of times, for each worker, that a task may be overtaken where one mission has the
@@ -39,13 +39,13 @@ class StarvationGuard:
     """
 
     def __init__(
-        self, workers: Mapping[int, Worker], queues: QueueTable, max_overtakes: int
+        self, workers: Mapping[int, WorkerState], queues: QueueTable, max_overtakes: int
     ) -> None:
         self._workers = workers
         self._queues = queues
         self._max_overtakes = max_overtakes
 
-    def permits(self, queue: TaskQueue, worker: Worker, now: float) -> bool:
+    def permits(self, queue: TaskQueue, worker: WorkerState, now: float) -> bool:
         """Return True if no reservation forbids the oldest task of a queue to start on a worker.
 
         A reservation that the worker's time no longer suffices for is ended.
@@ -69,7 +69,7 @@ class StarvationGuard:
             queue.reservation_sought = True
             self._reserve(queue, now, known_start_only=True)
 
-    def on_overtaken(self, taker: TaskQueue, worker: Worker, now: float) -> None:
+    def on_overtaken(self, taker: TaskQueue, worker: WorkerState, now: float) -> None:
         """Count a start on a worker that could have served the older tasks of other queues."""
         mask = worker.shape.mask
         for _, _, queue in self._queues.order:

@@ -49,7 +49,7 @@ class Task:
         self.queue = queue
         self.age = age
         self.cancelled = False
-        self.worker: Worker | None = None
+        self.worker: WorkerState | None = None
         self.held = ZERO
         self.started = 0.0
         self.until = math.inf
@@ -176,7 +176,7 @@ class TaskQueue:
         return f"<TaskQueue {self.request.ask()} priority={self.priority}: {len(self.tasks)}>"
 
 
-class Worker:
+class WorkerState:
     """One worker: its account, the tasks that run on it, and its place in the index.
 
     Attributes:
@@ -290,20 +290,20 @@ class Level:
         self.in_heap = 0
         self.slack: dict[int, float] = {}
         self.order: list[tuple[float, int]] = []
-        self.workers: list[Worker] = []
+        self.workers: list[WorkerState] = []
 
-    def add(self, worker: Worker) -> None:
+    def add(self, worker: WorkerState) -> None:
         """Put a worker into its place."""
         at = bisect_left(self.order, worker.order)
         self.order.insert(at, worker.order)
         self.workers.insert(at, worker)
 
-    def remove(self, worker: Worker) -> None:
+    def remove(self, worker: WorkerState) -> None:
         """Take a worker out."""
         at = bisect_left(self.order, worker.order)
         del self.order[at], self.workers[at]
 
-    def candidates(self, queue: TaskQueue, now: float) -> Iterable[Worker]:
+    def candidates(self, queue: TaskQueue, now: float) -> Iterable[WorkerState]:
         """Return the workers with enough time left for a queue's tasks, in order of preference.
 
         A task with a known limit goes where the least time remains that still suffices, and leaves
@@ -333,7 +333,7 @@ class Reservation:
     def __init__(
         self,
         queue: TaskQueue,
-        worker: Worker,
+        worker: WorkerState,
         start: float,
         future: Supply,
         beside: dict[int, Resource],

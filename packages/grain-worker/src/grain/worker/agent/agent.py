@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.edge.errors import AddressError, ChannelError, EdgeError
-from grain.worker.agent.lifecycle import Phase
+from grain.worker.agent.lifecycle import LifecyclePhase
 from grain.worker.agent.runner_process import RunnerProcess
 from grain.worker.agent.signals import on_signals
 from grain.worker.messages import Cancel, Ended, Retire, WorkerRegistered
@@ -100,7 +100,7 @@ class Agent:
             self._changed = trio.Event()
             self._lifecycle.on_time(now)
             self._carry_out(now)
-            if self._lifecycle.phase(now) >= Phase.KILLING:
+            if self._lifecycle.phase(now) >= LifecyclePhase.KILLING:
                 self._runner.kill()
             if self._is_over(now):
                 await self._close_channel()

@@ -2,17 +2,16 @@
 
     SERVING --> DRAINING --> CANCELLING --> KILLING --> OVER
 
-1. `Phase.SERVING` ends, and `Phase.DRAINING` begins: at the first signal, when asked to quit, when
-   there has been no scheduler for `Times.give_up` seconds, or `Times.drain` seconds before the runs
-   have to be over, but not before half of the time is over: the jobs of debug queues are short.
-   From then on no new runs are taken.
-2. `Phase.CANCELLING` begins at a deadline, if there are runs left by then. It leaves the runs the
-   time to be ended, and the worker the time to hand them back. An early warning alone (SIGUSR1)
-   sets no deadline: that of the job's end holds, and where that is unknown, the next signal sets
-   one.
-3. In `Phase.KILLING`, a moment before the last one where that is known, what does not let itself be
-   cancelled is killed, so that it can still be handed back.
-4. The worker leaves when no run is left, or in `Phase.OVER`, come what may.
+1. SERVING ends, and DRAINING begins: at the first signal, when asked to quit, when there has been
+   no scheduler for `Times.give_up` seconds, or `Times.drain` seconds before the runs must have
+   ended, but not before half of the time is over: the jobs of debug queues are short. From then on
+   the worker takes no new runs.
+2. CANCELLING begins at a deadline, if there are runs left by then. It leaves the runs the time to
+   end, and the worker the time to hand them back. An early warning alone (SIGUSR1) sets no
+   deadline: the end of the job does, or, where that is unknown, the next signal.
+3. KILLING begins a moment before the last one, where that is known: runs that ignore their
+   cancellation are killed, so that the worker can still hand them back.
+4. The worker leaves when no run is left, or in OVER in any case.
 
 A reason that comes later may bring a deadline forward, never put it off.
 """
@@ -53,7 +52,7 @@ A job cannot ask its batch system for them. OpenPBS was seen to leave 2 s. Slurm
 """
 
 
-class Phase(enum.IntEnum):
+class LifecyclePhase(enum.IntEnum):
     """The phases of a worker's life, in their order; a worker never returns to an earlier one."""
 
     SERVING = 1
@@ -140,15 +139,15 @@ class Lifecycle:
 
     # ---- state
 
-    def phase(self, now: float) -> Phase:
+    def phase(self, now: float) -> LifecyclePhase:
         """Return the phase at a time."""
         if not self.draining:
-            return Phase.SERVING
+            return LifecyclePhase.SERVING
         if now >= self._over_at:
-            return Phase.OVER
+            return LifecyclePhase.OVER
         if now >= self._kill_at:
-            return Phase.KILLING
-        return Phase.CANCELLING if now >= self._cancel_at else Phase.DRAINING
+            return LifecyclePhase.KILLING
+        return LifecyclePhase.CANCELLING if now >= self._cancel_at else LifecyclePhase.DRAINING
 
     @property
     def draining(self) -> bool:
@@ -162,7 +161,7 @@ class Lifecycle:
             now: the time.
             runs: True if there are runs left.
         """
-        return self.draining and (not runs or self.phase(now) is Phase.OVER)
+        return self.draining and (not runs or self.phase(now) is LifecyclePhase.OVER)
 
     def next_at(self, now: float) -> float:
         """Return when to look again if nothing happens before; inf if never."""

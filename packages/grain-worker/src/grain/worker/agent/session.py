@@ -22,9 +22,9 @@ from grain.worker.messages import (
     DefineFunction,
     Ended,
     ForgetFunctions,
-    HeldRun,
     Inventory,
     InventoryEnd,
+    InventoryRun,
     Lease,
     Leaving,
     RegisterWorker,
@@ -294,9 +294,9 @@ class WorkerSession:
     def _send(self, message: Message, payload: Payload = None) -> None:
         self.to_head.append((message, payload))
 
-    def _held(self, lease: Lease, elapsed: float, *, ended: bool = False) -> HeldRun:
+    def _held(self, lease: Lease, elapsed: float, *, ended: bool = False) -> InventoryRun:
         left = None if lease.limit is None else max(0.0, lease.limit - elapsed)
-        return HeldRun(
+        return InventoryRun(
             lease.mission,
             lease.task,
             lease.attempt,

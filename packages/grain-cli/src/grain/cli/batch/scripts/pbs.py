@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal
 
-from grain.cli.batch.base import JobState, Phase
+from grain.cli.batch.base import JobPhase, JobState
 from grain.cli.batch.scripts.directives import amount, options, word
 from grain.cli.batch.scripts.shell import body, interpreter
 from grain.config import format_walltime
@@ -38,9 +38,9 @@ REMEDIES = (
 )
 
 _PHASES = {
-    **dict.fromkeys("QHWTM", Phase.PENDING),
-    **dict.fromkeys("RBSU", Phase.RUNNING),
-    "E": Phase.ENDING,
+    **dict.fromkeys("QHWTM", JobPhase.PENDING),
+    **dict.fromkeys("RBSU", JobPhase.RUNNING),
+    "E": JobPhase.ENDING,
 }
 _ENDED = re.compile(r"Unknown Job I[dD]|Job has finished|Request invalid for state")
 _SHAPE = re.compile(r"-l\s*(select|nodes)=")
@@ -110,7 +110,7 @@ def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
     for block in output.replace("\n\t", "").split("Job Id:")[1:]:
         number, *lines = block.splitlines()
         fields = dict(line.strip().split(" = ", 1) for line in lines if " = " in line)
-        phase = _PHASES.get(fields.get("job_state", ""), Phase.GONE)
-        node = fields.get("exec_host", "").split("/")[0] if phase is not Phase.PENDING else ""
+        phase = _PHASES.get(fields.get("job_state", ""), JobPhase.GONE)
+        node = fields.get("exec_host", "").split("/")[0] if phase is not JobPhase.PENDING else ""
         known[number.strip()] = JobState(phase, fields.get("comment", ""), node)
-    return {one: known.get(one, JobState(Phase.GONE)) for one in ids}
+    return {one: known.get(one, JobState(JobPhase.GONE)) for one in ids}

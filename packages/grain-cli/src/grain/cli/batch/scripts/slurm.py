@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.cli.batch.base import JobState, Phase
+from grain.cli.batch.base import JobPhase, JobState
 from grain.cli.batch.scripts.directives import amount, options, word
 from grain.cli.batch.scripts.shell import body
 from grain.config import format_walltime
@@ -92,14 +92,14 @@ def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
     for line in output.splitlines():
         number, state, reason, node, *_ = [*line.strip().split("|"), "", "", ""]
         known[number] = _state(state, "" if reason == "None" else reason, node)
-    return {one: known.get(one, JobState(Phase.GONE)) for one in ids}
+    return {one: known.get(one, JobState(JobPhase.GONE)) for one in ids}
 
 
 def _state(state: str, reason: str, node: str) -> JobState:
     if state in _PENDING:
-        return JobState(Phase.PENDING, reason, node)
+        return JobState(JobPhase.PENDING, reason, node)
     if state in _RUNNING:
-        return JobState(Phase.RUNNING, reason, node)
+        return JobState(JobPhase.RUNNING, reason, node)
     if state == "COMPLETING":
-        return JobState(Phase.ENDING, reason, node)
-    return JobState(Phase.GONE, f"{state} ({reason})" if reason else state, node)
+        return JobState(JobPhase.ENDING, reason, node)
+    return JobState(JobPhase.GONE, f"{state} ({reason})" if reason else state, node)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from grain.cli.batch import BatchError, BatchJob, JobState, Phase, SubmittedJob
+from grain.cli.batch import BatchError, BatchJob, JobPhase, JobState, SubmittedJob
 from grain.cli.batch.local import Local, divide, start_time
 
 if TYPE_CHECKING:
@@ -66,14 +66,14 @@ def test_process_lives_and_is_ended(
     log = tmp_path / "w.log"
     until(lambda: log.exists() and "affinity" in log.read_text())
 
-    assert {one.id: JobState(Phase.RUNNING, "", HERE)} == system.states([one.id])
+    assert {one.id: JobState(JobPhase.RUNNING, "", HERE)} == system.states([one.id])
     assert pid == os.getsid(pid)
     assert [] == list((tmp_path / "scripts").iterdir())
     assert 1 == len(one.cpus)
     assert log.read_text().split()[-1] == str(one.cpus[0])
 
     system.cancel([one.id])
-    until(lambda: system.states([one.id])[one.id].phase is Phase.GONE)
+    until(lambda: system.states([one.id])[one.id].phase is JobPhase.GONE)
 
     assert "term\nclean\n" == log.read_text().split("\n", 1)[1]
     system.cancel([one.id])
@@ -93,7 +93,7 @@ def test_cpus_of_living_workers_are_taken(
 
     assert everything == len({one.cpus for one in started})
     Local(folder).cancel([started[0].id])
-    until(lambda: Local(folder).states([started[0].id])[started[0].id].phase is Phase.GONE)
+    until(lambda: Local(folder).states([started[0].id])[started[0].id].phase is JobPhase.GONE)
     again = list(Local(folder, taken).submit(job, 1))
     started += again
     assert started[0].cpus == again[0].cpus
@@ -134,7 +134,7 @@ def test_pids_are_used_again(tmp_path: Path) -> None:
     system = Local(tmp_path)
     own, other = (f"{HERE}:{os.getpid()}:{start}" for start in (start_time(os.getpid()), "1"))
 
-    assert {own: Phase.RUNNING, other: Phase.GONE} == {
+    assert {own: JobPhase.RUNNING, other: JobPhase.GONE} == {
         one: state.phase for one, state in system.states([own, other]).items()
     }
     system.cancel([other])
@@ -145,7 +145,7 @@ def test_processes_of_another_host_are_unknown_and_not_ended(tmp_path: Path) -> 
     system = Local(tmp_path)
 
     assert {
-        "there:1:2": JobState(Phase.UNKNOWN, "it was started on there", "there")
+        "there:1:2": JobState(JobPhase.UNKNOWN, "it was started on there", "there")
     } == system.states(["there:1:2"])
     with pytest.raises(BatchError, match="it was started on there"):
         system.cancel(["there:1:2"])

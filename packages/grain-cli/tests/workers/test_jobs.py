@@ -7,7 +7,7 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grain.cli.batch import BatchError, JobRecord, JobRecords, JobState, Phase
+from grain.cli.batch import BatchError, JobPhase, JobRecord, JobRecords, JobState
 from grain.cli.workers.jobs import (
     FORGOTTEN,
     KEPT,
@@ -25,7 +25,7 @@ NOW = 1e9
 
 
 def job(
-    folder: Path, name: str, phase: Phase = Phase.GONE, *, wrote: float | None = None
+    folder: Path, name: str, phase: JobPhase = JobPhase.GONE, *, wrote: float | None = None
 ) -> OwnJob:
     """A job that was submitted 1000 s ago, and wrote so many seconds later."""
     log = folder / name
@@ -40,9 +40,11 @@ def test_what_failed_at_once(tmp_path: Path) -> None:
     """A job whose output ends seconds after its submission; not one that lives or never wrote."""
     assert failed_at_once(job(tmp_path, "a", wrote=3))
     assert not failed_at_once(job(tmp_path, "b", wrote=300))
-    assert not failed_at_once(job(tmp_path, "c", Phase.RUNNING, wrote=3))
+    assert not failed_at_once(job(tmp_path, "c", JobPhase.RUNNING, wrote=3))
     assert not failed_at_once(job(tmp_path, "d"))
-    refused = job(tmp_path, "e")._replace(state=JobState(Phase.GONE, "FAILED (JobLaunchFailure)"))
+    refused = job(tmp_path, "e")._replace(
+        state=JobState(JobPhase.GONE, "FAILED (JobLaunchFailure)")
+    )
     assert failed_at_once(refused)
 
 
@@ -50,8 +52,8 @@ def test_a_warning_names_the_last_log_if_all_last_jobs_failed(tmp_path: Path) ->
     """Told if all of the last jobs failed, with the last log."""
     failed = [job(tmp_path, f"f{i}", wrote=1) for i in range(4)]
     good = job(tmp_path, "good", wrote=500)
-    running = job(tmp_path, "running", Phase.RUNNING)
-    pending = job(tmp_path, "pending", Phase.PENDING)
+    running = job(tmp_path, "running", JobPhase.RUNNING)
+    pending = job(tmp_path, "pending", JobPhase.PENDING)
 
     assert f"3 of the last 3 jobs ended within 10 s: see {tmp_path}/f3" == warning(
         [good, *failed, pending]
@@ -69,7 +71,7 @@ def test_records_of_ended_jobs_are_removed_in_time_and_others_much_later(tmp_pat
     """Submissions all of whose jobs are gone are forgotten in time, others much later."""
     kept = JobRecords(tmp_path / "jobs")
 
-    def submission(age: float, *phases: Phase) -> list[OwnJob]:
+    def submission(age: float, *phases: JobPhase) -> list[OwnJob]:
         file = kept.new_file()
         jobs = []
         for number, phase in enumerate(phases):
@@ -80,12 +82,15 @@ def test_records_of_ended_jobs_are_removed_in_time_and_others_much_later(tmp_pat
         return jobs
 
     stay = [
-        *submission(KEPT - 1, Phase.GONE),
-        *submission(KEPT + 1, Phase.GONE, Phase.RUNNING),
-        *submission(KEPT + 1, Phase.UNKNOWN),
+        *submission(KEPT - 1, JobPhase.GONE),
+        *submission(KEPT + 1, JobPhase.GONE, JobPhase.RUNNING),
+        *submission(KEPT + 1, JobPhase.UNKNOWN),
     ]
-    go = [*submission(KEPT + 1, Phase.GONE, Phase.GONE), *submission(FORGOTTEN + 1, Phase.RUNNING)]
-    submission(KEPT + 1, Phase.GONE)  # of another batch system, which was not asked
+    go = [
+        *submission(KEPT + 1, JobPhase.GONE, JobPhase.GONE),
+        *submission(FORGOTTEN + 1, JobPhase.RUNNING),
+    ]
+    submission(KEPT + 1, JobPhase.GONE)  # of another batch system, which was not asked
     prune(kept, [*stay, *go], NOW)
 
     left = {record.file for record in kept.read()}

@@ -5,11 +5,15 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grain.cli.batch import JobState, Phase
+from grain.cli.batch import JobPhase, JobState
 from grain.cli.workers.swarm import PAUSES, PROVEN, UNLISTED, Swarm
 
-PENDING, RUNNING, ENDING = JobState(Phase.PENDING), JobState(Phase.RUNNING), JobState(Phase.ENDING)
-GONE, UNKNOWN = JobState(Phase.GONE), JobState(Phase.UNKNOWN)
+PENDING, RUNNING, ENDING = (
+    JobState(JobPhase.PENDING),
+    JobState(JobPhase.RUNNING),
+    JobState(JobPhase.ENDING),
+)
+GONE, UNKNOWN = JobState(JobPhase.GONE), JobState(JobPhase.UNKNOWN)
 
 
 class World:
@@ -36,13 +40,13 @@ class World:
 
     def change(self, which: int, state: JobState) -> None:
         """Of a job that is not gone."""
-        left = [one for one, at in self.states.items() if at.phase is not Phase.GONE]
+        left = [one for one, at in self.states.items() if at.phase is not JobPhase.GONE]
         if left:
             self.states[left[which % len(left)]] = state
 
     @property
     def alive(self) -> int:
-        return sum(state.phase is not Phase.GONE for state in self.states.values())
+        return sum(state.phase is not JobPhase.GONE for state in self.states.values())
 
 
 Fates = list[tuple[float, list[tuple[int, JobState]], bool]]
@@ -91,7 +95,7 @@ def test_all_of_them_in_the_end(size: int, fates: Fates) -> None:
             world.swarm.refused(world.now)
         world.submit()
     for one, state in world.states.items():
-        world.states[one] = GONE if state.phase is Phase.GONE else RUNNING
+        world.states[one] = GONE if state.phase is JobPhase.GONE else RUNNING
     for _ in range(10):
         world.look(PAUSES[1])
         world.submit(RUNNING)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from grain.cli.batch import BatchJob, JobState, Phase
+from grain.cli.batch import BatchJob, JobPhase, JobState
 from grain.cli.batch.scripts import pbs, slurm
 
 if TYPE_CHECKING:
@@ -50,15 +50,15 @@ Job Id: 3.pbs
 def test_squeue_lines_become_states_and_unlisted_jobs_have_ended() -> None:
     """Each line is a job; what is not listed has ended; what is not known counts as ended."""
     expected = {
-        "6_0": JobState(Phase.RUNNING, "", "n1"),
-        "6_1": JobState(Phase.PENDING, "Resources"),
-        "7": JobState(Phase.PENDING, "PartitionTimeLimit"),
-        "8": JobState(Phase.ENDING, "", "n2"),
-        "9": JobState(Phase.GONE, "FAILED (JobLaunchFailure)", "n3"),
-        "10": JobState(Phase.GONE, "COMPLETED", "n3"),
-        "11": JobState(Phase.PENDING, "", "n4"),
-        "12": JobState(Phase.GONE, "A_NEW_STATE"),
-        "99": JobState(Phase.GONE),
+        "6_0": JobState(JobPhase.RUNNING, "", "n1"),
+        "6_1": JobState(JobPhase.PENDING, "Resources"),
+        "7": JobState(JobPhase.PENDING, "PartitionTimeLimit"),
+        "8": JobState(JobPhase.ENDING, "", "n2"),
+        "9": JobState(JobPhase.GONE, "FAILED (JobLaunchFailure)", "n3"),
+        "10": JobState(JobPhase.GONE, "COMPLETED", "n3"),
+        "11": JobState(JobPhase.PENDING, "", "n4"),
+        "12": JobState(JobPhase.GONE, "A_NEW_STATE"),
+        "99": JobState(JobPhase.GONE),
     }
 
     assert expected == slurm.states(SQUEUE, expected)
@@ -68,11 +68,11 @@ def test_qstat_joins_folded_lines_and_reports_node_and_comment() -> None:
     """Folded lines are joined; a finished job's node and comment are told."""
     never = "Can Never Run: Insufficient amount of resource: ncpus (R: 99 A: 4 T: 4)"
     expected = {
-        "0.pbs": JobState(Phase.RUNNING, "", "pbs"),
-        "1.pbs": JobState(Phase.PENDING, never),
-        "2.pbs": JobState(Phase.GONE, "Job run at Sat and finished", "pbs"),
-        "3.pbs": JobState(Phase.ENDING, "", "n3"),
-        "99.pbs": JobState(Phase.GONE),
+        "0.pbs": JobState(JobPhase.RUNNING, "", "pbs"),
+        "1.pbs": JobState(JobPhase.PENDING, never),
+        "2.pbs": JobState(JobPhase.GONE, "Job run at Sat and finished", "pbs"),
+        "3.pbs": JobState(JobPhase.ENDING, "", "n3"),
+        "99.pbs": JobState(JobPhase.GONE),
     }
 
     assert expected == pbs.states(QSTAT, expected)

@@ -17,7 +17,7 @@ from grain.config import Config, load
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[4] / "docs"
 NOW = datetime.datetime(2026, 3, 4, 9, 30, 15)
 pytestmark = pytest.mark.skipif(
     not (DOCS / "workers.md").exists(), reason="docs/ is not part of a source package"
