@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import random
-
-import pytest
-
-from grain.head.testing import Cluster, SimulatedJob, check_scheduler, simulate
+from grain.head.testing import Cluster, check_scheduler
 from grain.resource import Cores, Memory, Node, Token, WTime
 
 
@@ -173,15 +169,3 @@ def test_a_reserved_start_and_a_lack_of_time_are_stated_in_seconds() -> None:
 
     assert "w0 is reserved for it, from 60 s on at the latest" in cluster.why(wide).reasons
     assert "w0: never, 460 s are left and it needs 501 s" in cluster.why(long).reasons
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_a_mixed_workload_takes_at_most_3_percent_more_than_it_has_to(seed: int) -> None:
-    rng = random.Random(seed)
-    sizes = [1, 2, 4, 8] * 50
-    rng.shuffle(sizes)
-    jobs = [SimulatedJob(Cores(n), rng.uniform(0.05, 0.5)) for n in sizes]
-    area = sum(n * job.duration for n, job in zip(sizes, jobs, strict=True))
-    least = max(area / 8, *(job.duration for job in jobs))
-
-    assert simulate([Cores(8)], jobs).makespan <= 1.03 * least

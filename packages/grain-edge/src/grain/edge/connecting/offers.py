@@ -1,8 +1,9 @@
 """The offers of a head: one function for each transport, and the table of them.
 
-An offer listens, and enters its addresses in the head's record. To add a transport, write a
-function and enter it in `OFFERS`; the dialler's side is the tables in
-`grain.edge.connecting.routes`.
+An offer listens, and enters its addresses in the head's record. If this host cannot listen, it
+returns None and logs a warning: an exception ends the head, which may have other transports. It
+hands each connection to `Acceptor.greet`. To add a transport, write a function and enter it in
+`OFFERS`; the dialler's side is the tables in `grain.edge.connecting.routes`.
 """
 
 from __future__ import annotations

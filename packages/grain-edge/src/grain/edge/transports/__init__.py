@@ -9,11 +9,11 @@ A transport brings three things:
 - *authentication* before a byte of the peer is parsed: the kernel's word for Unix sockets, TLS 1.3
   on both sides for TCP, directories of mode 0700 for files.
 
-What a transport does not do: greetings, heartbeats, choice among routes. It enters the two tables
-of `grain.edge.connecting`: `offers.OFFERS` (the head listens) and `routes.DIRECT` or
-`routes.THROUGH_FILES` (the dialler connects). As an example, named pipes on one host would be a
-module here with a stream over two descriptors, a field `pipes` of `MeetingRecord`, an offer and a
-route; `unix` is the model to follow.
+A transport does no greetings, no heartbeats and no choice among routes. Besides its module here it
+needs four small additions, which the docstring of `grain.edge` lists as steps: a field of
+`MeetingRecord` (`meeting/block.py`), an offer (`connecting/offers.py`), a route
+(`connecting/routes.py`), and its name in the tests of all transports. Named pipes on one host, for
+example, would be a module with a stream over two descriptors; `unix` is the model to follow.
 
 Map:
 

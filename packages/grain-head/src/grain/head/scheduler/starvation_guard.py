@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MAX_OVERTAKES = 128
 """The number of times, for each worker, that a task may be overtaken where one mission has the
-scheduler; docs/scheduling.md shows the cost of other values."""
+scheduler; docs/scheduling.md shows the cost of other values, and test_makespan.py holds it."""
 
 SHARED_MAX_OVERTAKES = 64
 """The same where missions share the scheduler, and their tasks wait for one another."""

@@ -1,0 +1,22 @@
+"""The makespan of mixed workloads under the default policy: docs/scheduling.md has the table."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from grain.head.testing import SimulatedJob, simulate
+from grain.resource import Cores
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_mixed_workload_takes_at_most_3_percent_more_than_it_has_to(seed: int) -> None:
+    rng = random.Random(seed)
+    sizes = [1, 2, 4, 8] * 50
+    rng.shuffle(sizes)
+    jobs = [SimulatedJob(Cores(n), rng.uniform(0.05, 0.5)) for n in sizes]
+    area = sum(n * job.duration for n, job in zip(sizes, jobs, strict=True))
+    least = max(area / 8, *(job.duration for job in jobs))
+
+    assert simulate([Cores(8)], jobs).makespan <= 1.03 * least
