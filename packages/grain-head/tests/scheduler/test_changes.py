@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from grain.head.testing import Cluster, check_scheduler
 from grain.resource import Cores, Memory, Node, Token, WTime
 
