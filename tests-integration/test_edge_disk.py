@@ -85,5 +85,5 @@ async def test_messages_arrive_when_a_full_disk_has_room_again(small: Path) -> N
             filler.unlink()
             with trio.fail_after(120):
                 ((_, got),) = await peer.channel.receive()
-            assert bytes(got) == payload
+            assert got == payload
         nursery.cancel_scope.cancel()

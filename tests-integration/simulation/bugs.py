@@ -18,6 +18,7 @@ from grain.worker.agent.session import WorkerSession
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from grain.edge.messages import Payload
     from grain.head.hub.state import LeaseRecord, MissionRecord, TaskRecord, WorkerRecord
     from grain.worker.messages import InventoryRun, RunEnded
 
@@ -72,7 +73,7 @@ def free_when_link_is_lost(self: Workers, link: object, now: float) -> None:
         self._table.on_run_lost(lease, None, now)
 
 
-def begin_again(self: WorkerSession, lease: Any, arguments: object, now: float) -> None:
+def begin_again(self: WorkerSession, lease: Any, arguments: Payload, now: float) -> None:
     self._last_attempts.clear()
     WorkerSession._begin(self, lease, arguments, now)
 
@@ -84,14 +85,14 @@ def send_and_forget(self: WorkerSession, lease: Any, *args: Any, **kwargs: Any) 
 
 
 def acknowledge_at_once(
-    self: TaskTable, record: WorkerRecord, ended: RunEnded, payload: object, now: float
+    self: TaskTable, record: WorkerRecord, ended: RunEnded, payload: Payload, now: float
 ) -> None:
     TaskTable.on_run_ended(self, record, ended, payload, now)
     self.acknowledge(record, ended.attempt)
 
 
 def resolve_again(
-    self: MissionSession, task: int, ending: Any, payload: object, crashes: Any
+    self: MissionSession, task: int, ending: Any, payload: Payload, crashes: Any
 ) -> None:
     self.pending.pop(task, None)
     self.resolved.append(Resolution(task, ending, payload, crashes))
@@ -110,7 +111,7 @@ def end_inventory_again(self: Workers, record: WorkerRecord, now: float) -> None
 
 
 def take_stale_failures(
-    self: TaskTable, record: WorkerRecord, ended: RunEnded, payload: object, now: float
+    self: TaskTable, record: WorkerRecord, ended: RunEnded, payload: Payload, now: float
 ) -> None:
     lease = record.leases.get(ended.attempt)
     task = self._task_of(ended)
@@ -158,7 +159,7 @@ def serve_unreported(self: Workers, link: object, message: Any, now: float) -> N
         self._table.scheduler.on_worker_back(record.number)
 
 
-def begin_while_draining(self: WorkerSession, lease: Any, arguments: object, now: float) -> None:
+def begin_while_draining(self: WorkerSession, lease: Any, arguments: Payload, now: float) -> None:
     draining, self.draining = self.draining, False
     WorkerSession._begin(self, lease, arguments, now)
     self.draining = draining
@@ -224,7 +225,7 @@ def blame_the_chain(self: WorkerSession, *args: Any) -> None:
     WorkerSession.on_runner_crashed(self, *args)
 
 
-def begin_before_its_turn(self: WorkerSession, lease: Any, arguments: object, now: float) -> None:
+def begin_before_its_turn(self: WorkerSession, lease: Any, arguments: Payload, now: float) -> None:
     WorkerSession._begin(self, structs.replace(lease, chain=0), arguments, now)
 
 

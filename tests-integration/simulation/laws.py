@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from grain.edge.questions import unpack
 from grain.head.messages import Crashed, MissionRegistered, Retracted
 from grain.head.testing import check_scheduler
 from grain.worker.messages import AckRuns, Inventory, Lease
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from simulation.wire import Wire
     from simulation.world import World
 
-    Outcome = tuple[str, int, Attempt, str]
-
 
 class Broken(AssertionError):
     """A law does not hold."""
@@ -32,7 +31,7 @@ class Laws:
         self.world = world
         self.leased: set[Attempt] = set()
         self.begun: dict[Attempt, SimulatedRun] = {}
-        self.completed: dict[Attempt, Outcome] = {}
+        self.completed: dict[Attempt, bytes] = {}
         self.crashed: dict[tuple[str, int], set[Attempt]] = {}
         self.retracted: set[tuple[HeadProcess, str, int]] = set()
         self.drained: set[tuple[HeadProcess, object]] = set()
@@ -113,7 +112,7 @@ class Laws:
         self.acknowledged.add(attempt)
         lease = self.begun[attempt].lease if attempt in self.begun else None
         outcome = self.completed.get(attempt)
-        if lease is None or outcome is None or outcome[3] != "value":
+        if lease is None or outcome is None or unpack(outcome)[3] != "value":
             return
         record = head.hub.registry.missions.get(lease.mission)
         for mission in self.world.missions:
@@ -139,7 +138,7 @@ class Laws:
         if any(other.lease.alone for other in there):
             self.demand("a run that is to be alone is alone", len(there) == 1, there)
 
-    def on_completed(self, run: SimulatedRun, outcome: Outcome) -> None:
+    def on_completed(self, run: SimulatedRun, outcome: bytes) -> None:
         """Note the outcome of a run that comes to an end of its own."""
         self.completed[run.lease.attempt] = outcome
 
@@ -168,7 +167,7 @@ class Laws:
         self.demand("the outcome is that of the task", resolution.ending == kind, resolution)
         real = resolution.payload in self.completed.values()
         self.demand("the outcome is that of a run", real, resolution)
-        own = resolution.payload[:2] == (mission.session.id, task)
+        own = unpack(resolution.payload)[:2] == [mission.session.id, task]
         self.demand("the outcome is that of the task's own run", own, resolution)
 
     # ---- after a step

@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from grain.edge.questions import pack, unpack
 from grain.resource import Supply, from_data, to_data
 from grain.worker.messages import Cancel, Ended, Lease, Run, chain_of
 from grain.worker.payload import Function
 from grain.worker.runner.chains import WaitingRuns
 
 if TYPE_CHECKING:
+    from grain.edge.messages import Payload
     from grain.remote_exer import MissionSession, Resolution
     from grain.resource import Resource
     from grain.worker.agent.session import WorkerSession
@@ -129,7 +131,7 @@ class SimulatedWorker(SimulatedPeer):
         self.offset = 0.0
         self.runs: dict[Attempt, SimulatedRun] = {}
         # Its runner's part: the runs that wait in chains.
-        self.waiting = WaitingRuns()
+        self.waiting: WaitingRuns[Payload] = WaitingRuns()
         self.queued: set[Attempt] = set()
 
     @property
@@ -175,12 +177,12 @@ class SimulatedWorker(SimulatedPeer):
         if self.alive and self.frozen_until <= self.world.clock.now:
             self.flush()
 
-    def begin(self, run: Run, payload: Any) -> None:
+    def begin(self, run: Run, payload: Payload) -> None:
         lease = self.session.runs[run.attempt].lease
         function = self.session.functions.get(run.function)
         assert function is not None, f"the function of {lease} is missing"
         behaviour = self.world.behaviour(lease.mission, lease.task)
-        assert payload == (lease.mission, lease.task), "the arguments of another task"
+        assert unpack(payload) == [lease.mission, lease.task], "the arguments of another task"
         process = SimulatedRun(self, lease, behaviour, from_data(run.res), run)
         self.runs[run.attempt] = process
         self.world.laws.on_begun(process)
@@ -199,7 +201,7 @@ class SimulatedWorker(SimulatedPeer):
             return
         del self.runs[process.run.attempt]
         lease = process.lease
-        outcome = (lease.mission, lease.task, lease.attempt, process.behaviour.kind)
+        outcome = pack((lease.mission, lease.task, lease.attempt, process.behaviour.kind))
         self.world.laws.on_completed(process, outcome)
         failed = process.behaviour.kind == "error"
         ended = Ended(process.run.attempt, "done", failed)
@@ -307,7 +309,7 @@ class SimulatedMission(SimulatedPeer):
             if number is None:
                 number = self.session.request(to_data(request), chance.choice((0, 0, 1)))
                 self.requests[request] = number
-            arguments = (self.session.id, self.session._last_task + 1)
+            arguments = pack((self.session.id, self.session._last_task + 1))
             task = self.session.submit(number, b"f" + self.session.id.encode(), arguments)
             self.story.submitted.append(task)
         self.flush()

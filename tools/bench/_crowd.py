@@ -18,7 +18,7 @@ from grain.worker.payload import Payloads
 from grain.worker.session import WorkerSession
 
 if TYPE_CHECKING:
-    from grain.edge.channel import Batch, Channel
+    from grain.edge.channel import WireBatch, WireChannel
 
 NONE = Payloads().dump_outcome(outcome.Value(None))
 
@@ -37,7 +37,7 @@ class Double:
             self._settle(peer.channel)
             await peer.channel.receive_into(lambda batch: self._take(peer.channel, batch))
 
-    def _take(self, channel: Channel, batch: Batch) -> None:
+    def _take(self, channel: WireChannel, batch: WireBatch) -> None:
         now = trio.current_time()
         for message, payload in batch:
             self._session.on_message(message, payload, now)
@@ -48,7 +48,7 @@ class Double:
         self._session.on_tick(now)
         self._settle(channel)
 
-    def _settle(self, channel: Channel) -> None:
+    def _settle(self, channel: WireChannel) -> None:
         mail, self._session.to_head = self._session.to_head, []
         if mail:
             channel.post(mail)

@@ -12,7 +12,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from grain.edge.channel import memory_channels
 from grain.resource import ZERO, Cores
-from grain.worker import Call, Runner
+from grain.worker import Call, MemoryTranslation, Runner
 from grain.worker.agent.chains import Chains
 from grain.worker.messages import (
     BegunCount,
@@ -31,7 +31,11 @@ from grain.worker.session import WorkerSession
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from grain.edge.channel import Channel
+    from grain.edge.channel import MemoryChannel
+    from grain.worker.job import Outcome
+
+    HeadChannel = MemoryChannel[Call | None, Outcome | None]
+    RunnerChannel = MemoryChannel[Outcome | None, Call | None]
 
 M = TypeVar("M")
 
@@ -70,10 +74,12 @@ def three() -> WorkerSession:
 
 async def test_a_run_for_an_empty_chain_begins_at_once_and_the_next_one_waits_for_it() -> None:
     session = made()
+    head: HeadChannel
+    theirs: RunnerChannel
     head, theirs = memory_channels()
     steps = Steps()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(Runner("w", theirs).serve)
+        nursery.start_soon(Runner("w", theirs, MemoryTranslation()).serve)
         for new in ((7, 8), (9, 10)):
             for number in new:
                 session.on_message(lease(number, 7 * (number > 7)), b"", 0.0)
@@ -196,18 +202,20 @@ class Steps:
 
 
 @asynccontextmanager
-async def serving(runs: list[Run]) -> AsyncGenerator[tuple[Channel, Steps]]:
+async def serving(runs: list[Run]) -> AsyncGenerator[tuple[HeadChannel, Steps]]:
     """A runner that was told of these runs, as its head sees it, and what they do."""
+    head: HeadChannel
+    theirs: RunnerChannel
     head, theirs = memory_channels()
     steps = Steps()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(Runner("w", theirs).serve)
+        nursery.start_soon(Runner("w", theirs, MemoryTranslation()).serve)
         head.post([(run, Call(steps.run, (run.attempt[1],), {})) for run in runs])
         yield head, steps
         nursery.cancel_scope.cancel()
 
 
-async def told(head: Channel) -> list[Any]:
+async def told(head: HeadChannel) -> list[Any]:
     """What the runner says."""
     return list(await head.receive())
 
@@ -261,10 +269,12 @@ async def test_a_waiting_run_that_is_cancelled_never_begins(waiting: bool, statu
 
 
 async def test_waiting_runs_do_not_begin_when_the_head_has_left() -> None:
+    head: HeadChannel
+    theirs: RunnerChannel
     head, theirs = memory_channels()
     steps = Steps()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(Runner("w", theirs).serve)
+        nursery.start_soon(Runner("w", theirs, MemoryTranslation()).serve)
         runs = [Run((1, 1), ZERO), Run((1, 2), ZERO, chain=1)]
         head.post([(run, Call(steps.run, (run.attempt[1],), {})) for run in runs])
         await wait_all_tasks_blocked()
@@ -277,7 +287,7 @@ async def test_waiting_runs_do_not_begin_when_the_head_has_left() -> None:
 
 
 def test_nothing_is_kept_of_chains_that_are_over() -> None:
-    waiting = WaitingRuns()
+    waiting: WaitingRuns[None] = WaitingRuns()
     session = three()
     for run in ordered(session, Run):
         if run.chain:

@@ -8,12 +8,12 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from grain.edge.channel import Channel, FramedChannel, Heartbeat, memory_channels
+from grain.edge.channel import FramedChannel, Heartbeat, MemoryChannel, WireChannel, memory_channels
 from grain.edge.errors import ChannelBroken, LocalProtocolError, RemoteProtocolError
 from grain.edge.testing import CODEC, Alarm, Cargo, FaultyLink, Note
 
 
-async def collect(channel: Channel, count: int) -> list[Any]:
+async def collect(channel: WireChannel, count: int) -> list[Any]:
     got: list[Any] = []
     while len(got) < count:
         got += await channel.receive()
@@ -224,6 +224,8 @@ async def test_two_receivers_are_refused() -> None:
 
 async def test_a_memory_channel_passes_the_very_objects() -> None:
     """Any object may be a payload, and it is not copied."""
+    a: MemoryChannel[object, object]
+    b: MemoryChannel[object, object]
     a, b = memory_channels()
     payload = object()
     batch = [(Note("x"), payload)]
@@ -251,6 +253,8 @@ async def test_the_heartbeat_is_a_parameter(autojump_clock: MockClock) -> None:
 
 async def test_a_memory_channel_receives_all_that_came_meanwhile() -> None:
     """Several batches arrive as one."""
+    a: WireChannel
+    b: WireChannel
     a, b = memory_channels()
     async with a, b:
         await a.send([(Note("x"), None)])
@@ -261,6 +265,8 @@ async def test_a_memory_channel_receives_all_that_came_meanwhile() -> None:
 
 async def test_a_memory_channel_calls_its_receiver_at_once() -> None:
     """A function that receives is called before the sender goes on, in order, until the end."""
+    a: WireChannel
+    b: WireChannel
     a, b = memory_channels()
     got: list[object] = []
     async with a, b, trio.open_nursery() as nursery:
@@ -277,6 +283,8 @@ async def test_a_memory_channel_calls_its_receiver_at_once() -> None:
 
 async def test_a_memory_channel_lets_senders_wait_while_too_much_waits() -> None:
     """A sender waits while more than the backlog is not received; posting does not."""
+    a: WireChannel
+    b: WireChannel
     a, b = memory_channels(backlog=1)
     async with a, b, trio.open_nursery() as nursery:
         a.post([(Note("x"), None), (Note("y"), None)])

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from trio.testing import MockClock
 
+    from grain.edge.messages import Message, Payload
+
 
 @asynccontextmanager
 async def channels() -> AsyncGenerator[tuple[FramedChannel, FramedChannel, socket.socket]]:
@@ -145,11 +147,13 @@ async def test_large_payloads_arrive_whole() -> None:
     """Several, of sizes around those at which something changes."""
     sizes = [32 * 1024, 32 * 1024 + 1, 256 * 1024, 4 * 1024**2 - 1, 4 * 1024**2, 9_999_999]
     async with channels() as (a, b, _), trio.open_nursery() as nursery:
+        sent: list[tuple[Message, Payload]]
         sent = [(Note("c", n), bytes([n]) * size) for n, size in enumerate(sizes)]
         nursery.start_soon(a.send, sent)
         got: list[bytes] = []
         while len(got) < len(sizes):
-            got += [bytes(payload) for _, payload in await b.receive()]
+            batch: list[Any] = [*await b.receive()]
+            got += [bytes(payload) for _, payload in batch]
 
         assert [payload for _, payload in sent] == got
 
@@ -166,7 +170,9 @@ async def test_a_large_payload_is_read_to_where_it_belongs() -> None:
 
         b._decoder.feed = counting  # type: ignore[method-assign, assignment]
         large, pieces = bytes(20_000_000), Pieces([b"a" * 70_000, b"b", b"c" * 5_000_000])
-        nursery.start_soon(a.send, [(Note("l"), large), (Note("s"), b"x"), (Note("p"), pieces)])
+        sent: list[tuple[Message, Payload]]
+        sent = [(Note("l"), large), (Note("s"), b"x"), (Note("p"), pieces)]
+        nursery.start_soon(a.send, sent)
         got: list[Any] = []
         while len(got) < 3:
             got += await b.receive()
@@ -186,6 +192,7 @@ async def test_nonsense_after_a_large_payload_breaks_the_channel_after_it() -> N
         with pytest.raises(RemoteProtocolError, match="unknown kind 99"):
             while True:
                 ((message, payload),) = await channel.receive()
+                assert isinstance(payload, bytearray)
                 assert (Note("l"), 100_000) == (message, len(payload))
     other.close()
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from trio.testing import MockClock
 
-    from grain.edge.channel import Channel
+    from grain.edge.channel import WireChannel
     from grain.edge.messages import Message
     from grain.head.events import Event
 
@@ -242,7 +242,7 @@ async def test_a_mission_that_comes_back_is_not_one_too_many(address: str) -> No
     connections = 0
 
     async def hold(
-        mission: str, task_status: trio.TaskStatus[Channel] = trio.TASK_STATUS_IGNORED
+        mission: str, task_status: trio.TaskStatus[WireChannel] = trio.TASK_STATUS_IGNORED
     ) -> None:
         async with gnaw.connect(mission) as channel:
             task_status.started(channel)
@@ -251,7 +251,7 @@ async def test_a_mission_that_comes_back_is_not_one_too_many(address: str) -> No
     async with trio.open_nursery() as nursery:
 
         @asynccontextmanager
-        async def connect(mission: str) -> AsyncGenerator[Channel]:
+        async def connect(mission: str) -> AsyncGenerator[WireChannel]:
             nonlocal connections, cut
             connections += 1
             channel = await nursery.start(hold, mission)
@@ -363,11 +363,13 @@ async def test_peers_that_read_nothing_hold_back_no_other_peer(address: str) -> 
 
 async def test_equal_requests_are_defined_once(autojump_clock: MockClock) -> None:
     """However many objects are equal: each call of ``fn @ Cores(1)`` makes one."""
+    ours: WireChannel
+    theirs: WireChannel
     ours, theirs = memory_channels()
     once = [ours]
 
     @asynccontextmanager
-    async def connect(mission: str) -> AsyncGenerator[Channel]:
+    async def connect(mission: str) -> AsyncGenerator[WireChannel]:
         if not once:
             await trio.sleep_forever()
         yield once.pop()

@@ -12,7 +12,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from grain.edge.channel import FramedChannel, MemoryChannel, MemoryDirection
-from grain.edge.messages import MAX_MESSAGE
+from grain.edge.messages import MAX_MESSAGE, Payload
 from grain.head.messages import AckTasks, Resolved, Retract, Retracted, Submit, Synced
 from grain.head.service import CODEC
 from grain.remote_exer import MissionSession, RemoteExecutor
@@ -21,7 +21,7 @@ from grain.resource import Cores
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from grain.edge.channel import Batch, Channel
+    from grain.edge.channel import WireBatch, WireChannel
 
 
 async def nothing() -> None:
@@ -42,7 +42,7 @@ async def listened_to() -> AsyncGenerator[tuple[RemoteExecutor, FramedChannel, s
     ours, theirs = socket.socketpair()
 
     @asynccontextmanager
-    async def connect(_: str) -> AsyncGenerator[Channel]:
+    async def connect(_: str) -> AsyncGenerator[WireChannel]:
         async with channel_over(ours) as channel:
             yield channel
 
@@ -93,23 +93,23 @@ async def test_jobs_with_longer_arguments_leave_while_others_are_submitted() -> 
     assert 1500 < len(sent)
 
 
-class Slow(MemoryChannel):
+class Slow(MemoryChannel[Payload, Payload]):
     """A channel that takes one batch at a time, when the test lets it."""
 
     writes_through = True
 
     def __init__(self) -> None:
-        mail = MemoryDirection(0)
+        mail: MemoryDirection[Payload] = MemoryDirection(0)
         super().__init__(mail, mail)  # it is its own peer
         self.tasks: list[int] = []
         self.go = trio.Event()
 
-    async def send(self, batch: Batch) -> None:
+    async def send(self, batch: WireBatch) -> None:
         """See `Channel.send`."""
         await self.go.wait()
         self.post(batch)
 
-    def post(self, batch: Batch, *, more: bool = False) -> None:
+    def post(self, batch: WireBatch, *, more: bool = False) -> None:
         """See `Channel.post`."""
         tasks = [message.task for message, _ in batch if isinstance(message, Submit)]
         self.tasks += tasks
@@ -123,7 +123,7 @@ async def test_jobs_do_not_overtake_those_that_the_sender_has_in_hand(
     slow = Slow()
 
     @asynccontextmanager
-    async def connect(_: str) -> AsyncGenerator[Channel]:
+    async def connect(_: str) -> AsyncGenerator[WireChannel]:
         yield slow
 
     with trio.fail_after(60):
@@ -142,11 +142,11 @@ async def test_jobs_do_not_overtake_those_that_the_sender_has_in_hand(
 class Interrupted(Slow):
     """A channel in which Ctrl-C comes while it takes a batch without waiting."""
 
-    async def send(self, batch: Batch) -> None:
+    async def send(self, batch: WireBatch) -> None:
         """See `Channel.send`."""
         super().post(batch)
 
-    def post(self, batch: Batch, *, more: bool = False) -> None:
+    def post(self, batch: WireBatch, *, more: bool = False) -> None:
         """See `Channel.post`."""
         signal.raise_signal(signal.SIGINT)
         super().post(batch, more=more)
@@ -158,7 +158,7 @@ def test_an_interrupt_waits_until_jobs_have_left() -> None:
     jobs: list[int] = []
 
     @asynccontextmanager
-    async def connect(_: str) -> AsyncGenerator[Channel]:
+    async def connect(_: str) -> AsyncGenerator[WireChannel]:
         yield interrupted
 
     async def mission() -> None:
@@ -188,4 +188,4 @@ def test_very_many_retractions_and_confirmations_go_in_messages_that_can_travel(
 
     assert tasks == [t for m, _ in session.to_head if isinstance(m, Retract) for t in m.tasks]
     assert tasks == [t for m, _ in session.to_head if isinstance(m, AckTasks) for t in m.tasks]
-    assert all(len(CODEC.encode(*pair)) <= MAX_MESSAGE for pair in session.to_head)
+    assert all(len(CODEC.encode(message, None)) <= MAX_MESSAGE for message, _ in session.to_head)

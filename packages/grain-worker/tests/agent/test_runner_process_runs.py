@@ -42,7 +42,7 @@ async def test_the_exception_of_a_tasklet_arrives_with_type_arguments_and_traceb
         number = s.start(fails)
         ended = await s.outcome(number)
 
-    told = failure_in(s.witness.outcomes[number][1])
+    told = failure_in(s.witness.outcomes[number][1] or b"")
     assert isinstance(ended, outcome.Error)
     assert isinstance(ended.error, KeyError)
     assert ("nothing here",) == ended.error.args

@@ -11,20 +11,26 @@ from trio.testing import wait_all_tasks_blocked
 
 from grain.edge.channel import memory_channels
 from grain.resource import ZERO
-from grain.worker import Call, Runner
+from grain.worker import Call, MemoryTranslation, Runner
 from grain.worker.messages import Cancel, Ended, Run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from grain.edge.channel import Channel
+    from grain.edge.channel import MemoryChannel
+    from grain.worker.job import Outcome
+
+    HeadChannel = MemoryChannel[Call | None, Outcome | None]
+    RunnerChannel = MemoryChannel[Outcome | None, Call | None]
 
 
 @asynccontextmanager
-async def runner() -> AsyncGenerator[tuple[Channel, trio.Nursery]]:
+async def runner() -> AsyncGenerator[tuple[HeadChannel, trio.Nursery]]:
+    head: HeadChannel
+    theirs: RunnerChannel
     head, theirs = memory_channels()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(Runner("w", theirs).serve)
+        nursery.start_soon(Runner("w", theirs, MemoryTranslation()).serve)
         yield head, nursery
         nursery.cancel_scope.cancel()
 
@@ -99,9 +105,11 @@ async def test_when_the_head_closes_the_channel_the_runner_returns_after_its_run
     None
 ):
     tally = Tally()
+    head: HeadChannel
+    theirs: RunnerChannel
     head, theirs = memory_channels()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(Runner("w", theirs).serve)
+        nursery.start_soon(Runner("w", theirs, MemoryTranslation()).serve)
         head.post([(Run((1, 5), ZERO), call(tally.run))])
         await wait_all_tasks_blocked()
         await head.aclose()

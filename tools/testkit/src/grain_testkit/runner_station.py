@@ -95,7 +95,7 @@ class Station:
 
     async def outcome(self, number: int) -> outcome.Value[Any] | outcome.Error:
         await self.witness.until(lambda: number in self.witness.outcomes)
-        return self.payloads.load_outcome(self.witness.outcomes[number][1])
+        return self.payloads.load_outcome(self.witness.outcomes[number][1] or b"")
 
     async def result(self, fn: Callable[..., Awaitable[Any]], *args: Any, **more: Any) -> Any:
         return (await self.outcome(self.start(fn, *args, **more))).unwrap()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import mmap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,6 +66,7 @@ def _madvise() -> tuple[Any, Any]:
     return ctypes, madvise
 
 
+@final
 class Pieces:
     """Bytes that follow one another and travel as one payload, without being put together.
 

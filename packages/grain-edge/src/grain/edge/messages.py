@@ -36,9 +36,11 @@ MAX_MESSAGE = 1024 * 1024
 MAX_GREETING = 4096
 """The most bytes of a greeting: a peer that is not welcomed yet may not make us store more."""
 
-Payload = Any
-"""The payload beside a message: bytes-like or `Pieces` over a wire, any object in memory, or
-None."""
+WireBytes = bytes | bytearray | memoryview | Pieces
+"""What a wire can carry beside a message."""
+
+Payload = WireBytes | None
+"""The payload beside a message on a wire; None if it has none."""
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=True):
@@ -142,13 +144,17 @@ class Codec:
         self._max_payloads = {kind: kind.max_payload for kind in self.types}
         union = functools.reduce(operator.or_, self.types)
         self._encoder = msgspec.msgpack.Encoder()
-        self._batch: msgspec.msgpack.Decoder[list[tuple[Message, bytes | None]]]
+        self._batch: msgspec.msgpack.Decoder[list[tuple[Message, Payload]]]
         self._batch = msgspec.msgpack.Decoder(list[tuple[union, bytes | None]])  # type: ignore[valid-type]
         self._announced: msgspec.msgpack.Decoder[tuple[Message, int]]
         self._announced = msgspec.msgpack.Decoder(tuple[union, int])  # type: ignore[valid-type]
 
-    def encode(self, message: Message, beside: Payload) -> bytes:
+    def encode(self, message: Message, beside: bytes | memoryview | int | None) -> bytes:
         """Return one message, encoded with its small payload, or with the size of a large one.
+
+        Args:
+            message: of one of the codec's types.
+            beside: the payload, its size in bytes, or None.
 
         Raises:
             LocalProtocolError: not one of the codec's types, or larger than `MAX_MESSAGE`.

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from grain.edge.errors import RemoteProtocolError
-from grain.edge.messages import Codec, Message, Payload
+from grain.edge.messages import Codec, Message, Payload, Pieces
 
 
 class Ask(Message, frozen=True):
@@ -66,6 +66,8 @@ def unpack(payload: Payload) -> Any:
     Raises:
         RemoteProtocolError: the payload is no answer.
     """
+    if isinstance(payload, Pieces):  # it has not travelled
+        payload = b"".join(payload.parts)
     try:
         return msgspec.msgpack.decode(payload or b"")
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:

@@ -26,17 +26,20 @@ from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.scheduler.starvation_guard import MAX_OVERTAKES
 from grain.resource import ZERO, Infeasible, Resource
-from grain.worker import Call, Runner
+from grain.worker import Call, MemoryTranslation, Runner
 from grain.worker.job import name_of
 from grain.worker.messages import Cancel, Ended, Run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from grain.edge.channel import Batch, Channel
+    from grain.edge.channel import Batch, Channel, MemoryChannel
     from grain.head.base import Deliver
     from grain.head.scheduler.state import TaskQueue
     from grain.worker.job import Outcome
+
+    WorkerChannel = Channel[Call | None, Outcome | None]
+    """What the local worker is sent, and what it answers."""
 
 _LOCAL = 0  # the local worker's id
 _EPOCH = 0  # nobody succeeds this head; and a job runs once, so that its id is that of its run
@@ -98,7 +101,7 @@ class GrainExecutor(ExecutorBase[Job]):
         self._on_event = on_event or (lambda _: None)
         self._scheduler = Scheduler(max_overtakes=max_overtakes)
         self._last_id = 0
-        self._outbox: list[tuple[Run | Cancel, object]] = []
+        self._outbox: list[tuple[Run | Cancel, Call | None]] = []
         self._reported: set[Resource] = set()
         self._wake = trio.Event()
 
@@ -166,11 +169,14 @@ class GrainExecutor(ExecutorBase[Job]):
 
     @asynccontextmanager
     async def _living(self) -> AsyncGenerator[None]:
+        ours: MemoryChannel[Call | None, Outcome | None]
+        theirs: MemoryChannel[Outcome | None, Call | None]
         ours, theirs = memory_channels()
+        runner = Runner(self.name, theirs, MemoryTranslation())
         try:
             with collapsing():  # from here on, what the block raised is the user's exception
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(Runner(self.name, theirs).serve)
+                    nursery.start_soon(runner.serve)
                     nursery.start_soon(self._receive, ours)
                     nursery.start_soon(self._serve_submissions, ours)
                     self._scheduler.on_worker_joined(
@@ -191,20 +197,20 @@ class GrainExecutor(ExecutorBase[Job]):
             self._put_result.close()
             self._on_event(WorkerLeft(self.name))
 
-    async def _serve_submissions(self, channel: Channel) -> None:
+    async def _serve_submissions(self, channel: WorkerChannel) -> None:
         """Dispatch whenever jobs were submitted or cancelled."""
         while True:
             await self._wake.wait()
             self._wake = trio.Event()
             self._dispatch(channel)
 
-    async def _receive(self, channel: Channel) -> None:
+    async def _receive(self, channel: WorkerChannel) -> None:
         """Dispatch whenever runs have ended."""
         while True:
             self._take(await channel.receive())
             self._dispatch(channel)
 
-    def _dispatch(self, channel: Channel) -> None:
+    def _dispatch(self, channel: WorkerChannel) -> None:
         """Send the worker the runs that start, at most as many as its resources allow."""
         now = trio.current_time()
         for start in self._scheduler.dispatch(now):
@@ -235,7 +241,7 @@ class GrainExecutor(ExecutorBase[Job]):
             )
             self._resolve(job, outcome.Error(error))
 
-    def _take(self, batch: Batch) -> None:
+    def _take(self, batch: Batch[Outcome | None]) -> None:
         now = trio.current_time()
         for message, payload in batch:
             assert isinstance(message, Ended)

@@ -31,7 +31,7 @@ from grain.worker import messages as worker
 
 if TYPE_CHECKING:
     from grain.edge import Peer
-    from grain.edge.channel import Batch, Channel
+    from grain.edge.channel import WireBatch, WireChannel
     from grain.edge.messages import Hello
     from grain.head.hub.state import Link
 
@@ -58,7 +58,7 @@ class Service:
         self.hub = Hub(epoch, trio.current_time(), grace=grace, wall=time.time())
         self._max_missions = max_missions
         self._links = itertools.count(1)
-        self._channels: dict[Link, Channel] = {}
+        self._channels: dict[Link, WireChannel] = {}
         # By their identity, each with its last connection: a mission that was cut off comes back
         # while its connection before still seems to be there, until that breaks for silence.
         self._missions: dict[str | Link, Link] = {}
@@ -92,7 +92,7 @@ class Service:
         finally:
             _log.info("%s %s is disconnected", role, name)
 
-    async def serve(self, channel: Channel, role: str = "", identity: str = "") -> None:
+    async def serve(self, channel: WireChannel, role: str = "", identity: str = "") -> None:
         """Serve one channel until it ends.
 
         Args:
@@ -121,7 +121,7 @@ class Service:
             self.hub.on_link_lost(link, trio.current_time())
             self.dispatch()
 
-    def _take(self, link: int, batch: Batch) -> None:
+    def _take(self, link: int, batch: WireBatch) -> None:
         now = trio.current_time()
         for message, payload in batch:
             self.hub.on_message(link, message, payload, now)

@@ -21,7 +21,7 @@ from grain.head.service import CODEC
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from grain.edge.channel import Channel
+    from grain.edge.channel import WireChannel
 
 _log = logging.getLogger("grain.remote_exer")
 
@@ -62,7 +62,7 @@ class GnawConnector:
         self._reached = False
 
     @asynccontextmanager
-    async def connect(self, mission: str = "") -> AsyncGenerator[Channel]:
+    async def connect(self, mission: str = "") -> AsyncGenerator[WireChannel]:
         """Open a channel to the scheduler, which is closed at the end of the block.
 
         Args:

@@ -30,7 +30,7 @@ from grain.worker.payload import Function, Payloads
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from grain.edge.channel import Batch
+    from grain.edge.channel import WireBatch
     from grain.head.base import Deliver
     from grain.remote_exer.link import Connect
     from grain.resource import Resource
@@ -219,7 +219,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
 
     # ---- what arrives
 
-    def _take(self, batch: Batch) -> None:
+    def _take(self, batch: WireBatch) -> None:
         session = self._session
         for message, payload in batch:
             session.on_message(message, payload)
@@ -256,4 +256,4 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             times = len(resolution.crashes)
             text = f"{job.name} was given up: what it ran in died {times} times"
             return outcome.Error(TaskCrashed(text, resolution.crashes))
-        return self._payloads.load_outcome(resolution.payload)
+        return self._payloads.load_outcome(resolution.payload or b"")

@@ -20,7 +20,7 @@ from grain.resource import ZERO, Resource
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
-    from grain.edge.channel import Channel
+    from grain.edge.channel import WireChannel
     from grain.head.events import Event
 
 
@@ -76,7 +76,7 @@ class HostingExecutor(RemoteExecutor):
                 self._on_event(WorkerLeft(worker))
 
     @asynccontextmanager
-    async def _connect(self, mission: str) -> AsyncGenerator[Channel]:
+    async def _connect(self, mission: str) -> AsyncGenerator[WireChannel]:
         """Open the mission's own connection; the link asks for it only while the host lives."""
         assert self._host is not None
         async with self._host.connect(mission) as channel:
@@ -110,13 +110,17 @@ class _Host:
 
     def start_worker(self, name: str, total: Resource) -> None:
         """Start a worker in this process."""
+        ours: WireChannel
+        theirs: WireChannel
         ours, theirs = memory_channels()
         self._shielded(self.service.serve, ours, "worker")
         self._shielded(LocalWorker(name, total, theirs).serve)
 
     @asynccontextmanager
-    async def connect(self, mission: str) -> AsyncGenerator[Channel]:
+    async def connect(self, mission: str) -> AsyncGenerator[WireChannel]:
         """Open a connection to the scheduler for the mission of an id."""
+        ours: WireChannel
+        theirs: WireChannel
         ours, theirs = memory_channels()
         self._shielded(self.service.serve, theirs, "mission", mission)
         try:

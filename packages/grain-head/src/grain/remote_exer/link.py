@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
-    from grain.edge.channel import Batch, Channel
+    from grain.edge.channel import WireBatch, WireChannel
     from grain.remote_exer.session import MissionSession
 
-    Connect = Callable[[str], AbstractAsyncContextManager[Channel]]
+    Connect = Callable[[str], AbstractAsyncContextManager[WireChannel]]
 
 AT_ONCE = 256
 """Messages that are handed to the channel together, between which it may say "wait"."""
@@ -62,7 +62,7 @@ class SchedulerLink:
         self,
         session: MissionSession,
         connect: Connect,
-        take: Callable[[Batch], object],
+        take: Callable[[WireBatch], object],
         on_event: Callable[[Event], object],
     ) -> None:
         self._session = session
@@ -79,7 +79,7 @@ class SchedulerLink:
         self._departing = False
         self._departed = trio.Event()
         # Only while it is connected.
-        self._channel: Channel | None = None
+        self._channel: WireChannel | None = None
         # The sender has messages in hand, which it has taken from the session and not sent yet.
         self._sending = False
 
@@ -173,7 +173,7 @@ class SchedulerLink:
         elif away:
             self._on_event(SchedulerBack())
 
-    async def _serve(self, channel: Channel) -> None:
+    async def _serve(self, channel: WireChannel) -> None:
         self._session.on_connected()
         self._channel = channel
         self.state = LinkState.CONNECTED
@@ -201,7 +201,7 @@ class SchedulerLink:
             if self._session.unconfirmed:
                 self._wake.set()
 
-    async def _send(self, channel: Channel, scope: trio.CancelScope) -> None:
+    async def _send(self, channel: WireChannel, scope: trio.CancelScope) -> None:
         while True:
             self._session.confirm()
             mail, self._session.to_head = self._session.to_head, []

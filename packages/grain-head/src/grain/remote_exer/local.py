@@ -16,8 +16,8 @@ from grain.worker.payload import whole
 from grain.worker.session import WireTranslation, WorkerSession
 
 if TYPE_CHECKING:
-    from grain.edge.channel import Batch, Channel
-    from grain.edge.messages import Message, Payload
+    from grain.edge.channel import WireBatch, WireChannel
+    from grain.edge.messages import Message, Payload, WireBytes
     from grain.resource import Resource
 
 
@@ -30,9 +30,11 @@ class LocalWorker:
         head: the channel to its head, which stays open when it has ended.
     """
 
-    def __init__(self, name: str, total: Resource, head: Channel) -> None:
+    def __init__(self, name: str, total: Resource, head: WireChannel) -> None:
         self.name = name
         self._head = head
+        self._to_runner: WireChannel
+        self._of_runner: WireChannel
         self._to_runner, self._of_runner = memory_channels()
         self._session = WorkerSession(
             secrets.token_hex(8), name, socket.gethostname(), total, trio.current_time()
@@ -46,6 +48,7 @@ class LocalWorker:
         self._session.on_connected(trio.current_time())
         try:
             async with trio.open_nursery() as nursery:
+                runner: Runner[WireBytes, WireBytes]
                 runner = Runner(self.name, self._of_runner, WireTranslation(self.name))
                 nursery.start_soon(runner.serve)
                 nursery.start_soon(self._to_runner.receive_into, self._on_ended)
@@ -69,13 +72,13 @@ class LocalWorker:
             with trio.move_on_at(self._looks_at):
                 await self._changed.wait()
 
-    def _take(self, batch: Batch) -> None:
+    def _take(self, batch: WireBatch) -> None:
         now = trio.current_time()
         for message, payload in batch:
             self._session.on_message(message, payload, now)
         self._flush()
 
-    def _on_ended(self, batch: Batch) -> None:
+    def _on_ended(self, batch: WireBatch) -> None:
         now = trio.current_time()
         for message, payload in batch:
             if isinstance(message, Ended):

@@ -31,3 +31,4 @@ from grain.worker.errors import TaskletAborted as TaskletAborted
 from grain.worker.errors import TaskletError as TaskletError
 from grain.worker.job import Call as Call
 from grain.worker.runner.runner import Runner as Runner
+from grain.worker.runner.translation import MemoryTranslation as MemoryTranslation

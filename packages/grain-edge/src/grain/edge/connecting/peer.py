@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from grain.edge.attempt import Attempt
-    from grain.edge.framing.channel import Channel
+    from grain.edge.framing.channel import WireChannel
     from grain.edge.framing.frames import FrameDecoder
     from grain.edge.heartbeat import Heartbeat
     from grain.edge.messages import Codec, Hello, Welcome
@@ -31,7 +31,7 @@ class Peer:
         tried: the dialler's attempts, this one included; empty on the head's side.
     """
 
-    channel: Channel
+    channel: WireChannel
     greeting: Hello | Welcome
     transport: str
     target: str

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
 
 import trio
 
 from grain.edge.messages import Message, Payload
 
-Batch = Sequence[tuple[Message, Payload]]
+Beside = TypeVar("Beside")
+Sent = TypeVar("Sent", contravariant=True)
+Received = TypeVar("Received", covariant=True)
+
+Batch = Sequence[tuple[Message, Beside]]
 """Messages with their payloads, in the order in which they were sent."""
 
+WireBatch = Batch[Payload]
+"""Messages with payloads that can travel over a wire."""
 
-class Channel(trio.abc.AsyncResource):
-    """Messages to and from one peer.
+
+class Channel(trio.abc.AsyncResource, Generic[Sent, Received]):
+    """Messages to and from one peer, with payloads of type `Sent` and of type `Received`.
 
     One task may receive at a time; any number may send. Used as an async context manager, it is
     closed at the end: with a goodbye after normal execution, at once after an exception.
     """
 
     @abstractmethod
-    async def send(self, batch: Batch) -> None:
+    async def send(self, batch: Batch[Sent]) -> None:
         """Send some messages.
 
         Returns when they are written or wait in a bounded queue, not when they have arrived. A
@@ -35,7 +43,7 @@ class Channel(trio.abc.AsyncResource):
         """
 
     @abstractmethod
-    def post(self, batch: Batch, *, more: bool = False) -> None:
+    def post(self, batch: Batch[Sent], *, more: bool = False) -> None:
         """Send some messages without waiting, however much is still to be written.
 
         For senders that something else bounds, as the runs on a worker bound its reports.
@@ -58,7 +66,7 @@ class Channel(trio.abc.AsyncResource):
         """
 
     @abstractmethod
-    async def receive(self) -> Batch:
+    async def receive(self) -> Batch[Received]:
         """Wait for messages; return at least one. Cancellation loses nothing.
 
         Raises:
@@ -69,7 +77,7 @@ class Channel(trio.abc.AsyncResource):
             trio.ClosedResourceError: this side has closed the channel.
         """
 
-    async def receive_into(self, handle: Callable[[Batch], object]) -> None:
+    async def receive_into(self, handle: Callable[[Batch[Received]], object]) -> None:
         """Call a function with each batch received, until the peer closes the channel.
 
         Where both ends are in one process it is called by the sender's task, which saves a pass
@@ -94,3 +102,7 @@ class Channel(trio.abc.AsyncResource):
     @abstractmethod
     def suspect_after(self) -> float:
         """The seconds of silence after which a caller had better not rely on the peer."""
+
+
+WireChannel = Channel[Payload, Payload]
+"""A channel whose payloads are bytes, whether or not both of its ends are in one process."""

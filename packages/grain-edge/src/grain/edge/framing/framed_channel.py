@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from grain.edge.errors import ChannelBroken, RemoteProtocolError
-from grain.edge.framing.channel import Batch, Channel
+from grain.edge.framing.channel import WireBatch, WireChannel
 from grain.edge.framing.frames import FrameDecoder
 from grain.edge.framing.writer import BLOCKED, BROKEN, CLOSED, IDLE, Writer
 from grain.edge.heartbeat import Heartbeat
@@ -45,7 +45,7 @@ WRITE = 4 * 1024 * 1024
 """Bytes of one write to another stream: over files each becomes a file of its own."""
 
 
-class FramedChannel(Channel):
+class FramedChannel(WireChannel):
     """Messages over a stream; an async context manager, and works only inside it.
 
     Args:
@@ -121,7 +121,7 @@ class FramedChannel(Channel):
 
     # Sending
 
-    async def send(self, batch: Batch) -> None:
+    async def send(self, batch: WireBatch) -> None:
         """See `Channel.send`; waits while more than 1 MiB waits to be written."""
         await trio.lowlevel.checkpoint_if_cancelled()
         while self._writer.congested:
@@ -131,7 +131,7 @@ class FramedChannel(Channel):
         # that never waits fills the queue.
         self._go_on(at_once=self._writer.send(batch))
 
-    def post(self, batch: Batch, *, more: bool = False) -> None:
+    def post(self, batch: WireBatch, *, more: bool = False) -> None:
         """See `Channel.post`; `Writer` has the rule when it writes at once."""
         self._go_on(at_once=self._writer.post(batch, trio.current_time(), more=more))
 
@@ -196,7 +196,7 @@ class FramedChannel(Channel):
 
     # Receiving
 
-    async def receive(self) -> Batch:
+    async def receive(self) -> WireBatch:
         """See `Channel.receive`; all messages that one read of the stream completed."""
         if self._receiving:
             raise trio.BusyResourceError("another task is receiving from this channel")
@@ -209,7 +209,7 @@ class FramedChannel(Channel):
         finally:
             self._receiving = False
 
-    async def receive_into(self, handle: Callable[[Batch], object]) -> None:
+    async def receive_into(self, handle: Callable[[WireBatch], object]) -> None:
         """See `Channel.receive_into`."""
         if self._receiving:
             raise trio.BusyResourceError("another task is receiving from this channel")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import trio
 
@@ -13,10 +13,13 @@ from grain.edge.framing.channel import Batch, Channel
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from grain.edge.messages import Message, Payload
+    from grain.edge.messages import Message
+
+Sent = TypeVar("Sent")
+Received = TypeVar("Received")
 
 
-class MemoryDirection:
+class MemoryDirection(Generic[Sent]):
     """One direction of a pair of channels.
 
     A mailbox rather than a queue of batches: the receiver gets all that came meanwhile, so that
@@ -34,8 +37,8 @@ class MemoryDirection:
 
     def __init__(self, backlog: int) -> None:
         self._backlog = backlog
-        self.mail: list[tuple[Message, Payload]] = []
-        self.handle: Callable[[Batch], object] | None = None
+        self.mail: list[tuple[Message, Sent]] = []
+        self.handle: Callable[[Batch[Sent]], object] | None = None
         self.closed = False
         self.changed = trio.Event()
 
@@ -44,7 +47,7 @@ class MemoryDirection:
         """True if a sender had better wait."""
         return len(self.mail) > self._backlog and not self.closed
 
-    def put(self, batch: Batch) -> None:
+    def put(self, batch: Batch[Sent]) -> None:
         """Deliver a batch."""
         if self.handle is not None:
             self.handle(batch)
@@ -52,7 +55,7 @@ class MemoryDirection:
             self.mail.extend(batch)
             self.report_change()
 
-    def take(self) -> Batch:
+    def take(self) -> Batch[Sent]:
         """Return all that came."""
         mail, self.mail = self.mail, []
         self.report_change()
@@ -69,7 +72,7 @@ class MemoryDirection:
         self.changed = trio.Event()
 
 
-class MemoryChannel(Channel):
+class MemoryChannel(Channel[Sent, Received]):
     """One end of a pair; see `memory_channels`.
 
     Args:
@@ -77,20 +80,22 @@ class MemoryChannel(Channel):
         incoming: the other one.
     """
 
-    def __init__(self, outgoing: MemoryDirection, incoming: MemoryDirection) -> None:
+    def __init__(
+        self, outgoing: MemoryDirection[Sent], incoming: MemoryDirection[Received]
+    ) -> None:
         self._outgoing = outgoing
         self._incoming = incoming
         self._receiving = False
         self._closed = False
 
-    async def send(self, batch: Batch) -> None:
+    async def send(self, batch: Batch[Sent]) -> None:
         """See `Channel.send`; the very objects reach the peer."""
         await trio.lowlevel.checkpoint()
         while self._outgoing.congested:
             await self._outgoing.changed.wait()
         self.post(batch)
 
-    def post(self, batch: Batch, *, more: bool = False) -> None:  # noqa: ARG002 - needs no hint
+    def post(self, batch: Batch[Sent], *, more: bool = False) -> None:  # noqa: ARG002 - needs no hint
         """See `Channel.post`."""
         if self._closed:
             raise trio.ClosedResourceError("this channel was closed")
@@ -103,7 +108,7 @@ class MemoryChannel(Channel):
         """See `Channel.writes_through`; always False."""
         return False
 
-    async def receive(self) -> Batch:
+    async def receive(self) -> Batch[Received]:
         """See `Channel.receive`; all that was sent meanwhile."""
         if self._receiving:
             raise trio.BusyResourceError("another task is receiving from this channel")
@@ -121,7 +126,7 @@ class MemoryChannel(Channel):
             self._receiving = False
         return self._incoming.take()
 
-    async def receive_into(self, handle: Callable[[Batch], object]) -> None:
+    async def receive_into(self, handle: Callable[[Batch[Received]], object]) -> None:
         """See `Channel.receive_into`; called by the sender's task."""
         if self._receiving:
             raise trio.BusyResourceError("another task is receiving from this channel")
@@ -155,13 +160,17 @@ class MemoryChannel(Channel):
         await trio.lowlevel.checkpoint()
 
 
-def memory_channels(backlog: int = 1024) -> tuple[MemoryChannel, MemoryChannel]:
+def memory_channels(
+    backlog: int = 1024,
+) -> tuple[MemoryChannel[Sent, Received], MemoryChannel[Received, Sent]]:
     """Return a pair of channels within one process, for a worker that lives beside its head.
 
-    Nothing is encoded or copied, so a payload may be any object; limits of size do not apply.
+    Nothing is encoded or copied, so a payload may be any object: whoever calls this annotates the
+    two ends with the types that travel. Limits of size do not apply.
 
     Args:
         backlog: messages that may wait in one direction before `send` does.
     """
-    there, back = MemoryDirection(backlog), MemoryDirection(backlog)
+    there: MemoryDirection[Sent] = MemoryDirection(backlog)
+    back: MemoryDirection[Received] = MemoryDirection(backlog)
     return MemoryChannel(there, back), MemoryChannel(back, there)

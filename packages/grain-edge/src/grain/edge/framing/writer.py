@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from grain.edge.errors import ChannelError
-    from grain.edge.framing.channel import Batch
+    from grain.edge.framing.channel import WireBatch
     from grain.edge.messages import Codec
 
     Buffer = bytes | bytearray | memoryview
@@ -135,7 +135,7 @@ class Writer:
         if self.error is not None:
             raise ChannelBroken(str(self.error)) from self.error
 
-    def put(self, batch: Batch) -> None:
+    def put(self, batch: WireBatch) -> None:
         """Queue a batch for the writer task.
 
         Raises:
@@ -147,7 +147,7 @@ class Writer:
         if self.state is IDLE and self._encoder.pending:
             self.state = QUEUED
 
-    def send(self, batch: Batch) -> bool:
+    def send(self, batch: WireBatch) -> bool:
         """Queue a batch; True if the caller is to write now.
 
         Raises:
@@ -157,7 +157,7 @@ class Writer:
         self.put(batch)
         return idle and self._encoder.pending <= SMALL and self.state is QUEUED
 
-    def post(self, batch: Batch, now: float, *, more: bool = False) -> bool:
+    def post(self, batch: WireBatch, now: float, *, more: bool = False) -> bool:
         """Queue a batch by rule 4; True if the caller is to write now.
 
         Args:
@@ -214,7 +214,7 @@ class Writer:
             self.state = BROKEN
             self.error = error
 
-    def finish(self, goodbye: Batch) -> None:
+    def finish(self, goodbye: WireBatch) -> None:
         """Queue the last messages, and refuse all that would follow. Does nothing if repeated."""
         if not self.finishing and not self.ended:
             self.put(goodbye)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from grain.edge import Peer
-    from grain.edge.channel import Batch, Channel
+    from grain.edge.channel import WireBatch, WireChannel
     from grain.edge.messages import Payload
     from grain.worker.agent.lifecycle import Lifecycle
     from grain.worker.agent.listener import RunnerDeath
@@ -67,7 +67,7 @@ class Agent:
         self._lifecycle = lifecycle
         self._dial = dial
         self._runner = RunnerProcess(session.name, self, session.functions, context, grace)
-        self._channel: Channel | None = None
+        self._channel: WireChannel | None = None
         self._changed = trio.Event()
         self._looks_at = math.inf
         self._code = DONE
@@ -147,7 +147,7 @@ class Agent:
                 _log.info("%s", error)
             await trio.sleep(_RECONNECT)
 
-    async def _serve(self, channel: Channel) -> None:
+    async def _serve(self, channel: WireChannel) -> None:
         self._channel = channel
         self._session.on_connected(trio.current_time())
         try:
@@ -160,7 +160,7 @@ class Agent:
             self._lifecycle.on_unlinked(trio.current_time())
             self._changed.set()
 
-    def _take(self, batch: Batch) -> None:
+    def _take(self, batch: WireBatch) -> None:
         now = trio.current_time()
         for message, payload in batch:
             if isinstance(message, WorkerRegistered):

@@ -19,7 +19,7 @@ from grain.worker.runner.wire import BLOCKED, CODEC, HEARTBEAT
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from grain.edge.channel import Batch
+    from grain.edge.channel import WireBatch
     from grain.worker.agent.functions import FunctionFeed, Order
     from grain.worker.agent.listener import RunnerListener
     from grain.worker.messages import Attempt
@@ -115,7 +115,7 @@ class RunnerInstance:
         self._process = await SubreaperProcess.start(self._argv, self._grace)
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(self._process.socket))
 
-        def take(batch: Batch) -> None:
+        def take(batch: WireBatch) -> None:
             ended = []
             for message, payload in batch:
                 if isinstance(message, Ended):

@@ -9,19 +9,18 @@ has ended, so the successors wait here; `grain.worker.agent.chains` is the agent
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from grain.worker.messages import chain_of
 
 if TYPE_CHECKING:
-    from grain.edge.messages import Payload
     from grain.worker.messages import Attempt, Run
 
-    Delivery = tuple[Run, Payload]
+Beside = TypeVar("Beside")
 
 
-class WaitingRuns:
-    """The runs that wait in a chain, each with its payload as it came over the channel.
+class WaitingRuns(Generic[Beside]):
+    """The runs that wait in a chain, each with its payload (`Beside`) as it came over the channel.
 
     Attributes:
         chains: the waiting runs by chain. A chain has an entry, which may be empty, from the
@@ -30,10 +29,10 @@ class WaitingRuns:
     """
 
     def __init__(self) -> None:
-        self.chains: dict[Attempt, deque[Delivery]] = {}
+        self.chains: dict[Attempt, deque[tuple[Run, Beside]]] = {}
         self.count = 0
 
-    def admit(self, run: Run, payload: Payload, *, first_runs: bool) -> bool:
+    def admit(self, run: Run, payload: Beside, *, first_runs: bool) -> bool:
         """Return True if a run begins at once; otherwise it waits for `pop_successor`.
 
         Args:
@@ -52,7 +51,7 @@ class WaitingRuns:
         self.count += 1
         return False
 
-    def pop_successor(self, run: Run) -> Delivery | None:
+    def pop_successor(self, run: Run) -> tuple[Run, Beside] | None:
         """Return the run that begins when this one has ended, if one waits for that."""
         chain = chain_of(run)
         waiting = self.chains.get(chain)

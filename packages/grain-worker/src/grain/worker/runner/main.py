@@ -12,6 +12,7 @@ import socket
 import sys
 import traceback
 from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -27,6 +28,9 @@ from grain.worker.runner.wire_translation import WireTranslation
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
+
+if TYPE_CHECKING:
+    from grain.edge.messages import WireBytes
 
 CONTEXT_FAILED, AGENT_GONE = 3, 4
 
@@ -75,8 +79,9 @@ async def serve_in_context(channel: FramedChannel, name: str, context: str) -> i
 async def serve_runs(channel: FramedChannel, name: str) -> int:
     """Serve runs; return the exit code."""
     translation = WireTranslation(f"{name} (host {socket.gethostname()}, pid {os.getpid()})")
+    runner: Runner[WireBytes, WireBytes] = Runner(name, channel, translation)
     try:
-        await Runner(name, channel, translation).serve()
+        await runner.serve()
     except BaseExceptionGroup as group:
         if group.split(ChannelError)[1] is not None:
             raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import outcome
 import trio
@@ -24,7 +24,6 @@ from grain.worker.messages import (
     chain_of,
 )
 from grain.worker.runner.chains import WaitingRuns
-from grain.worker.runner.translation import MemoryTranslation
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
@@ -33,32 +32,36 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from grain.edge.channel import Batch, Channel
-    from grain.edge.messages import Payload
     from grain.resource import Resource
     from grain.worker.job import Call, Outcome
     from grain.worker.messages import Attempt
     from grain.worker.runner.translation import Translation
 
+Arriving = TypeVar("Arriving")
+Departing = TypeVar("Departing")
 
 _TOGETHER = 0.002
 """Seconds for which the end of a run may wait to be reported with those of its successors."""
 
 
-class Runner:
-    """Executes runs.
+class Runner(Generic[Arriving, Departing]):
+    """Executes runs, whose payloads it receives as `Arriving` and reports as `Departing`.
 
     Args:
         name: the worker's name, which tasklets see as ``GVAR.instance``.
         channel: the channel to the head or the agent. The runner does not close it.
-        translation: for a channel over a wire; None where functions travel as objects.
+        translation: between these payloads and calls and outcomes.
     """
 
     def __init__(
-        self, name: str, channel: Channel, translation: Translation[Any, Any] | None = None
+        self,
+        name: str,
+        channel: Channel[Departing | None, Arriving | None],
+        translation: Translation[Arriving, Departing],
     ) -> None:
         self.name = name
         self._channel = channel
-        self._translation = MemoryTranslation() if translation is None else translation
+        self._translation = translation
 
     async def serve(self) -> None:
         """Take runs from the channel until its other end is closed, then until they have ended.
@@ -96,7 +99,7 @@ class PooledNursery:
         self._nursery.cancel_scope.cancel()
 
 
-class _Execution:
+class _Execution(Generic[Arriving, Departing]):
     """The runs of a runner while it serves.
 
     Args:
@@ -109,8 +112,8 @@ class _Execution:
     def __init__(
         self,
         name: str,
-        channel: Channel,
-        translation: Translation[Any, Any],
+        channel: Channel[Departing | None, Arriving | None],
+        translation: Translation[Arriving, Departing],
         nursery: trio.Nursery,
     ) -> None:
         self._name = name
@@ -120,15 +123,15 @@ class _Execution:
         # The runs under way, and what cancels each.
         self._runs: dict[Attempt, PooledNursery | trio.CancelScope] = {}
         self._idle: list[PooledNursery] = []
-        self._waiting = WaitingRuns()
+        self._waiting: WaitingRuns[Arriving | None] = WaitingRuns()
         # Ends that are to be sent together, and since when the first of them waits for that.
-        self._unsent: list[tuple[Ended, Payload]] = []
+        self._unsent: list[tuple[Ended, Departing | None]] = []
         self._unsent_since = 0.0
         self._leaving = False
 
     # ---- orders
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: Batch[Arriving | None]) -> None:
         """Carry out the messages of a head or an agent."""
         for message, payload in batch:
             if type(message) is Run:
@@ -148,7 +151,7 @@ class _Execution:
         for pooled in self._idle:
             pooled.cancel()
 
-    def _start(self, run: Run, payload: Payload) -> None:
+    def _start(self, run: Run, payload: Arriving | None) -> None:
         attempt = run.attempt
         if attempt in self._runs:
             return  # delivered twice
@@ -237,7 +240,7 @@ class _Execution:
             payload, failed = self._translation.encode(ended, call)
             self._send(Ended(attempt, "done", failed), payload)
 
-    def _send(self, ended: Ended, payload: Payload) -> None:
+    def _send(self, ended: Ended, payload: Departing | None) -> None:
         """Send an end; where runs wait in a chain, with the ends that follow soon."""
         self._unsent.append((ended, payload))
         if not self._waiting.count:

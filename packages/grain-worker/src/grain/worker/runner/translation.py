@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import outcome
 
+from grain.worker.errors import PayloadError
+
 if TYPE_CHECKING:
-    from grain.edge.messages import Payload
     from grain.resource import Resource
     from grain.worker.job import Call, Outcome
     from grain.worker.messages import DefineFunction, ForgetFunctions, Run
@@ -24,10 +25,10 @@ class Translation(Protocol[Arriving, Departing]):
     do with both forms of a payload.
     """
 
-    def learn(self, message: DefineFunction | ForgetFunctions, payload: Payload) -> None:
+    def learn(self, message: DefineFunction | ForgetFunctions, payload: Arriving | None) -> None:
         """Take in a function, or forget some."""
 
-    def decode(self, run: Run, payload: Arriving) -> tuple[Call, Resource]:
+    def decode(self, run: Run, payload: Arriving | None) -> tuple[Call, Resource]:
         """Return the call and the resources of a run.
 
         Raises:
@@ -46,11 +47,13 @@ class Translation(Protocol[Arriving, Departing]):
 class MemoryTranslation:
     """The translation of a channel in memory: calls, resources and outcomes travel as they are."""
 
-    def learn(self, message: DefineFunction | ForgetFunctions, payload: Payload) -> None:
+    def learn(self, message: DefineFunction | ForgetFunctions, payload: Call | None) -> None:
         """Do nothing: functions travel within calls."""
 
-    def decode(self, run: Run, payload: Call) -> tuple[Call, Resource]:
+    def decode(self, run: Run, payload: Call | None) -> tuple[Call, Resource]:
         """Return the payload, which is the call, and the resources of the run."""
+        if payload is None:
+            raise PayloadError("a run came without its call")
         return payload, run.res
 
     def encode(self, ended: Outcome, call: Call | None) -> tuple[Outcome, bool]:  # noqa: ARG002

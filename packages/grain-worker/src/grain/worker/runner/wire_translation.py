@@ -16,12 +16,11 @@ from grain.worker.payload import Payloads, failed
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from grain.edge.messages import Payload, Pieces
+    from grain.edge.messages import Payload, WireBytes
     from grain.resource import Resource
     from grain.worker.job import Outcome
     from grain.worker.messages import ForgetFunctions, Run
 
-    Bytes = bytes | bytearray | memoryview | Pieces
     Tasklet = Callable[..., Awaitable[Any]]
 
 _RESOURCES = 1024  # resources that are remembered
@@ -40,7 +39,7 @@ class WireTranslation:
         self._largest = largest
         # A function is loaded when the first run calls it: what it imports may take long, and what
         # goes wrong is an error of the runs that call it.
-        self._unloaded: dict[bytes, Bytes] = {}
+        self._unloaded: dict[bytes, WireBytes] = {}
         self._loaded: dict[bytes, Tasklet | PayloadError] = {}
         # By their encoding: successive runs mostly use the same few.
         self._resources: dict[bytes, Resource] = {}
@@ -49,14 +48,17 @@ class WireTranslation:
         """See `Translation.learn`."""
         if isinstance(message, DefineFunction):
             self._loaded.pop(message.digest, None)
-            self._unloaded[message.digest] = payload
+            if payload is not None:
+                self._unloaded[message.digest] = payload
         else:
             for digest in message.digests:
                 self._unloaded.pop(digest, None)
                 self._loaded.pop(digest, None)
 
-    def decode(self, run: Run, payload: Bytes) -> tuple[Call, Resource]:
+    def decode(self, run: Run, payload: Payload) -> tuple[Call, Resource]:
         """See `Translation.decode`."""
+        if payload is None:
+            raise PayloadError("a task came without its arguments")
         fn = self._function(run.function)
         args, kwargs = self._payloads.load_arguments(payload)
         return Call(fn, args, kwargs), self._resource(run.res)
@@ -95,7 +97,7 @@ class WireTranslation:
         except PayloadError as error:
             return error
 
-    def encode(self, ended: Outcome, call: Call | None) -> tuple[Bytes, bool]:
+    def encode(self, ended: Outcome, call: Call | None) -> tuple[WireBytes, bool]:
         """See `Translation.encode`; an outcome that is too large to travel fails the task."""
         name = name_of(call.fn) if call is not None else "this task"
         payload = self._payloads.dump_outcome(ended, name)
