@@ -106,8 +106,7 @@ class SimulatedPeer:
 
     def send(self, mail: Mail) -> None:
         if self.wire is not None and mail:
-            self.wire.send(self.wire.head, list(mail))
-        mail.clear()
+            self.wire.send(self.wire.head, mail)
 
     def joined(self) -> None:
         raise NotImplementedError
@@ -150,8 +149,7 @@ class SimulatedWorker(SimulatedPeer):
             self.session.on_message(message, payload, self.now)
 
     def flush(self) -> None:
-        orders, self.session.to_runner[:] = list(self.session.to_runner), []
-        for message, payload in orders:
+        for message, payload in self.session.take_orders():
             if isinstance(message, Run):
                 first_runs = chain_of(message) in self.runs
                 if not message.chain or self.waiting.admit(message, payload, first_runs=first_runs):
@@ -164,7 +162,7 @@ class SimulatedWorker(SimulatedPeer):
         if self.session.to_runner:
             self.flush()
             return
-        self.send(self.session.to_head)
+        self.send(self.session.take_mail())
         if self.session.finished and self.alive:
             self.alive = False
             assert not self.runs, "a worker left while something ran on it"
@@ -324,11 +322,10 @@ class SimulatedMission(SimulatedPeer):
             self.flush()
 
     def flush(self) -> None:
-        resolved, self.session.resolved[:] = list(self.session.resolved), []
-        for resolution in resolved:
+        for resolution in self.session.take_resolved():
             self.world.laws.on_resolved(self, resolution)
             self.story.resolved[resolution.task] = resolution
-        self.send(self.session.to_head)
+        self.send(self.session.take_mail())
 
     @property
     def done(self) -> bool:

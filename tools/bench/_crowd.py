@@ -41,7 +41,7 @@ class Double:
         now = trio.current_time()
         for message, payload in batch:
             self._session.on_message(message, payload, now)
-        orders, self._session.to_runner = self._session.to_runner, []
+        orders = self._session.take_orders()
         for message, _ in orders:
             if isinstance(message, Run):
                 self._session.on_ended(Ended(message.attempt), NONE, now)
@@ -49,7 +49,7 @@ class Double:
         self._settle(channel)
 
     def _settle(self, channel: WireChannel) -> None:
-        mail, self._session.to_head = self._session.to_head, []
+        mail = self._session.take_mail()
         if mail:
             channel.post(mail)
 

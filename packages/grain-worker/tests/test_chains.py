@@ -43,7 +43,7 @@ M = TypeVar("M")
 def made() -> WorkerSession:
     session = WorkerSession("id", "w", "host", Cores(4), 0.0)
     session.on_connected(0.0)
-    session.to_head.clear()
+    session.take_mail()
     session.on_message(DefineFunction(b"f"), b"code", 0.0)
     return session
 
@@ -83,7 +83,7 @@ async def test_a_run_for_an_empty_chain_begins_at_once_and_the_next_one_waits_fo
         for new in ((7, 8), (9, 10)):
             for number in new:
                 session.on_message(lease(number, 7 * (number > 7)), b"", 0.0)
-            orders, session.to_runner = session.to_runner, []
+            orders = session.take_orders()
             for number, (run, _) in zip((1, 2), orders, strict=True):
                 assert isinstance(run, Run)
                 decoded = structs.replace(run, res=ZERO)
@@ -115,7 +115,7 @@ def test_a_run_that_waits_for_long_is_recalled_once() -> None:
     """The one under way is left alone."""
     session = three()
     session.on_ended(Ended((1, 1)), b"", 0.01)  # the second runs now
-    session.to_runner.clear()
+    session.take_orders()
     while session.next_tick() < 1.0:
         session.on_tick(session.next_tick())
     assert [Cancel((1, 3), waiting=True)] == ordered(session, Cancel)
@@ -151,7 +151,7 @@ def test_a_run_that_comes_late_behind_a_long_one_is_recalled_as_well() -> None:
     session = three()
     session.on_tick(0.2)
     session.on_message(lease(4, 1), b"", 0.3)
-    session.to_runner.clear()
+    session.take_orders()
     session.on_tick(0.5)
 
     assert Cancel((1, 4), waiting=True) in ordered(session, Cancel)

@@ -31,11 +31,20 @@ def test_messages_may_follow_the_last_greeting_directly() -> None:
     """In the same piece, as a dialler does not wait after it has joined."""
     box = FrameDecoder(CODEC, greetings=2)
     join = greeting_frame(b"join")
-    assert box.feed(greeting_frame(b"hello")) == []
-    box.greeting = None
+    assert box.feed_greeting(greeting_frame(b"hello")) == b"hello"
+    assert box.take_early() == []
 
-    assert box.feed(join + wire([(Note("x"), None)])) == [(Note("x"), None)]
-    assert box.greeting == b"join"
+    assert box.feed_greeting(join + wire([(Note("x"), None)])) == b"join"
+    assert box.take_early() == [(Note("x"), None)]
+    assert box.take_early() == []
+
+
+def test_a_greeting_that_arrives_in_pieces_is_returned_with_the_last_of_them() -> None:
+    box = FrameDecoder(CODEC, greetings=1)
+    frame = greeting_frame(b"hello")
+
+    assert [None, None] == [box.feed_greeting(frame[:5]), box.feed_greeting(frame[5:-1])]
+    assert b"hello" == box.feed_greeting(frame[-1:])
 
 
 def test_oversized_greeting_is_refused_by_its_header() -> None:
@@ -64,8 +73,8 @@ def test_a_greeting_is_read_as_written(greeting: Message) -> None:
     box = FrameDecoder(CODEC, greetings=1)
     body = encode_greeting(greeting)
     if len(body) <= MAX_GREETING:
-        assert box.feed(greeting_frame(body)) == []
-        assert box.greeting == body
+        assert box.feed_greeting(greeting_frame(body)) == body
+        assert box.take_early() == []
     assert decode_greeting(body) == greeting
 
 

@@ -35,7 +35,7 @@ M = TypeVar("M")
 def made() -> WorkerSession:
     session = WorkerSession("id", "w", "host", Cores(4), 0.0)
     session.on_connected(0.0)
-    session.to_head.clear()
+    session.take_mail()
     session.on_message(DefineFunction(b"f"), b"code", 0.0)
     return session
 

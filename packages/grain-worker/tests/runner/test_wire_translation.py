@@ -47,6 +47,17 @@ def test_a_call_is_made_of_its_function_arguments_and_resources() -> None:
         wire.decode(run(function.digest), b"")
 
 
+def test_a_function_or_arguments_that_come_without_a_payload_fail_their_task_alone() -> None:
+    wire, function = WireTranslation("w1"), Payloads().dump_function(add)
+    wire.learn(DefineFunction(function.digest), function.payload)
+    wire.learn(DefineFunction(b"empty"), None)
+
+    with pytest.raises(PayloadError, match="without its arguments"):
+        wire.decode(run(function.digest), None)
+    with pytest.raises(PayloadError, match="never came"):
+        wire.decode(run(b"empty"), b"")
+
+
 def test_an_outcome_too_large_to_travel_fails_with_both_sizes_and_advice() -> None:
     wire = WireTranslation("w1", largest=1000)
 

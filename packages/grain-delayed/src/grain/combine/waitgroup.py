@@ -43,12 +43,11 @@ class GroupState(Enum):
 class GroupJob(TaskNode):
     """The node of a job, which reports its end to the group; the group raises its failure."""
 
-    __slots__ = ("group", "id")
+    __slots__ = ("group",)
 
     def __init__(self, group: WaitGroup, mission: Mission) -> None:
         super().__init__(mission.tasks)
         self.group: WaitGroup | None = group
-        self.id: int | None = None  # the id for the executor's `cancel`; None for a branch
         self.awaited = True
 
     def __call__(self, ended: Outcome) -> None:
@@ -66,6 +65,8 @@ class WaitGroup:
         self._mission = mission
         self._nursery = nursery
         self._jobs: list[GroupJob] = []
+        # The ids, for the executor's `cancel`, of the jobs that have not ended; not of branches.
+        self._ids: dict[GroupJob, int] = {}
         self._pending = 0
         self._idle = trio.Event()
         self._failed: GroupJob | None = None
@@ -106,7 +107,7 @@ class WaitGroup:
         if res is ZERO:
             return self.start_subtask(fn, *args, **kwargs)
         job = self._new(fn, args, kwargs)
-        job.id = self._mission.submit(res, Call(fn, args, kwargs), job)
+        self._ids[job] = self._mission.submit(res, Call(fn, args, kwargs), job)
         return self._add(job)
 
     def start_subtask(
@@ -187,6 +188,7 @@ class WaitGroup:
     def _ended(self, job: GroupJob) -> None:
         """Count a job that has ended; the first failure cancels the others."""
         self._pending -= 1
+        self._ids.pop(job, None)
         error = _error_of(job)
         if error is not None:
             # A job that was cancelled says less than one that failed.
@@ -209,9 +211,8 @@ class WaitGroup:
         self._state = GroupState.FAILED
         self._failed_first = self._failed is not None and not _was_cancelled(self._failed)
         self._nursery.cancel_scope.cancel()
-        for job in self._jobs:
-            if job.outcome is None and job.id is not None:
-                self._mission.executor.cancel(job.id)
+        for job_id in list(self._ids.values()):  # a job that waits ends at once
+            self._mission.executor.cancel(job_id)
         over = trio.Event()
 
         async def wait_in_the_mission() -> None:

@@ -172,8 +172,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         self._link.wanted.set()
         while True:
             await self._link.joined.wait()
-            self._session.answers.clear()
-            self._session.to_head.append((Ask("why", task=job), None))
+            self._session.ask(Ask("why", task=job))
             self._link.wake()
             with trio.move_on_after(_ANSWER):
                 await self._answered.wait()
@@ -225,8 +224,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             session.on_message(message, payload)
         if session.unconfirmed >= _MANY:
             self._link.wake()
-        resolved, session.resolved = session.resolved, []
-        for resolution in resolved:
+        for resolution in session.take_resolved():
             self._resolve(resolution)
         if session.notices:
             self._report_notices()
@@ -235,8 +233,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             self._answered = trio.Event()
 
     def _report_notices(self) -> None:
-        notices, self._session.notices = self._session.notices, []
-        for notice in notices:
+        for notice in self._session.take_notices():
             request = from_data(self._session.request_of(notice.request).resources)
             never = NeverStarts if notice.workers else NoWorkers
             self._on_event(never(request, notice.why))

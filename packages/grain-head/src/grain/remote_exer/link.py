@@ -106,7 +106,7 @@ class SchedulerLink:
             self._channel.post(self._session.to_head)
         except (ChannelBroken, trio.ClosedResourceError):
             return  # the sender is about to notice what is wrong
-        self._session.to_head = []
+        self._session.take_mail()  # not before: what cannot be sent stays there
 
     async def run(
         self, task_status: trio.TaskStatus[trio.CancelScope] = trio.TASK_STATUS_IGNORED
@@ -204,7 +204,7 @@ class SchedulerLink:
     async def _send(self, channel: WireChannel, scope: trio.CancelScope) -> None:
         while True:
             self._session.confirm()
-            mail, self._session.to_head = self._session.to_head, []
+            mail = self._session.take_mail()
             self._sending = True
             try:
                 for at in range(0, len(mail), AT_ONCE):

@@ -91,10 +91,10 @@ class LocalWorker:
         """Send the session's messages, to the runner and to the head."""
         if self._session.next_tick() < self._looks_at:
             self._changed.set()
-        orders, self._session.to_runner = self._session.to_runner, []
+        orders = self._session.take_orders()
         if orders:
             self._to_runner.post(self._functions.complete(orders))
-        mail, self._session.to_head = self._session.to_head, []
+        mail = self._session.take_mail()
         if mail:
             self._post(mail)
 

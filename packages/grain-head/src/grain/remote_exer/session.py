@@ -18,6 +18,7 @@ from grain.edge.questions import unpack
 from grain.head.messages import (
     AckTasks,
     Answer,
+    Ask,
     Crash,
     Crashed,
     Depart,
@@ -82,11 +83,11 @@ class MissionSession:
         pid: its process there.
 
     Attributes:
-        to_head: messages for the head, to be taken away by the shell around. There are none while
-            there is no connection: the next one begins with everything.
-        resolved: outcomes of tasks, to be taken away likewise.
-        notices: requests that cannot start, by number, with the reason; likewise.
-        answers: answers to questions; likewise.
+        to_head: messages for the head, until `take_mail`. There are none while there is no
+            connection: the next one begins with everything.
+        resolved: outcomes of tasks, until `take_resolved`.
+        notices: requests that cannot start, by number, with the reason, until `take_notices`.
+        answers: the answers to the last question.
         pending: the unresolved tasks, by number.
         running: how many of them run.
         functions: those that tasks may call, by digest: the only store of their bytes.
@@ -118,7 +119,29 @@ class MissionSession:
         """The number of outcomes that have arrived and are not confirmed."""
         return len(self._unconfirmed)
 
+    # ---- what the shell around takes away
+
+    def take_mail(self) -> list[tuple[Message, Payload]]:
+        """Return the messages for the head, once."""
+        mail, self.to_head = self.to_head, []
+        return mail
+
+    def take_resolved(self) -> list[Resolution]:
+        """Return the outcomes that have arrived since the last call."""
+        resolved, self.resolved = self.resolved, []
+        return resolved
+
+    def take_notices(self) -> list[Notice]:
+        """Return the notices that have arrived since the last call."""
+        notices, self.notices = self.notices, []
+        return notices
+
     # ---- tasks
+
+    def ask(self, question: Ask) -> None:
+        """Send a question, and forget the answers to the last one."""
+        self.answers.clear()
+        self._send(question)
 
     def request(self, resources: dict[str, Any], priority: int = 0) -> int:
         """Define what tasks may ask for; return its number."""

@@ -65,7 +65,7 @@ def scale(
             if withdraw:
                 _withdraw(config)
                 return
-            SwarmKeeper(config, count, options, _reporter(as_json), parent).run()
+            SwarmLoop(config, count, options, _reporter(as_json), parent).run()
 
 
 def _withdraw(config: Config) -> None:
@@ -125,8 +125,8 @@ def _alone(folder: Path, address: str) -> Iterator[None]:
         yield
 
 
-class SwarmKeeper:
-    """The shell around `Swarm`.
+class SwarmLoop:
+    """The loop of `grain scale`: queries, submits and waits, as a `Swarm` decides.
 
     Args:
         config: The configuration.

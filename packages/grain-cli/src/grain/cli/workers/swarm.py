@@ -9,7 +9,7 @@ a single job is tried, and the others follow when it has proven itself.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from grain.cli.batch import JobPhase
@@ -29,13 +29,70 @@ UNLISTED = 30.0
 """Seconds for which a new job counts although the batch system does not list it yet."""
 
 
-@dataclass
-class _Kept:
-    submitted: float
-    listed: bool = False
-    began: float | None = None
-    proven: bool = False
-    missed: bool = False
+class SwarmJobState(Enum):
+    """The state of a job, by the last report of the batch system that names it.
+
+    ========  =======================================================  =======================
+    state     meaning                                                  left by
+    ========  =======================================================  =======================
+    NEW       submitted, and not listed yet                            each report; one that it
+                                                                       is gone, after `UNLISTED`
+    WAITING   in the queue, for the first time or again                each other report
+    RUNNING   running, or ending                                       each other report
+    MISSED    reported gone once: if it has lost its node, the batch   each report; one that it
+              system may have it back in the queue soon                is gone: it is over
+    ========  =======================================================  =======================
+    """
+
+    NEW = auto()
+    WAITING = auto()
+    RUNNING = auto()
+    MISSED = auto()
+
+
+class SwarmJob:
+    """A job that counts, from its submission until it is over.
+
+    Args:
+        submitted: when it was submitted, in seconds of any clock.
+
+    Attributes:
+        proven: True once it has run for `PROVEN` seconds; also when it is in the queue again.
+    """
+
+    def __init__(self, submitted: float) -> None:
+        self.submitted = submitted
+        self.proven = False
+        self._state = SwarmJobState.NEW
+        # Since when it runs, or ran when it was missed: one that comes back has run all the time.
+        self._began: float | None = None
+
+    def on_waiting(self) -> None:
+        """Note that it is in the queue: it is new, or was put back."""
+        self._state = SwarmJobState.WAITING
+        self._began = None
+
+    def on_running(self, now: float) -> bool:
+        """Note that it runs; return True if it has just proven itself."""
+        self._state = SwarmJobState.RUNNING
+        if self._began is None:
+            self._began = now
+        before = self.proven
+        self._prove(now)
+        return self.proven and not before
+
+    def on_gone(self, now: float) -> bool:
+        """Note a report that it is gone; return True if it is over."""
+        if self._state is SwarmJobState.MISSED:
+            return True
+        if self._state is not SwarmJobState.NEW or now - self.submitted >= UNLISTED:
+            self._state = SwarmJobState.MISSED
+            self._prove(now)
+        return False
+
+    def _prove(self, now: float) -> None:
+        if self._began is not None and now - self._began >= PROVEN:
+            self.proven = True
 
 
 class Swarm:
@@ -50,7 +107,7 @@ class Swarm:
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._jobs: dict[str, _Kept] = {}
+        self._jobs: dict[str, SwarmJob] = {}
         self._not_before = 0.0
         self._failed_at = -math.inf
         self.failures = 0
@@ -63,7 +120,7 @@ class Swarm:
     def submitted(self, jobs: Iterable[str], now: float) -> None:
         """Count jobs that the batch system has accepted."""
         for one in jobs:
-            self._jobs[one] = _Kept(now)
+            self._jobs[one] = SwarmJob(now)
 
     def refused(self, now: float) -> None:
         """Begin a pause, as the batch system has refused a job."""
@@ -82,32 +139,18 @@ class Swarm:
             if state is None or state.phase is JobPhase.UNKNOWN:
                 continue  # the job may be alive
             if state.phase is JobPhase.GONE:
-                if self._is_gone(one, job, now) and not job.proven:
-                    failed.append(one)
-                    new |= job.submitted > self._failed_at
-                continue
-            job.listed, job.missed = True, False
-            if state.phase is JobPhase.PENDING:
-                job.began = None  # new, or put back into the queue
-                continue
-            job.began = now if job.began is None else job.began
-            if not job.proven and _proven(job, now):
-                job.proven = True
+                if job.on_gone(now):
+                    del self._jobs[one]
+                    if not job.proven:
+                        failed.append(one)
+                        new |= job.submitted > self._failed_at
+            elif state.phase is JobPhase.PENDING:
+                job.on_waiting()
+            elif job.on_running(now):
                 self.failures = 0
         if failed:
             self._fail(now, new=new)
         return failed
-
-    def _is_gone(self, one: str, job: _Kept, now: float) -> bool:
-        """Remove a job that was missed twice in a row: one that lost its node may be requeued."""
-        if not job.listed and now - job.submitted < UNLISTED:
-            return False
-        if not job.missed:
-            job.missed = True
-            job.proven = job.proven or _proven(job, now)
-            return False
-        del self._jobs[one]
-        return True
 
     def wanted(self, now: float) -> int:
         """Return the number of jobs to submit now."""
@@ -129,7 +172,3 @@ class Swarm:
             self.failures += 1
             self._failed_at = now
         self._not_before = now + min(first * 2 ** min(self.failures - 1, 20), longest)
-
-
-def _proven(job: _Kept, now: float) -> bool:
-    return job.began is not None and now - job.began >= PROVEN

@@ -46,12 +46,12 @@ async def _send(stream: trio.abc.Stream, message: Message) -> None:
 
 
 async def _receive(stream: trio.abc.Stream, decoder: FrameDecoder) -> Message:
-    while decoder.greeting is None:
+    body = None
+    while body is None:
         data = await stream.receive_some(4096)
         if not data:
             raise ChannelBroken("the peer closed the connection during the greeting")
-        decoder.early += decoder.feed(data)
-    body, decoder.greeting = decoder.greeting, None
+        body = decoder.feed_greeting(data)
     return decode_greeting(body)
 
 

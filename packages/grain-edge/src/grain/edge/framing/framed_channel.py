@@ -83,7 +83,7 @@ class FramedChannel(WireChannel):
         self._peer_ended = False  # its goodbye has come: nothing follows
         self._read_at = trio.current_time()
         self._heard_at = heard_at
-        self._take(self._decoder.early)
+        self._take(self._decoder.take_early())
         # What `__aenter__` opens: a scope around a nursery.
         self._background = AsyncExitStack()
         self._scope = trio.CancelScope()

@@ -197,10 +197,6 @@ class FrameDecoder:
         codec: the message types of this channel.
         greetings: how many frames of the greeting come first. The last one may be followed
             directly by messages, in the same piece.
-
-    Attributes:
-        greeting: the last greeting's body, until somebody takes it.
-        early: messages that came with the last greeting, for the channel that reads on.
     """
 
     def __init__(self, codec: Codec, greetings: int = 0) -> None:
@@ -209,8 +205,9 @@ class FrameDecoder:
         self._partial = bytearray()  # the beginning of a frame: of its header, or with it
         self._large: tuple[Message, bytearray | memoryview] | None = None
         self._sink: memoryview | None = None  # the part of `_large` that is still to come
-        self.greeting: bytes | None = None
-        self.early: list[tuple[Message, Payload]] = []
+        self._greeting: bytes | None = None  # its body, until `feed_greeting` returns it
+        # Messages that came with the last greeting, for the channel that reads on.
+        self._early: list[tuple[Message, Payload]] = []
 
     @property
     def clean(self) -> bool:
@@ -224,6 +221,23 @@ class FrameDecoder:
         Whoever reads straight into it calls `filled`, instead of `feed`.
         """
         return self._sink
+
+    def feed_greeting(self, data: Buffer) -> bytes | None:
+        """Return the body of the greeting that these bytes complete; None if there is none yet.
+
+        Messages that follow it in these bytes are for `take_early`.
+
+        Raises:
+            RemoteProtocolError: as `feed`.
+        """
+        self._early += self.feed(data)
+        greeting, self._greeting = self._greeting, None
+        return greeting
+
+    def take_early(self) -> list[tuple[Message, Payload]]:
+        """Return the messages that came with the last greeting, once."""
+        early, self._early = self._early, []
+        return early
 
     def filled(self, count: int) -> list[tuple[Message, Payload]]:
         """Return the message that is complete now that `count` bytes are in the sink, if any."""
@@ -301,9 +315,9 @@ class FrameDecoder:
 
     def _body(self, kind: int, body: memoryview, out: list[tuple[Message, Payload]]) -> None:
         if kind == GREETING:
-            if self.greeting is not None:
+            if self._greeting is not None:
                 raise RemoteProtocolError("the peer did not wait for an answer to its greeting")
-            self.greeting = bytes(body)
+            self._greeting = bytes(body)
             self._greetings -= 1
         elif kind == BATCH:
             out += self._codec.decode_batch(body)

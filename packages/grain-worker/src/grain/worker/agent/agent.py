@@ -240,10 +240,10 @@ class Agent:
             self._session.drain(now, now + self._lifecycle.left(now))
         else:
             self._session.on_tick(now)
-        orders, self._session.to_runner = self._session.to_runner, []
+        orders = self._session.take_orders()
         if orders:
             self._runner.post(orders)
-        mail, self._session.to_head = self._session.to_head, []
+        mail = self._session.take_mail()
         if mail and self._channel is not None:
             try:
                 self._channel.post(mail)

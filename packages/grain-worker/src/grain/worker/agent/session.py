@@ -63,8 +63,10 @@ class WorkerSession:
         chain_patience: seconds that a run may take while others wait for its end.
 
     Attributes:
-        to_head: messages for the head; dropped while there is no connection.
-        to_runner: orders for the runner, in sequence; the payload of a `Run` is its arguments.
+        to_head: messages for the head, until `take_mail`; those taken while there is no
+            connection are lost.
+        to_runner: orders for the runner, in sequence, until `take_orders`; the payload of a `Run`
+            is its arguments.
         functions: the functions that runs call.
         runs: the runs that have not ended.
         kept: the outcomes that the head has not acknowledged.
@@ -103,6 +105,18 @@ class WorkerSession:
         self._flush_until = math.inf
         self._chains = Chains(chain_patience)
         self._started = now
+
+    # ---- what the shell around takes away
+
+    def take_mail(self) -> list[tuple[Message, Payload]]:
+        """Return the messages for the head, once."""
+        mail, self.to_head = self.to_head, []
+        return mail
+
+    def take_orders(self) -> list[Order]:
+        """Return the orders for the runner, once."""
+        orders, self.to_runner = self.to_runner, []
+        return orders
 
     # ---- the connection
 

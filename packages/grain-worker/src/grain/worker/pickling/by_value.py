@@ -125,8 +125,7 @@ class Classes:
             return in_place(part)
 
         file = io.BytesIO()
-        pickler = self._dill_pickler(file, 5, recurse=True, buffer_callback=buffer_callback)
-        pickler.reducer_override = override
+        pickler = self._dill_pickler(file, override, buffer_callback)
         with warnings.catch_warnings():
             # It warns where it writes a reference that nobody else can follow.
             warnings.simplefilter("error", self._dill.PicklingWarning)
@@ -143,10 +142,7 @@ class Classes:
 
     def undill(self, data: Any, buffers: Any = None) -> Any:
         """Return the object behind bytes of `dill`."""
-        # ignore: do not look for classes of the same name in this process's __main__.
-        unpickler = self._dill_unpickler(io.BytesIO(data), ignore=True, buffers=buffers)
-        unpickler.classes = self
-        return unpickler.load()
+        return self._dill_unpickler(self, data, buffers).load()
 
     def _restore(self, key: str, blob: bytes, number: int) -> type:
         cls = self._classes_by_key.get((key, number))
@@ -167,7 +163,16 @@ class Classes:
     @functools.cached_property
     def _dill_pickler(self) -> Any:
         class Pickler(self._dill.Pickler):  # type: ignore[misc,name-defined]
-            """A pickler in Python, which has room for an attribute ``reducer_override``."""
+            """A pickler in Python, to which a reduction can be given as a function."""
+
+            def __init__(
+                self,
+                file: io.BytesIO,
+                override: Callable[[Any], Any],
+                buffer_callback: Callable[[Any], Any] | None,
+            ) -> None:
+                super().__init__(file, 5, recurse=True, buffer_callback=buffer_callback)
+                self.reducer_override = override
 
         return Pickler
 
@@ -176,10 +181,13 @@ class Classes:
         class Unpickler(self._dill.Unpickler):  # type: ignore[misc,name-defined]
             """Gives names of this end their meaning before it searches modules."""
 
-            classes: Classes
+            def __init__(self, classes: Classes, data: Any, buffers: Any) -> None:
+                # ignore: do not look for classes of the same name in this process's __main__.
+                super().__init__(io.BytesIO(data), ignore=True, buffers=buffers)
+                self._classes = classes
 
             def find_class(self, module: str, name: str) -> Any:
-                return self.classes.find_class(module, name) or super().find_class(module, name)
+                return self._classes.find_class(module, name) or super().find_class(module, name)
 
         return Unpickler
 
