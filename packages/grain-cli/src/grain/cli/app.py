@@ -48,9 +48,9 @@ class Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command."""
         if cmd_name in OWN:
-            found = getattr(importlib.import_module(OWN[cmd_name].module), cmd_name)
-            assert isinstance(found, click.Command)
-            return found
+            command = getattr(importlib.import_module(OWN[cmd_name].module), cmd_name)
+            assert isinstance(command, click.Command)
+            return command
         return super().get_command(ctx, cmd_name) or plugins.load(cmd_name)
 
     def _lines(self, ctx: click.Context) -> dict[str, str]:
@@ -72,9 +72,9 @@ class Lazy(click.Group):
         from click.shell_completion import CompletionItem
 
         lines = sorted(self._lines(ctx).items())
-        found = [CompletionItem(name, help=line) for name, line in lines]
+        items = [CompletionItem(name, help=line) for name, line in lines]
         options = click.Command.shell_complete(self, ctx, incomplete)
-        return [item for item in found if item.value.startswith(incomplete)] + options
+        return [item for item in items if item.value.startswith(incomplete)] + options
 
 
 @click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})

@@ -212,7 +212,7 @@ class Pool:
         self._changed.set()
         self._changed = trio.Event()
 
-    # ---- life
+    # ---- lifecycle
 
     @trio.lowlevel.enable_ki_protection
     async def dismiss_idle(self) -> None:

@@ -45,7 +45,7 @@ def files(address: str) -> list[Finding]:
         return [Finding("file system", "ok", f"{address} needs none that is shared")]
     folder = file.parent
     if not folder.exists():
-        return [_to_be_made(folder)]
+        return [_missing_folder(folder)]
     try:
         seconds, skew = _probe(folder)
     except OSError as error:
@@ -54,7 +54,7 @@ def files(address: str) -> list[Finding]:
     return [*_folder_findings(folder, seconds), clock(skew)]
 
 
-def _to_be_made(folder: Path) -> Finding:
+def _missing_folder(folder: Path) -> Finding:
     above = next(one for one in folder.parents if one.exists())
     if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
         return Finding("file system", "ok", f"{folder} is to be made by the first mission")
@@ -104,8 +104,8 @@ def clock(ahead: float) -> Finding:
     if abs(ahead) > SKEW:
         word = "behind" if ahead > 0 else "ahead of"
         fix = "Nothing of Grain depends on it, but times in logs do; tell who runs the cluster."
-        said = f"this host is {abs(ahead):.0f} s {word} the file server"
-        return Finding("clock", "warn", said, fix)
+        message = f"this host is {abs(ahead):.0f} s {word} the file server"
+        return Finding("clock", "warn", message, fix)
     return Finding("clock", "ok", "this host and the file server agree")
 
 
@@ -173,8 +173,8 @@ async def _greeted(address: str, ways: frozenset[str], patience: float) -> tuple
     except (AddressError, DialError):
         raise
     except (EdgeError, trio.EndOfChannel) as error:
-        said = str(error) or "it has ended the connection"
-        return Finding("scheduler", "fail", said), False
+        message = str(error) or "it has ended the connection"
+        return Finding("scheduler", "fail", message), False
     return judge_scheduler(where, spoken), True
 
 

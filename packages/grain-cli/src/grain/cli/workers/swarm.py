@@ -82,7 +82,7 @@ class Swarm:
             if state is None or state.phase is JobPhase.UNKNOWN:
                 continue  # the job may be alive
             if state.phase is JobPhase.GONE:
-                if self._is_gone(one, job, now) and not job.proven:
+                if self._has_ended(one, job, now) and not job.proven:
                     failed.append(one)
                     new |= job.submitted > self._failed_at
                 continue
@@ -98,7 +98,7 @@ class Swarm:
             self._fail(now, new=new)
         return failed
 
-    def _is_gone(self, one: str, job: _Kept, now: float) -> bool:
+    def _has_ended(self, one: str, job: _Kept, now: float) -> bool:
         """Remove a job that was missed twice in a row: one that lost its node may be requeued."""
         if not job.listed and now - job.submitted < UNLISTED:
             return False

@@ -140,11 +140,11 @@ def _sorted(
 
     results: list[StoredResult] = []
     damaged: list[DamagedFile] = []
-    for found in store.results(check=check):
-        if isinstance(found, DamagedFile):
-            damaged.append(found)
-        elif _named(found.key.function, function):
-            results.append(found)
+    for entry in store.results(check=check):
+        if isinstance(entry, DamagedFile):
+            damaged.append(entry)
+        elif _named(entry.key.function, function):
+            results.append(entry)
     return sorted(results, key=lambda result: result.created), sorted(damaged)
 
 

@@ -53,7 +53,7 @@ class FramedChannel(Channel):
         codec: the message types.
         heartbeat: when the channel shows that it lives, and when it is given up.
         decoder: that of the greeting's reader, so that no byte is lost between the two.
-        heard_at: returns the `trio.current_time()` of the peer's last sign of life, for a stream
+        alive_at: returns the `trio.current_time()` of the peer's last sign of life, for a stream
             that has others than bytes which arrive.
     """
 
@@ -63,7 +63,7 @@ class FramedChannel(Channel):
         codec: Codec = CORE,
         heartbeat: Heartbeat | None = None,
         decoder: FrameDecoder | None = None,
-        heard_at: Callable[[], float] | None = None,
+        alive_at: Callable[[], float] | None = None,
     ) -> None:
         self._stream = stream
         self._heartbeat = heartbeat or Heartbeat()
@@ -82,7 +82,7 @@ class FramedChannel(Channel):
         self._receiving = False
         self._peer_ended = False  # its goodbye has come: nothing follows
         self._read_at = trio.current_time()
-        self._heard_at = heard_at
+        self._alive_at = alive_at
         self._take(self._decoder.early)
         # What `__aenter__` opens: a scope around a nursery.
         self._background = AsyncExitStack()
@@ -280,8 +280,8 @@ class FramedChannel(Channel):
 
     def silent_for(self) -> float:
         """See `Channel.silent_for`."""
-        heard_at = max(self._read_at, self._heard_at()) if self._heard_at else self._read_at
-        return max(0.0, trio.current_time() - heard_at)
+        alive_at = max(self._read_at, self._alive_at()) if self._alive_at else self._read_at
+        return max(0.0, trio.current_time() - alive_at)
 
     @property
     def suspect_after(self) -> float:

@@ -214,8 +214,8 @@ class Hub:
             why = f"it is among the next on {lease.worker.name}, where others like it run"
             return Explanation(task.number, "waiting", (why,))
         scheduler_id = task.scheduler_id if lease is None else lease.scheduler_id
-        known = explain(self.scheduler, -1 if scheduler_id is None else scheduler_id, now)
-        return Explanation(task.number, known.state, (*known.reasons, *_crashes(task)))
+        explanation = explain(self.scheduler, -1 if scheduler_id is None else scheduler_id, now)
+        return Explanation(task.number, explanation.state, (*explanation.reasons, *_crashes(task)))
 
     def retire(self, pattern: str = "*", *, at_once: bool = False) -> list[dict[str, Any]]:
         """Ask workers to leave, those that are away when they are back.

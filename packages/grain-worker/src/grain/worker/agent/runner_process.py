@@ -169,7 +169,7 @@ class RunnerProcess:
     async def _report_end(self, ended: Ended) -> None:
         self._listener.ended([(ended, None)])
 
-    # ---- life
+    # ---- lifecycle
 
     async def __aenter__(self) -> Self:
         self._stack = AsyncExitStack()

@@ -106,11 +106,11 @@ def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
 
     Long values go on in the next line, after a tab.
     """
-    known: dict[str, JobState] = {}
+    by_id: dict[str, JobState] = {}
     for block in output.replace("\n\t", "").split("Job Id:")[1:]:
         number, *lines = block.splitlines()
         fields = dict(line.strip().split(" = ", 1) for line in lines if " = " in line)
         phase = _PHASES.get(fields.get("job_state", ""), JobPhase.GONE)
         node = fields.get("exec_host", "").split("/")[0] if phase is not JobPhase.PENDING else ""
-        known[number.strip()] = JobState(phase, fields.get("comment", ""), node)
-    return {one: known.get(one, JobState(JobPhase.GONE)) for one in ids}
+        by_id[number.strip()] = JobState(phase, fields.get("comment", ""), node)
+    return {one: by_id.get(one, JobState(JobPhase.GONE)) for one in ids}

@@ -88,11 +88,11 @@ def submitted_id(output: str) -> str:
 
 def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
     """Read the lines of ``squeue`` in `FORMAT`; a job that is not listed has ended."""
-    known: dict[str, JobState] = {}
+    by_id: dict[str, JobState] = {}
     for line in output.splitlines():
         number, state, reason, node, *_ = [*line.strip().split("|"), "", "", ""]
-        known[number] = _state(state, "" if reason == "None" else reason, node)
-    return {one: known.get(one, JobState(JobPhase.GONE)) for one in ids}
+        by_id[number] = _state(state, "" if reason == "None" else reason, node)
+    return {one: by_id.get(one, JobState(JobPhase.GONE)) for one in ids}
 
 
 def _state(state: str, reason: str, node: str) -> JobState:
