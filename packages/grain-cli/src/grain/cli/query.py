@@ -48,7 +48,7 @@ def ask(config: Config, *questions: Ask, patience: float = PATIENCE) -> list[Any
         if isinstance(failure, DialError | trio.TooSlowError):
             raise NoScheduler(
                 f"no scheduler answers at {address}: there is one while missions run; "
-                "`grain doctor` tells more"
+                "`grain doctor` shows more"
             ) from error
         if isinstance(failure, EdgeError | trio.EndOfChannel):
             reason = str(failure) or "it has ended the connection"

@@ -90,7 +90,7 @@ async def run_map(plan: Plan) -> Tally:
 
 
 class _Leaving(Exception):
-    """Ends the mission and its jobs: a mission that is left without an exception waits for them."""
+    """The exception that cancels the mission's jobs: without one the mission waits for them."""
 
 
 class _Feed:

@@ -46,7 +46,7 @@ J = TypeVar("J", bound=Submitted)
 
 
 class ExecutorPhase(enum.Enum):
-    """The life of an executor, which passes through these phases in this order, once."""
+    """The phases of an executor, which passes through them once, in this order."""
 
     NEW = "new"  # its block was not entered yet
     STARTING = "starting"

@@ -103,7 +103,7 @@ def clock(ahead: float) -> Finding:
     """Check that this host's clock agrees with that of the file server."""
     if abs(ahead) > SKEW:
         word = "behind" if ahead > 0 else "ahead of"
-        fix = "Nothing of Grain depends on it, but times in logs do; tell who runs the cluster."
+        fix = "Nothing of Grain depends on it, but times in logs do; ask who runs the cluster."
         message = f"this host is {abs(ahead):.0f} s {word} the file server"
         return Finding("clock", "warn", message, fix)
     return Finding("clock", "ok", "this host and the file server agree")
@@ -190,12 +190,12 @@ def judge_scheduler(where: str, spoken: str) -> Finding:
 
 
 _REMEDIES = {
-    "unix": "This host uses the other ways.",
-    "tcp": "Who can go no other way does not join; ask which TCP ports are open between nodes.",
-    "reverse": "It is for nodes from which TCP leads nowhere, if the scheduler's host can reach "
-    "them; they use files without it.",
-    "files": "It is for nodes that TCP does not reach; see that this directory is the same one on "
-    "the scheduler's host.",
+    "unix": "This host uses other routes.",
+    "tcp": "Nodes without another route cannot join; ask which TCP ports are open between nodes.",
+    "reverse": "This route is for nodes that cannot open TCP connections, if the scheduler's host "
+    "can reach them; without it they use files.",
+    "files": "This route is for nodes that TCP does not reach; check that this directory is the "
+    "same one on the scheduler's host.",
 }
 _WAYS = list(_REMEDIES)
 
@@ -235,16 +235,16 @@ def not_reached(address: str, tried: Sequence[Attempt], *, slow: bool) -> Findin
     # Its socket is on this host, so no network can be the reason.
     if any(outcome.startswith("no answer") for outcome in here):
         fix = "Wait, or end its process: a mission starts another."
-        return Finding("scheduler", "fail", f"one is here, but does not answer{ways}", fix)
+        return Finding("scheduler", "fail", f"one on this host does not answer{ways}", fix)
     if here:
-        message = f"one that served here has ended without a word{ways}"
+        message = f"one that served on this host has ended unexpectedly{ways}"
         return Finding("scheduler", "warn", message, "Nothing: a mission starts another.")
     fix = (
         "Start it anew, or ask which TCP ports are open between nodes."
         if slow
         else "If it runs, `grain doctor --slow` tries the shared file system, for a minute."
     )
-    return Finding("scheduler", "fail", f"one is said to serve, but is not reached{ways}", fix)
+    return Finding("scheduler", "fail", f"the one in the Edge file is not reached{ways}", fix)
 
 
 def _no_socket(address: str) -> bool:

@@ -82,9 +82,9 @@ def _why(queue: dict[str, Any]) -> str:
 def _remarks(state: dict[str, Any], tasks: dict[str, Any]) -> list[str]:
     sentences = []
     if (count := tasks.get("held back", 0)) == 1:
-        sentences.append("1 task waits for word of the worker that it ran on.")
+        sentences.append("1 task waits for the report of the worker that it ran on.")
     elif count:
-        sentences.append(f"{count} tasks wait for word of the workers that they ran on.")
+        sentences.append(f"{count} tasks wait for the reports of the workers that they ran on.")
     if (count := tasks.get("suspect", 0)) == 1:
         sentences.append("1 task that crashed waits for a worker of its own.")
     elif count:

@@ -18,7 +18,7 @@ from grain.cli.show import clean, print_json
 def why(
     ctx: click.Context, as_json: bool, patience: float, config_file: str | None, task: str
 ) -> None:
-    """Tell why a task is where it is.
+    """Explain why a task waits or runs.
 
     A task is named as `grain ls` names it, by its mission and its number: grain why opt:17
     """

@@ -77,7 +77,7 @@ class _OnArrival:
 
 
 class Snapshots:
-    """Makes snapshots of calls, and lets go of an array with the last snapshot that has it."""
+    """The maker of snapshots; it drops a large array with the last snapshot that has it."""
 
     def __init__(self) -> None:
         self._arrays: weakref.WeakValueDictionary[tuple[object, ...], Any]

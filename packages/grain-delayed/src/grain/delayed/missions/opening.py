@@ -82,7 +82,7 @@ async def mission(
         async with hosted(lambda: mission(local, **options)) as entered:
             yield entered
         return
-    # Of missions inside of one another, the outermost shows progress: there is one place for it.
+    # Only the outermost of nested missions shows progress: a terminal has one line for it.
     reporter = Reporter(False if is_inside() else progress)
     async with opened(
         local,

@@ -128,7 +128,7 @@ class History:
             raise LogError(
                 f"job {seq} is {command[:200]!r} now, and was another command when the result log "
                 "was written: the template or the inputs have changed. If inputs were only added, "
-                "removed or put in another order, --by-command knows the jobs again by their "
+                "removed or put in another order, --by-command identifies the jobs by their "
                 "commands; else use another --joblog"
             )
         return Past.FAILED if entry[1] else Past.SUCCEEDED

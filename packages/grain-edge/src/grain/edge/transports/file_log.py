@@ -211,7 +211,7 @@ class LogReader:
 
     @property
     def segment(self) -> str:
-        """Name of the file to read."""
+        """The name of the file to read."""
         return f"{self.name}.{self._number}"
 
     def rewind(self, segment: str, offset: int, seq: int) -> None:

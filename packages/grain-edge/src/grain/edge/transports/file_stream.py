@@ -136,10 +136,10 @@ class FileStream(trio.abc.Stream):
         await trio.lowlevel.checkpoint()
 
     def _acknowledge(self) -> int:
-        """The last record received, for one that is about to be written.
+        """Return the number of the last record received, for a record that is about to be written.
 
-        Not what the reader has seen: the blob of that is perhaps being read at this moment, and
-        the peer removes what is acknowledged.
+        It may be lower than that of the last record seen: the blob of that one may be read at this
+        moment, and the peer removes what is acknowledged.
         """
         self._unacked = 0
         return self._taken
@@ -236,7 +236,7 @@ class FileStream(trio.abc.Stream):
             self._taken = self._reader.seq
             if not moved:
                 self._judge()
-                return asked < self._reader.wants  # look again at once, with a wider eye
+                return asked < self._reader.wants  # look again at once, and read more
             self.alive_at = trio.current_time()
             # Beats alone are no reason to look again soon.
             news = any(record.kind != BEAT for record in records)
@@ -246,7 +246,7 @@ class FileStream(trio.abc.Stream):
         return news or segment != self._reader.segment
 
     async def _parsed(self, data: bytes) -> tuple[list[LogRecord], dict[int, bytearray]]:
-        """Records, with the content of their blobs; nothing is taken unless all can be read."""
+        """Return records, with the content of their blobs; take nothing unless all can be read."""
         before = (self._reader.segment, self._reader.offset, self._reader.seq)
         records = self._reader.feed(data)
         blobs: dict[int, bytearray] = {}

@@ -182,7 +182,7 @@ class Hub:
         return snapshot(self.tasks, now)
 
     def why(self, mission: str, task: int, now: float) -> Explanation:
-        """Explain why a task is where it is.
+        """Explain why a task waits or runs.
 
         Args:
             mission: its mission, as `grain.head.hub.snapshot.find_mission` takes it.

@@ -174,7 +174,7 @@ class Classes:
     @functools.cached_property
     def _dill_unpickler(self) -> Any:
         class Unpickler(self._dill.Unpickler):  # type: ignore[misc,name-defined]
-            """Gives names of this end their meaning before it searches modules."""
+            """An unpickler that resolves names of this end before it searches modules."""
 
             classes: Classes
 

@@ -26,9 +26,9 @@ REMEDIES = (
     ("Unknown queue", "Set script.queue to a queue that there is; `qstat -Q` lists them."),
     (
         "violates queue and/or server resource limits",
-        "Lower script.cores, script.memory or script.walltime; `qstat -Qf` tells the limits.",
+        "Lower script.cores, script.memory or script.walltime; `qstat -Qf` shows the limits.",
     ),
-    ("exceeds", "Lower script.cores, script.memory or script.walltime; `qstat -Qf` tells limits."),
+    ("exceeds", "Lower script.cores, script.memory or script.walltime; `qstat -Qf` shows limits."),
     ("nvalid account", "Name your account in script.extra_args, as in '-A chem'."),
     ("illegal -", "Correct script.extra_args, or what you wrote after `--`."),
     ("invalid option", "Correct script.extra_args, or what you wrote after `--`."),
