@@ -155,7 +155,7 @@ def test_bad_input_is_refused_in_a_sentence(here: Path) -> None:
     (here / "open").mkdir()
     (here / "open").chmod(0o777)
     assert "may be written by others" in said("-d", "open", "ls", code=1)
-    assert "say which results" in said("clear", code=2)
+    assert "name the results" in said("clear", code=2)
 
 
 def test_a_directory_without_a_cache_has_no_results(here: Path) -> None:

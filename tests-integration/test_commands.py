@@ -177,7 +177,7 @@ async def test_a_healthy_site(site: Site) -> None:
         killed = await site.grain("doctor")
 
     assert 0 == killed.returncode
-    assert "has ended without a word" in killed.stdout
+    assert "has ended unexpectedly" in killed.stdout
 
 
 async def found(site: Site) -> list[dict[str, str]]:

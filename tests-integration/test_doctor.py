@@ -131,7 +131,7 @@ async def test_addresses_with_one_way(site: Site, kind: str) -> None:
     assert before["scheduler"][0]["says"].startswith(f"none at {address}")
     assert {"scheduler": {"ok"}, f"by {kind}": {"ok"}} == states(there)
     assert {"warn"} == states(killed)[f"by {kind}"]
-    expected = "one that served here has ended" if kind == "unix" else "one is said to serve"
+    expected = "one that served on this" if kind == "unix" else "the one in the Edge file"
     assert killed["scheduler"][0]["says"].startswith(expected)
 
 
@@ -163,5 +163,5 @@ async def test_one_that_does_not_answer(site: Site) -> None:
             slow = await found(site, "--slow", code=1)
             nursery.cancel_scope.cancel()
 
-    assert "one is here, but does not answer" == slow["scheduler"][0]["says"]
+    assert "one on this host does not answer" == slow["scheduler"][0]["says"]
     assert "no answer" in slow["by unix"][0]["says"]

@@ -127,7 +127,7 @@ def test_ls_shows_what_there_is(address: str, answering: Any) -> None:
     assert ["opt", "login1", "connected", "3", "13"] in lines
     assert "Cores(4)    opt      0         3        12       opt:6   the worker" in done.output
     assert "opt:40  on no worker here: w1: it has no GPUs at all\n" in done.output
-    assert "2 tasks wait for word of the workers that they ran on.\n" in done.output
+    assert "2 tasks wait for the reports of the workers that they ran on.\n" in done.output
     assert "1 task that crashed waits for a worker of its own.\n" in done.output
 
 

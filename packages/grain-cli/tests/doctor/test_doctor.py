@@ -215,8 +215,8 @@ def test_a_scheduler_that_is_not_reached(alone: Path) -> None:
     none = not_reached(attempts(meeting="no file"))
 
     assert ["warn", "fail", "fail", "warn"] == [s.state for s in (killed, stuck, far, none)]
-    assert "ended without a word: unix     there: refused (0.5 s); tcp" in killed.says
-    assert stuck.says.startswith("one is here, but does not answer")
+    assert "has ended unexpectedly: unix     there: refused (0.5 s); tcp" in killed.says
+    assert stuck.says.startswith("one on this host does not answer")
     assert "grain doctor --slow" in far.fix
 
 
@@ -228,7 +228,7 @@ def test_each_way_is_told_by_itself() -> None:
         [meeting.way(one, others=others) for one in failed] for others in (False, True)
     )
 
-    assert "one is said to serve, but is not reached" == first.says
+    assert "the one in the Edge file is not reached" == first.says
     assert ("by tcp", "warn", "there: refused", "") == alone[0]
     assert "open between nodes" in beside[0].fix
     assert "by files" == beside[1].check

@@ -30,7 +30,7 @@ OWN = {
     "scale": _Own("grain.cli.workers.scale", "Keep N workers alive, until Ctrl-C."),
     "start": _Own("grain.cli.workers.start", "Submit the mission itself as a job."),
     "up": _Own("grain.cli.workers.up", "Submit workers, one per node."),
-    "why": _Own("grain.cli.status.why", "Tell why a task is where it is."),
+    "why": _Own("grain.cli.status.why", "Explain why a task waits or runs."),
 }
 
 
@@ -48,9 +48,9 @@ class Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command."""
         if cmd_name in OWN:
-            found = getattr(importlib.import_module(OWN[cmd_name].module), cmd_name)
-            assert isinstance(found, click.Command)
-            return found
+            command = getattr(importlib.import_module(OWN[cmd_name].module), cmd_name)
+            assert isinstance(command, click.Command)
+            return command
         return super().get_command(ctx, cmd_name) or plugins.load(cmd_name)
 
     def _lines(self, ctx: click.Context) -> dict[str, str]:
@@ -72,9 +72,9 @@ class Lazy(click.Group):
         from click.shell_completion import CompletionItem
 
         lines = sorted(self._lines(ctx).items())
-        found = [CompletionItem(name, help=line) for name, line in lines]
+        items = [CompletionItem(name, help=line) for name, line in lines]
         options = click.Command.shell_complete(self, ctx, incomplete)
-        return [item for item in found if item.value.startswith(incomplete)] + options
+        return [item for item in items if item.value.startswith(incomplete)] + options
 
 
 @click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 def chosen_config(ctx: click.Context) -> str | None:
     """Return the file of ``grain -c FILE``, for `grain.config.load`; None without ``-c``."""
-    found = ctx.find_root().obj
-    return found if isinstance(found, str) else None
+    chosen = ctx.find_root().obj
+    return chosen if isinstance(chosen, str) else None
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ ELSEWHERE = {"cache": "grain-delayed", "map": "grain-delayed"}
 def lines() -> dict[str, str]:
     """Return the line of `--help` for each command of another package."""
     missing = {name: f"(pip install {package})" for name, package in ELSEWHERE.items()}
-    return {**missing, **{name: f"(of {_package(one)})" for name, one in _found().items()}}
+    return {**missing, **{name: f"(of {_package(one)})" for name, one in _entry_points().items()}}
 
 
 def load(name: str) -> click.Command | None:
@@ -32,25 +32,25 @@ def load(name: str) -> click.Command | None:
         click.ClickException: The command cannot be imported, is no `click.Command`, or belongs to a
             package of Grain that is not installed.
     """
-    point = _found().get(name)
+    point = _entry_points().get(name)
     if point is None:
         if name not in ELSEWHERE:
             return None
         raise click.ClickException(f"`grain {name}` is part of {_to_install(ELSEWHERE[name])}")
     try:
-        found = point.load()
+        command = point.load()
     # No error of a package's import may end in a traceback.
     except Exception as error:
         raise click.ClickException(
             f"`grain {name}` cannot be loaded from {_package(point)} ({point.value}): "
             f"{type(error).__name__}: {error}"
         ) from error
-    if not isinstance(found, click.Command):
+    if not isinstance(command, click.Command):
         raise click.ClickException(
             f"`grain {name}` cannot be loaded from {_package(point)}: {point.value} is no "
-            f"click.Command but {type(found).__name__}"
+            f"click.Command but {type(command).__name__}"
         )
-    return found
+    return command
 
 
 def _to_install(package: str) -> str:
@@ -62,7 +62,7 @@ def _to_install(package: str) -> str:
         return f"{package}, which is not installed here: pip install {package}"
 
 
-def _found() -> dict[str, EntryPoint]:
+def _entry_points() -> dict[str, EntryPoint]:
     from importlib.metadata import entry_points
 
     # Sorted: where two packages have a command of one name, the choice must not depend on the path.

@@ -42,17 +42,17 @@ def ask(config: Config, *questions: Ask, patience: float = PATIENCE) -> list[Any
         return trio.run(_put, address, questions, patience)
     except BaseException as error:
         # A channel raises its errors in groups of one.
-        found: BaseException = error
-        while len(inner := _members(found)) == 1:
-            found = inner[0]
-        if isinstance(found, DialError | trio.TooSlowError):
+        failure: BaseException = error
+        while len(inner := _members(failure)) == 1:
+            failure = inner[0]
+        if isinstance(failure, DialError | trio.TooSlowError):
             raise NoScheduler(
                 f"no scheduler answers at {address}: there is one while missions run; "
-                "`grain doctor` tells more"
+                "`grain doctor` shows more"
             ) from error
-        if isinstance(found, EdgeError | trio.EndOfChannel):
-            said = str(found) or "it has ended the connection"
-            raise NoScheduler(f"the scheduler at {address} cannot be asked: {said}") from error
+        if isinstance(failure, EdgeError | trio.EndOfChannel):
+            reason = str(failure) or "it has ended the connection"
+            raise NoScheduler(f"the scheduler at {address} cannot be asked: {reason}") from error
         raise
 
 

@@ -21,9 +21,9 @@ _PREFIX, _SUFFIX = "grain_cli-", ".dist-info"
 
 def installed_version() -> str:
     """Return the version, as in "1.0.0"; "unknown" where the package is not installed."""
-    found = named_version(sys.path)
-    if found:
-        return found
+    number = named_version(sys.path)
+    if number:
+        return number
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -39,10 +39,10 @@ def named_version(folders: Iterable[str]) -> str:
             names = os.listdir(folder or ".")
         except OSError:
             continue  # an archive, or no directory
-        found = [n for n in names if n.startswith(_PREFIX) and n.endswith(_SUFFIX)]
-        if found:
+        entries = [n for n in names if n.startswith(_PREFIX) and n.endswith(_SUFFIX)]
+        if entries:
             # An interrupted update leaves two.
-            return found[0][len(_PREFIX) : -len(_SUFFIX)] if len(found) == 1 else ""
+            return entries[0][len(_PREFIX) : -len(_SUFFIX)] if len(entries) == 1 else ""
     return ""
 
 

@@ -48,7 +48,7 @@ grain-worker \
 grain_main=$!
 [ -z "$grain_signal" ] || kill -s "$grain_signal" "$grain_main" 2>/dev/null || :
 
-# A signal interrupts `wait`, which is then repeated; 127 tells that all was collected already.
+# A signal interrupts `wait`, which is then repeated; 127 means that all was collected already.
 grain_status=127
 grain_again=yes
 while [ "$grain_again" = yes ]; do

@@ -66,7 +66,7 @@ async def open_waitgroup() -> AsyncGenerator[WaitGroup]:
                     if not group._stands_for(error):
                         raise
                 group._finish()
-            group._finish()  # again: a nursery that was cancelled by a failure raises nothing
+            group._finish()  # raised here: a nursery that was cancelled by a failure raises nothing
         except BaseExceptionGroup as errors:
             # A cancellation from outside came in between: the failures matter more.
             failed = errors.split(trio.Cancelled)[1]

@@ -208,13 +208,13 @@ async def gather(roots: Sequence[Node]) -> list[Any]:
         await Gathering(missing).wait()
     else:
         await checkpoint()
-    # Of tasks that are awaited together the first failure stands for all.
+    # The first failure stands for all of these tasks: the end of the mission reports none.
     for task in tasks:
         task.awaited = True
         task.tasks.unseen.pop(task, None)
     for task in tasks:
         if type(task.outcome) is outcome.Error:
-            # With its first traceback, or each await would make it longer.
+            # Restore its first traceback, as each await would make the traceback longer.
             raise task.outcome.error.with_traceback(task.traceback)
     return [evaluated(root) for root in roots]
 

@@ -42,7 +42,7 @@ _INSTEAD = {
     ("-i", "--replace"): "{} is replaced anyway",
     ("-v", "-t", "--verbose"): "--dry-run prints the commands, --joblog has those that ran",
     ("--will-cite", "--citation"): "nothing is to be cited",
-    ("--load", "--memfree", "--noswap", "--limit"): "say what a job needs: -r 'Cores=1,Memory=4'",
+    ("--load", "--memfree", "--noswap", "--limit"): "state what a job needs: -r 'Cores=1,Memory=4'",
     ("--nice",): "programs inherit the nice value of the worker",
     ("--env",): "jobs have the worker's environment; --shell 'X=1 prog {}' sets a variable",
     ("--transfer", "--transferfile", "--tf", "--return", "--cleanup", "--trc", "--basefile"): (
@@ -203,7 +203,7 @@ def _plan(ctx: click.Context, **given: Any) -> Plan:
     if resume and given["joblog"] is None:
         raise MapError("--resume needs the --joblog FILE of the run that it goes on with")
     if given["by_command"] and not resume:
-        raise MapError("--by-command says how --resume knows jobs again; add --resume")
+        raise MapError("--by-command makes --resume identify jobs by their commands; add --resume")
     if given["keep_order"] and given["results"] is not None:
         raise MapError("-k orders what is printed, and --results prints nothing; use one of them")
     request, local = _resources(given["res"], given["jobs"], given["local"])

@@ -78,7 +78,7 @@ class Jobs:
 
     Args:
         plan: the options.
-        made: the mission whose leaves they are.
+        mission: the mission whose leaves they are.
         nursery: the nursery of the tasks that await the ends; cancelling it leaves the leaves to
             the mission.
         tally: counts the ends.
@@ -93,7 +93,7 @@ class Jobs:
     def __init__(
         self,
         plan: Plan,
-        made: Mission,
+        mission: Mission,
         nursery: trio.Nursery,
         tally: Tally,
         log: JobLog | None,
@@ -104,7 +104,7 @@ class Jobs:
         self._tries = plan.tries
         self._timeout = plan.timeout
         self._leaf = delayed(run_external) @ plan.request
-        self._statistics = made.executor.statistics
+        self._statistics = mission.executor.statistics
         self._nursery = nursery
         self._tally = tally
         self._log = log

@@ -74,10 +74,10 @@ async def run_map(plan: Plan) -> Tally:
                 reporter = Reporter(plan.progress, routine=False)
                 async with opened(
                     plan.local, reporter, config_file=plan.config_file, cache=False
-                ) as made:
+                ) as entered:
                     with collapsing():
                         async with trio.open_nursery() as nursery:
-                            jobs = Jobs(plan, made, nursery, tally, log, output)
+                            jobs = Jobs(plan, entered, nursery, tally, log, output)
                             error = await feed.all(inputs, jobs)
                     error = jobs.error or error
                     if jobs.error or (tally.halted and plan.halt.when == "now"):
@@ -90,7 +90,7 @@ async def run_map(plan: Plan) -> Tally:
 
 
 class _Leaving(Exception):
-    """Ends the mission and its jobs: a mission that is left without an exception waits for them."""
+    """The exception that cancels the mission's jobs: without one the mission waits for them."""
 
 
 class _Feed:

@@ -36,7 +36,7 @@ def check(
 
     Args:
         data: The result of the TOML reader; empty for the defaults.
-        context: The surroundings of the file.
+        context: The environment of the file.
 
     Returns:
         The configuration and no mistakes, or None and all mistakes.

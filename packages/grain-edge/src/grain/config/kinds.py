@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ExpansionContext(NamedTuple):
-    """The surroundings of a file, on which the meaning of a value may depend.
+    """The environment of a file, on which the meaning of a value may depend.
 
     Attributes:
         env: The environment variables.

@@ -16,7 +16,7 @@ def dotted(path: Iterable[str]) -> str:
     return ".".join(part if _BARE.fullmatch(part) else repr(part[:60]) for part in path)
 
 
-def nearest(path: Sequence[str], known: Sequence[tuple[str, ...]]) -> tuple[str, ...] | None:
+def nearest(path: Sequence[str], keys: Sequence[tuple[str, ...]]) -> tuple[str, ...] | None:
     """Return the known key nearest to an unknown one; None if none is near.
 
     First among the keys of the same table, where a slip of the finger stays; then among the last
@@ -24,16 +24,16 @@ def nearest(path: Sequence[str], known: Sequence[tuple[str, ...]]) -> tuple[str,
 
     Args:
         path: The unknown key, from the top.
-        known: All known keys, tables included.
+        keys: All known keys, tables included.
     """
     # Only a mistake needs it, and it is not cheap to import.
     from difflib import get_close_matches
 
     *table, name = path
     name = name.lower()[:100]
-    siblings = {key[-1]: key for key in known if list(key[:-1]) == table}
+    siblings = {key[-1]: key for key in keys if list(key[:-1]) == table}
     elsewhere: dict[str, tuple[str, ...]] = {}
-    for key in sorted(known, key=len):
+    for key in sorted(keys, key=len):
         elsewhere.setdefault(key[-1], key)
     for names, cutoff in (siblings, 0.6), (elsewhere, 0.8):
         if close := get_close_matches(name, names, n=1, cutoff=cutoff):

@@ -1,4 +1,4 @@
-"""How the parts of Grain find each other and talk.
+"""Connections between the parts of Grain: meetings, routes and channels.
 
     async def handler(peer: Peer) -> None:          # the head, once per peer that joins
         async for ... await peer.channel.receive() ...
@@ -32,7 +32,7 @@ Map:
 - ``messages``: messages, the greeting, codecs
 - ``questions``: questions to a head, and answers
 - ``channel``: the public names of channels
-- ``heartbeat``: when a connection shows that it lives, and when it is given up
+- ``heartbeat``: the times between signs of life, and of silence until a loss
 - ``buffers``: memory of large payloads
 - ``testing``: connections with faults, for tests
 - ``version``: the version of the package

@@ -1,4 +1,4 @@
-"""When a connection shows that it lives, and when it is given up."""
+"""The heartbeat of a connection: the times between signs of life, and of silence until a loss."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """How a connection shows that it lives; all in seconds.
+    """The times of a heartbeat, in seconds.
 
     Attributes:
         interval: between signs of life of an idle side.

@@ -23,8 +23,8 @@ class Ask(Message, frozen=True):
     """A question, which `Answer` answers.
 
     Attributes:
-        about: ``"state"``: workers, missions and tasks, for ``grain ls``. ``"why"``: why a task is
-            where it is. ``"retire"``: workers whose names match a pattern are to leave.
+        about: ``"state"``: workers, missions and tasks, for ``grain ls``. ``"why"``: why a task
+            waits or runs. ``"retire"``: workers whose names match a pattern are to leave.
         mission: the task's mission, for ``"why"``: its id, or its name; empty for the asking
             mission.
         task: the task's number, for ``"why"``.

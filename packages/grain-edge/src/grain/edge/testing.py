@@ -208,7 +208,7 @@ class FaultyLink:
     async def channels(
         self, codec: Codec = CODEC, heartbeat: Heartbeat | None = None
     ) -> AsyncIterator[tuple[FramedChannel, FramedChannel]]:
-        """Both ends as channels; closed, with goodbyes, at the end."""
+        """Open both ends as channels; close them, with goodbyes, at the end."""
         async with (
             FramedChannel(self.b, codec, heartbeat) as b,
             FramedChannel(self.a, codec, heartbeat) as a,

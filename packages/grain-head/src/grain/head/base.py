@@ -46,7 +46,7 @@ J = TypeVar("J", bound=Submitted)
 
 
 class ExecutorPhase(enum.Enum):
-    """The life of an executor, which passes through these phases in this order, once."""
+    """The phases of an executor, which passes through them once, in this order."""
 
     NEW = "new"  # its block was not entered yet
     STARTING = "starting"
@@ -68,7 +68,7 @@ class ExecutorBase(ABC, Generic[J]):
         self._idle = trio.Event()
         self._put_result, self._results = trio.open_memory_channel[Result](math.inf)
         # Not begun before it is entered, when the subclass is complete.
-        self._life = self._living()
+        self._context = self._living()
 
     def submit(
         self, res: Resource, fn: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any
@@ -124,7 +124,7 @@ class ExecutorBase(ABC, Generic[J]):
         if self._phase is not ExecutorPhase.NEW:
             raise ExecutorClosed("an executor is used once; make another one")
         self._phase = ExecutorPhase.STARTING
-        await self._life.__aenter__()
+        await self._context.__aenter__()
         return self
 
     async def __aexit__(
@@ -133,7 +133,7 @@ class ExecutorBase(ABC, Generic[J]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
-        return await self._life.__aexit__(kind, error, traceback)
+        return await self._context.__aexit__(kind, error, traceback)
 
     @abstractmethod
     def _living(self) -> AbstractAsyncContextManager[None]:

@@ -165,7 +165,7 @@ class GrainExecutor(ExecutorBase[Job]):
         """Explain why a job is not running."""
         return explain(self._scheduler, job, trio.current_time())
 
-    # ---- life
+    # ---- lifecycle
 
     @asynccontextmanager
     async def _living(self) -> AsyncGenerator[None]:

@@ -30,7 +30,7 @@ _START = 30.0  # seconds for one that was started
 
 
 class GnawConnector:
-    """Connects a mission to Gnaw, the scheduler that missions share, and starts it if need be.
+    """The connector to Gnaw, the scheduler that missions share, which it starts if need be.
 
     Two missions that start one at the same time end up with the same: the second scheduler cannot
     have the address, and leaves.
@@ -58,7 +58,7 @@ class GnawConnector:
         self._log_file = str(Path(log_file).absolute()) if log_file else ""
         self._arguments = tuple(arguments)
         self._start = start
-        # Whether there was a scheduler at any time.
+        # True once a scheduler was reached: from then on another process may start its successor.
         self._reached = False
 
     @asynccontextmanager

@@ -180,7 +180,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
                 if about == "why" and answer["task"] == job:
                     return Explanation(job, answer["state"], tuple(answer["reasons"]))
 
-    # ---- life
+    # ---- lifecycle
 
     @asynccontextmanager
     async def _living(self) -> AsyncGenerator[None]:

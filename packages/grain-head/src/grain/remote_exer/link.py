@@ -44,7 +44,7 @@ class LinkState(Enum):
 
 
 class SchedulerLink:
-    """Sends the messages of a session to its scheduler, and hands over those that arrive.
+    """The link of a session to its scheduler: it sends messages, and hands over those that arrive.
 
     Args:
         session: the mission's.
@@ -72,15 +72,15 @@ class SchedulerLink:
         self.state = LinkState.UNUSED
         self.joined = trio.Event()
         self.wanted = trio.Event()
-        # The sender waits for it, and puts another one in its place.
+        # The event that the sender waits for, and then replaces by another one.
         self._wake = trio.Event()
         self._away_reported = False
-        # `end` was called; and then, `Depart` has left on a connection.
+        # True once `end` was called; and the event that `Depart` was sent on a connection.
         self._departing = False
         self._departed = trio.Event()
-        # Only while it is connected.
+        # The channel to the scheduler, while there is a connection.
         self._channel: WireChannel | None = None
-        # The sender has messages in hand, which it has taken from the session and not sent yet.
+        # True while the sender has messages that it took from the session and has not sent yet.
         self._sending = False
 
     @property

@@ -156,9 +156,9 @@ class MissionSession:
 
     def define(self, function: Function) -> Function:
         """Define a function that tasks may call; return it, or the one of equal bytes."""
-        known = self.functions.get(function.digest)
-        if known is not None:
-            return known
+        defined = self.functions.get(function.digest)
+        if defined is not None:
+            return defined
         # Sent before it is stored: an interrupt in between has it sent twice, and never leaves a
         # function that is stored here and was not sent.
         self._send(DefineFunction(function.digest), function.payload)

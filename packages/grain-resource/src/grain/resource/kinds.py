@@ -89,9 +89,9 @@ def kind_class(name: str) -> type[Resource]:
     """
     cls = defined_kinds().get(name) or _installed(name)
     if cls is None:
-        known = ", ".join(sorted(defined_kinds()))
+        names = ", ".join(sorted(defined_kinds()))
         raise UnknownKind(
-            f"unknown kind of resource {name!r}; known are {known}. Import the module that "
+            f"unknown kind of resource {name!r}; known are {names}. Import the module that "
             f"defines it, or install the package that has it as an entry point"
         )
     return cls

@@ -44,7 +44,7 @@ def main() -> None:
 
 
 class CallServer:
-    """Serves calls over a socket, one after another, in this process.
+    """The server of calls over a socket, one after another, in this process.
 
     Args:
         sock: the socket; it blocks.

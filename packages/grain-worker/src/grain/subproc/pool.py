@@ -1,4 +1,4 @@
-"""Idle and busy processes: which one serves a call, and when one leaves."""
+"""The pool: idle and busy processes, the choice of one for a call, and the end of idle ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CLOSED = "was ended: subprocess_pool_scope() was left before the call had an en
 
 
 class PoolState(Enum):
-    """How long a pool serves; the states follow one another in this order."""
+    """The states of a pool, in their order."""
 
     OPEN = "it serves calls"
     CLOSING = "its scope is being left: calls end, and so do processes"
@@ -212,7 +212,7 @@ class Pool:
         self._changed.set()
         self._changed = trio.Event()
 
-    # ---- life
+    # ---- lifecycle
 
     @trio.lowlevel.enable_ki_protection
     async def dismiss_idle(self) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # By trio run and not by context: runs on a mission's local worker are not started from the task
 # that opens the scope, so they would not inherit a context variable of it.
-_POOLS: trio.lowlevel.RunVar[tuple[Pool, ...]] = trio.lowlevel.RunVar("grain.subproc.pools", ())
+_POOLS: trio.lowlevel.RunVar[tuple[Pool, ...]] = trio.lowlevel.RunVar("grain.subproc.scope", ())
 
 
 @asynccontextmanager

@@ -71,13 +71,14 @@ async def run_job(
             with scope or trio.CancelScope(), trio.move_on_after(limit) as timer:
                 result = await capture(call)
     except BaseException as error:
-        # What is left of a group of exceptions when the scopes have taken their cancellation out.
+        # The scopes have removed their cancellation from the group; these exceptions remain.
         result = failure(call, error)
     if scope is not None and (scope.cancelled_caught or (result is None and scope.cancel_called)):
         return None
     if timer is not None and timer.cancel_called and not isinstance(result, outcome.Value):
         slow = trio.TooSlowError(f"{name_of(call.fn)} exceeded its hard time limit of {limit:g} s")
-        # An exception that it raised when it was stopped is of interest, but not why it failed.
+        # An exception that the tasklet raised when it was stopped is shown as the cause, although
+        # the time limit is the reason of the failure.
         slow.__cause__ = result.error if result is not None else None
         return outcome.Error(slow)
     return result

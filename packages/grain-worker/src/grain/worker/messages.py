@@ -27,7 +27,7 @@ Attempt = tuple[int, int]
 """The identity of a run: the epoch of the head that began it, and a number of that head."""
 
 Status = Literal["value", "error", "cancelled", "crashed", "returned"]
-"""How a run ended: see `RunEnded`."""
+"""The status of a run that has ended: see `RunEnded`."""
 
 
 # ---- agent and runner

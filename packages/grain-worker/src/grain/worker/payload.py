@@ -77,7 +77,7 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class Payloads:
-    """Translates between objects and bytes for one end: a mission or a runner.
+    """The translator between objects and bytes for one end: a mission or a runner.
 
     It remembers the classes of `__main__` that it has sent and received, so that an object which
     returns still has the class that it had.

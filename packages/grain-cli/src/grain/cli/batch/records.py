@@ -102,7 +102,7 @@ class JobRecords:
 
 
 def _records(file: Path) -> Iterator[JobRecord]:
-    known = {field.name for field in fields(JobRecord)}
+    names = {field.name for field in fields(JobRecord)}
     try:
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -110,7 +110,7 @@ def _records(file: Path) -> Iterator[JobRecord]:
     for line in lines:
         try:
             data = json.loads(line)
-            given = {name: value for name, value in data.items() if name in known}
+            given = {name: value for name, value in data.items() if name in names}
             given["cpus"] = tuple(given.get("cpus", ()))
             yield JobRecord(**{**given, "file": file.name})
         except (ValueError, TypeError, AttributeError):

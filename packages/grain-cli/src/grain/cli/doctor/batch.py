@@ -39,15 +39,15 @@ def batch(config: Config) -> list[Finding]:
         return [Finding("batch system", "fail", f"{system}: no {', '.join(missing)} here", fix)]
     words = [word.format(user=getpass.getuser()) for word in question]
     remedies = slurm.REMEDIES if system == "slurm" else pbs.REMEDIES
-    known = Complaints(remedies, (), "")
+    complaints = Complaints(remedies, (), "")
     try:
-        done = run(words, known)
+        done = run(words, complaints)
     except BatchError as error:
         return [Finding("batch system", "fail", f"{system}: {error.what}", error.remedy)]
     if done.code:
-        refused = refusal(words[0], done, known)
-        said = f"{refused.what}: {refused.output}"
-        return [Finding("batch system", "fail", said, refused.remedy or "Try it by hand.")]
+        refused = refusal(words[0], done, complaints)
+        message = f"{refused.what}: {refused.output}"
+        return [Finding("batch system", "fail", message, refused.remedy or "Try it by hand.")]
     return [Finding("batch system", "ok", f"{system}: {', '.join(commands)} answer")]
 
 

@@ -34,14 +34,14 @@ class Finding(NamedTuple):
 
 def within(seconds: float, check: str, function: Callable[[], list[Finding]]) -> list[Finding]:
     """Run a check in a thread; a check that exceeds its time has failed, and its thread goes on."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
 
     def run() -> None:
         try:
-            found.extend(function())
+            findings.extend(function())
         # A bug in one check must not hide the findings of the others.
         except Exception as error:
-            found.append(Finding(check, "fail", f"{type(error).__name__}: {error}"))
+            findings.append(Finding(check, "fail", f"{type(error).__name__}: {error}"))
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
@@ -49,4 +49,4 @@ def within(seconds: float, check: str, function: Callable[[], list[Finding]]) ->
     if thread.is_alive():
         what = f"no answer within {seconds:g} s"
         return [Finding(check, "fail", what, "It hangs; ask who runs the cluster.")]
-    return found
+    return findings

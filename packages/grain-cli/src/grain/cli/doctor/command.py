@@ -26,16 +26,16 @@ def doctor(ctx: click.Context, slow: bool, as_json: bool, config_file: str | Non
     The configuration, the batch system, the address and its file system, the clock, versions,
     and whether something else goes by the name of `grain`.
     """
-    found = examine(ctx, config_file, slow=slow)
+    findings = examine(ctx, config_file, slow=slow)
     if as_json:
-        print_json([finding._asdict() for finding in found])
+        print_json([finding._asdict() for finding in findings])
     else:
-        width = max(len(finding.check) for finding in found)
-        for finding in found:
+        width = max(len(finding.check) for finding in findings)
+        for finding in findings:
             click.echo(f"{finding.state:4}  {finding.check:{width}}  {_line(finding.says)}")
             if finding.fix:
                 click.echo(f"{'':4}  {'':{width}}  -> {_line(finding.fix)}")
-    if any(finding.state == "fail" for finding in found):
+    if any(finding.state == "fail" for finding in findings):
         ctx.exit(1)
 
 
@@ -73,4 +73,4 @@ def examine(ctx: click.Context, config_file: str | None, *, slow: bool) -> list[
         ]
     with ThreadPoolExecutor(len(checks)) as pool:
         answers = pool.map(lambda one: within(one[1], one[0], one[2]), checks)
-        return [first, *(finding for found in answers for finding in found)]
+        return [first, *(finding for findings in answers for finding in findings)]

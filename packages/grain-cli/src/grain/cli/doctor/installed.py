@@ -18,25 +18,25 @@ def versions() -> list[Finding]:
     """Check that all packages of Grain have the same version."""
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {}
+    installed = {}
     for name in _OURS:
         try:
-            found[f"grain-{name}"] = version(f"grain-{name}")
+            installed[f"grain-{name}"] = version(f"grain-{name}")
         except PackageNotFoundError:
             continue
-    return [judge_versions(found)]
+    return [judge_versions(installed)]
 
 
-def judge_versions(found: dict[str, str]) -> Finding:
+def judge_versions(installed: dict[str, str]) -> Finding:
     """Judge the versions of the installed packages."""
-    listed = ", ".join(f"{name} {number}" for name, number in found.items())
-    if len(set(found.values())) > 1:
-        wanted = max(found.values())
-        fix = f"pip install {' '.join(f'{name}=={wanted}' for name in found)}"
+    listed = ", ".join(f"{name} {number}" for name, number in installed.items())
+    if len(set(installed.values())) > 1:
+        wanted = max(installed.values())
+        fix = f"pip install {' '.join(f'{name}=={wanted}' for name in installed)}"
         return Finding("versions", "fail", f"they differ: {listed}", fix)
     python = ".".join(map(str, sys.version_info[:3]))
-    number = next(iter(found.values()), "unknown")
-    return Finding("versions", "ok", f"{number} ({', '.join(found)}), Python {python}")
+    number = next(iter(installed.values()), "unknown")
+    return Finding("versions", "ok", f"{number} ({', '.join(installed)}), Python {python}")
 
 
 def import_name() -> list[Finding]:
@@ -69,12 +69,12 @@ def intruders(installed: Iterable[Distribution]) -> list[str]:
     Google's data loader does (distributions ``grain`` and ``grain-nightly``), and so did
     grain-scheduler up to 0.17.
     """
-    found = set()
+    others = set()
     for one in installed:
         name = str(one.metadata["Name"] or "").lower().replace("_", "-")
         if name == "grain-resource":
             continue
         listed = one.read_text("RECORD") or one.read_text("SOURCES.txt") or ""
         if any(line.startswith("grain/__init__.py") for line in listed.splitlines()):
-            found.add(name)
-    return sorted(found)
+            others.add(name)
+    return sorted(others)

@@ -45,7 +45,7 @@ def files(address: str) -> list[Finding]:
         return [Finding("file system", "ok", f"{address} needs none that is shared")]
     folder = file.parent
     if not folder.exists():
-        return [_to_be_made(folder)]
+        return [_missing_folder(folder)]
     try:
         seconds, skew = _probe(folder)
     except OSError as error:
@@ -54,7 +54,7 @@ def files(address: str) -> list[Finding]:
     return [*_folder_findings(folder, seconds), clock(skew)]
 
 
-def _to_be_made(folder: Path) -> Finding:
+def _missing_folder(folder: Path) -> Finding:
     above = next(one for one in folder.parents if one.exists())
     if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
         return Finding("file system", "ok", f"{folder} is to be made by the first mission")
@@ -103,9 +103,9 @@ def clock(ahead: float) -> Finding:
     """Check that this host's clock agrees with that of the file server."""
     if abs(ahead) > SKEW:
         word = "behind" if ahead > 0 else "ahead of"
-        fix = "Nothing of Grain depends on it, but times in logs do; tell who runs the cluster."
-        said = f"this host is {abs(ahead):.0f} s {word} the file server"
-        return Finding("clock", "warn", said, fix)
+        fix = "Nothing of Grain depends on it, but times in logs do; ask who runs the cluster."
+        message = f"this host is {abs(ahead):.0f} s {word} the file server"
+        return Finding("clock", "warn", message, fix)
     return Finding("clock", "ok", "this host and the file server agree")
 
 
@@ -173,8 +173,8 @@ async def _greeted(address: str, ways: frozenset[str], patience: float) -> tuple
     except (AddressError, DialError):
         raise
     except (EdgeError, trio.EndOfChannel) as error:
-        said = str(error) or "it has ended the connection"
-        return Finding("scheduler", "fail", said), False
+        message = str(error) or "it has ended the connection"
+        return Finding("scheduler", "fail", message), False
     return judge_scheduler(where, spoken), True
 
 
@@ -190,12 +190,12 @@ def judge_scheduler(where: str, spoken: str) -> Finding:
 
 
 _REMEDIES = {
-    "unix": "This host uses the other ways.",
-    "tcp": "Who can go no other way does not join; ask which TCP ports are open between nodes.",
-    "reverse": "It is for nodes from which TCP leads nowhere, if the scheduler's host can reach "
-    "them; they use files without it.",
-    "files": "It is for nodes that TCP does not reach; see that this directory is the same one on "
-    "the scheduler's host.",
+    "unix": "This host uses other routes.",
+    "tcp": "Nodes without another route cannot join; ask which TCP ports are open between nodes.",
+    "reverse": "This route is for nodes that cannot open TCP connections, if the scheduler's host "
+    "can reach them; without it they use files.",
+    "files": "This route is for nodes that TCP does not reach; check that this directory is the "
+    "same one on the scheduler's host.",
 }
 _WAYS = list(_REMEDIES)
 
@@ -235,16 +235,16 @@ def not_reached(address: str, tried: Sequence[Attempt], *, slow: bool) -> Findin
     # Its socket is on this host, so no network can be the reason.
     if any(outcome.startswith("no answer") for outcome in here):
         fix = "Wait, or end its process: a mission starts another."
-        return Finding("scheduler", "fail", f"one is here, but does not answer{ways}", fix)
+        return Finding("scheduler", "fail", f"one on this host does not answer{ways}", fix)
     if here:
-        message = f"one that served here has ended without a word{ways}"
+        message = f"one that served on this host has ended unexpectedly{ways}"
         return Finding("scheduler", "warn", message, "Nothing: a mission starts another.")
     fix = (
         "Start it anew, or ask which TCP ports are open between nodes."
         if slow
         else "If it runs, `grain doctor --slow` tries the shared file system, for a minute."
     )
-    return Finding("scheduler", "fail", f"one is said to serve, but is not reached{ways}", fix)
+    return Finding("scheduler", "fail", f"the one in the Edge file is not reached{ways}", fix)
 
 
 def _no_socket(address: str) -> bool:

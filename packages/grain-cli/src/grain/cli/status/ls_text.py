@@ -80,18 +80,18 @@ def _why(queue: dict[str, Any]) -> str:
 
 
 def _remarks(state: dict[str, Any], tasks: dict[str, Any]) -> list[str]:
-    found = []
+    sentences = []
     if (count := tasks.get("held back", 0)) == 1:
-        found.append("1 task waits for word of the worker that it ran on.")
+        sentences.append("1 task waits for the report of the worker that it ran on.")
     elif count:
-        found.append(f"{count} tasks wait for word of the workers that they ran on.")
+        sentences.append(f"{count} tasks wait for the reports of the workers that they ran on.")
     if (count := tasks.get("suspect", 0)) == 1:
-        found.append("1 task that crashed waits for a worker of its own.")
+        sentences.append("1 task that crashed waits for a worker of its own.")
     elif count:
-        found.append(f"{count} tasks that crashed wait for a worker of their own.")
+        sentences.append(f"{count} tasks that crashed wait for a worker of their own.")
     if count := state.get("more_queues", 0):
-        found.append(f"More kinds of tasks are not shown: {count}.")
-    return found
+        sentences.append(f"More kinds of tasks are not shown: {count}.")
+    return sentences
 
 
 def jobs_text(jobs: list[OwnJob], here: Collection[str]) -> str:

@@ -18,7 +18,7 @@ from grain.cli.show import clean, print_json
 def why(
     ctx: click.Context, as_json: bool, patience: float, config_file: str | None, task: str
 ) -> None:
-    """Tell why a task is where it is.
+    """Explain why a task waits or runs.
 
     A task is named as `grain ls` names it, by its mission and its number: grain why opt:17
     """
@@ -31,12 +31,12 @@ def why(
 
         config = load_config(ctx, config_file)
         question = Ask("why", mission=mission, task=int(number))
-        [found] = ask(config, question, patience=patience)
+        [explanation] = ask(config, question, patience=patience)
     if as_json:
-        print_json({**found, "mission": mission})
+        print_json({**explanation, "mission": mission})
     else:
-        click.echo(f"task {clean(task)} is {clean(found['state'])}")
-        for reason in found["reasons"]:
+        click.echo(f"task {clean(task)} is {clean(explanation['state'])}")
+        for reason in explanation["reasons"]:
             click.echo(f"  {clean(reason)}")
-    if found["state"] == "unknown":
+    if explanation["state"] == "unknown":
         ctx.exit(1)

@@ -67,7 +67,7 @@ class BackgroundQuery:
     """`own_jobs` in a thread, as a batch system may be slow: 9 s without its controller."""
 
     def __init__(self, look: Callable[[], list[OwnJob]]) -> None:
-        self._found: list[OwnJob] = []
+        self._jobs: list[OwnJob] = []
         self._problem = "the batch system has not answered yet"
         # A daemon thread, so that it does not delay the end of the command.
         self._thread = threading.Thread(target=self._run, args=(look,), daemon=True)
@@ -75,7 +75,7 @@ class BackgroundQuery:
 
     def _run(self, look: Callable[[], list[OwnJob]]) -> None:
         try:
-            self._found = look()
+            self._jobs = look()
             self._problem = ""
         except BatchError as error:
             self._problem = error.what
@@ -85,7 +85,7 @@ class BackgroundQuery:
     def wait(self, seconds: float) -> tuple[list[OwnJob], str]:
         """Wait; return the jobs, and a sentence on what prevented the answer, or ""."""
         self._thread.join(seconds)
-        return self._found, self._problem
+        return self._jobs, self._problem
 
 
 def warning(jobs: Sequence[OwnJob]) -> str:
@@ -97,8 +97,8 @@ def warning(jobs: Sequence[OwnJob]) -> str:
     log = failed[-1].record.log_file
     reason = failed[-1].state.reason
     what = "the last job" if len(failed) == 1 else f"{len(failed)} of the last {len(last)} jobs"
-    said = f" ({reason})" if reason else ""
-    return f"{what} ended within {AT_ONCE:g} s{said}: see {log or 'its output'}"
+    cause = f" ({reason})" if reason else ""
+    return f"{what} ended within {AT_ONCE:g} s{cause}: see {log or 'its output'}"
 
 
 def failed_at_once(job: OwnJob) -> bool:
@@ -116,18 +116,18 @@ def failed_at_once(job: OwnJob) -> bool:
     return written - job.record.submitted <= AT_ONCE
 
 
-def prune(kept: JobRecords, jobs: Iterable[OwnJob], now: float) -> None:
+def prune(store: JobRecords, jobs: Iterable[OwnJob], now: float) -> None:
     """Remove the records of submissions whose jobs all ended long ago.
 
     Raises:
         OSError: A file cannot be removed.
     """
-    known = {job.record: job.alive for job in jobs}
+    alive = {job.record: job.alive for job in jobs}
     files: dict[str, list[JobRecord]] = {}
-    for record in kept.read():
+    for record in store.read():
         files.setdefault(record.file, []).append(record)
     for file, members in files.items():
         age = now - max(record.submitted for record in members)
-        gone = not any(known.get(record, True) for record in members)
-        if age > FORGOTTEN or (age > KEPT and gone):
-            kept.forget(file)
+        ended = not any(alive.get(record, True) for record in members)
+        if age > FORGOTTEN or (age > KEPT and ended):
+            store.forget(file)

@@ -39,30 +39,30 @@ def logs(follow: bool, lines: int, worker: str) -> None:
     with report_errors():
         from grain.cli.workers.jobs import records
 
-        known = records().read()
-        found = latest(known, worker)
-        if not found:
-            names = ", ".join(clean(one.name) for one in known[-5:]) or "none"
+        recorded = records().read()
+        matches = latest(recorded, worker)
+        if not matches:
+            names = ", ".join(clean(one.name) for one in recorded[-5:]) or "none"
             raise click.ClickException(
                 f"no job that `grain` has submitted from here is called {worker!r}; "
                 f"the last ones are: {names}"
             )
-        files = [file for record in found for file in outputs(record)]
+        files = [file for record in matches for file in outputs(record)]
         if not files and not follow:
-            where = ", ".join(record.log_file or "nowhere" for record in found)
+            where = ", ".join(record.log_file or "nowhere" for record in matches)
             raise click.ClickException(f"nothing was written yet; the output goes to {where}")
         places = _show(files, lines)
         if follow:
             try:
-                _follow(found, places)
+                _follow(matches, places)
             except KeyboardInterrupt:
                 return
 
 
-def latest(known: Iterable[JobRecord], pattern: str) -> list[JobRecord]:
+def latest(recorded: Iterable[JobRecord], pattern: str) -> list[JobRecord]:
     """Return the last job of each matching name, sorted by name."""
-    found = (one for one in known if one.name == pattern or fnmatchcase(one.name, pattern))
-    last = {one.name: one for one in sorted(found, key=lambda one: one.submitted)}
+    matches = (one for one in recorded if one.name == pattern or fnmatchcase(one.name, pattern))
+    last = {one.name: one for one in sorted(matches, key=lambda one: one.submitted)}
     return [last[name] for name in sorted(last)]
 
 
@@ -75,8 +75,8 @@ def outputs(record: JobRecord) -> list[Path]:
         path = Path(record.log_file)
         return [path] if path.exists() else []
     pattern = "*".join(map(glob.escape, parts))
-    found = map(Path, glob.glob(pattern))  # noqa: PTH207 - it is absolute, and Path() takes none
-    return sorted(found, key=lambda path: path.stat().st_mtime)
+    paths = map(Path, glob.glob(pattern))  # noqa: PTH207 - it is absolute, and Path() takes none
+    return sorted(paths, key=lambda path: path.stat().st_mtime)
 
 
 def _show(files: list[Path], lines: int) -> dict[Path, int]:
@@ -99,10 +99,10 @@ def readable(raw: bytes) -> str:
     return clean(re.sub(r"\r\n?", "\n", raw.decode(errors="replace")), keep="\n\t")
 
 
-def _follow(found: list[JobRecord], places: dict[Path, int]) -> None:
+def _follow(matches: list[JobRecord], places: dict[Path, int]) -> None:
     """Print what is appended, also to files that appear later, until Ctrl-C."""
     while True:
-        for file in (file for record in found for file in outputs(record)):
+        for file in (file for record in matches for file in outputs(record)):
             size, at = file.stat().st_size, places.get(file, 0)
             if size < at:
                 at = 0  # written anew

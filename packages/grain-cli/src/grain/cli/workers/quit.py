@@ -88,8 +88,8 @@ def unjoined(config: Config, pattern: str, joined: set[str]) -> list[OwnJob]:
     from grain.cli.batch import JobPhase
     from grain.cli.workers.jobs import own_jobs, records
 
-    known = [one for one in records().read() if fnmatchcase(one.name, pattern)]
-    if all(one.name in joined for one in known):
+    matches = [one for one in records().read() if fnmatchcase(one.name, pattern)]
+    if all(one.name in joined for one in matches):
         return []
     return [
         job

@@ -89,7 +89,7 @@ def _withdraw(config: Config) -> None:
 
 
 def _reporter(as_json: bool) -> Callable[[str, int, int], None]:
-    def say(text: str, alive: int, count: int) -> None:
+    def report(text: str, alive: int, count: int) -> None:
         if as_json:
             import json
 
@@ -98,7 +98,7 @@ def _reporter(as_json: bool) -> Callable[[str, int, int], None]:
         else:
             click.echo(f"{time.strftime('%H:%M:%S')} {alive} of {count}: {text}")
 
-    return say
+    return report
 
 
 @contextlib.contextmanager
@@ -215,15 +215,15 @@ class SwarmLoop:
         self._trouble = ""
         now = time.monotonic()
         failed = self._swarm.look(states, now)
-        gone = len(asked) - len(self._swarm.jobs)
+        ended = len(asked) - len(self._swarm.jobs)
         if failed:
             pause = self._swarm.pause(now)
             self._report(
                 f"{len(failed)} failed at once ({', '.join(failed)}), see `grain logs`; "
                 f"nothing is submitted for {pause:.0f} s"
             )
-        if gone > len(failed):
-            self._report(f"{gone - len(failed)} ended")
+        if ended > len(failed):
+            self._report(f"{ended - len(failed)} ended")
         return True
 
     def _submit(self) -> None:

@@ -53,10 +53,10 @@ def start(
             if options:
                 raise click.UsageError("processes on this machine take no further options")
             config = msgspec.structs.replace(config, system="local")
-            found = recorded(config, lambda: [open_local().start(job)], kind="mission")
+            started = recorded(config, lambda: [open_local().start(job)], kind="mission")
         else:
-            found = recorded(config, lambda: system.submit(job, 1), kind="mission")
-        for record in found:
+            started = recorded(config, lambda: system.submit(job, 1), kind="mission")
+        for record in started:
             if as_json:
                 print_json({"id": record.id, "name": record.name, "log_file": record.log_file})
             else:

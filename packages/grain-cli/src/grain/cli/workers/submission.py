@@ -84,10 +84,10 @@ def recorded(
     Raises:
         BatchError: No record can be written, so nothing was submitted; or a job was refused.
     """
-    kept = records()
+    store = records()
     # First of all: nobody could find or cancel a job without a record.
     try:
-        file = kept.new_file()
+        file = store.new_file()
     except OSError as error:
         raise BatchError(
             "nothing was submitted, as it cannot be recorded",
@@ -108,7 +108,7 @@ def recorded(
                 kind=kind,
                 by=by,
             )
-            kept.add(file, record)
+            store.add(file, record)
             yield record
     finally:
         if not file.stat().st_size:
@@ -124,8 +124,8 @@ def job_words(record: JobRecord) -> str:
 def worker_folder() -> str:
     """Return the directory of ``grain-worker`` on this host, for nodes whose PATH lacks it."""
     beside = Path(sys.executable).parent / "grain-worker"
-    found = str(beside) if beside.exists() else shutil.which("grain-worker")
-    return str(Path(found).parent) if found else ""
+    path = str(beside) if beside.exists() else shutil.which("grain-worker")
+    return str(Path(path).parent) if path else ""
 
 
 def memory_share(count: int) -> float:

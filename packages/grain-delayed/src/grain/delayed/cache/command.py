@@ -86,7 +86,7 @@ def explain(directory: str | None, function: str | None, most: int) -> None:
 def clear(directory: str | None, function: str | None, everything: bool, damaged: bool) -> None:
     """Remove results: those of a function, all, or what is damaged."""
     if not (function or everything or damaged):
-        raise click.UsageError("say which results: those of a FUNCTION, --all, or --damaged")
+        raise click.UsageError("name the results to remove: a FUNCTION, --all, or --damaged")
     store = _store(directory)
     results, damaged_files = _sorted(store, function, check=damaged)
     paths = [] if damaged else [store.path(result.key) for result in results]
@@ -140,11 +140,11 @@ def _sorted(
 
     results: list[StoredResult] = []
     damaged: list[DamagedFile] = []
-    for found in store.results(check=check):
-        if isinstance(found, DamagedFile):
-            damaged.append(found)
-        elif _named(found.key.function, function):
-            results.append(found)
+    for entry in store.results(check=check):
+        if isinstance(entry, DamagedFile):
+            damaged.append(entry)
+        elif _named(entry.key.function, function):
+            results.append(entry)
     return sorted(results, key=lambda result: result.created), sorted(damaged)
 
 

@@ -175,8 +175,8 @@ class _Digester:
 
     def _reduced(self, kind: type, value: Any, where: str) -> None:
         try:
-            known = copyreg.dispatch_table.get(kind)
-            reduced = value.__reduce_ex__(4) if known is None else known(value)
+            reducer = copyreg.dispatch_table.get(kind)
+            reduced = value.__reduce_ex__(4) if reducer is None else reducer(value)
             if not isinstance(reduced, str):
                 maker, args, state, items, pairs = (*reduced, None, None, None)[:5]
                 if isinstance(value, set | frozenset):  # a subclass, whose items have no order

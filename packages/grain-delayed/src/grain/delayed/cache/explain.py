@@ -41,7 +41,7 @@ def reason(result: StoredResult, of_function: Sequence[StoredResult]) -> str:
     if not alike:
         count = f"{len(older)} older result{'s' * (len(older) > 1)}"
         return f"the call is new: {count} of {key.function} {_are(older)} of other calls"
-    # Of several, the one that differs least, and of those the latest.
+    # Compare with the older result that differs in the fewest parts, the latest of several.
     nearest = min(alike, key=lambda other: (len(_changed(other.key, key)), -other.created))
     return f"{' and '.join(_changed(nearest.key, key))} changed since {when(nearest.created)}"
 

@@ -63,7 +63,7 @@ class Caching:
         self.by_arguments = hfn == "args"
         self.version = version
         # The function, its name and the digest of its code, computed at the first call.
-        self._known: tuple[object, str, str] | None = None
+        self._function_parts: tuple[object, str, str] | None = None
         self._signatures: dict[type, inspect.Signature] = {}
 
     def shared(self, call: Call) -> str | bytes:
@@ -122,19 +122,19 @@ class Caching:
             Undigestible: a default of the function has no digest.
         """
         fn, _ = _unbound(call.fn)
-        if self._known is None or self._known[0] is not fn:
+        if self._function_parts is None or self._function_parts[0] is not fn:
             name = function_name(fn)
-            self._known = (fn, name, code_digest(fn, name_of(fn)).hex())
-        _, function, code = self._known
+            self._function_parts = (fn, name, code_digest(fn, name_of(fn)).hex())
+        _, function, code = self._function_parts
         if self.by_arguments:
             shown = show_call(call)
         else:
             shown = shared if isinstance(shared, str) else shared.hex()
             if not shown.isprintable():  # a list shows it as one line
                 shown = ascii(shown)[1:-1]
-        said = shared.encode("utf-8", "surrogatepass") if isinstance(shared, str) else shared
+        data = shared.encode("utf-8", "surrogatepass") if isinstance(shared, str) else shared
         kind = "args" if self.by_arguments else type(shared).__name__
-        call_digest = hashlib.sha256(f"{kind}:".encode() + said).hexdigest()
+        call_digest = hashlib.sha256(f"{kind}:".encode() + data).hexdigest()
         return Key(function, code, bound, self.version, call_digest, shown[:100], self.by_arguments)
 
     def _digest_arguments(self, call: Call) -> bytes:

@@ -117,15 +117,15 @@ class LeafManager:
         caching = policy.caching
         shared = key = None
         if caching is not None:
-            said, bound = caching.shared(call), None
+            value, bound = caching.shared(call), None
             if caching.by_arguments or self._cache is not None:
                 bound = self._bound(caching, call)
-            shared = (caching.owner(call.fn, bound), said)
-            known = self._shared.get(shared)
-            if known is not None and not isinstance(known.outcome, outcome.Error):
-                return known
+            shared = (caching.owner(call.fn, bound), value)
+            node = self._shared.get(shared)
+            if node is not None and not isinstance(node.outcome, outcome.Error):
+                return node
             if self._cache is not None and bound is not None:
-                key = self._key(caching, call, said, bound)
+                key = self._key(caching, call, value, bound)
         if key is None and policy.retry is None:
             node = TaskNode(self._mission.tasks)
             self._mission.submit(res, call, node)
@@ -141,8 +141,8 @@ class LeafManager:
         # they are, as to any leaf.
         if key is not None:
             call = self._snapshots.with_variables_of_now(call, key.bound)
-        as_made = (key is not None and key.by_arguments) or not self._in_process
-        snapshot = self._snapshots.snapshot(call) if as_made else None
+        frozen = (key is not None and key.by_arguments) or not self._in_process
+        snapshot = self._snapshots.snapshot(call) if frozen else None
         leaf = Leaf(
             self._mission.tasks, self._on_ended, res, call, snapshot, self._in_process, key, retry
         )
@@ -201,9 +201,9 @@ class LeafManager:
             self._warn_not_kept(call, error)
             return None
 
-    def _key(self, caching: Caching, call: Call, said: str | bytes, bound: str) -> Key | None:
+    def _key(self, caching: Caching, call: Call, value: str | bytes, bound: str) -> Key | None:
         try:
-            return caching.key(call, said, bound)
+            return caching.key(call, value, bound)
         except Undigestible as error:
             self._warn_not_kept(call, error)
             return None

@@ -77,7 +77,7 @@ class _OnArrival:
 
 
 class Snapshots:
-    """Makes snapshots of calls, and lets go of an array with the last snapshot that has it."""
+    """The maker of snapshots; it drops a large array with the last snapshot that has it."""
 
     def __init__(self) -> None:
         self._arrays: weakref.WeakValueDictionary[tuple[object, ...], Any]
@@ -120,20 +120,20 @@ class Snapshots:
     def _detached(self, fn: Any, digest_of_bound: str) -> Any:
         if not isinstance(fn, FunctionType):
             return fn
-        known = self._functions.get((fn, digest_of_bound))
-        if known is None:
+        detached = self._functions.get((fn, digest_of_bound))
+        if detached is None:
             if not _is_detachable(fn):
                 return fn
-            known = self._functions[fn, digest_of_bound] = _detached(fn, {})
-        return known
+            detached = self._functions[fn, digest_of_bound] = _detached(fn, {})
+        return detached
 
     def _shared_array(self, array: Any) -> Any:
         # Equal arrays may lie differently in memory, on which the result may depend.
         key = (digest(array, "an array"), array.strides)
-        known = self._arrays.get(key)
-        if known is None:
-            known = self._arrays[key] = array.copy(order="K")
-        return known
+        shared = self._arrays.get(key)
+        if shared is None:
+            shared = self._arrays[key] = array.copy(order="K")
+        return shared
 
 
 class _SnapshotPickler(pickle.Pickler):
@@ -158,8 +158,8 @@ class _SnapshotPickler(pickle.Pickler):
         if obj.nbytes < _LARGE or obj.dtype.hasobject:
             return None
         # The key is the array itself: two equal arrays in one call stay two.
-        known = self._ids.get(id(obj))
-        return known or self._id_in("array", self.arrays, obj, self._shared_array(obj))
+        persistent = self._ids.get(id(obj))
+        return persistent or self._id_in("array", self.arrays, obj, self._shared_array(obj))
 
     def reducer_override(self, obj: Any) -> Any:
         if type(obj) is MethodType:
@@ -168,11 +168,11 @@ class _SnapshotPickler(pickle.Pickler):
         return NotImplemented
 
     def _id_in(self, kind: str, items: list[Any], obj: object, item: object) -> tuple[str, int]:
-        known = self._ids.get(id(obj))
-        if known is None:
-            known = self._ids[id(obj)] = kind, len(items)
+        persistent = self._ids.get(id(obj))
+        if persistent is None:
+            persistent = self._ids[id(obj)] = kind, len(items)
             items.append(item)
-        return known
+        return persistent
 
 
 class _SnapshotUnpickler(pickle.Unpickler):
@@ -193,13 +193,13 @@ class _SnapshotUnpickler(pickle.Unpickler):
         return self._copies[index]
 
 
-def _detached(fn: FunctionType, made: dict[int, FunctionType]) -> FunctionType:
+def _detached(fn: FunctionType, copies: dict[int, FunctionType]) -> FunctionType:
     """Return a function with variables of its own; functions among their values likewise."""
-    if id(fn) in made:
-        return made[id(fn)]
+    if id(fn) in copies:
+        return copies[id(fn)]
     cells = tuple(CellType() for _ in fn.__closure__ or ())
     copied = FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, cells)
-    made[id(fn)] = copied
+    copies[id(fn)] = copied
     copied.__kwdefaults__ = fn.__kwdefaults__
     update_wrapper(copied, fn)
     copied.__dict__.pop("__wrapped__")
@@ -209,7 +209,7 @@ def _detached(fn: FunctionType, made: dict[int, FunctionType]) -> FunctionType:
             content = original.cell_contents
         except ValueError:  # not assigned yet
             continue
-        cell.cell_contents = _detached(content, made) if _is_detachable(content) else content
+        cell.cell_contents = _detached(content, copies) if _is_detachable(content) else content
     return copied
 
 

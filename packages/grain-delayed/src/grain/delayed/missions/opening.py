@@ -79,10 +79,10 @@ async def mission(
         options: dict[str, Any] = {"config_file": config_file, "name": name}
         options |= {"prioritized": prioritized, "progress": progress}
         options |= {"warn_queued": warn_queued, "cache": cache}
-        async with hosted(lambda: mission(local, **options)) as made:
-            yield made
+        async with hosted(lambda: mission(local, **options)) as entered:
+            yield entered
         return
-    # Of missions inside of one another, the outermost shows progress: there is one place for it.
+    # Only the outermost of nested missions shows progress: a terminal has one line for it.
     reporter = Reporter(False if is_inside() else progress)
     async with opened(
         local,
@@ -92,8 +92,8 @@ async def mission(
         prioritized=prioritized,
         warn_queued=warn_queued,
         cache=cache,
-    ) as made:
-        yield made
+    ) as entered:
+        yield entered
 
 
 @asynccontextmanager
@@ -120,7 +120,7 @@ async def opened(
     with TracebackFilter(of_block):
         config = load(config_file)
         reporter.on_configured(config_file, config.source)
-        kept = None if config_file is False else config
+        joinable_config = None if config_file is False else config
         results = await open_cache(cache, config.head.cache, reporter.line)
         # Neither the executor's trio tasks nor the runs on its local worker belong to an outer
         # mission: they start while there is no current one.
@@ -129,24 +129,24 @@ async def opened(
             with collapsing():
                 async with (
                     reporter.watching(),
-                    executing(local, kept, name, reporter.on_event) as executor,
+                    executing(local, joinable_config, name, reporter.on_event) as executor,
                 ):
                     try:
                         async with trio.open_nursery() as branches:
-                            made = Mission(
+                            current = Mission(
                                 executor, branches, int(prioritized), overload, results,
                                 reporter.line,
                             )  # fmt: skip
-                            reporter.on_opened(made.statistics)
-                            set_current(made)
+                            reporter.on_opened(current.statistics)
+                            set_current(current)
                             try:
-                                yield made
+                                yield current
                             except BaseException as error:
                                 of_block.append(error)
                                 raise
                     finally:
-                        made.end()
-            failures = made.tasks.unseen_failures()
+                        current.end()
+            failures = current.tasks.unseen_failures()
         finally:
             set_current(outer)
             reporter.on_ended()

@@ -40,7 +40,7 @@ class TracebackFilter:
         """Raise the exception of the block shortened, if it is such an error."""
         if error is None or any(error is one for one in self._untouched):
             return
-        if _is_of_surroundings(error):
+        if _is_of_environment(error):
             raise shortened(error) from None
 
 
@@ -61,7 +61,7 @@ def is_shortened(error: BaseException) -> bool:
     return isinstance(error.__context__, WholeTraceback)
 
 
-def _is_of_surroundings(error: BaseException) -> bool:
+def _is_of_environment(error: BaseException) -> bool:
     if not isinstance(error, Exception):
         return False
     # Imported when there is an error: a mission that keeps to itself needs no network.

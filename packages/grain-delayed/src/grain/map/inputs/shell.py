@@ -58,15 +58,15 @@ def _read(text: str, state: str, danger: str, *, first: bool) -> tuple[str, str]
     """Return the state after some text, and the part of it that makes later places unsafe."""
     position = 0
     while step := _STEPS[state].search(text, position):
-        found, position = step[0], step.end()
-        if found == "#" and step.start() == 0 and not first:
+        mark, position = step[0], step.end()
+        if mark == "#" and step.start() == 0 and not first:
             continue  # it goes on with the word of the value before it
-        if found in ("\\", "$"):  # the last character before a value
-            danger = danger or f"a {found}"
-        elif found in ("`", "<<", "$'") or found.startswith("$"):
-            danger = danger or {"<<": "a here-document (<<)", "`": "a backquote"}.get(found, found)
-            if found == "$'":
+        if mark in ("\\", "$"):  # the last character before a value
+            danger = danger or f"a {mark}"
+        elif mark in ("`", "<<", "$'") or mark.startswith("$"):
+            danger = danger or {"<<": "a here-document (<<)", "`": "a backquote"}.get(mark, mark)
+            if mark == "$'":
                 state = _SINGLE
-        elif not found.startswith("\\"):
-            state = _PLAIN if state else _NEXT[found]
+        elif not mark.startswith("\\"):
+            state = _PLAIN if state else _NEXT[mark]
     return state, danger

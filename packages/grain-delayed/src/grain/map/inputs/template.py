@@ -211,18 +211,18 @@ class Template:
         )  # fmt: skip
 
     def _hole(self, match: re.Match[str]) -> Hole:
-        found = match.groupdict()
+        groups = match.groupdict()
         column: int | None = None
-        if found["seq"]:
+        if groups["seq"]:
             column = -1
-        elif found.get("name") is not None:
-            column = self._names[found["name"]]
-        elif found["number"]:
-            column = int(found["number"]) - 1
+        elif groups.get("name") is not None:
+            column = self._names[groups["name"]]
+        elif groups["number"]:
+            column = int(groups["number"]) - 1
             if column < 0 or (self._width is not None and column >= self._width):
                 has = "at least one column" if self._width is None else _columns(self._width)
                 raise TemplateError(f"{match[0]}: an input has {has}, counted from 1")
-        return Hole(column, found["ending"] or "", match[0])
+        return Hole(column, groups["ending"] or "", match[0])
 
     def _suspect(self, literals: Sequence[str]) -> None:
         """Refuse a hole that looks like a misspelt name of a column."""

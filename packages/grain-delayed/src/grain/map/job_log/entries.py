@@ -121,17 +121,17 @@ class History:
             LogError: the job of this number had another command.
         """
         digest = _digest(command)
-        known = self._ended.get(digest if self._by_command else seq)
-        if known is None:
+        entry = self._ended.get(digest if self._by_command else seq)
+        if entry is None:
             return Past.NEVER_ENDED
-        if known[0] != digest:
+        if entry[0] != digest:
             raise LogError(
                 f"job {seq} is {command[:200]!r} now, and was another command when the result log "
                 "was written: the template or the inputs have changed. If inputs were only added, "
-                "removed or put in another order, --by-command knows the jobs again by their "
+                "removed or put in another order, --by-command identifies the jobs by their "
                 "commands; else use another --joblog"
             )
-        return Past.FAILED if known[1] else Past.SUCCEEDED
+        return Past.FAILED if entry[1] else Past.SUCCEEDED
 
 
 def _digest(command: str) -> int:

@@ -96,7 +96,7 @@ class Acceptor:
         transport: str,
         target: str,
         heartbeat: Heartbeat | None = None,
-        heard_at: Callable[[], float] | None = None,
+        alive_at: Callable[[], float] | None = None,
         patience: float = HANDSHAKE,
     ) -> None:
         """Greet an authenticated peer and run the handler; closes the stream.
@@ -108,7 +108,7 @@ class Acceptor:
             transport: as in `Peer`.
             target: as in `Peer`.
             heartbeat: for a transport that needs another than usual.
-            heard_at: as in `FramedChannel`.
+            alive_at: as in `FramedChannel`.
             patience: seconds for the greeting.
         """
         try:
@@ -126,7 +126,7 @@ class Acceptor:
         except BaseException:
             await trio.aclose_forcefully(stream)
             raise
-        greeted = GreetedStream(stream, hello, decoder, transport, target, heartbeat, heard_at)
+        greeted = GreetedStream(stream, hello, decoder, transport, target, heartbeat, alive_at)
         try:
             async with greeted.channel(self._codec, self._heartbeat) as channel:
                 await self._handler(Peer(channel, hello, transport, target))

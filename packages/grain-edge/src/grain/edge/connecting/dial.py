@@ -66,7 +66,7 @@ class Dialler:
             identity=identity,
         )
         self._transports = transports
-        self._replaced = False  # whether a head was given up, as another one has its place
+        self._replaced = False  # True if another head has taken the place of the last one
         self.meeting: Meeting | None = None
         if not isinstance(self.address, UnixAddress):
             self.meeting = Meeting(self.address.edge, Disk())
@@ -215,7 +215,7 @@ async def dial(
         role: as in `Hello`: "worker", "mission", ...
         name: this process's name, for people.
         codec: the message types to speak.
-        heartbeat: when the channel shows that it lives, and when it is given up.
+        heartbeat: the times between its signs of life, and of silence until it is lost.
         patience: seconds to wait for a head, or None to wait for ever.
         transports: the transports to try.
         identity: as in `Hello`, for a peer that connects again after a loss.

@@ -196,7 +196,7 @@ class Mailbox:
             self._streams[peer] = stream
             try:
                 await self._acceptor.greet(
-                    stream, "files", peer, FILES_HEARTBEAT, lambda: stream.heard_at, patience=LOST
+                    stream, "files", peer, FILES_HEARTBEAT, lambda: stream.alive_at, patience=LOST
                 )
             finally:
                 self._streams.pop(peer, None)

@@ -121,4 +121,4 @@ OFFERS: dict[frozenset[str], Callable[[Leadership], Awaitable[Offer | None]]] = 
     frozenset({"tcp"}): _tcp,
     frozenset({"reverse", "files"}): _files,
 }
-"""By the transports that each is for: both that use the meeting's directory have one mailbox."""
+"""The offers by their transports; the two that use the meeting's directory share one mailbox."""

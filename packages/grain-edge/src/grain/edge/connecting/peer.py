@@ -49,7 +49,7 @@ class GreetedStream(trio.abc.AsyncResource):
         transport: as in `Peer`.
         target: as in `Peer`.
         heartbeat: for a transport that needs another than usual.
-        heard_at: as in `FramedChannel`.
+        alive_at: as in `FramedChannel`.
     """
 
     stream: trio.abc.Stream
@@ -58,7 +58,7 @@ class GreetedStream(trio.abc.AsyncResource):
     transport: str
     target: str
     heartbeat: Heartbeat | None = None
-    heard_at: Callable[[], float] | None = None
+    alive_at: Callable[[], float] | None = None
 
     async def aclose(self) -> None:
         """Close at once, without a goodbye."""
@@ -67,5 +67,5 @@ class GreetedStream(trio.abc.AsyncResource):
     def channel(self, codec: Codec, heartbeat: Heartbeat | None) -> FramedChannel:
         """Return the channel over this stream, to be entered by the caller."""
         return FramedChannel(
-            self.stream, codec, self.heartbeat or heartbeat, self.decoder, self.heard_at
+            self.stream, codec, self.heartbeat or heartbeat, self.decoder, self.alive_at
         )

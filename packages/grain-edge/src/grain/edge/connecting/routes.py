@@ -172,5 +172,5 @@ async def _dial_files(meeting: Meeting, hello: Hello, codec: Codec) -> GreetedSt
         "files",
         entry.folder.path,
         FILES_HEARTBEAT,
-        lambda: stream.heard_at,
+        lambda: stream.alive_at,
     )

@@ -75,7 +75,7 @@ async def serve(
         handler: called with each peer.
         address: as in `grain.toml`.
         codec: the message types of its channels.
-        heartbeat: when the channel shows that it lives, and when it is given up.
+        heartbeat: the times between its signs of life, and of silence until it is lost.
         admit: returns why a dialler may not join, by its greeting, or "".
         transports: the transports to offer.
         watch: seconds between two looks at the meeting.
@@ -181,7 +181,8 @@ class _Head:
         watch: float,
         task_status: trio.TaskStatus[Serving],
     ) -> None:
-        # What ends it is raised outside the nursery, which would wrap it in a group.
+        # An error that ends the leadership is raised outside the nursery, which would wrap it in a
+        # group.
         failed: list[MeetingError] = []
         try:
             async with trio.open_nursery() as nursery:

@@ -51,9 +51,9 @@ class FramedChannel(WireChannel):
     Args:
         stream: owned from now on, and closed with the channel.
         codec: the message types.
-        heartbeat: when the channel shows that it lives, and when it is given up.
+        heartbeat: the times between its signs of life, and of silence until it is lost.
         decoder: that of the greeting's reader, so that no byte is lost between the two.
-        heard_at: returns the `trio.current_time()` of the peer's last sign of life, for a stream
+        alive_at: returns the `trio.current_time()` of the peer's last sign of life, for a stream
             that has others than bytes which arrive.
     """
 
@@ -63,7 +63,7 @@ class FramedChannel(WireChannel):
         codec: Codec = CORE,
         heartbeat: Heartbeat | None = None,
         decoder: FrameDecoder | None = None,
-        heard_at: Callable[[], float] | None = None,
+        alive_at: Callable[[], float] | None = None,
     ) -> None:
         self._stream = stream
         self._heartbeat = heartbeat or Heartbeat()
@@ -76,15 +76,15 @@ class FramedChannel(WireChannel):
             self._direct = stream
         self._writer = Writer(codec, WRITE_DIRECT if self._direct else WRITE)
         self._decoder = decoder or FrameDecoder(codec)
-        self._wake = trio.Event()  # set where the writer task has something to do
-        self._progress = trio.Event()  # set where less waits than before, or nothing will go on
+        self._wake = trio.Event()  # set when the writer task has something to do
+        self._progress = trio.Event()  # set when less waits, or when no more is written
         self._ready: list[tuple[Message, Payload]] = []
         self._receiving = False
-        self._peer_ended = False  # its goodbye has come: nothing follows
+        self._peer_ended = False  # the peer has sent its goodbye: nothing follows
         self._read_at = trio.current_time()
-        self._heard_at = heard_at
+        self._alive_at = alive_at
         self._take(self._decoder.take_early())
-        # What `__aenter__` opens: a scope around a nursery.
+        # The blocks that `__aenter__` opens: the cancel scope, and in it the nursery.
         self._background = AsyncExitStack()
         self._scope = trio.CancelScope()
 
@@ -158,7 +158,7 @@ class FramedChannel(WireChannel):
             self._writer.wrote(done, full=direct.full)
 
     async def _write(self) -> None:
-        """The writer task."""
+        """Write what waits, again and again: the writer task."""
         while not self._writer.ended:
             if self._writer.state is IDLE:
                 await self._wake.wait()
@@ -280,8 +280,8 @@ class FramedChannel(WireChannel):
 
     def silent_for(self) -> float:
         """See `Channel.silent_for`."""
-        heard_at = max(self._read_at, self._heard_at()) if self._heard_at else self._read_at
-        return max(0.0, trio.current_time() - heard_at)
+        alive_at = max(self._read_at, self._alive_at()) if self._alive_at else self._read_at
+        return max(0.0, trio.current_time() - alive_at)
 
     @property
     def suspect_after(self) -> float:

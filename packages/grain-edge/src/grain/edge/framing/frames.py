@@ -80,9 +80,10 @@ class FrameEncoder:
     def __init__(self, codec: Codec, size: int) -> None:
         self._codec = codec
         self._size = size
-        # An entry: encoded messages, their number, and the views of the one's large payload.
+        # Each entry: encoded messages and their number; or one message, and views of its large
+        # payload.
         self._queue: deque[tuple[bytes, int, deque[memoryview] | None]] = deque()
-        # What is left of the large payload whose LARGE frame was taken; empty otherwise.
+        # The rest of the large payload whose LARGE frame was taken; empty without one.
         self._rest: deque[memoryview] = deque()
         self.pending = 0
 
@@ -149,7 +150,7 @@ class FrameEncoder:
         return [b"".join(small), *views] if small else [*views]
 
     def _take_batch(self, small: list[bytes]) -> int:
-        """Append one BATCH to `small`; the number of its bytes."""
+        """Append one BATCH to `small`; return the number of its bytes."""
         # An array of 32-bit length, so that the messages, encoded before, need no second pass.
         size, count, parts = 5, 0, [b""]
         while (
@@ -273,7 +274,7 @@ class FrameDecoder:
         return out
 
     def _complete(self, view: memoryview, out: list[tuple[Message, Payload]]) -> memoryview:
-        """Go on with a frame of which a part came before; what is left of the bytes."""
+        """Continue a frame of which a part came before; return the bytes after it."""
         need = HEADER.size
         if len(self._partial) >= HEADER.size:
             need += HEADER.unpack_from(self._partial)[0]
@@ -292,7 +293,7 @@ class FrameDecoder:
         return view
 
     def _whole(self, view: memoryview, out: list[tuple[Message, Payload]]) -> memoryview:
-        """Take a frame whose header is at hand, as mostly is its body; what is left."""
+        """Take a frame whose header has arrived, and mostly its body; return the bytes after it."""
         length, kind = HEADER.unpack_from(view)
         self._check(length, kind)
         end = HEADER.size + length

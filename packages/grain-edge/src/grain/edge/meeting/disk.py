@@ -68,7 +68,7 @@ class Disk:
     async def patiently(
         self, path: str, function: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]
     ) -> T:
-        """As `run`, but wait as long as it takes, with a warning in the log after the deadline.
+        """Call a function as `run` does, but log a warning at the deadline, and go on waiting.
 
         Raises:
             Exception: of the function, as it is.

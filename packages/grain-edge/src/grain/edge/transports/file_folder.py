@@ -108,7 +108,7 @@ class Folder:
                 return
 
     def read(self, name: str, offset: int, size: int) -> bytes:
-        """Part of a file, opened anew: what an open descriptor shows may be seconds old.
+        """Read a part of a file, opened anew: an open descriptor may show a state of seconds ago.
 
         Raises:
             OSError: missing, stale, ...
@@ -119,7 +119,7 @@ class Folder:
             return os.pread(fd, size, offset)
 
     def read_blob(self, name: str, size: int, crc: int) -> bytearray:
-        """A whole blob.
+        """Read a whole blob.
 
         Raises:
             OSError: missing, stale, not complete yet.

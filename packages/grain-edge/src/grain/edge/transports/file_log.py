@@ -211,7 +211,7 @@ class LogReader:
 
     @property
     def segment(self) -> str:
-        """Name of the file to read."""
+        """The name of the file to read."""
         return f"{self.name}.{self._number}"
 
     def rewind(self, segment: str, offset: int, seq: int) -> None:
@@ -245,7 +245,7 @@ class LogReader:
                 self.wants = end - at
                 break
             body = data[at + HEADER.size : end]
-            if zlib.crc32(data[at + 8 : end]) != crc or not self._known(kind, body):
+            if zlib.crc32(data[at + 8 : end]) != crc or not self._is_valid(kind, body):
                 self.doubtful = True
                 break
             self.seq = seq
@@ -260,7 +260,7 @@ class LogReader:
         return out
 
     @staticmethod
-    def _known(kind: int, body: bytes) -> bool:
+    def _is_valid(kind: int, body: bytes) -> bool:
         if kind == BLOB:
             # Memory for a blob is taken before it is read.
             return len(body) == _BLOB.size and 0 < _BLOB.unpack(body)[0] <= MAX_BLOB

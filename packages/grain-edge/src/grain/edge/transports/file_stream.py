@@ -76,7 +76,7 @@ class FileStream(trio.abc.Stream):
         self._disk = disk
         self._ring = ring
         self._rung = rung
-        self._pen = trio.Lock()
+        self._write_lock = trio.Lock()
         self._eye = trio.Lock()
         self._undone: list[Put] = []
         self._arrived: deque[bytes | bytearray | memoryview] = deque()
@@ -92,7 +92,7 @@ class FileStream(trio.abc.Stream):
         now = trio.current_time()
         self._moved = now
         self._wrote = now
-        self.heard_at = now
+        self.alive_at = now
         """The `trio.current_time` of the peer's last sign of life."""
 
     def __repr__(self) -> str:
@@ -116,7 +116,7 @@ class FileStream(trio.abc.Stream):
             trio.ClosedResourceError: this side is closed.
         """
         self._check()
-        async with self._pen:
+        async with self._write_lock:
             while self._writer.blobs >= _MAX_BLOBS or self._writer.segments >= _MAX_SEGMENTS:
                 # Acknowledgements are in the other log, which perhaps nobody reads now; and the
                 # peer may be waiting for ours in the same way.
@@ -136,16 +136,16 @@ class FileStream(trio.abc.Stream):
         await trio.lowlevel.checkpoint()
 
     def _acknowledge(self) -> int:
-        """The last record received, for one that is about to be written.
+        """Return the number of the last record received, for a record that is about to be written.
 
-        Not what the reader has seen: the blob of that is perhaps being read at this moment, and
-        the peer removes what is acknowledged.
+        It may be lower than that of the last record seen: the blob of that one may be read at this
+        moment, and the peer removes what is acknowledged.
         """
         self._unacked = 0
         return self._taken
 
     async def _store(self, puts: Sequence[Put]) -> None:
-        """Store, again and again if it fails; the caller holds the pen."""
+        """Store, again and again if it fails; the caller holds the lock."""
         self._undone += puts
         pause, warned = 0.05, False
         while self._undone:
@@ -236,17 +236,17 @@ class FileStream(trio.abc.Stream):
             self._taken = self._reader.seq
             if not moved:
                 self._judge()
-                return asked < self._reader.wants  # look again at once, with a wider eye
-            self.heard_at = trio.current_time()
+                return asked < self._reader.wants  # look again at once, and read more
+            self.alive_at = trio.current_time()
             # Beats alone are no reason to look again soon.
             news = any(record.kind != BEAT for record in records)
             if news:
-                self._moved = self.heard_at
+                self._moved = self.alive_at
         await self._released()
         return news or segment != self._reader.segment
 
     async def _parsed(self, data: bytes) -> tuple[list[LogRecord], dict[int, bytearray]]:
-        """Records, with the content of their blobs; nothing is taken unless all can be read."""
+        """Return records, with the content of their blobs; take nothing unless all can be read."""
         before = (self._reader.segment, self._reader.offset, self._reader.seq)
         records = self._reader.feed(data)
         blobs: dict[int, bytearray] = {}
@@ -280,19 +280,19 @@ class FileStream(trio.abc.Stream):
                 await self._disk.patiently(self._folder.path, self._folder.remove, tuple(names))
             except OSError as e:
                 _log.warning("%s: %s", self._folder.path, e)
-        if self._unacked >= _ACK_BYTES and not self._pen.locked():
-            async with self._pen:
+        if self._unacked >= _ACK_BYTES and not self._write_lock.locked():
+            async with self._write_lock:
                 await self._store(self._writer.mark(BEAT, self._acknowledge()))
 
     # Staying alive
 
     async def _keep_alive(self) -> None:
-        if trio.current_time() - self._wrote >= BEAT_EVERY and not self._pen.locked():
-            async with self._pen:
+        if trio.current_time() - self._wrote >= BEAT_EVERY and not self._write_lock.locked():
+            async with self._write_lock:
                 await self._store(self._writer.mark(BEAT, self._acknowledge()))
 
     def _judge(self) -> None:
-        silent = trio.current_time() - self.heard_at
+        silent = trio.current_time() - self.alive_at
         if silent >= LOST:
             why = "a record that stays damaged" if self._reader.doubtful else "nothing"
             self._break(f"{why} in {self._folder.path} for {silent:.0f} s")
@@ -301,7 +301,7 @@ class FileStream(trio.abc.Stream):
         if error.errno == errno.ENOENT:
             if not await self._still_there():
                 return
-        elif trio.current_time() - self.heard_at > self._disk.deadline:
+        elif trio.current_time() - self.alive_at > self._disk.deadline:
             _log.warning("%s: %s", self._folder.path, error)
         self._judge()
 
@@ -341,7 +341,7 @@ class FileStream(trio.abc.Stream):
         clean = False
         try:
             with trio.move_on_after(2.0) as scope:
-                async with self._pen:
+                async with self._write_lock:
                     if not self._broken:
                         await self._store(self._writer.mark(END, self._acknowledge()))
                     clean = not self._broken

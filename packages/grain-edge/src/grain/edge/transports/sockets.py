@@ -33,7 +33,7 @@ class DirectWriter(Protocol):
         """True if the stream takes nothing before it was waited for."""
 
     def write_now(self, buffers: Sequence[Buffer]) -> int:
-        """Write what the stream takes at once; the number of bytes taken from the beginning.
+        """Write what the stream takes at once; return the number of bytes taken.
 
         Raises:
             trio.BrokenResourceError: reset by the peer.
@@ -98,7 +98,7 @@ def enlarge_send_buffer(socket: SocketType) -> None:
 
 
 async def read(socket: SocketType, size: int) -> bytes:
-    """At most so many bytes; empty at the end of the stream.
+    """Read at most so many bytes; return none at the end of the stream.
 
     Raises:
         trio.BrokenResourceError: reset by the peer.
@@ -116,7 +116,7 @@ async def read(socket: SocketType, size: int) -> bytes:
 
 
 async def read_into(socket: SocketType, buffer: memoryview) -> int:
-    """As `read`, into memory of the caller's; the number of bytes.
+    """Read as `read` does, into the caller's memory; return the number of bytes.
 
     Tries before it waits: amid a large payload there is mostly more.
     """

@@ -122,7 +122,7 @@ async def connect(host: str, port: int) -> trio.SocketStream:
     try:
         return await trio.open_tcp_stream(host, port)
     except OSError as e:
-        # Of a single address the cause says more than "all attempts failed".
+        # With a single address the cause is more precise than "all attempts failed".
         if isinstance(e.__cause__, OSError):
             raise e.__cause__ from None
         raise

@@ -172,7 +172,7 @@ class TlsStream(trio.abc.Stream):
                 return self._more(first, most)
 
     def _more(self, first: bytes, most: int) -> bytes:
-        """OpenSSL reads one record at a time; take all that are here."""
+        """Read all records that have arrived: OpenSSL reads one at a time."""
         if len(first) < _RECORD or not self._incoming.pending:
             return first
         pieces, size = [first], len(first)

@@ -125,7 +125,7 @@ def check_peer(connected: trio.socket.SocketType) -> int:
 
 
 def _peer(connected: trio.socket.SocketType) -> tuple[int, int]:
-    """Process and user id at connect or listen time: SO_PEERCRED, see unix(7)."""
+    """Return the peer's process and user id at connect or listen time: SO_PEERCRED, see unix(7)."""
     form = struct.Struct("3i")
     raw = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, form.size)
     pid, uid, _ = form.unpack(raw)

@@ -6,6 +6,6 @@ it finds or starts a successor.
 
 Map:
 
-- ``main``: the command line, and the life from its start until it has been idle
+- ``main``: the command line, and the process from its start until it was idle for long
 - ``swarm``: workers that it keeps alive by ``grain scale``
 """

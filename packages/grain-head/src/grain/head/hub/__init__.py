@@ -35,11 +35,11 @@ A chain has none: it goes by the attempt that began it.
 
 Map:
 
-- ``hub``: its face, and how its parts are put together
+- ``hub``: its interface, and the assembly of its parts
 - ``state``: the records of missions, tasks, leases, chains and workers; messages to be sent
 - ``tasks``: the task table: waiting, leases, outcomes, adoption
-- ``missions``: how missions join, are missed, return and leave
-- ``workers``: how workers join, are missed, return and leave
+- ``missions``: registration, absence, return and departure of missions
+- ``workers``: joining, absence, return and departure of workers
 - ``prefetch``: chains of brief tasks that wait on workers
 - ``quarantine``: tasks that run alone after crashes
 - ``functions``: which workers have which functions of missions

@@ -182,7 +182,7 @@ class Hub:
         return snapshot(self.tasks, now)
 
     def why(self, mission: str, task: int, now: float) -> Explanation:
-        """Explain why a task is where it is.
+        """Explain why a task waits or runs.
 
         Args:
             mission: its mission, as `grain.head.hub.snapshot.find_mission` takes it.
@@ -214,8 +214,8 @@ class Hub:
             why = f"it is among the next on {lease.worker.name}, where others like it run"
             return Explanation(task.number, "waiting", (why,))
         scheduler_id = task.scheduler_id if lease is None else lease.scheduler_id
-        known = explain(self.scheduler, -1 if scheduler_id is None else scheduler_id, now)
-        return Explanation(task.number, known.state, (*known.reasons, *_crashes(task)))
+        explanation = explain(self.scheduler, -1 if scheduler_id is None else scheduler_id, now)
+        return Explanation(task.number, explanation.state, (*explanation.reasons, *_crashes(task)))
 
     def retire(self, pattern: str = "*", *, at_once: bool = False) -> list[dict[str, Any]]:
         """Ask workers to leave, those that are away when they are back.

@@ -1,4 +1,4 @@
-"""Tasks under suspicion: each runs alone on a worker. Plain state, no I/O.
+"""The quarantine: tasks that crashed before, each of which runs alone. Plain state, no I/O.
 
 A worker is reserved for a suspect: the one with the least to finish among those that suffice. It
 takes nothing else, and when all that ran there has ended, the suspect gets all of it. So if its
@@ -32,7 +32,7 @@ class Quarantine:
         self._scheduler = scheduler
         self._workers = registry.workers
         self.waiting: dict[TaskRecord, WorkerRecord | None] = {}
-        # Of waiting tasks and of running ones: a worker stays reserved until its suspect has ended.
+        # The workers reserved for suspects that wait or run: each until its suspect has ended.
         self._reserved: set[WorkerRecord] = set()
 
     @property

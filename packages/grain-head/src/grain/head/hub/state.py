@@ -134,7 +134,7 @@ class MissionRecord(PeerRecord):
         self.synced = False
         self.tasks: dict[int, TaskRecord] = {}
         self.functions: dict[bytes, Payload] = {}
-        # By their number on this link: the resources and the queue for them.
+        # The requests of this link by number: the resources, and the queue for them.
         self.requests: dict[int, tuple[Resource, TaskQueue]] = {}
         # The requests of this link for which the mission got a `Notice`.
         self.noticed: set[int] = set()
@@ -272,7 +272,7 @@ class LeaseRecord:
         # that it has begun for certain: a later session, which counts anew, cannot undo that.
         self.session = worker.session
         self.index = 0
-        # The chain that it is the head of, or waits in.
+        # The chain that the run is the head of, or waits in.
         self.chain: Chain | None = None
 
     @property
@@ -343,16 +343,16 @@ class WorkerRecord(PeerRecord):
         super().__init__(id, number)
         self.serving = False
         self.draining = False
-        # Kept free for a task that is to run alone, or running it.
+        # True while the worker is reserved for a task that is to run alone, or runs it.
         self.reserved = False
-        # None unless it was asked to leave; then whether at once.
+        # None until the worker is asked to leave; then True if it is to leave at once.
         self.retired: bool | None = None
         # This hub's count of its connections; in the present one, how many leases were sent, and
         # how many of those it has begun.
         self.session = 0
         self.sent = 0
         self.begun = 0
-        # In the order in which they were sent: those that wait in a chain come after its head.
+        # In the order of sending: leases that wait in a chain come after its head.
         self.leases: dict[Attempt, LeaseRecord] = {}
         self.functions: set[bytes] = set()
         # While it reports: the first run of each chain reported so far, by the attempt that began

@@ -224,7 +224,7 @@ class Scheduler:
         if queue.rank is not None and queue.rank[1] == unwanted.age:
             self._rerank(queue)
         elif len(queue.tasks) > _LONG_QUEUE and queue.tasks[-1].cancelled:
-            # Who cancels everything from the end leaves nothing behind.
+            # A caller that cancels all tasks, the youngest first, leaves an empty queue behind.
             while queue.tasks and queue.tasks[-1].cancelled:
                 queue.tasks.pop()
                 queue.cancelled -= 1
@@ -398,7 +398,7 @@ class Scheduler:
                 break
             for worker in level.candidates(queue, now):
                 if self._guard.permits(queue, worker, now):
-                    # Of equally tight fits at several levels: as `Level.candidates` orders them.
+                    # Equally tight fits at several levels are compared as `Level.candidates` does.
                     if best is None or (worker.end < best.end) == (queue.need > 0):
                         best, tightest = worker, slack
                     break
@@ -429,7 +429,7 @@ class Scheduler:
                 # An older task took the room, or one of higher priority.
                 self._guard.end(reservation)
         if self._queues.order[0][2] is not queue:
-            # Only now: a new reservation of this worker has to reckon with the run that begins.
+            # Only now: a new reservation of this worker must account for the run that begins.
             self._guard.on_overtaken(queue, worker, now)
         self._rerank(queue)
         wtime = queue.wtime

@@ -1,6 +1,6 @@
-"""Which task may overtake which, and which tasks get a reservation, keep it or lose it.
+"""The starvation guard: limits on overtaking, and the tasks that get, keep and lose reservations.
 
-`grain.head.scheduler.reservation` finds where and when; this is the policy around it.
+`grain.head.scheduler.reservation` finds the worker and the time; this is the policy around it.
 """
 
 from __future__ import annotations

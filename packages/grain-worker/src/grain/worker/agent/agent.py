@@ -45,7 +45,7 @@ _log = logging.getLogger("grain.worker")
 
 
 class Agent:
-    """One worker; `run` is its life.
+    """The agent of one worker, which `run` serves until the worker leaves.
 
     Args:
         session: its state.
@@ -129,9 +129,9 @@ class Agent:
                     _log.info("connected to %s (%s)", peer.target, peer.transport)
                     await self._serve(peer.channel)
             except trio.ClosedResourceError:
-                return  # by us, as the worker leaves
+                return  # this side has closed it, as the worker leaves
             except (ChannelError, trio.BrokenResourceError) as error:
-                if isinstance(error, EdgeError) and error.final:  # it was never there
+                if isinstance(error, EdgeError) and error.final:  # waiting cannot help
                     self._fail(str(error))
                     return
                 _log.info("the connection is lost: %s", error)

@@ -1,4 +1,4 @@
-"""Chains in the agent: which of its runs wait for the end of another run. No I/O.
+"""Chains in the agent: its runs that wait for the end of another run. No I/O.
 
 In the runner, the successors of a chain wait (`grain.worker.runner.chains`). The agent keeps their
 order, as the first run of a chain that has not ended is the one under way: the run to blame for a
@@ -23,14 +23,14 @@ head that prefetches expects runs to end in a fifth of that."""
 
 
 class Wish(enum.Enum):
-    """What is wanted of a run that has not ended."""
+    """The intended end of a run that has not ended yet."""
 
     COMPLETE = enum.auto()
-    """It is to come to its own end."""
+    """The run is to end by itself."""
     CANCEL = enum.auto()
-    """The head has revoked it."""
+    """The head has revoked the run."""
     RETURN = enum.auto()
-    """The worker leaves, and hands it back."""
+    """The worker leaves, and hands the run back."""
 
 
 class RunRecord:
@@ -39,7 +39,7 @@ class RunRecord:
     Attributes:
         lease: the lease that ordered it.
         began: when it came, or when its predecessor ended.
-        wish: what is wanted of it.
+        wish: its intended end.
         chain: the chain that it is in, if any.
     """
 

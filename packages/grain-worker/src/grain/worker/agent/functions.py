@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
 
     Order = tuple[Run | Cancel | ForgetFunctions, Payload]
-    """What a session orders from a runner; the payload of a run is its arguments."""
+    """An order of a session to a runner; the payload of a run is its arguments."""
 
 
 class FunctionStore:

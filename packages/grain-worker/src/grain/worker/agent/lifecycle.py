@@ -53,7 +53,7 @@ A job cannot ask its batch system for them. OpenPBS was seen to leave 2 s. Slurm
 
 
 class LifecyclePhase(enum.IntEnum):
-    """The phases of a worker's life, in their order; a worker never returns to an earlier one."""
+    """The phases of a worker, in their order; a worker never returns to an earlier one."""
 
     SERVING = 1
     """It takes runs."""
@@ -68,7 +68,7 @@ class LifecyclePhase(enum.IntEnum):
 
 
 class Lifecycle:
-    """The life of a worker; its clock is the caller's.
+    """The lifecycle of a worker; its clock is the caller's.
 
     Args:
         times: settings.

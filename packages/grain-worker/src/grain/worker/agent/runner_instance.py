@@ -100,7 +100,7 @@ class RunnerInstance:
         if self._process is not None:
             self._process.end(hurry=True)
 
-    # ---- its life
+    # ---- its process
 
     async def live(self, on_ready: Callable[[], object], on_ended: Callable[[], object]) -> None:
         """Start the process and receive from it until its channel ends.

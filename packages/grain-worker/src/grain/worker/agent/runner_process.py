@@ -40,12 +40,12 @@ FAILURES = 3
 
 
 class _State(enum.Enum):
-    """What becomes of the next death of a runner."""
+    """The states of a handle, by the consequence of a runner's death."""
 
     SERVING = enum.auto()
-    """Another one is started."""
+    """Another runner is started after a death."""
     LEAVING = enum.auto()
-    """It is the last one."""
+    """The runner that serves is the last one."""
     OVER = enum.auto()
     """No runner is left."""
 
@@ -169,7 +169,7 @@ class RunnerProcess:
     async def _report_end(self, ended: Ended) -> None:
         self._listener.ended([(ended, None)])
 
-    # ---- life
+    # ---- lifecycle
 
     async def __aenter__(self) -> Self:
         self._stack = AsyncExitStack()

@@ -14,7 +14,7 @@ from .supervisor import Supervisor
 
 
 class ForkServer:
-    """Forks supervisors, and kills what is left below a supervisor that was killed.
+    """The fork server: it forks supervisors, and kills what is left below a killed one.
 
     Args:
         fd: the socket to the caller.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Supervisor:
-    """Runs one program after another, until its caller leaves or has cancelled one.
+    """The supervisor: it runs programs one by one, until its caller leaves or has cancelled one.
 
     Args:
         fds: the socket to the caller, and the files for what programs write to stdout and stderr.

@@ -179,7 +179,7 @@ class Classes:
     @functools.cached_property
     def _dill_unpickler(self) -> Any:
         class Unpickler(self._dill.Unpickler):  # type: ignore[misc,name-defined]
-            """Gives names of this end their meaning before it searches modules."""
+            """An unpickler that resolves names of this end before it searches modules."""
 
             def __init__(self, classes: Classes, data: Any, buffers: Any) -> None:
                 # ignore: do not look for classes of the same name in this process's __main__.

@@ -28,7 +28,7 @@ LINGER = 5.0
 """Seconds that the end of a trio run waits for the last of these processes."""
 
 _OF_THIS_RUN: trio.lowlevel.RunVar[ForkServerClient] = trio.lowlevel.RunVar(
-    "grain.worker.fork_server"
+    "grain.worker.processes.fork_server_client"
 )
 
 

@@ -20,7 +20,7 @@ _REPORT = 65536  # bytes of a report at most, of which 16 kB are a program's std
 
 
 class ProgramExit(NamedTuple):
-    """How a program ended, when nothing is left of it.
+    """The end of a program of which nothing is left: its status, times and memory.
 
     Attributes:
         status: the wait status of its main process.

@@ -45,7 +45,9 @@ _TOGETHER = 0.002
 
 
 class Runner(Generic[Arriving, Departing]):
-    """Executes runs, whose payloads it receives as `Arriving` and reports as `Departing`.
+    """The runner of one worker: it executes runs, each in a trio task.
+
+    It receives the payloads of runs as `Arriving`, and reports outcomes as `Departing`.
 
     Args:
         name: the worker's name, which tasklets see as ``GVAR.instance``.
@@ -75,7 +77,7 @@ class Runner(Generic[Arriving, Departing]):
 
 
 class PooledNursery:
-    """A nursery in which one run at a time takes place, by which that run is cancelled.
+    """A nursery for one run at a time; cancelling the nursery cancels that run.
 
     A cancel scope for each run would do, and is what the first runs get; but opening and closing
     one costs as much as the rest of a short run. This nursery is opened once and serves many runs.
@@ -205,7 +207,7 @@ class _Execution(Generic[Arriving, Departing]):
         try:
             ended = await self._job(run, call, res, None)
         except BaseException as error:
-            # Of a cancelled run nothing matters any more, but that Ctrl-C ends more than the run.
+            # The outcome of a cancelled run is dropped, but Ctrl-C must end more than the run.
             if not pooled.cancelled or has_interrupt(error):
                 raise
         self._end(run, ended, call)

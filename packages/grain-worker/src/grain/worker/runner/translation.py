@@ -18,7 +18,7 @@ Departing = TypeVar("Departing", covariant=True)
 
 
 class Translation(Protocol[Arriving, Departing]):
-    """Makes calls of the payloads that arrive at a runner, and payloads of its outcomes.
+    """The translation of arriving payloads into calls, and of their outcomes into payloads.
 
     There are two: `MemoryTranslation` in the process of the head, and
     `grain.worker.runner.wire_translation.WireTranslation` where bytes travel. No other code has to

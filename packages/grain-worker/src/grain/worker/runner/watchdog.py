@@ -22,7 +22,7 @@ _STOPPED = 1.0  # seconds; a thread that wakes so late was stopped, and its whol
 
 
 class Watchdog:
-    """Prints the stacks once for each time that `feed` is not called; a ``with`` block.
+    """A ``with`` block that prints the stacks once for each time that `feed` is not called.
 
     Code that holds the interpreter's lock blocks this thread, too, which then prints afterwards.
 

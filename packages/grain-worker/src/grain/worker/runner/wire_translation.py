@@ -27,7 +27,7 @@ _RESOURCES = 1024  # resources that are remembered
 
 
 class WireTranslation:
-    """Keeps the functions that have come, and translates between bytes and objects.
+    """The translation between bytes and objects, with the functions that have arrived.
 
     Args:
         where: the name of this runner in error messages.

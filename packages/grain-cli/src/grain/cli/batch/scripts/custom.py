@@ -33,14 +33,14 @@ def script(job: BatchJob, config: Config, now: datetime.datetime) -> str:
         ConfigError: A placeholder is unknown, or its value is unset, or there is no ``{{body}}``,
             without which the script would start nothing.
     """
-    known = values(job, now)
-    found = _PLACEHOLDER.findall(config.custom_system.template)
-    for name in (*found, *([] if "body" in found else ["body"])):
-        if problem := _problem(name, known, missing=name not in found):
+    by_name = values(job, now)
+    used = _PLACEHOLDER.findall(config.custom_system.template)
+    for name in (*used, *([] if "body" in used else ["body"])):
+        if problem := _problem(name, by_name, missing=name not in used):
             file = config.source or "the defaults"
             raise ConfigError(file, (Mistake("custom_system.template", problem),))
     # One pass, so that a value with braces in it is not filled in again.
-    text = _PLACEHOLDER.sub(lambda mark: known[mark[1]] or "", config.custom_system.template)
+    text = _PLACEHOLDER.sub(lambda mark: by_name[mark[1]] or "", config.custom_system.template)
     return text if text.endswith("\n") else text + "\n"
 
 
@@ -66,8 +66,8 @@ def _problem(name: str, values: dict[str, str | None], *, missing: bool) -> str:
     if missing:
         return "found no {{body}}, expected it on a line of its own: it starts the worker"
     if name not in values:
-        known = ", ".join(f"{{{{{one}}}}}" for one in values)
-        return f"found {{{{{name}}}}}, expected one of {known}"
+        names = ", ".join(f"{{{{{one}}}}}" for one in values)
+        return f"found {{{{{name}}}}}, expected one of {names}"
     if values[name] is None:
         return f"found {{{{{name}}}}}, expected {_SOURCES[name]} to be set then"
     return ""

@@ -26,9 +26,9 @@ REMEDIES = (
     ("Unknown queue", "Set script.queue to a queue that there is; `qstat -Q` lists them."),
     (
         "violates queue and/or server resource limits",
-        "Lower script.cores, script.memory or script.walltime; `qstat -Qf` tells the limits.",
+        "Lower script.cores, script.memory or script.walltime; `qstat -Qf` shows the limits.",
     ),
-    ("exceeds", "Lower script.cores, script.memory or script.walltime; `qstat -Qf` tells limits."),
+    ("exceeds", "Lower script.cores, script.memory or script.walltime; `qstat -Qf` shows limits."),
     ("nvalid account", "Name your account in script.extra_args, as in '-A chem'."),
     ("illegal -", "Correct script.extra_args, or what you wrote after `--`."),
     ("invalid option", "Correct script.extra_args, or what you wrote after `--`."),
@@ -106,11 +106,11 @@ def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
 
     Long values go on in the next line, after a tab.
     """
-    known: dict[str, JobState] = {}
+    by_id: dict[str, JobState] = {}
     for block in output.replace("\n\t", "").split("Job Id:")[1:]:
         number, *lines = block.splitlines()
         fields = dict(line.strip().split(" = ", 1) for line in lines if " = " in line)
         phase = _PHASES.get(fields.get("job_state", ""), JobPhase.GONE)
         node = fields.get("exec_host", "").split("/")[0] if phase is not JobPhase.PENDING else ""
-        known[number.strip()] = JobState(phase, fields.get("comment", ""), node)
-    return {one: known.get(one, JobState(JobPhase.GONE)) for one in ids}
+        by_id[number.strip()] = JobState(phase, fields.get("comment", ""), node)
+    return {one: by_id.get(one, JobState(JobPhase.GONE)) for one in ids}

@@ -21,15 +21,15 @@ SILENT = ("Unable to contact slurm controller", "Socket timed out", "Connection 
 
 REMEDIES = (
     ("nvalid partition", "Set script.queue to a partition that there is; `sinfo -s` lists them."),
-    ("Memory specification", "Lower script.memory; `sinfo -o '%P %c %m'` tells cores and MB."),
+    ("Memory specification", "Lower script.memory; `sinfo -o '%P %c %m'` shows cores and MB."),
     (
         "Requested node configuration",
-        "Lower script.cores or script.memory; `sinfo -o '%P %c %m'` tells what nodes have.",
+        "Lower script.cores or script.memory; `sinfo -o '%P %c %m'` shows what nodes have.",
     ),
-    ("More processors requested", "Lower script.cores; `sinfo -o '%P %c'` tells what nodes have."),
+    ("More processors requested", "Lower script.cores; `sinfo -o '%P %c'` shows what nodes have."),
     ("nvalid account", "Name your account in script.extra_args, as in '--account=chem'."),
     ("nvalid qos", "Change the --qos in script.extra_args."),
-    ("time limit", "Lower script.walltime; `sinfo -o '%P %l'` tells the partitions' limits."),
+    ("time limit", "Lower script.walltime; `sinfo -o '%P %l'` shows the partitions' limits."),
     ("QOSMax", "Start fewer workers at a time, or ask for less; your site limits both."),
     ("accounting/QOS policy", "Start fewer workers, or ask for less; your site limits both."),
     ("generic resource", "Change the --gres or --gpus in script.extra_args."),
@@ -88,11 +88,11 @@ def submitted_id(output: str) -> str:
 
 def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
     """Read the lines of ``squeue`` in `FORMAT`; a job that is not listed has ended."""
-    known: dict[str, JobState] = {}
+    by_id: dict[str, JobState] = {}
     for line in output.splitlines():
         number, state, reason, node, *_ = [*line.strip().split("|"), "", "", ""]
-        known[number] = _state(state, "" if reason == "None" else reason, node)
-    return {one: known.get(one, JobState(JobPhase.GONE)) for one in ids}
+        by_id[number] = _state(state, "" if reason == "None" else reason, node)
+    return {one: by_id.get(one, JobState(JobPhase.GONE)) for one in ids}
 
 
 def _state(state: str, reason: str, node: str) -> JobState:

@@ -77,18 +77,18 @@ def resources(config: Config, most_memory: float | None = None) -> dict[str, Any
     """
     worker, asked = config.worker, config.worker.script
     held = worker.held_back
-    found: dict[str, Any] = {
+    offer: dict[str, Any] = {
         "Cores": "auto" if asked.cores is None else {"auto": {"most": asked.cores}},
         "GPUs": "auto",
     }
     if asked.memory is not None:
-        found["Memory"] = round(asked.memory - held.memory, 6)
+        offer["Memory"] = round(asked.memory - held.memory, 6)
     else:
         most = {} if most_memory is None else {"most": round(most_memory, 6)}
-        found["Memory"] = {"auto": {"less": held.memory, **most}}
+        offer["Memory"] = {"auto": {"less": held.memory, **most}}
     if asked.walltime is None:
-        found["WTime"] = {"auto": {"less": held.walltime}}
-    return {**found, **worker.res}
+        offer["WTime"] = {"auto": {"less": held.walltime}}
+    return {**offer, **worker.res}
 
 
 def _command(config: Config, most_memory: float | None) -> str:
