@@ -141,7 +141,7 @@ def lowest(session: nox.Session, package: str) -> None:
 
 @nox.session
 def integration(session: nox.Session) -> None:
-    """What crosses packages, with every package installed."""
+    """Run the tests that cross packages, with every package installed."""
     install_all(session)
     # They wait most of the time: for time limits, cut networks, nodes that are lost. Each file has
     # one process, as the batch systems and hosts that it starts are for all of its tests.

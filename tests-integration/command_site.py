@@ -83,7 +83,7 @@ class Site:
         return done
 
     async def state(self) -> Any:
-        """What `grain ls --json` says."""
+        """Return the answer of `grain ls --json`."""
         done = await self.grain("ls", "--json")
         assert 0 == done.returncode, done.stderr
         return json.loads(done.stdout)

@@ -102,7 +102,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def count(home: Path, tasks: int, what: str) -> list[int]:
-    """How often each task noted something."""
+    """Count the notes of each task."""
     files = [home / str(i) for i in range(tasks)]
     return [file.read_text().count(what) if file.exists() else 0 for file in files]
 

@@ -147,7 +147,6 @@ def test_clear_removes_results_of_a_function_damaged_ones_or_all(here: Path) -> 
 
 
 def test_bad_input_is_refused_in_a_sentence(here: Path) -> None:
-    """What makes no sense is told in a sentence."""
     assert "no results are kept in" in said("ls", code=1)
     assert "give the cache's with --dir" in said("--dir", "nowhere", "explain", code=1)
     (here / "file").touch()

@@ -62,7 +62,7 @@ async def reversed_in(data: bytes, path: str, seconds: float) -> bytes:
 
 
 def begun(path: str) -> int:
-    """How many runs of `note` have begun."""
+    """Return the number of runs of `note` that have begun."""
     try:
         return Path(path).read_text().count("begun")
     except FileNotFoundError:
@@ -120,7 +120,7 @@ async def ask(address: str, about: Any, **more: Any) -> Any:
 
 
 async def test_tasks_run_on_a_worker_elsewhere(address: str) -> None:
-    """What goes in comes out, through Gnaw, an agent and its runner."""
+    """Arguments and results travel through Gnaw, an agent and its runner."""
     with gnaw(address), worker(address), trio.fail_after(120):
         async with mission(address) as executor:
             ids = [executor.submit(Cores(1), double, i) for i in range(20)]

@@ -170,7 +170,7 @@ async def test_a_healthy_site(site: Site) -> None:
     with site.gnaw() as gnaw, trio.fail_after(300):
         await site.until(lambda _: True)
         # On a busy machine the disk may be slow, or the scheduler keep it waiting: that is told.
-        while {"ok"} != {one["state"] for one in await found(site)}:
+        while {"ok"} != {one["state"] for one in await findings(site)}:
             await trio.sleep(0.2)
         gnaw.kill()
         gnaw.wait()
@@ -180,8 +180,8 @@ async def test_a_healthy_site(site: Site) -> None:
     assert "has ended without a word" in killed.stdout
 
 
-async def found(site: Site) -> list[dict[str, str]]:
-    """What the doctor finds."""
+async def findings(site: Site) -> list[dict[str, str]]:
+    """Return the findings of `grain doctor`."""
     checks: list[dict[str, str]] = json.loads((await site.grain("doctor", "--json")).stdout)
     return checks
 

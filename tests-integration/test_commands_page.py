@@ -71,7 +71,7 @@ def shape(lines: list[str]) -> list[list[str]]:
 
 
 def agrees(command: str, printed: str, prefix: Path) -> None:
-    """What was printed is what the page has; paths below the prefix are those of the page."""
+    """Check that the output is the page's; paths below the prefix are those of the page."""
     expected, got = SAMPLES[command], printed.replace(str(prefix), "").splitlines()
     if "..." not in expected:
         assert shape(expected) == shape(got)

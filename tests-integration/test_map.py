@@ -237,7 +237,7 @@ def test_an_endless_input_gives_outputs_before_it_ends() -> None:
 
 @pytest.mark.parametrize(("where", "more"), [(["-j", "2"], 0), (["--local", "Cores=2"], 1)])
 def test_halt_starts_no_more(where: list[str], more: int) -> None:
-    """What runs goes on to its end; nothing else is started but what the worker has already."""
+    """Running jobs go on to their end; no job starts but those that the worker has already."""
     # The first one ends when the log has the end of another one, below its heading.
     line = (
         "echo >> ran-{}; if [ {} = 1 ]; then while [ $(wc -l < log) -lt 2 ]; do sleep 0.02; done; "

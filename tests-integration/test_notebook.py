@@ -27,7 +27,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shown(cell: Any) -> list[str]:
-    """What a cell shows: what it prints and what its last line is.
+    """Return the output of a cell: the printed lines and the value of its last line.
 
     A kernel sends what was printed by now every fifth of a second, so that two lines may come as
     one piece or as two.

@@ -34,7 +34,7 @@ def project(directory: Path) -> dict[str, Any]:
 
 
 def pins(directory: Path) -> dict[str, str]:
-    """What a package requires of its siblings, by name."""
+    """Return the requirements of a package on its siblings, by name."""
     found = {}
     for requirement in project(directory)["dependencies"]:
         name, version = re.fullmatch(r"([\w-]+)(.*)", requirement.split(";")[0]).groups()  # type: ignore[union-attr]
@@ -228,7 +228,7 @@ class TestBump:
 
     @pytest.mark.parametrize("words", [[], ["1.1"], ["v1.1.0"], ["1.1.0", "1.2.0"]])
     def test_refuses_no_version(self, checkout: Path, words: list[str]) -> None:
-        """What is no version leaves everything as it was."""
+        """A malformed version leaves every file as it was."""
         before = project(checkout)
         done = run(checkout, "tools/bump.py", *words)
 

@@ -80,7 +80,7 @@ def check_install(name: str, version: str, dist: Path, wheels: dict[str, set[str
 
 
 def output(command: list[str]) -> str:
-    """What a command prints, run where no source can be imported by accident."""
+    """Return the output of a command, run where no source can be imported by accident."""
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd="/").stdout
 
 

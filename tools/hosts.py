@@ -31,7 +31,7 @@ cat >/dev/null
 
 
 def why_not() -> str:
-    """What is missing here, or an empty text."""
+    """Return what is missing on this machine, or an empty text."""
     if os.geteuid() != 0:
         return "making network namespaces needs root"
     missing = [name for name in ("ip", "nft", "nsenter", "unshare") if not shutil.which(name)]

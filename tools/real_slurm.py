@@ -243,7 +243,7 @@ def wait_for(what: str, ready: Callable[[], bool], seconds: float, folder: Path)
 
 
 def idle(env: dict[str, str]) -> int:
-    """How many nodes wait for work."""
+    """Return the number of nodes that wait for work."""
     words = ["sinfo", "-h", "-p", "main", "-t", "idle", "-o", "%D"]
     done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
     return int(done.stdout.strip() or 0)

@@ -69,7 +69,7 @@ THEME = TerminalTheme(
 
 
 class Session:
-    """What is typed and printed in one terminal."""
+    """A session in one terminal: the commands typed and their output."""
 
     def __init__(self, directory: Path, width: int) -> None:
         self._directory = directory
@@ -175,7 +175,7 @@ def cluster(directory: Path) -> None:
 
 
 def _running(session: Session) -> int:
-    """How many tasks run; none where nobody can be asked yet."""
+    """Return the number of running tasks; zero while no scheduler answers yet."""
     try:
         return int(sum(q["running"] for q in json.loads(session.ask("grain ls --json"))["queues"]))
     except (subprocess.CalledProcessError, json.JSONDecodeError):

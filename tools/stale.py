@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def why_not() -> str:
-    """What is missing here, or an empty text."""
+    """Return what is missing on this machine, or an empty text."""
     if os.geteuid() != 0:
         return "mounting needs root"
     if not Path("/dev/fuse").exists():

@@ -1,4 +1,4 @@
-"""What Grain relies on in Slurm, the same for the fake and for a real one."""
+"""The behaviour of Slurm that Grain relies on, the same for the fake and for a real one."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ REFUSALS = [
 def test_an_impossible_request_is_refused_on_standard_error(
     slurm: Batch, options: list[str], code: int, told: str
 ) -> None:
-    """What cannot be is refused at once, on standard error."""
+    """An impossible request is refused at once, on standard error."""
     done = slurm.run("sbatch", *options, stdin="#!/bin/sh\n")
 
     assert code == done.returncode

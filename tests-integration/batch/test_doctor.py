@@ -20,7 +20,7 @@ COMMANDS = {"slurm": "sbatch, squeue, scancel", "pbs": "qsub, qstat, qdel"}
 
 
 def doctor(folder: Path, batch: Batch) -> dict[str, Any]:
-    """What it finds, by check."""
+    """Return the findings of `grain doctor --slow`, by check."""
     (folder / "edge").mkdir(mode=0o700, exist_ok=True)
     (folder / "grain.toml").write_text(
         f'system = "{batch.system}"\naddress = "edge://{folder}/edge/meeting"\n'

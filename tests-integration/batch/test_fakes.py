@@ -1,4 +1,4 @@
-"""What the fakes do that a real Slurm cannot be made to do in a test."""
+"""Behaviour of the fakes that a test cannot provoke in a real Slurm."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ main_log_file = "mission.log"
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
-    """What is in a file that somebody is writing; the last line may have a part only."""
+    """Return the complete lines of a file that another process is writing."""
     lines = path.read_text().splitlines(keepends=True)
     return [json.loads(line) for line in lines if line.endswith("\n")]
 
@@ -73,7 +73,7 @@ class User:
             return subprocess.Popen(command, cwd=self.folder, env=self.env, stdout=out)
 
     def said(self) -> list[dict[str, Any]]:
-        """What `grain scale` has said so far."""
+        """Return the output of `grain scale` so far."""
         return lines_of(self.folder / "said")
 
     def jobs(self, by: str | None = None) -> list[str]:
@@ -83,7 +83,7 @@ class User:
         return [str(one["id"]) for one in found if by is None or one["by"] == by]
 
     def states(self) -> dict[str, str]:
-        """What the batch system says of the jobs that are left: R runs, anything else waits."""
+        """Return the batch system's state of each job that is left: R runs, anything else waits."""
         if self.batch.system == "slurm":
             lines = self.batch.out("squeue", "-h", "-r", "-o", "%i %t").splitlines()
         else:
@@ -122,7 +122,7 @@ def batch(
 
 @pytest.fixture
 def user(batch: Batch, worker: object, tmp_path: Path) -> Iterator[User]:
-    """Of whom no job is left."""
+    """Provide a user, and cancel all of their jobs at the end."""
     made = User(batch, tmp_path)
     made.configure()
     yield made

@@ -1,6 +1,8 @@
-"""What Grain relies on in PBS. There is no real one to compare with where tests run: the texts and
-exit codes are those that an OpenPBS 23.06 server was seen to have, those of arrays and qrerun from
-its sources and manuals."""
+"""The behaviour of PBS that Grain relies on.
+
+There is no real PBS to compare with where tests run: the texts and exit codes are those of an
+OpenPBS 23.06 server, those of arrays and qrerun come from its sources and manuals.
+"""
 
 from __future__ import annotations
 
@@ -168,7 +170,7 @@ def test_subjobs_have_an_index_and_an_output_each(pbs: Batch, tmp_path: Path) ->
 
 
 def test_a_throttled_array_runs_one_subjob_at_a_time(pbs: Batch, tmp_path: Path) -> None:
-    """Of 1-3%1 one runs at a time; a plain job of that number is not known."""
+    """One subjob of 1-3%1 runs at a time; a plain job with the array's number does not exist."""
     pbs.out("qsub", "-J", "1-3%1", cwd=tmp_path, stdin="#!/bin/sh\nsleep 300\n")
     until(lambda: states(pbs, "-t")["0[1].pbs"] == "R")
 
@@ -198,7 +200,7 @@ def test_qrerun_queues_a_job_again_under_its_id(pbs: Batch, tmp_path: Path) -> N
 
 
 def test_qrerun_refuses_waiting_and_unknown_jobs(pbs: Batch, tmp_path: Path) -> None:
-    """Of a job that waits, of one that must not run twice, and of none."""
+    """The command refuses a waiting job, a job that must not run twice, and an unknown one."""
     waits = pbs.out("qsub", "-l", "ncpus=99", cwd=tmp_path, stdin="#!/bin/sh\n")
     once = pbs.out("qsub", "-r", "n", cwd=tmp_path, stdin="#!/bin/sh\nsleep 300\n")
     until(lambda: states(pbs)[once] == "R")

@@ -161,7 +161,6 @@ def test_reasons_of_slurm(slurm: Batch, here: pytest.MonkeyPatch, tmp_path: Path
 def test_workers_are_submitted_one_by_one_where_arrays_are_forbidden(
     kind: str, here: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Where the site forbids arrays of that size, workers are submitted one by one."""
     try:
         with (
             fake("slurm", tmp_path / "s", "--array=1")

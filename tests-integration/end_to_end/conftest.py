@@ -35,7 +35,7 @@ def begun(request: pytest.FixtureRequest, asides: Asides) -> None:
 
 @pytest.fixture
 def seen(request: pytest.FixtureRequest, asides: Asides, begun: None) -> Any:
-    """What the test's scenario has returned."""
+    """Return the result of the test's scenario."""
     return asides.result(request.node)
 
 

@@ -82,7 +82,7 @@ class Place:
 
     @property
     def work(self) -> Path:
-        """Where commands are typed."""
+        """The user's working directory."""
         return self.folder / "work"
 
     @property
@@ -202,7 +202,7 @@ class Place:
         return [p for p in self.processes() if where and _variable(p, "SLURM_JOB_ID") == where]
 
     def state(self) -> dict[str, Any]:
-        """How things stand, as Gnaw has it."""
+        """Query the state of the scheduler."""
 
         async def ask() -> Any:
             address = f"edge://{self.home}/.local/share/edge-file-default"

@@ -1,4 +1,4 @@
-"""What workers own that `grain up` has started: what the job really has, as the user allows."""
+"""Workers of `grain up` own the resources that their job really has, as the user allows."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def check(one: dict[str, Any], all_of_them: dict[str, Any], spent: float) -> Non
 
 
 def test_a_worker_owns_the_jobs_cpus_less_what_is_held_back(place: Place) -> None:
-    """Of CPUs those that the job has; a part of memory and walltime is held back."""
+    """The worker owns the CPUs of its job; a part of memory and walltime is held back."""
     began = time.monotonic()
     found = workers(place)
     check(*found, time.monotonic() - began)

@@ -1,4 +1,4 @@
-"""What every command of a fake batch system is."""
+"""The client side that all commands of a fake batch system share."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ class Cluster:
                 waits = True
 
     def _siblings(self, job: Job) -> int:
-        """How many other tasks of its array run."""
+        """Return the number of running tasks of the job's array."""
         arrays = [one.array for one in self.jobs if one.pid]
         return sum(bool(job.array and array and array[0] == job.array[0]) for array in arrays)
 

@@ -12,7 +12,7 @@ _ID = re.compile(r"(\d+)(\[(\d*)\])?(\.pbs)?")
 
 
 class Id(NamedTuple):
-    """What a job is called on a command line.
+    """The id of a job on a command line.
 
     Attributes:
         number: Of a job or an array.
@@ -50,7 +50,7 @@ def array_of(text: str) -> tuple[list[int], int]:
 
 
 def resources_of(given: list[str]) -> dict[str, float]:
-    """What -l asks for: seconds, MiB, cores.
+    """Return the resources that -l asks for: seconds, MiB, cores.
 
     Raises:
         Refused: An item is not known.

@@ -20,7 +20,7 @@ class Refused(Exception):
 
 @dataclass
 class Answer:
-    """What a command prints, and its exit code."""
+    """The output of a command, and its exit code."""
 
     out: str = ""
     err: str = ""
@@ -40,7 +40,7 @@ class Asked:
 
 @dataclass
 class Options:
-    """What a command knows: option to key. A key that ends in "!" takes no value."""
+    """The options of a command: option to key. A key that ends in "!" takes no value."""
 
     known: dict[str, str]
     command: str
@@ -93,7 +93,7 @@ class Options:
         return self.values.get(key, [default])[-1]
 
     def has(self, key: str) -> bool:
-        """Whether it was given."""
+        """Return True if the option was given."""
         return key in self.values
 
 

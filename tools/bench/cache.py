@@ -1,4 +1,4 @@
-"""What it costs to keep results, and to find them."""
+"""The cost of storing results in the cache, and of reading them."""
 
 from __future__ import annotations
 

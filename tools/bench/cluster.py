@@ -1,4 +1,4 @@
-"""What a leaf costs through a scheduler elsewhere: Gnaw, an agent and its runner as processes."""
+"""The cost of a leaf through a scheduler elsewhere: Gnaw, an agent and its runner as processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What importing costs: minimum over several fresh interpreters, warm caches."""
+"""The cost of importing: minimum over several fresh interpreters, warm caches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a leaf costs on the local worker, and what it costs while it waits."""
+"""The cost of a leaf on the local worker, and the cost of waiting for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job of ``grain map`` costs, against xargs, and whether memory depends on their number.
+"""The cost of a job of ``grain map``, against xargs, and memory as the number of jobs grows.
 
 Prints one JSON line per quantity. Run it by ``python -m tools.bench map``.
 """

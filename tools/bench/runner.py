@@ -1,4 +1,4 @@
-"""What the process between a worker's agent and its tasks costs."""
+"""The cost of the process between a worker's agent and its tasks."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def command(alone: Path) -> Callable[[str, str], Path]:
 
 
 class Fake:
-    """What it answers, by question, and what it was asked."""
+    """A scheduler with canned answers, by question, and a record of the questions."""
 
     def __init__(self, answers: dict[str, Any]) -> None:
         self.answers = answers

@@ -1,4 +1,4 @@
-"""What Slurm and PBS print, read."""
+"""The parsing of what Slurm and PBS print."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_complaints_about_ended_jobs_are_no_error(told: str, harmless: bool) -> 
 
 
 def test_a_shape_in_the_users_options_replaces_ours(job_of: Callable[..., BatchJob]) -> None:
-    """Where the user asks for a shape with GPUs, ours is left out: PBS takes one only."""
+    """A shape with GPUs in the user's options replaces ours: PBS takes one only."""
     job = job_of('[script]\ncores = 4\nextra_args = ["-l select=1:ncpus=4:ngpus=1"]')
 
     lines = [line for line in pbs.script(job).splitlines() if "-l" in line]

@@ -78,7 +78,7 @@ STATE: dict[str, Any] = {
 
 @pytest.fixture
 def address(alone: Path) -> str:
-    """Of a configuration with a fake Slurm."""
+    """Write a configuration with a fake Slurm, and return its address."""
     folder = alone / "s"
     folder.mkdir(mode=0o700)
     found = f"unix://{folder}/s"
@@ -164,10 +164,9 @@ def test_ls_shows_jobs_that_are_not_here(
     assert 2 == len(table)
 
 
-def test_ls_without_an_answer_of_the_batch_system(
+def test_ls_shows_workers_without_an_answer_of_the_batch_system(
     alone: Path, address: str, command: Put, answering: Any
 ) -> None:
-    """What the scheduler says is shown all the same."""
     submitted(alone, address, w2="6_1")
     command("squeue", "echo 'squeue: error: Socket timed out' >&2; exit 1")
     with answering(address, state=STATE):
@@ -206,7 +205,6 @@ def test_lines_of_failed_jobs(alone: Path, address: str, command: Put, answering
 
 
 def test_why_sends_the_task_and_prints_the_reasons(address: str, answering: Any) -> None:
-    """What is asked is the task, and the reasons are printed."""
     told = {"task": 17, "state": "waiting", "reasons": ["it asks for Cores(4)", "w1: not now"]}
     with answering(address, why=told) as scheduler:
         done = grain("why", "my:opt:17")

@@ -29,7 +29,7 @@ def grain(*words: str) -> Result:
 
 
 def states(*words: str) -> dict[str, str]:
-    """What the doctor says of each check."""
+    """Return the state of each check of the doctor."""
     found = json.loads(grain("doctor", "--json", *words).output)
     return {one["check"]: one["state"] for one in found}
 
@@ -68,8 +68,7 @@ def test_without_a_scheduler(alone: Path) -> None:
     assert 0 == done.exit_code
 
 
-def test_a_wrong_configuration(alone: Path) -> None:
-    """What does not depend on it is checked all the same."""
+def test_checks_that_need_no_configuration_run_despite_a_wrong_one(alone: Path) -> None:
     (alone / "grain.toml").write_text("[script]\nwalltme = 1")
 
     assert 1 == grain("doctor").exit_code

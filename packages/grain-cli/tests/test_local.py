@@ -26,7 +26,7 @@ MAIN = "sh -c 'trap \"echo term; exit 0\" TERM; taskset -pc $$; while :; do slee
 
 @pytest.fixture
 def started() -> Iterator[list[SubmittedJob]]:
-    """What a test starts, ended and collected afterwards."""
+    """Collect the processes that a test starts, and end them afterwards."""
     libc = ctypes.CDLL(None)
     libc.prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
     found: list[SubmittedJob] = []
@@ -141,7 +141,7 @@ def test_pids_are_used_again(tmp_path: Path) -> None:
 
 
 def test_processes_of_another_host_are_unknown_and_not_ended(tmp_path: Path) -> None:
-    """Of another login node's processes nothing is known, and none is ended here."""
+    """Processes on another login node have an unknown state, and cancelling them is an error."""
     system = Local(tmp_path)
 
     assert {

@@ -91,7 +91,7 @@ def test_a_terminal_that_is_closed_ends_it_unless_nohup_says_otherwise(
 
 
 def field(pid: int, name: str) -> str:
-    """What Linux tells of a process, see proc(5)."""
+    """Return a field of a process's status, see proc(5)."""
     with Path(f"/proc/{pid}/status").open(encoding="ascii") as status:
         return next(text for key, _, text in (row.partition(":") for row in status) if key == name)
 

@@ -118,7 +118,7 @@ NAMES = sorted(
 def test_script_is_as_written_down(
     name: str, job_of: Made, configure: Callable[[str], Config], tmp_path: Path
 ) -> None:
-    """What is submitted changes only when somebody looks at the change."""
+    """Each script equals its file, so that somebody looks at every change."""
     text = made(job_of, configure)[name].replace(str(tmp_path), "/home/me")
     path = SCRIPTS / f"{name}.sh"
     if os.environ.get("GRAIN_WRITE_SCRIPTS"):

@@ -42,7 +42,7 @@ def test_dry_run_submits_nothing(alone: Path, command: Put) -> None:
 
 
 def test_up_submits_what_the_dry_run_shows_and_records_it(alone: Path, command: Put) -> None:
-    """What the dry run shows is submitted, the log's directory is made, the job recorded."""
+    """The script of the dry run is submitted, the log's directory created, the job recorded."""
     command("sbatch", f'[ "$*" = --parsable ] && cat > {alone}/read && echo 6')
     text = SLURM + '[worker]\nname = "w"\nlog_file = "logs/%j/w.log"\n'
     (alone / "grain.toml").write_text(text)
@@ -188,7 +188,6 @@ def test_the_option_c_stands_before_or_after_the_command(alone: Path, words: lis
     "words", [["up", "-n", "0"], ["up", "-n", "x"], ["up", "--nope"], ["nope"], ["up", "2"]]
 )
 def test_wrong_usage_exits_with_2(alone: Path, words: list[str]) -> None:
-    """What is typed wrong is exit code 2."""
     assert 2 == grain(*words).exit_code
 
 

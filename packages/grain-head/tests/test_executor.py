@@ -187,8 +187,7 @@ async def test_a_job_that_waited_until_no_time_is_left_fails(
 
 
 @pytest.mark.parametrize("wrong", [2, None])
-async def test_request_of_a_wrong_type(wrong: Any) -> None:
-    """What a job asks for is a resource."""
+async def test_a_request_that_is_no_resource_is_refused(wrong: Any) -> None:
     async with GrainExecutor(Cores(1)) as executor:
         with pytest.raises(TypeError, match=rf"submit\({wrong}, ...\): first come the resources"):
             executor.submit(wrong, nap, 1)

@@ -142,7 +142,7 @@ def test_shown_form_is_read(seconds: int) -> None:
 
 
 class TestFit:
-    """Who fits whom."""
+    """Tasks and workers with time limits: which fit."""
 
     def test_a_worker_takes_a_task_whose_soft_limit_it_meets(self) -> None:
         """A worker takes a task whose soft limit it meets, even if the hard one is beyond."""
@@ -214,8 +214,8 @@ class TestCountdown:
 
         assert 50 == Supply(stated).free.T
 
-    def test_never_once_too_late(self) -> None:
-        """When less is left than the soft limit, the answer is never: time does not come back."""
+    def test_a_task_never_fits_once_less_is_left_than_its_soft_limit(self) -> None:
+        """Time does not come back."""
         clock = FakeClock()
         supply = Supply(Cores(4) & WTime(T=100, clock=clock))
         clock.now += 41

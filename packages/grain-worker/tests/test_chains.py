@@ -207,8 +207,8 @@ async def serving(runs: list[Run]) -> AsyncGenerator[tuple[Channel, Steps]]:
         nursery.cancel_scope.cancel()
 
 
-async def told(head: Channel) -> list[Any]:
-    """What the runner says."""
+async def reports(head: Channel) -> list[Any]:
+    """Return the next messages of the runner."""
     return list(await head.receive())
 
 
@@ -230,7 +230,7 @@ async def test_the_runs_of_a_chain_take_place_one_after_the_other_in_their_order
         assert ["3 ends", "1 ends", "2 begins", "2 ends", "4 begins", "4 ends"] == steps.said[2:]
         ends: list[Any] = []
         while len(ends) < 4:
-            ends += [message.attempt[1] for message, _ in await told(head)]
+            ends += [message.attempt[1] for message, _ in await reports(head)]
         assert [3, 1, 2, 4] == ends
 
 
@@ -242,7 +242,7 @@ async def test_the_end_of_a_run_is_reported_while_its_successors_run(
     async with serving(runs) as (head, steps):
         steps.go[1].set()
         with trio.fail_after(1.0):
-            ((ended, _),) = await told(head)
+            ((ended, _),) = await reports(head)
         assert (1, 1) == ended.attempt
         assert "2 ends" not in steps.said
 
@@ -253,7 +253,7 @@ async def test_a_waiting_run_that_is_cancelled_never_begins(waiting: bool, statu
     runs = [Run((1, 1), ZERO), Run((1, 2), ZERO, chain=1), Run((1, 3), ZERO, chain=1)]
     async with serving(runs) as (head, steps):
         head.post([(Cancel((1, 2), waiting), None), (Cancel((1, 1), waiting=True), None)])
-        ((ended, _),) = await told(head)
+        ((ended, _),) = await reports(head)
         assert ((1, 2), status) == (ended.attempt, ended.status)
         steps.go[1].set()
         await wait_all_tasks_blocked()

@@ -132,8 +132,8 @@ def test_values_that_differ_in_type_or_content_have_different_digests(a: object,
     assert of(a) != of(b)
 
 
-def test_arrays_by_content() -> None:
-    """How an array lies in memory does not count, nor what it is a part of."""
+def test_the_digest_of_an_array_depends_on_its_content_only() -> None:
+    """The layout of an array in memory does not count, nor the array that it is a view of."""
     a = np.arange(12.0).reshape(3, 4)
 
     assert of(a) == of(np.asfortranarray(a)) == of(np.arange(24.0).reshape(3, 8)[:, :4] * 0 + a)
@@ -246,8 +246,7 @@ def test_edits_that_change_nothing(edited: str) -> None:
         "def f(x, y=1):\n    def g():\n        return 3\n    return x + y + 2",
     ],
 )
-def test_edits_that_count(edited: str) -> None:
-    """Whatever changes what code does changes its digest."""
+def test_an_edit_that_changes_behaviour_changes_the_digest(edited: str) -> None:
     assert code_digest(made(ORIGINAL), "f") != code_digest(made(edited), "f")
 
 

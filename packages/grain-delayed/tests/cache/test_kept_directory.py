@@ -1,4 +1,4 @@
-"""Where results are kept, and what a directory that is damaged, full or unusable does."""
+"""The directory of results: its place, and its behaviour when damaged, full or unusable."""
 
 from __future__ import annotations
 

@@ -103,8 +103,10 @@ class Held:
         return x
 
 
-def test_without_a_digest(capsys: pytest.CaptureFixture[str]) -> None:
-    """What a function is bound to may have no digest: a warning says so, and nothing is kept."""
+def test_results_of_a_method_without_a_digest_are_not_kept(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """If the object that a function is bound to has no digest, a warning says so."""
     held = Held()
     again(held.get, (1,), (1,), (2,))
     again(held.get, (1,))

@@ -1,4 +1,4 @@
-"""How missions look up and keep results: shared, in the end, at once, on other workers."""
+"""Missions look up and keep results: shared, in the end, at once, on other workers."""
 
 from __future__ import annotations
 

@@ -102,8 +102,10 @@ class Gone:
     """Becomes unknown."""
 
 
-def test_a_class_that_is_gone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be loaded any more is as good as missing, and says why."""
+def test_a_result_whose_class_is_missing_counts_as_missing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A result that cannot be loaded any more is reported with the reason."""
     import sys
     import types
 

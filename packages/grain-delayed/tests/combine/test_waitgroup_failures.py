@@ -1,4 +1,4 @@
-"""What a failure, an exception and a cancellation do to a waitgroup."""
+"""The effects of a failure, an exception and a cancellation on a waitgroup."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ async def test_by_an_exception(autojump_clock: trio.testing.MockClock) -> None:
 
 
 async def test_an_exception_because_of_a_failure(autojump_clock: trio.testing.MockClock) -> None:
-    """What the block raises when it is cancelled because of a failure is told with that."""
+    """An exception of a block that a failure has cancelled is raised with that failure."""
     async with mission(Cores(2), config_file=False):
         with pytest.raises(ValueError, match="first") as caught:
             async with open_waitgroup() as wg:
@@ -159,7 +159,7 @@ async def test_an_exception_because_of_a_failure(autojump_clock: trio.testing.Mo
 
 
 async def test_a_failure_because_of_an_exception(autojump_clock: trio.testing.MockClock) -> None:
-    """What a branch raises when it is cancelled because of the block does not replace that."""
+    """A branch's failure while the block's exception cancels it does not replace that exception."""
 
     async def untidy() -> None:
         try:
@@ -206,7 +206,7 @@ async def test_a_cancelled_block_cancels_its_jobs_and_waits_for_their_ends(
 
 
 async def test_a_failure_and_a_cancellation(autojump_clock: trio.testing.MockClock) -> None:
-    """Of a failure and a cancellation from outside, the failure is raised, by itself."""
+    """A failure that meets a cancellation from outside is raised, by itself."""
     log = Log()
     async with mission(Cores(2), config_file=False):
         with pytest.raises(ValueError, match="text"), trio.CancelScope() as scope:
@@ -222,7 +222,7 @@ async def test_a_failure_and_a_cancellation(autojump_clock: trio.testing.MockClo
 async def test_a_failure_because_of_a_cancellation(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """What a branch raises when it is cancelled from outside is not lost."""
+    """An exception of a branch that is cancelled from outside is not lost."""
 
     async def untidy() -> None:
         try:

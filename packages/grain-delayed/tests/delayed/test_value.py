@@ -96,8 +96,9 @@ REFUSED: dict[str, tuple[Callable[[Any], object], str]] = {
 
 
 @pytest.mark.parametrize(("use", "text"), REFUSED.values(), ids=list(REFUSED))
-def test_what_is_refused(use: Callable[[Any], object], text: str) -> None:
-    """What needs the value now is an error at once, which says to await."""
+def test_a_use_that_needs_the_value_now_is_refused_with_a_remedy(
+    use: Callable[[Any], object], text: str
+) -> None:
     with pytest.raises(TypeError, match=f"a delayed object cannot {text}.*await it"):
         use(delayedval(1))
 

@@ -97,8 +97,9 @@ async def test_the_next_attempt_has_the_request_of_retry_with(
     assert told[0].endswith(" s, with Cores(1) & Memory(4)")
 
 
-async def test_escalated_beyond_everything(autojump_clock: MockClock) -> None:
-    """Where there is no such worker, the task's own exception is what is raised."""
+async def test_an_escalation_beyond_every_worker_raises_the_tasks_own_exception(
+    autojump_clock: MockClock,
+) -> None:
     task = failing([MemoryError("small")], retries=3, retry_with=lambda *_: Cores(1) & Memory(64))
     async with mission(Cores(1) & Memory(8), config_file=False, cache=False) as under_way:
         with pytest.raises(MemoryError, match="small") as caught:

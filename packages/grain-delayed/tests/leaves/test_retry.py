@@ -44,8 +44,7 @@ def test_what_is_not(error: Exception) -> None:
 
 
 @pytest.mark.parametrize("error", [Cancelled(""), Infeasible(""), PayloadError("")])
-def test_what_is_never(error: Exception) -> None:
-    """What can only fail again is not, whatever one asks for."""
+def test_an_error_that_must_recur_is_never_retried(error: Exception) -> None:
     assert GiveUp() == decide(error, on=Exception)
     assert GiveUp() == decide(error, on=lambda _: True)
 
@@ -78,8 +77,8 @@ def test_a_group_is_retried_if_all_its_exceptions_would_be() -> None:
     assert isinstance(decide(mixed, on=(ValueError, TypeError)), NextAttempt)
 
 
-def test_a_group_that_is_named() -> None:
-    """Whatever is in it, but for what is never retried."""
+def test_a_group_that_is_named_is_retried_whatever_is_in_it() -> None:
+    """Errors that are never retried are the exception."""
     several = ExceptionGroup("several", [OSError(1), TypeError(2)])
     assert isinstance(decide(several, on=ExceptionGroup), NextAttempt)
     assert isinstance(decide(several, on=(KeyError, ExceptionGroup)), NextAttempt)

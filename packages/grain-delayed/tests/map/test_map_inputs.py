@@ -147,8 +147,7 @@ CELLS = st.text(st.sampled_from('ab",\n \u00e9'))
 
 
 @given(st.lists(st.lists(CELLS, min_size=1, max_size=3), max_size=4), st.lists(st.integers(0, 50)))
-def test_csv_round_trip(rows: list[list[str]], cuts: list[int]) -> None:
-    """What a CSV writer writes is read back, quoted newlines and all."""
+def test_the_output_of_a_csv_writer_is_read_back(rows: list[list[str]], cuts: list[int]) -> None:
     file = io.StringIO()
     csv.writer(file, quoting=csv.QUOTE_ALL).writerows(rows)
 

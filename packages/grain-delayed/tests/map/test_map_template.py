@@ -76,7 +76,7 @@ def test_command_reads_as_argv(values: list[str]) -> None:
 @settings(max_examples=30, deadline=None)
 @given(WORDS, WORDS)
 def test_quoting_survives_sh(tmp_path_factory: pytest.TempPathFactory, one: str, two: str) -> None:
-    """Whatever a value contains, the shell hands it on as it is, and runs nothing of it."""
+    """The shell passes any value on as it is, and runs nothing of it."""
     template = Template(["printf '%s\\0' {2} x{1}y \"$HOME\"{1} {}"], shell=True)
 
     printed = subprocess.run(

@@ -58,8 +58,7 @@ def test_failures_that_nobody_awaited() -> None:
     assert {first, second} == set(group.value.exceptions)
 
 
-def test_a_bad_option(tmp_path: Path) -> None:
-    """What is wrong with the options is raised as in a trio program."""
+def test_a_bad_option_raises_as_in_a_trio_program(tmp_path: Path) -> None:
     config = tmp_path / "grain.toml"
     config.write_text("nonsense = 1")
 

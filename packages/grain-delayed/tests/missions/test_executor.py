@@ -1,4 +1,4 @@
-"""Where the tasks of a mission go: to its own worker, to a shared scheduler, to who joins."""
+"""The way of a mission's tasks: to its own worker, to a shared scheduler, to workers that join."""
 
 from __future__ import annotations
 
@@ -190,10 +190,10 @@ async def test_gnaw_disabled_taken(home: Path) -> None:
                 pass
 
 
-async def told_while_waiting(
+async def notices_while_waiting(
     capsys: pytest.CaptureFixture[str], what: str, each: list[Resource], file: str | None = None
 ) -> str:
-    """What is told of tasks that do not start, until the scheduler has looked at each of them."""
+    """Return the notices about tasks that do not start, once all of them were examined."""
     told = ""
     with trio.fail_after(300):
         with trio.CancelScope() as scope:
@@ -214,7 +214,7 @@ async def test_waits_for_workers(home: Path, capsys: pytest.CaptureFixture[str])
     """That there are no workers is said once, however many requests wait; with what to do."""
     (home / "grain.toml").write_text(f'address = "{address(home)}"')
     async with HostingExecutor(address=address(home)):
-        told = await told_while_waiting(capsys, "No workers", [Cores(n) for n in range(1, 6)])
+        told = await notices_while_waiting(capsys, "No workers", [Cores(n) for n in range(1, 6)])
 
     (line,) = [line for line in told.splitlines() if "No workers" in line]
     assert "No workers are there yet; tasks wait for them. `grain up` starts one" in line
@@ -224,7 +224,7 @@ async def test_a_request_that_no_worker_can_meet_is_reported_once_with_the_reaso
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with HostingExecutor(Cores(1), address=address(home), name="cluster"):
-        told = await told_while_waiting(capsys, "warning", [Cores(2)] * 3, config(home))
+        told = await notices_while_waiting(capsys, "warning", [Cores(2)] * 3, config(home))
 
     (line,) = [line for line in told.splitlines() if "warning" in line]
     assert re.search(r"a task that asks for Cores\(2\) \(cluster\(local\): .*\)", line), line
@@ -261,8 +261,7 @@ async def test_a_scheduler_that_waiting_cannot_bring_ends_the_mission_with_the_r
             await (where @ Cores(1))()
 
 
-async def test_local_is_no_resource(home: Path) -> None:
-    """Whatever the configuration."""
+async def test_a_local_that_is_no_resource_is_refused_with_any_configuration(home: Path) -> None:
     for file in (False, None, config(home)):
         with pytest.raises(TypeError, match="local=4: give the resources"):
             async with mission(4, config_file=file):  # type: ignore[arg-type]

@@ -70,7 +70,7 @@ def wait_for_sleeps(parent: int, count: int) -> list[int]:
 
 
 def alive(pid: int) -> bool:
-    """Whether that sleep is there, and not another process that got its number."""
+    """Return True if that sleep is alive: the same process, not another with its number."""
     try:
         return Path(f"/proc/{pid}/comm").read_text() == "sleep\n"
     except OSError:

@@ -87,8 +87,8 @@ def test_a_limiter_is_shared_by_tasks_of_asyncio_and_trio() -> None:
     asyncio_run(main)
 
 
-def test_queue_limiter_cancelled() -> None:
-    """Who gives up waiting takes no room with it, not even in the moment of getting it."""
+def test_a_cancelled_waiter_takes_no_place() -> None:
+    """Not even at the moment when it gets one."""
 
     async def main() -> None:
         async with here():

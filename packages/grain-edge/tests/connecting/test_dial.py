@@ -1,4 +1,4 @@
-"""Which head a dialler ends up with, by trio's mock clock; the routes to it are stand-ins."""
+"""The head that a dialler ends up with, by trio's mock clock; the routes to it are stand-ins."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_questions_do_not_go_through_the_waiting_tasks(harness: HubHarness) -> N
 def test_why_counts_the_older_tasks_without_the_cancelled_ones(
     harness: HubHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of very many it gives an upper bound."""
+    """If there are very many, the answer is an upper bound."""
     harness.worker("w", 1)
     mission = harness.mission()
     harness.send(mission, Synced())

@@ -99,7 +99,7 @@ untimed = st.sampled_from([Cores(1), Cores(2), Cores(4), Cores(8), Cores(1) & Me
 
 
 class Model:
-    """Which tasks start where, decided from nothing: each in its order, on the best worker.
+    """A model that decides from nothing which tasks start where: each in order, on the best worker.
 
     It is taken before a decision, and looks only at what waits and what is free.
     """
@@ -128,7 +128,7 @@ class Model:
         return found
 
     def rank(self, task: Task, worker: int) -> tuple[float, float]:
-        """How well a task fits: smaller is better."""
+        """Return how well a task fits a worker: smaller is better."""
         queue, end, free = task.queue, self.ends[worker], self.free[worker]
         if end <= self.now or end < self.now + queue.need or not free.free.request(queue.space):
             return _NOWHERE

@@ -1,4 +1,4 @@
-"""When a worker stops taking runs, cancels them, and leaves."""
+"""The times at which a worker stops taking runs, cancels them, and leaves."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ EVENTS = st.lists(
 def test_deadlines_only_come_closer_and_draining_is_not_undone(
     events: list[tuple[float, str]], end: float | None
 ) -> None:
-    """Whatever happens, in whatever order."""
+    """This holds for all events in any order."""
     one = life(math.inf if end is None else end)
     now, cancel_at, over_at, drained = 0.0, math.inf, math.inf, False
     for wait, event in events:

@@ -1,4 +1,4 @@
-"""How the runner's process dies or is blocked, what is told of it, and the next runner."""
+"""Crashes and blocks of the runner's process, the reports of them, and the next runner."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def gone(runner: RunnerProcess) -> None:
 
 
 async def test_a_crash_names_signal_and_runs_and_the_next_runner_serves(tmp_path: Path) -> None:
-    """When nothing is left of its programs; what follows runs in a new process."""
+    """The next runner starts when no program of the crashed one is left."""
 
     async def program(path: str) -> None:
         from grain.worker.external import run_external

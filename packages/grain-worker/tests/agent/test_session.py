@@ -1,4 +1,4 @@
-"""What a worker remembers and answers."""
+"""The state and the answers of a worker's session."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def lease(number: int, **more: Any) -> Lease:
 
 
 def sent(session: WorkerSession, kind: type[M]) -> list[M]:
-    """What it has for the head, of one kind."""
+    """Return the queued messages of one kind for the head."""
     return [message for message, _ in session.to_head if isinstance(message, kind)]
 
 
 def ordered(session: WorkerSession, kind: type[M]) -> list[M]:
-    """What it has for the runner, of one kind."""
+    """Return the queued messages of one kind for the runner."""
     return [message for message, _ in session.to_runner if isinstance(message, kind)]
 
 

@@ -88,7 +88,7 @@ def failure_of(ended: outcome.Error | outcome.Value[Any]) -> BaseException:
 
 @given(PLAIN)
 def test_what_is_plain_arrives_as_it_was(value: Any) -> None:
-    """Whatever Python's own types can hold."""
+    """Values of Python's own types arrive unchanged."""
     assert value == arrives(there_and_back(value))
     assert failure_in(there_and_back(value)) is None
 

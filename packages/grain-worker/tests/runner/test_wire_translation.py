@@ -1,4 +1,4 @@
-"""What stands between the runner and a wire, and what the operating system is told."""
+"""The translation between the runner and the wire, and its requests to the operating system."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ trio.run(main)
 def test_a_scripts_own_functions_and_classes_work_on_a_worker_only_install(
     tmp_path: Path,
 ) -> None:
-    """What is in `__main__` reaches a runner that has no other package of Grain but its own."""
+    """Objects of `__main__` reach a runner that has no package of Grain but its own."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     # Seen by every Python below: these two are as if they were not installed.

@@ -74,7 +74,7 @@ class Head:
         return self.last
 
     async def settled(self, number: int) -> tuple[str, Any]:
-        """How a run ended: status and result; released at once."""
+        """Wait for the end of a run, acknowledge it, and return its status and result."""
         message, payload = await self.get(RunEnded, number)
         await self.send((AckRuns((message.attempt,)), None))
         ended = None if payload is None else self.payloads.load_outcome(payload)

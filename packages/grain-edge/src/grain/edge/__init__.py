@@ -1,4 +1,4 @@
-"""How the parts of Grain find each other and talk.
+"""The connections between the parts of Grain: meeting, dialling, messages.
 
     async def handler(peer: Peer) -> None:          # the head, once per peer that joins
         async for ... await peer.channel.receive() ...

@@ -1,4 +1,4 @@
-"""When a connection shows that it lives, and when it is given up."""
+"""The heartbeat: the signs of life of a connection, and the time when it counts as lost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """How a connection shows that it lives; all in seconds.
+    """The timing of a connection's signs of life, in seconds.
 
     Attributes:
         interval: between signs of life of an idle side.

@@ -1,4 +1,4 @@
-"""What a process of a pool prints, passed on to where this process prints."""
+"""The output of a process of a pool, passed on to the output of this process."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _CLOSED = "was ended: subprocess_pool_scope() was left before the call had an en
 
 
 class PoolState(Enum):
-    """How long a pool serves; the states follow one another in this order."""
+    """The phases of a pool's service, which follow one another in this order."""
 
     OPEN = "it serves calls"
     CLOSING = "its scope is being left: calls end, and so do processes"

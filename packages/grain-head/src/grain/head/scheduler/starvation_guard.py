@@ -1,4 +1,4 @@
-"""Which task may overtake which, and which tasks get a reservation, keep it or lose it.
+"""The starvation guard: which task may overtake which, which get a reservation and lose it.
 
 `grain.head.scheduler.reservation` finds where and when; this is the policy around it.
 """

@@ -23,7 +23,7 @@ head that prefetches expects runs to end in a fifth of that."""
 
 
 class Wish(enum.Enum):
-    """What is wanted of a run that has not ended."""
+    """The intended end of a run that has not ended."""
 
     COMPLETE = enum.auto()
     """It is to come to its own end."""

@@ -1,4 +1,4 @@
-"""What the handle on a runner reports to its agent."""
+"""The reports of the handle on a runner to its agent."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ FAILURES = 3
 
 
 class _State(enum.Enum):
-    """What becomes of the next death of a runner."""
+    """The states of a runner's handle: each decides what follows the death of the runner."""
 
     SERVING = enum.auto()
     """Another one is started."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Order(enum.Enum):
-    """What the caller wants of the running program. An order other than `RUN` is the last one."""
+    """An order of the caller for the running program. An order other than `RUN` is the last one."""
 
     RUN = "let it run"
     END = "end it within its grace"

@@ -23,7 +23,7 @@ UNKILLABLE = 30.0
 
 
 class TreePhase(enum.Enum):
-    """How far the end of a tree has come; the phases follow one another in this order."""
+    """The phases of the end of a process tree, which follow one another in this order."""
 
     RUNNING = "the program runs, and nobody wants it to end"
     GRACE = "every process got SIGTERM and has the grace to obey"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ProcessEnd(NamedTuple):
-    """How a process ended, when nothing is left of what it started.
+    """The end of a process, when nothing is left of what it started.
 
     Attributes:
         returncode: its exit code, or the negative number of the signal; None if that is unknown, as

@@ -20,7 +20,7 @@ _REPORT = 65536  # bytes of a report at most, of which 16 kB are a program's std
 
 
 class ProgramExit(NamedTuple):
-    """How a program ended, when nothing is left of it.
+    """The exit of a program, when nothing is left of it.
 
     Attributes:
         status: the wait status of its main process.
