@@ -34,13 +34,13 @@ assert not strangers, f"should not be here: {strangers}"
 
 
 def contents(wheel: Path) -> set[str]:
-    """The paths that a wheel installs, without its own metadata."""
+    """Return the paths that a wheel installs, without its own metadata."""
     with zipfile.ZipFile(wheel) as archive:
         return {name for name in archive.namelist() if ".dist-info/" not in name}
 
 
 def problems(wheels: dict[str, set[str]]) -> list[str]:
-    """One line for each file that is in the wrong wheel, in two, or missing."""
+    """Return a line for each file that is in the wrong wheel, in two, or missing."""
     out: list[str] = []
     owner: dict[str, str] = {}
     for package, paths in wheels.items():

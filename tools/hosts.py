@@ -42,7 +42,7 @@ def why_not() -> str:
 
 
 class Host:
-    """One of them.
+    """A host: its namespaces, and the faults of its network.
 
     Attributes:
         name: its hostname.
@@ -119,7 +119,7 @@ class Host:
         _run("ip", "-n", self._switch, "link", "set", f"p-{self.name}", "master", "br0")
 
     def refuse_connections(self, *, reset: bool = False) -> None:
-        """A firewall: nobody may open a TCP connection to this host; it may open others."""
+        """Set up a firewall: nobody may open a TCP connection to this host; it may open others."""
         verdict = "reject with tcp reset" if reset else "drop"
         rules = f"""
             table inet fault {{
@@ -132,7 +132,7 @@ class Host:
         _run("ip", "netns", "exec", self._netns, "nft", "-f", "-", stdin=rules)
 
     def processes(self) -> list[int]:
-        """All but its first one, which only keeps it alive."""
+        """Return all of its processes but the first, which only keeps it alive."""
         space = Path(f"/proc/{self._pid}/ns/pid").readlink()
         found = []
         for entry in Path("/proc").iterdir():

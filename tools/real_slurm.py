@@ -66,11 +66,11 @@ AccountingStorageType=accounting_storage/none
 
 
 class Failed(Exception):
-    """Slurm cannot be had here; the text says why."""
+    """The error that Slurm does not work here; the text says why."""
 
 
 def main() -> int:
-    """Parse the command line, run."""
+    """Parse the command line and run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--install", action="store_true", help="apt-get install slurm-wlm first")
     parser.add_argument("-n", "--nodes", type=int, default=3)
@@ -105,7 +105,7 @@ def use(conf: Path, command: list[str]) -> int:
 
 
 def prepare(*, install: bool) -> None:
-    """See to it that the programs are there.
+    """Install the programs that are missing.
 
     Raises:
         Failed: Not root, or not installed.
@@ -195,7 +195,7 @@ def write_conf(folder: Path, asked: argparse.Namespace) -> Path:
 
 
 def munged(folder: Path) -> list[str]:
-    """The command of munged, with a key of its own (which only its owner may read)."""
+    """Return the command of munged, with a key of its own (which only its owner may read)."""
     key = folder / "munge.key"
     key.touch(mode=0o600)
     key.write_bytes(os.urandom(128))
@@ -212,7 +212,7 @@ def munged(folder: Path) -> list[str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on.
+    """Return ports of 127.0.0.1 that nobody listens on.
 
     Below those that the kernel gives to whoever asks for any: it might give them to others before
     the daemons have them.
@@ -228,7 +228,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def wait_for(what: str, ready: Callable[[], bool], seconds: float, folder: Path) -> None:
-    """Poll until it is so.
+    """Poll until the condition holds.
 
     Raises:
         Failed: It is not so in time; the text has the ends of the logs.

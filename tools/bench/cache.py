@@ -20,18 +20,18 @@ ROUNDS = 3
 
 @delayed(cache_hfn="args")
 async def number(x: int) -> int:
-    """A tasklet whose result is kept."""
+    """Return a result that is kept."""
     return x
 
 
 @delayed(retries=2)
 async def retried(x: int) -> int:
-    """A tasklet that may be retried, and does not fail."""
+    """Succeed, though a retry is allowed."""
     return x
 
 
 async def seconds(cache: str, leaf: object) -> tuple[float, float]:
-    """Seconds, and seconds of processor time, for all leaves."""
+    """Return the seconds, and seconds of processor time, for all leaves."""
     async with mission(Cores(2), config_file=False, progress=False, cache=cache):
         began, busy = time.perf_counter(), time.process_time()
         await each([leaf(i) for i in range(LEAVES)])  # type: ignore[operator]

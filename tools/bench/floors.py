@@ -28,20 +28,20 @@ async def empty() -> None:
 
 
 async def start_soon() -> None:
-    """Tasks that do nothing."""
+    """Start tasks that do nothing."""
     async with trio.open_nursery() as nursery:
         for _ in range(TIMES):
             nursery.start_soon(empty)
 
 
 async def checkpoint() -> None:
-    """Passes through the scheduler."""
+    """Pass through the scheduler many times."""
     for _ in range(TIMES):
         await trio.lowlevel.checkpoint()
 
 
 async def memory_channel() -> None:
-    """Items through a channel."""
+    """Send items through a channel."""
     put, take = trio.open_memory_channel[int](TIMES)
     for number in range(TIMES):
         put.send_nowait(number)
@@ -50,13 +50,13 @@ async def memory_channel() -> None:
 
 
 async def dumps() -> None:
-    """Arguments to bytes."""
+    """Turn arguments into bytes."""
     for number in range(TIMES):
         pickle.dumps((b"function", (number,)))
 
 
 async def each(work: Callable[[], Awaitable[None]]) -> float:
-    """Median microseconds of one of many."""
+    """Return the median microseconds of one of many."""
     found = []
     for _ in range(ROUNDS):
         began = time.perf_counter()

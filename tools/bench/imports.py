@@ -12,7 +12,7 @@ ROUNDS = 15
 
 
 def seconds(code: str) -> float:
-    """The shortest time in which a fresh interpreter runs the code."""
+    """Return the shortest time in which a fresh interpreter runs the code."""
 
     def once() -> float:
         began = time.perf_counter()

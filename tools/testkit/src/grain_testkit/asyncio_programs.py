@@ -68,7 +68,7 @@ async def until(log: list[str], length: int) -> None:
 
 @asynccontextmanager
 async def failing(error: BaseException, fails: trio.Event) -> AsyncGenerator[Mission]:
-    """A mission that breaks."""
+    """Open a mission that breaks."""
     async with trio.open_nursery() as nursery, here() as made:
 
         @nursery.start_soon

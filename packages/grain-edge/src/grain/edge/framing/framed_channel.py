@@ -158,7 +158,7 @@ class FramedChannel(Channel):
             self._writer.wrote(done, full=direct.full)
 
     async def _write(self) -> None:
-        """The writer task."""
+        """Write until the writer has ended: the writer task."""
         while not self._writer.ended:
             if self._writer.state is IDLE:
                 await self._wake.wait()

@@ -119,7 +119,7 @@ class Folder:
             return os.pread(fd, size, offset)
 
     def read_blob(self, name: str, size: int, crc: int) -> bytearray:
-        """A whole blob.
+        """Read a whole blob.
 
         Raises:
             OSError: missing, stale, not complete yet.

@@ -136,7 +136,7 @@ class FileStream(trio.abc.Stream):
         await trio.lowlevel.checkpoint()
 
     def _acknowledge(self) -> int:
-        """The last record received, for one that is about to be written.
+        """Return the last record received, for one that is about to be written.
 
         Not what the reader has seen: the blob of that is perhaps being read at this moment, and
         the peer removes what is acknowledged.
@@ -246,7 +246,7 @@ class FileStream(trio.abc.Stream):
         return news or segment != self._reader.segment
 
     async def _parsed(self, data: bytes) -> tuple[list[LogRecord], dict[int, bytearray]]:
-        """Records, with the content of their blobs; nothing is taken unless all can be read."""
+        """Read records and the content of their blobs: all of them, or take nothing."""
         before = (self._reader.segment, self._reader.offset, self._reader.seq)
         records = self._reader.feed(data)
         blobs: dict[int, bytearray] = {}

@@ -160,7 +160,7 @@ def _fill(context: ssl.SSLContext, credential: Credential) -> None:
 
 @contextmanager
 def _as_file(text: str) -> Iterator[str]:
-    """A path for `load_cert_chain`, which reads nothing else; on Linux in memory only."""
+    """Provide a path for `load_cert_chain`, which reads nothing else; on Linux in memory only."""
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("grain", os.MFD_CLOEXEC)
         try:
