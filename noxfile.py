@@ -35,11 +35,11 @@ def interpreters() -> dict[str, str]:
     pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
     folders = [d for d in os.environ["PATH"].split(os.pathsep) if Path(d) != pyenv / "shims"]
     path = os.pathsep.join([*folders, *map(str, pyenv.glob("versions/*/bin"))])
-    found = {version: shutil.which(f"python{version}", path=path) for version in PYTHONS}
+    paths = {version: shutil.which(f"python{version}", path=path) for version in PYTHONS}
     running = "{}.{}".format(*sys.version_info)
-    if running in found:
-        found[running] = sys.executable
-    return {version: command for version, command in found.items() if command}
+    if running in paths:
+        paths[running] = sys.executable
+    return {version: command for version, command in paths.items() if command}
 
 
 HERE = interpreters()
@@ -78,14 +78,14 @@ def group(name: str, package: str | None = None) -> list[str]:
 
 def closure(name: str) -> list[str]:
     """Return a package and those of its siblings that it declares, directly or not."""
-    found = [name]
-    for package in found:
+    names = [name]
+    for package in names:
         toml = nox.project.load_toml(ROOT / "packages" / package / "pyproject.toml")
         for requirement in toml["project"]["dependencies"]:
             sibling = requirement.split("==")[0]
-            if sibling in PACKAGES and sibling not in found:
-                found.append(sibling)
-    return found
+            if sibling in PACKAGES and sibling not in names:
+                names.append(sibling)
+    return names
 
 
 def editable(names: list[str]) -> list[str]:
@@ -176,8 +176,8 @@ def lint(session: nox.Session) -> None:
     session.run("python", "tools/bump.py", "--check")
     session.run("towncrier", "build", "--draft", "--version", "next", silent=True)
     for schema, files in SCHEMAS.items():
-        found = sorted(str(file.relative_to(ROOT)) for file in ROOT.glob(files))
-        session.run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", *found)
+        paths = sorted(str(file.relative_to(ROOT)) for file in ROOT.glob(files))
+        session.run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", *paths)
 
 
 SCHEMAS = {

@@ -109,12 +109,12 @@ def count(home: Path, tasks: int, what: str) -> list[int]:
 
 def below(parent: int) -> list[int]:
     """The descendants of a process; of those that end meanwhile, not all."""
-    found = [parent]
-    for one in found:
+    pids = [parent]
+    for one in pids:
         for path in Path(f"/proc/{one}/task").glob("*/children"):
             with suppress(FileNotFoundError, ProcessLookupError):  # it was a thread's
-                found += map(int, path.read_text().split())
-    return found[1:]
+                pids += map(int, path.read_text().split())
+    return pids[1:]
 
 
 @contextmanager
@@ -210,8 +210,8 @@ async def test_missions_share_results_one_is_killed(home: Path) -> None:
     assert after == count(home, tasks, "computed")
     # By each mission, and by what the killed one left running.
     assert all(new - old <= 3 for new, old in zip(after, before, strict=True))
-    found = sum(new == old for new, old in zip(after, before, strict=True))
-    assert len(kept) <= found
+    results = sum(new == old for new, old in zip(after, before, strict=True))
+    assert len(kept) <= results
     assert tasks == len(list((home / "results").glob("??/*")))
     # Only who was killed amid a write can leave one unfinished; nobody takes it for a result.
     unfinished = [file.name for file in (home / "results" / "grain-tmp").iterdir()]

@@ -125,9 +125,9 @@ async def test_tasks_run_on_a_worker_elsewhere(address: str) -> None:
         async with mission(address) as executor:
             ids = [executor.submit(Cores(1), double, i) for i in range(20)]
             executor.close()
-            found = {job: ended.unwrap() async for job, ended in executor.results}
+            values = {job: ended.unwrap() async for job, ended in executor.results}
 
-    assert {job: 2 * i for i, job in enumerate(ids)} == found
+    assert {job: 2 * i for i, job in enumerate(ids)} == values
 
 
 async def test_runs_survive_that_gnaw_is_killed(address: str, tmp_path: Path) -> None:
@@ -168,8 +168,8 @@ async def test_large_arguments_and_results_outlive_gnaw(address: str, tmp_path: 
                 await executor.join()
 
     assert 3 == begun(path)
-    found = sorted(bytes(ended.unwrap()) for ended in got)
-    assert sorted([data[::-1], data[::-1], data]) == found
+    values = sorted(bytes(ended.unwrap()) for ended in got)
+    assert sorted([data[::-1], data[::-1], data]) == values
 
 
 async def test_a_thousand_tasks_of_two_missions_outlive_gnaw(address: str, tmp_path: Path) -> None:

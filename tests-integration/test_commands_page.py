@@ -63,11 +63,11 @@ def masked(line: str) -> list[str]:
 
 def shape(lines: list[str]) -> list[list[str]]:
     """Lines as they are compared; of equal ones in a row one is left, as of addresses."""
-    found: list[list[str]] = []
+    done: list[list[str]] = []
     for line in lines:
-        if (now := masked(line)) not in found[-1:]:
-            found.append(now)
-    return found
+        if (now := masked(line)) not in done[-1:]:
+            done.append(now)
+    return done
 
 
 def agrees(command: str, printed: str, prefix: Path) -> None:
@@ -232,11 +232,11 @@ async def test_doctor_finds_another_owner_of_the_name(home: Home) -> None:
     home.environ["PYTHONPATH"] = os.pathsep.join(
         [str(info.parent), os.environ.get("PYTHONPATH", "")]
     )
-    while "s to write" in (found := await home.grain("doctor")).stdout:
+    while "s to write" in (done := await home.grain("doctor")).stdout:
         await trio.sleep(0.2)  # the disk of a busy machine is slow, and that is told
 
-    assert 1 == found.returncode
-    agrees("doctor", found.stdout, home.prefix)
+    assert 1 == done.returncode
+    agrees("doctor", done.stdout, home.prefix)
 
 
 async def test_doctor_slow_tries_each_way_to_the_scheduler(home: Home) -> None:
@@ -247,6 +247,6 @@ async def test_doctor_slow_tries_each_way_to_the_scheduler(home: Home) -> None:
     home.configure()
     with home.gnaw(), trio.fail_after(120):
         await home.until(lambda _: True)
-        found = await home.grain("doctor", "--slow")
+        done = await home.grain("doctor", "--slow")
 
-    agrees("doctor --slow", found.stdout, home.prefix)
+    agrees("doctor --slow", done.stdout, home.prefix)

@@ -104,13 +104,13 @@ def start(shared: Path) -> Iterator[Callable[[Host, str, Path], Program]]:
 
 @pytest.fixture
 def two() -> Iterator[list[Host]]:
-    with hosts("head", "n1") as made:
-        yield made
+    with hosts("head", "n1") as machines:
+        yield machines
 
 
-def set_up(site: str, made: list[Host]) -> str:
+def set_up(site: str, machines: list[Host]) -> str:
     """Apply what a site forbids; returns the transport that should be found."""
-    head, worker = made
+    head, worker = machines
     if site in ("no connections to the head", "nothing", "nothing, with resets"):
         head.refuse_connections(reset="resets" in site)
     if site in ("no connections to workers", "nothing", "nothing, with resets"):
@@ -275,11 +275,11 @@ def test_hosts_with_stale_views_of_the_filesystem_still_talk(shared: Path, start
     with (
         stale_view(real, shared / "v1") as first,
         stale_view(real, shared / "v2") as second,
-        hosts("head", "n1") as made,
+        hosts("head", "n1") as machines,
     ):
-        set_up("nothing", made)
-        worker = start(made[1], "worker", second)
-        head = start(made[0], "head", first)
+        set_up("nothing", machines)
+        worker = start(machines[1], "worker", second)
+        head = start(machines[0], "head", first)
         head.expect("serving 1")
         worker.expect("joined files")
         worker.expect("echo 20 True")

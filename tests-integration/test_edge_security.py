@@ -120,10 +120,10 @@ for path in sys.argv[1:]:
     async with trio.open_nursery() as nursery:
         serving = await run_head(nursery, address)
         paths = [f"{place}/meeting", f"{place}/meeting.d", str(Path(serving.targets[0]).parent)]
-        said = await trio.to_thread.run_sync(outcome, code, *paths)
+        output = await trio.to_thread.run_sync(outcome, code, *paths)
         nursery.cancel_scope.cancel()
 
-    assert said.split() == ["denied"] * 3
+    assert output.split() == ["denied"] * 3
 
 
 async def test_another_user_cannot_connect_to_the_socket(place: Path) -> None:
@@ -153,9 +153,9 @@ except (ConnectionResetError, BrokenPipeError):
             assert (await trio.to_thread.run_sync(outcome, code, str(one))).strip() == "denied"
         path.parent.chmod(0o711)
         path.chmod(0o666)
-        said = await trio.to_thread.run_sync(outcome, code, str(path))
+        output = await trio.to_thread.run_sync(outcome, code, str(path))
         path.parent.chmod(0o700)
-        assert said.strip() in ("read b''", "closed")
+        assert output.strip() in ("read b''", "closed")
         assert await works(address, "unix")
         nursery.cancel_scope.cancel()
 

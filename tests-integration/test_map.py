@@ -72,8 +72,8 @@ def logged(path: str = "log") -> list[tuple[int, int, int]]:
         lines = Path(path).read_bytes().splitlines(keepends=True)
     except FileNotFoundError:
         return []
-    found = [read_line(line) for line in lines]
-    return [(one.seq, one.exitval, one.signal) for one in found if one is not None]
+    results = [read_line(line) for line in lines]
+    return [(one.seq, one.exitval, one.signal) for one in results if one is not None]
 
 
 def pids() -> list[int]:
@@ -134,11 +134,11 @@ def test_ctrl_c_ends_every_job_and_the_log_has_those_that_ended() -> None:
     with begun(*words) as process:
         wait_until(lambda: len(logged()) == 2 and len(pids()) == 4)
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=180)
-        assert process.returncode == 130, told.decode()
+        _, message = process.communicate(timeout=180)
+        assert process.returncode == 130, message.decode()
     assert not any(map(is_there, pids()))
     assert [(1, 0, 0), (2, 0, 0)] == sorted(logged())
-    assert b"Traceback" not in told
+    assert b"Traceback" not in message
 
 
 def test_resumed_with_other_inputs() -> None:
@@ -147,14 +147,14 @@ def test_resumed_with_other_inputs() -> None:
 
     other = grain_map("-j", "2", "--joblog", "log", "--resume", "true", ":::", "x", "b")
     fresh = grain_map("-j", "2", "--joblog", "log", "true", ":::", "a", "b")
-    known = grain_map(
+    explicit = grain_map(
         "-j", "2", "--joblog", "log", "--resume", "--by-command", "echo", ":::", "x"
     )  # fmt: skip
 
     assert other.returncode == fresh.returncode == 255
     assert "job 1 is 'true x' now" in other.stderr
     assert "--resume goes on with it" in fresh.stderr
-    assert known.stdout == "x\n"
+    assert explicit.stdout == "x\n"
 
 
 def test_resume_failed_runs_only_the_failed_jobs_again() -> None:
@@ -264,7 +264,7 @@ def test_halt_ends_what_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "told"),
+    ("words", "status", "message"),
     [
         (["--pipe", "wc"], 255, "a job reads nothing"),
         (["-S", "host", "wc"], 255, "grain up"),
@@ -286,11 +286,11 @@ def test_halt_ends_what_runs() -> None:
         (["-j", "1", "true"], 0, "no input"),
     ],
 )
-def test_what_goes_wrong(words: list[str], status: int, told: str) -> None:
+def test_what_goes_wrong(words: list[str], status: int, message: str) -> None:
     """It is said in a sentence, without a traceback, and the status tells it from failed jobs."""
     done = grain_map(*words)
 
-    assert told in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert status == done.returncode
 

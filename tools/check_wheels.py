@@ -74,8 +74,8 @@ def check_install(name: str, version: str, dist: Path, wheels: dict[str, set[str
         here = [str(Path(p).parent).replace("/", ".") for p in inits]
         output([str(python), "-I", "-c", PROBE, " ".join(here), " ".join(INSTALLS[name])])
         if "grain.cli" in here:
-            told = output([str(python.with_name("grain")), "--version"])
-            assert version in told, f"grain --version says {told!r}"
+            printed = output([str(python.with_name("grain")), "--version"])
+            assert version in printed, f"grain --version says {printed!r}"
         print(f"{name}: {', '.join(here)}")
 
 
@@ -88,9 +88,9 @@ def main(dist: Path) -> None:
     """Check all wheels of a directory."""
     files = {file.name.split("-")[0].replace("_", "-"): file for file in dist.glob("*.whl")}
     wheels = {name: contents(file) for name, file in sorted(files.items())}
-    found = problems(wheels)
-    if found or not INSTALLS.keys() <= files.keys():
-        sys.exit("\n".join(found) or f"wheels are missing: {', '.join(INSTALLS.keys() - files)}")
+    faults = problems(wheels)
+    if faults or not INSTALLS.keys() <= files.keys():
+        sys.exit("\n".join(faults) or f"wheels are missing: {', '.join(INSTALLS.keys() - files)}")
     for name in INSTALLS:
         check_install(name, files[name].name.split("-")[1], dist.resolve(), wheels)
 

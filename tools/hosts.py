@@ -134,15 +134,15 @@ class Host:
     def processes(self) -> list[int]:
         """Return all of its processes but the first, which only keeps it alive."""
         space = Path(f"/proc/{self._pid}/ns/pid").readlink()
-        found = []
+        pids = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != self._pid:
                 try:
                     if (entry / "ns/pid").readlink() == space:
-                        found.append(int(entry.name))
+                        pids.append(int(entry.name))
                 except OSError:
                     continue
-        return found
+        return pids
 
     def freeze(self) -> None:
         """Stop all its processes; its kernel goes on acknowledging packets."""
@@ -172,16 +172,16 @@ class Host:
 def hosts(*names: str) -> Iterator[list[Host]]:
     """Make hosts; they and all their processes end with the block."""
     switch = f"grain{os.getpid() % 100000}"
-    made: list[Host] = []
+    machines: list[Host] = []
     _run("ip", "netns", "add", switch)
     try:
         _run("ip", "-n", switch, "link", "add", "br0", "type", "bridge")
         _run("ip", "-n", switch, "link", "set", "br0", "up")
         for number, name in enumerate(names, 1):
-            made.append(Host(switch, name, f"10.99.0.{number}"))
-        yield made
+            machines.append(Host(switch, name, f"10.99.0.{number}"))
+        yield machines
     finally:
-        for host in made:
+        for host in machines:
             host.close()
         subprocess.run(["ip", "netns", "del", switch], check=False)
 
@@ -196,8 +196,8 @@ def _name(pid: int) -> str:
 
 def _child(pid: int) -> int:
     for _ in range(500):
-        found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        if found:
-            return int(found[0])
+        pids = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        if pids:
+            return int(pids[0])
         time.sleep(0.01)
     raise RuntimeError(f"process {pid} has no child")

@@ -217,13 +217,13 @@ def free_ports(count: int) -> list[int]:
     Below those that the kernel gives to whoever asks for any: it might give them to others before
     the daemons have them.
     """
-    found: list[int] = []
+    free: list[int] = []
     for port in random.SystemRandom().sample(range(15_000, 32_000), 1000):
         with socket.socket() as one, contextlib.suppress(OSError):
             one.bind(("127.0.0.1", port))
-            found.append(port)
-        if len(found) == count:
-            return found
+            free.append(port)
+        if len(free) == count:
+            return free
     raise Failed("no free ports")
 
 
@@ -237,8 +237,8 @@ def wait_for(what: str, ready: Callable[[], bool], seconds: float, folder: Path)
     while not ready():
         if time.monotonic() > deadline:
             logs = [*folder.glob("*.log"), *folder.glob("*.out")]
-            told = "".join(f"\n{log.name}: {log.read_text()[-300:]}" for log in logs)
-            raise Failed(f"no {what} within {seconds:g} s{told}")
+            tails = "".join(f"\n{log.name}: {log.read_text()[-300:]}" for log in logs)
+            raise Failed(f"no {what} within {seconds:g} s{tails}")
         time.sleep(0.05)
 
 

@@ -71,9 +71,9 @@ def test_job_runs_and_is_known_afterwards(
     job = submit(slurm, tmp_path, script, "--cpus-per-task=2", "--nodes=1", "--ntasks=1")
     until(lambda: state(slurm, job) == "FAILED")
 
-    told = text(tmp_path).split()
-    assert [job, "2", str(tmp_path)] == [told[0], told[2], told[3]]
-    assert told[1] in {"n1", "n2", "n3"}
+    words = text(tmp_path).split()
+    assert [job, "2", str(tmp_path)] == [words[0], words[2], words[3]]
+    assert words[1] in {"n1", "n2", "n3"}
     assert "3:0" == shown(slurm, job)["ExitCode"]
     assert f"{job}|FAILED|NonZeroExitCode" == slurm.out(
         "squeue", "-h", "-t", "all", "-o", "%i|%T|%r", "-j", job
@@ -110,15 +110,15 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("options", "code", "told"), REFUSALS)
+@pytest.mark.parametrize(("options", "code", "message"), REFUSALS)
 def test_an_impossible_request_is_refused_on_standard_error(
-    slurm: Batch, options: list[str], code: int, told: str
+    slurm: Batch, options: list[str], code: int, message: str
 ) -> None:
     """An impossible request is refused at once, on standard error."""
     done = slurm.run("sbatch", *options, stdin="#!/bin/sh\n")
 
     assert code == done.returncode
-    assert done.stderr.startswith(told)
+    assert done.stderr.startswith(message)
     assert "" == done.stdout
 
 
@@ -185,11 +185,11 @@ def test_array_tasks_have_their_own_ids_and_outputs(slurm: Batch, tmp_path: Path
     names = [f"out.{job}.{index}" for index in range(3)]
     until(lambda: all(text(tmp_path, name).strip() for name in names))
 
-    told = [text(tmp_path, name).split() for name in names]
+    lines = [text(tmp_path, name).split() for name in names]
     assert [f"{job}_{index}" for index in range(3)] == sorted(listed)
-    assert [[job, str(index)] for index in range(3)] == [words[:2] for words in told]
-    assert 3 == len({words[2] for words in told})
-    assert job in {words[2] for words in told}
+    assert [[job, str(index)] for index in range(3)] == [words[:2] for words in lines]
+    assert 3 == len({words[2] for words in lines})
+    assert job in {words[2] for words in lines}
 
 
 def test_waiting_tasks_of_an_array_are_one_line(slurm: Batch, tmp_path: Path) -> None:

@@ -32,9 +32,9 @@ def doctor(folder: Path, batch: Batch) -> dict[str, Any]:
         words, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=600
     )
     assert "" == done.stderr
-    found = {one["check"]: one for one in json.loads(done.stdout)}
-    assert done.returncode == any(one["state"] == "fail" for one in found.values())
-    return found
+    checks = {one["check"]: one for one in json.loads(done.stdout)}
+    assert done.returncode == any(one["state"] == "fail" for one in checks.values())
+    return checks
 
 
 @pytest.mark.parametrize("system", COMMANDS)
@@ -46,10 +46,10 @@ def test_the_batch_system_answers_or_does_not(tmp_path: Path, system: str) -> No
             time.sleep(1)
     dead = doctor(tmp_path, batch)
     batch.env["PATH"] = str(tmp_path)  # no batch system, not that of this machine either
-    gone = doctor(tmp_path, batch)
+    without = doctor(tmp_path, batch)
 
     assert f"{system}: {COMMANDS[system]} answer" == well["batch system"]["says"]
     assert ["scheduler"] == [name for name, one in well.items() if one["state"] != "ok"]
     assert "fail" == dead["batch system"]["state"]
     assert "" != dead["batch system"]["fix"]
-    assert gone["batch system"]["says"].startswith(f"{system}: no {COMMANDS[system]} here")
+    assert without["batch system"]["says"].startswith(f"{system}: no {COMMANDS[system]} here")

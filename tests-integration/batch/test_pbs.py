@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 def states(pbs: Batch, *words: str) -> dict[str, str]:
     """Letters by id."""
-    told = json.loads(pbs.out("qstat", "-f", "-F", "json", *words))["Jobs"]
-    return {name: fields["job_state"] for name, fields in told.items()}
+    jobs = json.loads(pbs.out("qstat", "-f", "-F", "json", *words))["Jobs"]
+    return {name: fields["job_state"] for name, fields in jobs.items()}
 
 
 def text(path: Path) -> str:
@@ -81,14 +81,14 @@ def test_pbs_states_and_errors(pbs: Batch, tmp_path: Path) -> None:
     words = ["qsub", "-l", "select=1:ncpus=2:mem=200mb", "-l", "walltime=00:05:00"]
     job = pbs.out(*words, cwd=tmp_path, stdin="#!/bin/sh\nsleep 300\n")
     until(lambda: "job_state = R" in pbs.out("qstat", "-f", job))
-    told = json.loads(pbs.out("qstat", "-f", "-F", "json", job))["Jobs"][job]
+    jobs = json.loads(pbs.out("qstat", "-f", "-F", "json", job))["Jobs"][job]
     deleted = pbs.run("qdel", job)
     until(lambda: pbs.run("qstat", job).returncode)
     finished, again = pbs.run("qstat", job), pbs.run("qdel", job)
     unknown = pbs.run("qstat", "999")
 
-    assert ("R", "n1/0*2") == (told["job_state"], told["exec_host"])
-    assert {"mem": "200mb", "ncpus": 2, "walltime": "00:05:00", "nodect": 1} == told[
+    assert ("R", "n1/0*2") == (jobs["job_state"], jobs["exec_host"])
+    assert {"mem": "200mb", "ncpus": 2, "walltime": "00:05:00", "nodect": 1} == jobs[
         "Resource_List"
     ]
     assert (0, "") == (deleted.returncode, deleted.stderr)
@@ -119,9 +119,9 @@ def test_a_pbs_job_is_killed_two_seconds_after_its_walltime(tmp_path: Path) -> N
         until((tmp_path / "out").exists)
         shown = pbs.out("qstat", "-x", "-f", job)
 
-    told = (tmp_path / "out").read_text()
+    output = (tmp_path / "out").read_text()
     assert ("R", "E") == (goes_on, warned)
-    assert "=>> PBS: job killed: walltime 25 exceeded limit 20\n" in told
+    assert "=>> PBS: job killed: walltime 25 exceeded limit 20\n" in output
     assert "Exit_status = -29" in shown
 
 

@@ -32,7 +32,7 @@ def here(worker: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     return worker
 
 
-def found(batch: Batch, here: pytest.MonkeyPatch) -> None:
+def use(batch: Batch, here: pytest.MonkeyPatch) -> None:
     """Have this process find a batch system as users' do: by PATH and variables."""
     for name in ("FAKE_BATCH", "FAKE_BATCH_DEAF", "SLURM_CONF"):
         if name in batch.env:
@@ -68,7 +68,7 @@ setup_cleanup = ["echo set up", "defer echo clean"]
 
 def test_worker_on_slurm(slurm: Batch, here: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Two workers in an array: told apart, warned, ended by scancel, cleaned up after."""
-    found(slurm, here)
+    use(slurm, here)
     system, job = opened(tmp_path, SLURM)
 
     jobs = list(system.submit(job, 2))
@@ -84,11 +84,11 @@ def test_worker_on_slurm(slurm: Batch, here: pytest.MonkeyPatch, tmp_path: Path)
     assert [Phase.RUNNING, Phase.RUNNING, Phase.GONE] == [state.phase for state in states.values()]
     assert {"n1", "n2", "n3"} >= {states[one].node for one in ids}
     for index, name in enumerate(logs):
-        first, told = log(tmp_path, name).splitlines()[:2]
+        first, arguments = log(tmp_path, name).splitlines()[:2]
         assert "set up" == first
-        assert f"--name w093015-{index}" in told
-        assert '"Cores": {"auto": {"most": 2}}' in told
-        assert '"Memory": 0.5' in told
+        assert f"--name w093015-{index}" in arguments
+        assert '"Cores": {"auto": {"most": 2}}' in arguments
+        assert '"Memory": 0.5' in arguments
 
     slurm.out("scancel", "--signal=USR1", "--batch", ids[0])
     until(lambda: "worker: USR1" in log(tmp_path, logs[0]))
@@ -104,7 +104,7 @@ def test_worker_on_slurm(slurm: Batch, here: pytest.MonkeyPatch, tmp_path: Path)
 
 def test_exit_status_on_slurm(slurm: Batch, here: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Slurm is told how the worker ended; a job of before is known to be gone."""
-    found(slurm, here)
+    use(slurm, here)
     system, job = opened(tmp_path, SLURM)
 
     [one] = system.submit(replace(job, main="sh -c 'exit 9'"), 1)
@@ -134,7 +134,7 @@ def test_refusals_of_slurm(
     remedy: str,
 ) -> None:
     """Each comes with what to change."""
-    found(slurm, here)
+    use(slurm, here)
     system, job = opened(tmp_path, f'system = "slurm"\n[script]\n{text}\n', *options)
 
     with pytest.raises(BatchError) as info:
@@ -146,7 +146,7 @@ def test_refusals_of_slurm(
 
 def test_reasons_of_slurm(slurm: Batch, here: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A job that will wait for ever says why."""
-    found(slurm, here)
+    use(slurm, here)
     system, job = opened(tmp_path, SLURM, "--partition=short")
 
     [one] = system.submit(job, 1)
@@ -167,7 +167,7 @@ def test_workers_are_submitted_one_by_one_where_arrays_are_forbidden(
             if kind == "fake"
             else real("--array=1", "--nodes=1") as batch
         ):
-            found(batch, here)
+            use(batch, here)
             system, job = opened(tmp_path, SLURM)
 
             jobs = list(system.submit(replace(job, main="true"), 2))
@@ -182,7 +182,7 @@ def test_workers_are_submitted_one_by_one_where_arrays_are_forbidden(
 def test_slurm_is_down(here: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Each request says so, and that it may be tried again."""
     with fake("slurm", tmp_path / "s") as batch:
-        found(batch, here)
+        use(batch, here)
         system, job = opened(tmp_path, SLURM)
         batch.hush()
 
@@ -210,7 +210,7 @@ setup_cleanup = ["pwd", "defer echo clean"]
 
 def test_worker_on_pbs(pbs: Batch, here: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Two workers, one by one; they start in the folder of submission and end upon qdel."""
-    found(pbs, here)
+    use(pbs, here)
     system, job = opened(tmp_path, PBS)
     job = replace(job, path=str(tmp_path / "bin"))
 
@@ -236,7 +236,7 @@ def test_worker_on_pbs(pbs: Batch, here: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "told", "remedy"),
+    ("text", "message", "remedy"),
     [
         ('queue = "nope"', "qsub: Unknown queue", "Set script.queue to a queue that there is"),
         (
@@ -248,22 +248,22 @@ def test_worker_on_pbs(pbs: Batch, here: pytest.MonkeyPatch, tmp_path: Path) -> 
     ],
 )
 def test_refusals_of_pbs(
-    pbs: Batch, here: pytest.MonkeyPatch, tmp_path: Path, text: str, told: str, remedy: str
+    pbs: Batch, here: pytest.MonkeyPatch, tmp_path: Path, text: str, message: str, remedy: str
 ) -> None:
     """Each comes with what to change."""
-    found(pbs, here)
+    use(pbs, here)
     system, job = opened(tmp_path, f'system = "pbs"\n[script]\n{text}')
 
     with pytest.raises(BatchError) as info:
         list(system.submit(job, 1))
 
-    assert info.value.output.startswith(told)
+    assert info.value.output.startswith(message)
     assert info.value.remedy.startswith(remedy)
 
 
 def test_reasons_of_pbs(pbs: Batch, here: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A job that is too big for any node waits, and its comment says so."""
-    found(pbs, here)
+    use(pbs, here)
     system, job = opened(tmp_path, 'system = "pbs"\n[script]\ncores = 99')
 
     [one] = system.submit(job, 1)

@@ -23,8 +23,8 @@ KILL_WAIT = 30
 @pytest.fixture(scope="session")
 def asides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asides]:
     """The scenarios that go on beside the tests; see `end_to_end.aside`."""
-    with Asides(tmp_path_factory) as found:
-        yield found
+    with Asides(tmp_path_factory) as running:
+        yield running
 
 
 @pytest.fixture(autouse=True)
@@ -75,8 +75,8 @@ def stopped(slurm: Batch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.fixture
 def place(slurm: Batch, stopped: Holding, tmp_path: Path) -> Iterator[Place]:
     """A user's home; when the test is over, no process of it is left."""
-    made = Place(slurm, tmp_path / "place")
+    place = Place(slurm, tmp_path / "place")
     try:
-        yield made
+        yield place
     finally:
-        made.close()
+        place.close()

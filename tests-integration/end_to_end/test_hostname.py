@@ -94,9 +94,9 @@ def nodes_of(printed: str) -> list[str]:
         r"is executed on a machine with hostname (n\d)\n"
         for i in range(4)
     )
-    found = re.fullmatch(f"Waiting for calculation to start ...\n{shape}\n", printed)
-    assert found, printed
-    return list(found.groups())
+    match = re.fullmatch(f"Waiting for calculation to start ...\n{shape}\n", printed)
+    assert match, printed
+    return list(match.groups())
 
 
 def test_the_tutorials_cluster_program_prints_what_it_shows(place: Place) -> None:

@@ -59,15 +59,15 @@ def workers(place: Place) -> tuple[dict[str, Any], dict[str, Any]]:
         place.up()
     assert "Memory(1.5GB)" in mission.wait()
     until(lambda: len(place.serving()) == 2)
-    found = place.workers()
-    return found["w1"], found["w16"]
+    results = place.workers()
+    return results["w1"], results["w16"]
 
 
 def check(one: dict[str, Any], all_of_them: dict[str, Any], spent: float) -> None:
     usable = sorted(os.sched_getaffinity(0))[:16]
-    found = [from_data({"Cores": worker["total"]["Cores"]}) for worker in (one, all_of_them)]
-    assert found[0] in [Cores([cpu]) for cpu in usable]
-    assert found[1] == Cores(usable)
+    results = [from_data({"Cores": worker["total"]["Cores"]}) for worker in (one, all_of_them)]
+    assert results[0] in [Cores([cpu]) for cpu in usable]
+    assert results[1] == Cores(usable)
     for worker in (one, all_of_them):
         assert 1.5 == worker["total"]["Memory"]
         assert "Token" in worker["total"]
@@ -78,8 +78,8 @@ def check(one: dict[str, Any], all_of_them: dict[str, Any], spent: float) -> Non
 def test_a_worker_owns_the_jobs_cpus_less_what_is_held_back(place: Place) -> None:
     """The worker owns the CPUs of its job; a part of memory and walltime is held back."""
     began = time.monotonic()
-    found = workers(place)
-    check(*found, time.monotonic() - began)
+    results = workers(place)
+    check(*results, time.monotonic() - began)
 
     few = len(os.sched_getaffinity(0)) < 16
     assert few == ("16 CPUs were asked for, and this process may use" in place.log("w16"))
@@ -92,7 +92,7 @@ def test_resources_on_pbs(tmp_path: Path) -> None:
         place = Place(batch, tmp_path / "place")
         try:
             began = time.monotonic()
-            found = workers(place)
-            check(*found, time.monotonic() - began)
+            results = workers(place)
+            check(*results, time.monotonic() - began)
         finally:
             place.close()

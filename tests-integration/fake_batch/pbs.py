@@ -182,7 +182,7 @@ class Pbs:
             command: Whose they are.
             history: Whether those that have ended count.
         """
-        found: list[Matches] = []
+        matches: list[Matches] = []
         errors, code = [], 0
         for word in words:
             name = id_of(word)
@@ -194,17 +194,17 @@ class Pbs:
                 errors.append(f"{command}: Unknown Job Id {name}\n")
                 code = 153
             elif history or not over(jobs):
-                found.append(Matches(name, jobs))
+                matches.append(Matches(name, jobs))
             elif name.task is not None and not over(array):
                 if command == "qstat":
-                    found.append(Matches(name, jobs))  # in state X
+                    matches.append(Matches(name, jobs))  # in state X
                 else:
                     errors.append(f"{command}: Request invalid for finished array subjob {name}\n")
                     code = 55
             else:
                 errors.append(f"{command}: {name} {FINISHED}\n")
                 code = 35
-        return found, "".join(errors), code
+        return matches, "".join(errors), code
 
     def qdel(self, asked: Asked) -> Answer:
         """End jobs."""
@@ -216,8 +216,8 @@ class Pbs:
     def qrerun(self, asked: Asked) -> Answer:
         """End running jobs and queue them again, under their ids."""
         rest = Options({}, "qrerun", 2).read(asked.argv).rest
-        found, err, code = self.find(rest, "qrerun", history=False)
-        for name, jobs in found:
+        matches, err, code = self.find(rest, "qrerun", history=False)
+        for name, jobs in matches:
             running = [job for job in jobs if job.pid and not job.finals]
             if not running:
                 err, code = err + f"qrerun: Request invalid for state of job {name}\n", 168
@@ -240,8 +240,8 @@ class Pbs:
         return Answer("", err, code)
 
     def _running(self, command: str, words: list[str]) -> tuple[list[Job], str, int]:
-        found, err, code = self.find(words, command, history=False)
-        return [job for _, jobs in found for job in jobs if job.state not in OVER], err, code
+        matches, err, code = self.find(words, command, history=False)
+        return [job for _, jobs in matches for job in jobs if job.state not in OVER], err, code
 
 
 class Matches(NamedTuple):

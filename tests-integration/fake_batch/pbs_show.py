@@ -23,12 +23,12 @@ def qstat(pbs: Pbs, asked: Asked) -> Answer:
     """The jobs that are asked for; by default those that have not ended."""
     given = Options(QSTAT, "qstat", 2).read(asked.argv)
     history = given.has("history")
-    found, err, code = pbs.find(given.rest, "qstat", history=history)
+    matches, err, code = pbs.find(given.rest, "qstat", history=history)
     if not given.rest:
-        found = [one for one in everything(pbs.cluster.jobs) if history or not over(one.jobs)]
+        matches = [one for one in everything(pbs.cluster.jobs) if history or not over(one.jobs)]
     if given.has("subjobs"):
-        found = [part for one in found for part in _with_parts(one)]
-    shown = {str(one.name): _fields(pbs, one) for one in found}
+        matches = [part for one in matches for part in _with_parts(one)]
+    shown = {str(one.name): _fields(pbs, one) for one in matches}
     if given.get("format") == "json":
         whole = {
             "timestamp": int(time.time()),
@@ -43,10 +43,10 @@ def qstat(pbs: Pbs, asked: Asked) -> Answer:
 
 def everything(jobs: list[Job]) -> list[Matches]:
     """All jobs and arrays, in the order of their submission."""
-    found: dict[Id, list[Job]] = {}
+    matches: dict[Id, list[Job]] = {}
     for job in jobs:
-        found.setdefault(Id(job.number, job.array is not None, None), []).append(job)
-    return [Matches(name, parts) for name, parts in found.items()]
+        matches.setdefault(Id(job.number, job.array is not None, None), []).append(job)
+    return [Matches(name, parts) for name, parts in matches.items()]
 
 
 def _with_parts(one: Matches) -> list[Matches]:

@@ -44,13 +44,13 @@ def main() -> None:
         leaf = number @ Cores(1)
         kept, busy = trio.run(seconds, folder, leaf)
         say("cache_keep_leaf", kept / LEAVES * 1e6, "us", processor=busy / LEAVES * 1e6)
-        found = [trio.run(seconds, folder, leaf) for _ in range(ROUNDS)]
+        times = [trio.run(seconds, folder, leaf) for _ in range(ROUNDS)]
         say(
             "cache_hit_leaf",
-            statistics.median(wall for wall, _ in found) / LEAVES * 1e6,
+            statistics.median(wall for wall, _ in times) / LEAVES * 1e6,
             "us",
             budget=500,
-            processor=statistics.median(busy for _, busy in found) / LEAVES * 1e6,
+            processor=statistics.median(busy for _, busy in times) / LEAVES * 1e6,
         )
         plain = [trio.run(seconds, folder, retried @ Cores(1))[0] for _ in range(ROUNDS)]
         say("retries_leaf", statistics.median(plain) / LEAVES * 1e6, "us")

@@ -57,18 +57,18 @@ async def dumps() -> None:
 
 async def each(work: Callable[[], Awaitable[None]]) -> float:
     """Return the median microseconds of one of many."""
-    found = []
+    times = []
     for _ in range(ROUNDS):
         began = time.perf_counter()
         await work()
-        found.append((time.perf_counter() - began) / TIMES)
-    return statistics.median(found) * 1e6
+        times.append((time.perf_counter() - began) / TIMES)
+    return statistics.median(times) * 1e6
 
 
 def main() -> None:
     """Print what is measured."""
-    known = ((start_soon, 7.5), (checkpoint, 2.9), (memory_channel, 3.3), (dumps, 0.25))
-    for work, reference in known:
+    references = ((start_soon, 7.5), (checkpoint, 2.9), (memory_channel, 3.3), (dumps, 0.25))
+    for work, reference in references:
         say(f"floors.{work.__name__}", trio.run(each, work), "us", reference=reference)
     say("floors.round_trip.two_processes", floor(1), "us")
 

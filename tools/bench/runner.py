@@ -138,11 +138,11 @@ async def restart(desk: Desk, runner: RunnerProcess) -> float:
 
 def processes() -> list[int]:
     """Return the pids of this process and of all below it."""
-    found = [os.getpid()]
-    for pid in found:
+    pids = [os.getpid()]
+    for pid in pids:
         for path in Path(f"/proc/{pid}/task").glob("*/children"):
-            found += map(int, path.read_text().split())
-    return found
+            pids += map(int, path.read_text().split())
+    return pids
 
 
 def proportional(pid: int) -> float:

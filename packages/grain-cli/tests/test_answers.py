@@ -112,16 +112,16 @@ def test_torque_is_recognised_by_its_version_line(printed: str, dialect: str) ->
 
 
 @pytest.mark.parametrize(
-    ("told", "harmless"),
+    ("message", "harmless"),
     [
         ("qdel: Unknown Job Id 999.pbs\n", True),
         ("qstat: Unknown Job Id 9.pbs\nqstat: 0.pbs Job has finished, use -x or -H\n", True),
         ("qdel: Unknown Job Id 999.pbs\nqdel: Unauthorized Request 3.pbs\n", False),
     ],
 )
-def test_complaints_about_ended_jobs_are_no_error(told: str, harmless: bool) -> None:
+def test_complaints_about_ended_jobs_are_no_error(message: str, harmless: bool) -> None:
     """A job that has ended is nothing to complain of; anything else is."""
-    assert harmless == pbs.only_ended(told)
+    assert harmless == pbs.only_ended(message)
 
 
 def test_a_shape_in_the_users_options_replaces_ours(job_of: Callable[..., BatchJob]) -> None:

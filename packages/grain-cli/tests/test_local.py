@@ -29,9 +29,9 @@ def started() -> Iterator[list[SubmittedJob]]:
     """Collect the processes that a test starts, and end them afterwards."""
     libc = ctypes.CDLL(None)
     libc.prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
-    found: list[SubmittedJob] = []
-    yield found
-    for one in found:
+    jobs: list[SubmittedJob] = []
+    yield jobs
+    for one in jobs:
         pid = int(one.id.split(":")[1])
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)

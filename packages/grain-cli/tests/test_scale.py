@@ -50,8 +50,8 @@ def scaling(*words: str) -> Iterator[IO[str]]:
 
 def line(output: IO[str]) -> tuple[int, int, str]:
     """The next thing that happened."""
-    found = json.loads(output.readline())
-    return found["alive"], found["of"], found["what"]
+    report = json.loads(output.readline())
+    return report["alive"], report["of"], report["what"]
 
 
 def slurm(folder: Path, command: Put) -> None:

@@ -35,10 +35,10 @@ MAIN = """bash -c '
 @pytest.fixture(params=["bash", "dash", "sh"])
 def shell(request: pytest.FixtureRequest) -> str:
     """A shell that a script may be run by."""
-    found = shutil.which(str(request.param))
-    if found is None:
+    path = shutil.which(str(request.param))
+    if path is None:
         pytest.skip(f"there is no {request.param} here")
-    return found
+    return path
 
 
 @contextmanager

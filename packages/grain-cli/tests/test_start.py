@@ -72,8 +72,8 @@ def test_on_this_machine(alone: Path) -> None:
     ).replace("module load x", "true")
     (alone / "grain.toml").write_text(text)
 
-    found = json.loads(grain("start", "--local", "--json").output)
-    pid = int(found["id"].split(":")[-2])
+    started = json.loads(grain("start", "--local", "--json").output)
+    pid = int(started["id"].split(":")[-2])
     try:
         assert pid == os.getsid(pid)
         assert os.sched_getaffinity(0) == os.sched_getaffinity(pid)

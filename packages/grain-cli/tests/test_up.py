@@ -83,15 +83,15 @@ def test_a_refusal_is_shown_unchanged_with_a_remedy_and_leaves_no_record(
     alone: Path, command: Put
 ) -> None:
     """The batch system's words, unchanged, and what to change; nothing is recorded."""
-    told = "sbatch: error: invalid partition specified: nope"
-    command("sbatch", f'cat > /dev/null; echo "{told}" >&2; exit 1')
+    message = "sbatch: error: invalid partition specified: nope"
+    command("sbatch", f'cat > /dev/null; echo "{message}" >&2; exit 1')
     (alone / "grain.toml").write_text(SLURM)
 
     result = grain("up")
 
     assert 1 == result.exit_code
     assert (
-        f"Error: sbatch failed (exit code 1):\n  {told}\n"
+        f"Error: sbatch failed (exit code 1):\n  {message}\n"
         "Set script.queue to a partition that there is; `sinfo -s` lists them.\n"
     ) == result.output
     assert [] == list((alone / "state/grain/jobs").iterdir())

@@ -31,9 +31,9 @@ async def test_results_come_in_the_order_of_ending_and_end_after_close(
     async with GrainExecutor(Cores(2)) as executor:
         ids = [executor.submit(Cores(1), nap, seconds) for seconds in (3, 1, 1)]
         executor.close()
-        found = [(job, ended.unwrap()) async for job, ended in executor.results]
+        ended_jobs = [(job, ended.unwrap()) async for job, ended in executor.results]
 
-    assert found == [(ids[1], 1), (ids[2], 1), (ids[0], 3)]
+    assert ended_jobs == [(ids[1], 1), (ids[2], 1), (ids[0], 3)]
     assert ids == [1, 2, 3]
 
 

@@ -112,9 +112,9 @@ def test_results_of_a_method_without_a_digest_are_not_kept(
     again(held.get, (1,))
 
     assert [1, 1, 2] == sorted(CALLS)  # within one mission, they are shared
-    told = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
-    assert 2 == len(told)
-    assert "results of Held.get are not kept, as self.lock has no stable digest" in told[0]
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+    assert 2 == len(warnings)
+    assert "results of Held.get are not kept, as self.lock has no stable digest" in warnings[0]
 
 
 def test_arguments_without_a_digest() -> None:

@@ -91,9 +91,9 @@ def test_results_that_cannot_be_kept(capsys: pytest.CaptureFixture[str]) -> None
 
     again(lock, (1,), (2,))
 
-    told = capsys.readouterr().err
-    assert 1 == told.count("warning: results of")
-    assert "lock cannot be kept, as one cannot be pickled (TypeError: cannot pickle" in told
+    output = capsys.readouterr().err
+    assert 1 == output.count("warning: results of")
+    assert "lock cannot be kept, as one cannot be pickled (TypeError: cannot pickle" in output
 
 
 def test_an_error_of_a_result_is_not_of_the_disk(capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,8 +43,8 @@ def notes(error: BaseException) -> list[str]:
     return getattr(error, "__notes__", [])
 
 
-def nothing_left(made: Mission) -> bool:
-    now = made.executor.statistics()
+def nothing_left(active: Mission) -> bool:
+    now = active.executor.statistics()
     return (0, 0) == (now.queued, now.running)
 
 
@@ -53,7 +53,7 @@ async def test_the_first_failure_cancels_the_others_and_is_raised_as_it_is(
     autojump_clock: trio.testing.MockClock, branch: bool
 ) -> None:
     log = Log()
-    async with mission(Cores(3), config_file=False) as made:
+    async with mission(Cores(3), config_file=False) as active:
         with pytest.raises(ValueError, match="^first$") as caught:
             async with open_waitgroup() as wg:
                 for i in range(4):
@@ -66,7 +66,7 @@ async def test_the_first_failure_cancels_the_others_and_is_raised_as_it_is(
                 await trio.sleep_forever()
         assert 6 == trio.current_time()
         assert [0, 1, 2, 9] == sorted(log.began) == sorted(log.ended)
-        assert nothing_left(made)
+        assert nothing_left(active)
         assert [] == notes(caught.value)
         assert caught.value.__cause__ is None
         assert 2 == await exec1(Cores(3), two)
@@ -95,10 +95,10 @@ async def test_one_failure_is_raised_with_a_note_that_names_the_others(
             async with open_waitgroup() as wg:
                 for i in range(8):
                     wg.submit(Cores(1), fail, str(i), 1)
-        told = "".join(notes(caught.value))
-        assert told.startswith("Besides, failed in the same waitgroup: ValueError('")
-        assert 5 == told.count("ValueError")
-        assert told.endswith("; and 2 more")
+        note = "".join(notes(caught.value))
+        assert note.startswith("Besides, failed in the same waitgroup: ValueError('")
+        assert 5 == note.count("ValueError")
+        assert note.endswith("; and 2 more")
 
 
 async def test_awaited_in_the_block(autojump_clock: trio.testing.MockClock) -> None:
@@ -193,7 +193,7 @@ async def test_a_cancelled_block_cancels_its_jobs_and_waits_for_their_ends(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     log = Log()
-    async with mission(Cores(2), config_file=False) as made:
+    async with mission(Cores(2), config_file=False) as active:
         with trio.move_on_after(5) as scope:
             async with open_waitgroup() as wg:
                 for i in range(3):
@@ -202,7 +202,7 @@ async def test_a_cancelled_block_cancels_its_jobs_and_waits_for_their_ends(
         assert scope.cancelled_caught
         assert 6 == trio.current_time()
         assert [0, 1, 9] == sorted(log.began) == sorted(log.ended)
-        assert nothing_left(made)
+        assert nothing_left(active)
 
 
 async def test_a_failure_and_a_cancellation(autojump_clock: trio.testing.MockClock) -> None:

@@ -44,12 +44,12 @@ def test_a_cancelled_call_that_waits_never_runs_and_one_that_runs_goes_on() -> N
 def test_a_call_cancelled_at_once_is_cancelled_or_has_a_result() -> None:
     """Begun by then or not, the call ends, and its future says how."""
     with executor(local=1) as pool:
-        made: list[futures.Future[int]] = []
+        submitted: list[futures.Future[int]] = []
         for _ in range(200):
-            made.append(future := pool.submit(int))
+            submitted.append(future := pool.submit(int))
             if not future.cancel():
                 assert 0 == future.result()
-        assert set() == futures.wait(made, timeout=120).not_done
+        assert set() == futures.wait(submitted, timeout=120).not_done
         assert 0 == pool.submit(int).result()
 
 

@@ -122,14 +122,14 @@ def test_a_mission_that_breaks() -> None:
     @asynccontextmanager
     async def breaking() -> AsyncGenerator[Any]:
         mission = grain.delayed.mission(Cores(1), config_file=False, progress=False)
-        async with trio.open_nursery() as nursery, mission as made:
+        async with trio.open_nursery() as nursery, mission as active:
 
             @nursery.start_soon
             async def _() -> None:
                 await trio.to_thread.run_sync(breaks.wait)
                 raise OSError("broken")
 
-            yield made
+            yield active
 
     engine = Engine(Cores(1), breaking)
     engine.begin()

@@ -91,10 +91,10 @@ async def test_the_next_attempt_has_the_request_of_retry_with(
     async with mission(Cores(1) & Memory(8), config_file=False, cache=False):
         assert "CPU_Cores([0]) & Memory(8GB)" == await (task @ (Cores(1) & Memory(2)))()
 
-    told = [line for line in capsys.readouterr().err.splitlines() if "attempt" in line]
-    assert 2 == len(told)
-    assert "failed (MemoryError: small); attempt 2 of 4 in " in told[0]
-    assert told[0].endswith(" s, with Cores(1) & Memory(4)")
+    lines = [line for line in capsys.readouterr().err.splitlines() if "attempt" in line]
+    assert 2 == len(lines)
+    assert "failed (MemoryError: small); attempt 2 of 4 in " in lines[0]
+    assert lines[0].endswith(" s, with Cores(1) & Memory(4)")
 
 
 async def test_an_escalation_beyond_every_worker_raises_the_tasks_own_exception(

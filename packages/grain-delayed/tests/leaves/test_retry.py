@@ -107,9 +107,9 @@ def test_few_lines_of_many_retries() -> None:
     """The first of each sort are told, then ever fewer, with their number."""
     lines = RetryLines()
 
-    told = [lines.line("f", ValueError(), f"retry {i}") for i in range(1, 1001)]
+    printed = [lines.line("f", ValueError(), f"retry {i}") for i in range(1, 1001)]
 
-    at = {i: line for i, line in enumerate(told, 1) if line is not None}
+    at = {i: line for i, line in enumerate(printed, 1) if line is not None}
     assert [1, 2, 3, 10, 100, 1000] == list(at)
     assert "retry 2" == at[2]
     assert at[3].startswith("retry 3; of more like this")

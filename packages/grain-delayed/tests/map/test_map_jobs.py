@@ -28,10 +28,10 @@ async def started(halt: str, at_once: int | None, most: int, least: int) -> int:
     plan = Plan((), (), Columns(), Capacity(1), at_once=at_once, halt=policy)
     count = 0
     try:
-        async with mission(Capacity(2), config_file=False, progress=False) as made:
+        async with mission(Capacity(2), config_file=False, progress=False) as active:
             async with trio.open_nursery() as nursery:
                 with OutputPrinter() as output:
-                    jobs = Jobs(plan, made, nursery, Tally(policy), None, output)
+                    jobs = Jobs(plan, active, nursery, Tally(policy), None, output)
 
                     async def feed() -> None:
                         nonlocal count
@@ -42,7 +42,7 @@ async def started(halt: str, at_once: int | None, most: int, least: int) -> int:
 
                     nursery.start_soon(feed)
                     with trio.fail_after(300):
-                        while count < least or made.executor.statistics().running < 2:
+                        while count < least or active.executor.statistics().running < 2:
                             await trio.sleep(0.01)
                     # Many sleeps rather than a long one: however slow all is, `room` has its turn
                     # between them, and looks again.

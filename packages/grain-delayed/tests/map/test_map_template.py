@@ -111,7 +111,7 @@ def test_lines_as_commands() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ([], "no command"),
         (["gzip < {}"], "--shell"),
@@ -124,8 +124,8 @@ def test_lines_as_commands() -> None:
         (["echo", "{= s/a/b/ =}"], "not known here"),
     ],
 )
-def test_a_template_that_cannot_be_meant_is_refused(words: list[str], told: str) -> None:
-    with pytest.raises(TemplateError, match=told):
+def test_a_template_that_cannot_be_meant_is_refused(words: list[str], message: str) -> None:
+    with pytest.raises(TemplateError, match=message):
         Template(words, width=2)
 
 

@@ -101,9 +101,9 @@ def test_a_block_and_its_mission_both_fail() -> None:
 
     @asynccontextmanager
     async def fails_in_the_end() -> AsyncGenerator[Mission]:
-        async with here() as made:
+        async with here() as active:
             try:
-                yield made
+                yield active
             finally:
                 raise OSError("mission")
 

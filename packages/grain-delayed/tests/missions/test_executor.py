@@ -61,8 +61,8 @@ async def test_shared_by_two(home: Path) -> None:
 
     async def one(name: str) -> None:
         async with mission(config_file=file, name=name):
-            found = await each((where @ Cores(1))() for _ in range(20))
-            assert {"cluster(local)"} == set(found)
+            places = await each((where @ Cores(1))() for _ in range(20))
+            assert {"cluster(local)"} == set(places)
 
     async with (
         HostingExecutor(Cores(2), address=address(home), name="cluster"),
@@ -77,10 +77,10 @@ async def test_tasks_of_a_prioritized_mission_go_first(home: Path) -> None:
     running, go = trio.Event(), trio.Event()
 
     async def first() -> None:
-        async with mission(config_file=config(home), name="first") as made:
+        async with mission(config_file=config(home), name="first") as active:
             held = (wait_for_file @ Cores(1))(str(home / "go"))
             plain = (write_down @ Cores(1))(str(order), "plain")
-            while made.executor.statistics().running == 0:
+            while active.executor.statistics().running == 0:
                 await trio.sleep(0.01)
             running.set()
             await held
@@ -88,10 +88,10 @@ async def test_tasks_of_a_prioritized_mission_go_first(home: Path) -> None:
 
     async def second() -> None:
         await running.wait()
-        async with mission(config_file=config(home), prioritized=True) as made:
+        async with mission(config_file=config(home), prioritized=True) as active:
             later = (write_down @ Cores(1))(str(order), "prioritized")
-            assert isinstance(made.executor, RemoteExecutor)
-            await made.executor.ask_why(1)  # who answers knows of it
+            assert isinstance(active.executor, RemoteExecutor)
+            await active.executor.ask_why(1)  # who answers knows of it
             go.set()
             await later
 
@@ -170,15 +170,15 @@ async def test_with_gnaw_disabled_the_mission_hosts_a_scheduler_and_waits_for_wo
 ) -> None:
     file = config(home, "[head.gnaw]\nenabled = false\n")
     with trio.fail_after(300):
-        async with mission(config_file=file) as made:
+        async with mission(config_file=file) as active:
             waits = (where @ Cores(1))()
-            assert isinstance(made.executor, HostingExecutor)
-            while "No workers" not in (told := capsys.readouterr().err):
+            assert isinstance(active.executor, HostingExecutor)
+            while "No workers" not in (output := capsys.readouterr().err):
                 await trio.sleep(0.01)
-            made.executor.cancel(1)
+            active.executor.cancel(1)
             with pytest.raises(Exception, match="cancelled"):
                 await waits
-    assert f"`grain -c {file} up` starts one" in told
+    assert f"`grain -c {file} up` starts one" in output
 
 
 async def test_gnaw_disabled_taken(home: Path) -> None:
@@ -194,29 +194,29 @@ async def notices_while_waiting(
     capsys: pytest.CaptureFixture[str], what: str, each: list[Resource], file: str | None = None
 ) -> str:
     """Return the notices about tasks that do not start, once all of them were examined."""
-    told = ""
+    output = ""
     with trio.fail_after(300):
         with trio.CancelScope() as scope:
-            async with mission(config_file=file) as made:
+            async with mission(config_file=file) as active:
                 for res in each:
                     (where @ res)()
-                assert isinstance(made.executor, RemoteExecutor)
-                while what not in told:
-                    told += capsys.readouterr().err
+                assert isinstance(active.executor, RemoteExecutor)
+                while what not in output:
+                    output += capsys.readouterr().err
                     await trio.sleep(0.01)
                 for job in range(1, len(each) + 1):
-                    await made.executor.ask_why(job)
+                    await active.executor.ask_why(job)
                 scope.cancel()
-    return told + capsys.readouterr().err
+    return output + capsys.readouterr().err
 
 
 async def test_waits_for_workers(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """That there are no workers is said once, however many requests wait; with what to do."""
     (home / "grain.toml").write_text(f'address = "{address(home)}"')
     async with HostingExecutor(address=address(home)):
-        told = await notices_while_waiting(capsys, "No workers", [Cores(n) for n in range(1, 6)])
+        output = await notices_while_waiting(capsys, "No workers", [Cores(n) for n in range(1, 6)])
 
-    (line,) = [line for line in told.splitlines() if "No workers" in line]
+    (line,) = [line for line in output.splitlines() if "No workers" in line]
     assert "No workers are there yet; tasks wait for them. `grain up` starts one" in line
 
 
@@ -224,9 +224,9 @@ async def test_a_request_that_no_worker_can_meet_is_reported_once_with_the_reaso
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with HostingExecutor(Cores(1), address=address(home), name="cluster"):
-        told = await notices_while_waiting(capsys, "warning", [Cores(2)] * 3, config(home))
+        output = await notices_while_waiting(capsys, "warning", [Cores(2)] * 3, config(home))
 
-    (line,) = [line for line in told.splitlines() if "warning" in line]
+    (line,) = [line for line in output.splitlines() if "warning" in line]
     assert re.search(r"a task that asks for Cores\(2\) \(cluster\(local\): .*\)", line), line
 
 

@@ -115,17 +115,17 @@ class Model:
 
     def starts(self, actual: dict[int, Start]) -> list[int]:
         """The tasks that start; where workers are equally good, the actual choice is followed."""
-        found = []
+        tasks = []
         for task in self.waiting:
             ranks = {worker: self.rank(task, worker) for worker in self.free}
             best = min(ranks.values(), default=_NOWHERE)
             if best != _NOWHERE:
                 assert task.id in actual, f"{task} could have started"
-                found.append(task.id)
+                tasks.append(task.id)
                 start = actual[task.id]
                 assert ranks[start.worker] == best, f"{task} fits better elsewhere"
                 self.free[start.worker].alloc(start.allocation)
-        return found
+        return tasks
 
     def rank(self, task: Task, worker: int) -> tuple[float, float]:
         """Return how well a task fits a worker: smaller is better."""

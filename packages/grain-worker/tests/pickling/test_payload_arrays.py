@@ -73,9 +73,9 @@ def test_arrays_travel_beside_a_pickle_of_dill_too() -> None:
     array = numpy.ones(100_000)
     data = Payloads().dump_outcome(outcome.Value((lambda: 3, array, {1: array}.keys())))
 
-    made, back, _ = Payloads().load_outcome(data).unwrap()
+    function, back, _ = Payloads().load_outcome(data).unwrap()
 
-    assert 3 == made()
+    assert 3 == function()
     assert (array == back).all()
 
 

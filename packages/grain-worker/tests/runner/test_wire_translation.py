@@ -73,13 +73,13 @@ def test_the_limit_of_open_files_is_raised_as_far_as_the_hard_limit_allows() -> 
 
 async def test_signals_are_handled_in_trios_thread_while_the_block_lasts() -> None:
     """Afterwards they mean what they meant before."""
-    heard: list[int] = []
+    reports: list[int] = []
     before = signal.getsignal(signal.SIGUSR1)
 
-    with on_signals(heard.append, signal.SIGUSR1):
+    with on_signals(reports.append, signal.SIGUSR1):
         os.kill(os.getpid(), signal.SIGUSR1)
         await trio.testing.wait_all_tasks_blocked()
-        assert [signal.SIGUSR1] == heard
+        assert [signal.SIGUSR1] == reports
 
     assert before == signal.getsignal(signal.SIGUSR1)
 
