@@ -133,7 +133,7 @@ def gnaw(home: Path) -> Iterator[None]:
 
 
 async def forgotten(home: Path) -> None:
-    """Wait until Gnaw knows of no mission, and nothing runs."""
+    """Wait until Gnaw has no mission, and nothing runs."""
     async with dial(f"edge://{home}/edge/meeting", role="cli", codec=CODEC, patience=60) as peer:
         while True:
             await peer.channel.send([(Ask("state"), None)])
@@ -144,7 +144,7 @@ async def forgotten(home: Path) -> None:
 
 
 async def ended(mission: subprocess.Popen[str]) -> str:
-    """Wait for a mission; what it said on stderr."""
+    """Wait for the end of a mission, and return its stderr."""
     _, err = await trio.to_thread.run_sync(mission.communicate)
     assert not mission.returncode, err
     return err

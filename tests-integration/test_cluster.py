@@ -227,7 +227,7 @@ async def test_a_mission_that_is_killed_leaves_nothing(address: str, tmp_path: P
             await trio.sleep(0.1)
         while (await ask(address, "state"))["tasks"]["running"]:
             await trio.sleep(0.1)
-        # The worker tells when nothing is left of what is cancelled.
+        # The worker reports when nothing is left of a cancelled run.
         while (one := (await ask(address, "state"))["workers"][0])["free"] != one["total"]:
             await trio.sleep(0.1)
 

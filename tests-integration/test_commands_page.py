@@ -201,9 +201,9 @@ def test_scale_replaces_a_worker_that_ended(home: Home, tmp_path: Path) -> None:
 
 
 def _ended(home: Home, out: Path, since: dict[str, int]) -> bool:
-    """Cancel one while all run, until that was told and made good.
+    """Cancel one while all run, until that was reported and another one replaces it.
 
-    One that ends before it was seen to run has failed, which is told otherwise, and delays the
+    One that ends before it was seen to run has failed, which has another report, and delays the
     next one more each time. So it was asked twice for all of them: the answer to the first question
     has been read when the second is put. How many there were when a job ran, is kept.
     """
@@ -233,7 +233,7 @@ async def test_doctor_finds_another_owner_of_the_name(home: Home) -> None:
         [str(info.parent), os.environ.get("PYTHONPATH", "")]
     )
     while "s to write" in (done := await home.grain("doctor")).stdout:
-        await trio.sleep(0.2)  # the disk of a busy machine is slow, and that is told
+        await trio.sleep(0.2)  # the disk of a busy machine is slow, which is reported
 
     assert 1 == done.returncode
     agrees("doctor", done.stdout, home.prefix)

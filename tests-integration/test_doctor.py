@@ -60,7 +60,7 @@ async def serving(address: str, *transports: str) -> AsyncIterator[None]:
 
 @contextmanager
 def reserved(host: str) -> Iterator[int]:
-    """A port where nobody listens but who is told of it."""
+    """Reserve a port for the listener that gets its number."""
     with socket.socket() as holder:
         holder.bind((host, 0))
         # From now on a listener that allows as much, as all of trio's do, may be bound to it, too.
@@ -89,7 +89,7 @@ async def test_every_way_is_tried(site: Site) -> None:
 
 
 async def test_where_only_files_lead(site: Site) -> None:
-    """Without --slow nobody is found; with it the other ways are told, each with its outcome."""
+    """Without --slow no head is found; with it the other ways are listed, each with its outcome."""
     with trio.fail_after(300):
         async with serving(site.address, "files"):
             quick = await findings(site)

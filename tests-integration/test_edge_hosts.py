@@ -31,7 +31,7 @@ PROGRAM = Path(__file__).with_name("edge_program.py")
 
 
 class Program:
-    """A head or worker on a host, and what it says."""
+    """A head or worker on a host, and its output."""
 
     def __init__(self, host: Host, role: str, directory: Path) -> None:
         self.process = host.start(
@@ -64,7 +64,7 @@ class Program:
         raise AssertionError(f"{pattern!r} not within {seconds} s, but {seen[-5:]}")
 
     def drain(self) -> None:
-        """Forget what it has said by now."""
+        """Forget the output so far."""
         while not self._lines.empty():
             self._lines.get()
 
@@ -238,7 +238,7 @@ def test_a_frozen_head_steps_down_when_it_wakes(
 def test_a_claim_against_a_head_elsewhere_asks_it(
     two: list[Host], shared: Path, start: Start
 ) -> None:
-    """It answers, so the second one is told where it is."""
+    """The first head answers, so the second one reports where it is."""
     start(two[0], "head", shared).expect("serving")
     command = [sys.executable, str(PROGRAM), "head", f"edge://{shared}/meeting"]
     with two[1].start(command) as second:

@@ -54,7 +54,7 @@ def outcome(code: str, *arguments: str) -> str:
 
 
 def start_and_kill(command: list[str]) -> None:
-    """A program that says one line and then dies without a chance to clean up."""
+    """A program that prints one line and then dies without a chance to clean up."""
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -187,7 +187,7 @@ except (ssl.SSLError, OSError) as e:
 
 
 async def test_the_port_of_a_dead_head_gives_another_user_nothing(place: Path) -> None:
-    """A member that finds another user's listener at the old port tells it nothing."""
+    """A member that finds another user's listener at the old port sends it nothing."""
     # Held all the time, or somebody else might be given it before the head or the thief.
     holder = socket.socket()
     holder.bind(("127.0.0.1", 0))

@@ -129,7 +129,7 @@ def test_killed_and_resumed() -> None:
 
 
 def test_ctrl_c_ends_every_job_and_the_log_has_those_that_ended() -> None:
-    """Ctrl-C ends everything; the log tells what had ended, and the status is a shell's."""
+    """Ctrl-C ends everything; the log has the jobs that had ended, and the status is a shell's."""
     words = ["-j", "2", "--joblog", "log", "--shell", STUBBORN, ":::", *"12345"]
     with begun(*words) as process:
         wait_until(lambda: len(logged()) == 2 and len(pids()) == 4)
@@ -287,7 +287,7 @@ def test_halt_ends_what_runs() -> None:
     ],
 )
 def test_what_goes_wrong(words: list[str], status: int, message: str) -> None:
-    """It is said in a sentence, without a traceback, and the status tells it from failed jobs."""
+    """The error is a sentence without a traceback, with a status that no failed jobs have."""
     done = grain_map(*words)
 
     assert message in done.stderr

@@ -95,7 +95,7 @@ def main() -> int:
 
 
 def use(conf: Path, command: list[str]) -> int:
-    """Run the command with the cluster, or tell where it is and wait for the end of the input."""
+    """Run the command with the cluster, or print where it is and wait for the end of the input."""
     if command:
         env = {**os.environ, "SLURM_CONF": str(conf)}
         return subprocess.run(command, env=env, check=False).returncode

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fake_batch.start import Batch, until
 
-# It takes both signals, tells so, and goes on.
+# It takes both signals, logs them, and goes on.
 STUBBORN = """\
 #!/bin/bash
 trap 'echo shell TERM' TERM
@@ -65,7 +65,7 @@ def limited(slurm: Batch, tmp_path_factory: pytest.TempPathFactory) -> tuple[str
 def test_job_runs_and_is_known_afterwards(
     slurm: Batch, limited: tuple[str, Path], tmp_path: Path
 ) -> None:
-    """A script runs in the folder of submission, with its id and node, and its end is known."""
+    """A script runs in the folder of submission, with its id and node, and its end is recorded."""
     script = "#!/bin/bash\necho $SLURM_JOB_ID $SLURMD_NODENAME $SLURM_CPUS_ON_NODE\npwd\nexit 3\n"
 
     job = submit(slurm, tmp_path, script, "--cpus-per-task=2", "--nodes=1", "--ntasks=1")
@@ -139,7 +139,7 @@ def test_a_text_without_a_shebang_is_refused(slurm: Batch) -> None:
     ],
 )
 def test_accepted_for_ever(slurm: Batch, tmp_path: Path, options: list[str], reason: str) -> None:
-    """Some requests are accepted and never start; squeue tells why."""
+    """Some requests are accepted and never start; squeue shows the reason."""
     job = submit(slurm, tmp_path, "#!/bin/sh\n", *options)
 
     until(lambda: slurm.out("squeue", "-h", "-o", "%T|%r", "-j", job) == f"PENDING|{reason}")
@@ -177,7 +177,7 @@ def test_ids_that_nobody_knows(slurm: Batch) -> None:
 
 
 def test_array_tasks_have_their_own_ids_and_outputs(slurm: Batch, tmp_path: Path) -> None:
-    """Tasks have ids of their own, the last one the array's; %a tells their outputs apart."""
+    """Tasks have ids of their own, the last one the array's; %a keeps their outputs apart."""
     script = "#!/bin/bash\necho $SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_ID $SLURM_JOB_ID\n"
 
     job = submit(slurm, tmp_path, script, "--array=0-2", "--output=out.%A.%a", "--mem=100")
@@ -228,7 +228,7 @@ def test_signals_by_scancel(slurm: Batch, tmp_path: Path) -> None:
 
 
 def test_a_requeued_job_keeps_its_id_and_waits_two_minutes(slurm: Batch, tmp_path: Path) -> None:
-    """A job goes back to the queue for two minutes, unless told to start; it keeps its id."""
+    """A job goes back to the queue for two minutes, unless released before; it keeps its id."""
     script = "#!/bin/bash\necho start $SLURM_JOB_ID $SLURM_RESTART_COUNT\nsleep 60\n"
     job = submit(slurm, tmp_path, script, "--open-mode=append")
     until(lambda: "start" in text(tmp_path))
@@ -279,7 +279,7 @@ def test_quotes_keep_a_hash_and_spaces_in_a_directive(slurm: Batch, tmp_path: Pa
 
 
 def test_sinfo_lists_partitions_with_limits_and_nodes(slurm: Batch) -> None:
-    """sinfo tells partitions with their limits and nodes."""
+    """sinfo lists partitions with their limits and nodes."""
     lines = slurm.out("sinfo", "-h", "-o", "%P|%l|%c|%m|%a").splitlines()
 
     assert {"main*|infinite|4|4000|up", "short|2:00|4|4000|up"} == set(lines)

@@ -1,4 +1,4 @@
-"""`grain doctor` where there is a batch system, and where its controller is gone."""
+"""`grain doctor` where there is a batch system, and where its controller has died."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def doctor(folder: Path, batch: Batch) -> dict[str, Any]:
 
 @pytest.mark.parametrize("system", COMMANDS)
 def test_the_batch_system_answers_or_does_not(tmp_path: Path, system: str) -> None:
-    """Its controller dies, then its commands are gone."""
+    """The controller dies, then the commands are missing."""
     with fake(system, tmp_path / "fake") as batch:
-        # The disk of a busy machine is slow, and that is told.
+        # The disk of a busy machine is slow, which is reported.
         while (well := doctor(tmp_path, batch))["file system"]["says"].endswith(" s to write"):
             time.sleep(1)
     dead = doctor(tmp_path, batch)

@@ -67,7 +67,7 @@ class User:
         )
 
     def scale(self, *words: str, proven: float = 4.0) -> subprocess.Popen[bytes]:
-        """Keep workers; what it says goes to a file."""
+        """Keep workers; the output goes to a file."""
         command = [sys.executable, "-c", SCALE.format(proven=proven), "scale", "--json", *words]
         with (self.folder / "reports").open("ab") as out:
             return subprocess.Popen(command, cwd=self.folder, env=self.env, stdout=out)
@@ -217,7 +217,7 @@ def test_scale_backs_off(user: User) -> None:
         scale.wait(LONG)
 
     texts = [line["what"] for line in user.reports()]
-    # It may have gone on before it was told to end.
+    # It may have continued before the signal to end.
     end = next(i for i, text in enumerate(texts, start=1) if "for 4 s" in text)
     what = texts[:end]
     pauses = [int(match[1]) for text in what if (match := re.search(r"for (\d+) s$", text))]
@@ -264,7 +264,7 @@ def test_start_runs_the_mission_as_a_job(user: User) -> None:
 
 
 def test_doctor_reports_whether_the_batch_system_answers(user: User) -> None:
-    """The batch system answers; one that does not is told, with what to do."""
+    """The batch system answers; one that does not is reported with a remedy."""
     well = user.grain("doctor", "--json")
     checks = {one["check"]: one["state"] for one in json.loads(well.stdout)}
 

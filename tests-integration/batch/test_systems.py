@@ -27,7 +27,7 @@ NOW = datetime.datetime(2026, 3, 4, 9, 30, 15)
 
 @pytest.fixture(autouse=True)
 def here(worker: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """All of these tests have a worker that tells what it is told, and start in a folder."""
+    """Provide all of these tests with a worker that only logs, and a folder to start in."""
     worker.chdir(tmp_path)
     return worker
 
@@ -67,7 +67,7 @@ setup_cleanup = ["echo set up", "defer echo clean"]
 
 
 def test_worker_on_slurm(slurm: Batch, here: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Two workers in an array: told apart, warned, ended by scancel, cleaned up after."""
+    """Two workers in an array: distinguished, warned, ended by scancel, cleaned up after."""
     use(slurm, here)
     system, job = opened(tmp_path, SLURM)
 
@@ -103,7 +103,7 @@ def test_worker_on_slurm(slurm: Batch, here: pytest.MonkeyPatch, tmp_path: Path)
 
 
 def test_exit_status_on_slurm(slurm: Batch, here: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Slurm is told how the worker ended; a job of before is known to be gone."""
+    """Slurm gets the exit status of the worker; the state of an old job is that it has ended."""
     use(slurm, here)
     system, job = opened(tmp_path, SLURM)
 
@@ -180,7 +180,7 @@ def test_workers_are_submitted_one_by_one_where_arrays_are_forbidden(
 
 
 def test_slurm_is_down(here: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Each request says so, and that it may be tried again."""
+    """Each request reports that, and that a retry may succeed."""
     with fake("slurm", tmp_path / "s") as batch:
         use(batch, here)
         system, job = opened(tmp_path, SLURM)

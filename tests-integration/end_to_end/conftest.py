@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# Seconds, as usual: long enough for a worker that is told to end to hand back its runs, also where
+# Seconds, as usual: long enough for a worker that ends to hand back its runs, also where
 # it gets no processor for some of them.
 KILL_WAIT = 30
 

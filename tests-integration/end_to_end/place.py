@@ -1,7 +1,7 @@
 """A user of the tests: a home, a configuration, and whatever grows out of the commands typed there.
 
 Every process that a place brings about, on the nodes too, carries a mark in its environment. So a
-place finds its own among those of others, and can tell that none is left. (Jobs of PBS have the
+place finds its own among those of others, and can check that none is left. (Jobs of PBS have the
 environment of a login: there, the set-up has to add the mark.)
 """
 

@@ -50,7 +50,7 @@ run(main)
 
 
 def workers(place: Place) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A worker of one core and one of all that a node is said to have, as Gnaw has them."""
+    """A worker of one core and one of all that a node claims to have, as Gnaw reports them."""
     mission = place.start(PROGRAM)
     for cores in (1, 16):
         place.configure(
@@ -87,7 +87,7 @@ def test_a_worker_owns_the_jobs_cpus_less_what_is_held_back(place: Place) -> Non
 
 
 def test_resources_on_pbs(tmp_path: Path) -> None:
-    """The same, though PBS tells its jobs neither their memory nor their end."""
+    """The same holds, though PBS gives its jobs neither their memory nor their end."""
     with fake("pbs", tmp_path / "pbs", *NODES) as batch:
         place = Place(batch, tmp_path / "place")
         try:

@@ -25,7 +25,7 @@ PAUSE = 0.02
 
 
 class Controller:
-    """Owns a cluster until it is told to end.
+    """The owner of a cluster, until a signal ends it.
 
     Args:
         system: Its batch system.

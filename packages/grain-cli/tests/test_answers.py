@@ -65,7 +65,7 @@ def test_squeue_lines_become_states_and_unlisted_jobs_have_ended() -> None:
 
 
 def test_qstat_joins_folded_lines_and_reports_node_and_comment() -> None:
-    """Folded lines are joined; a finished job's node and comment are told."""
+    """Folded lines are joined; a finished job's node and comment are read."""
     never = "Can Never Run: Insufficient amount of resource: ncpus (R: 99 A: 4 T: 4)"
     expected = {
         "0.pbs": JobState(Phase.RUNNING, "", "pbs"),
@@ -107,7 +107,7 @@ def test_the_id_of_qsub_is_its_last_line_with_or_without_server(printed: str, jo
     ],
 )
 def test_torque_is_recognised_by_its_version_line(printed: str, dialect: str) -> None:
-    """Torque tells its version in other words than OpenPBS."""
+    """Torque prints its version in other words than OpenPBS."""
     assert dialect == pbs.dialect(printed)
 
 

@@ -132,7 +132,7 @@ def test_ls_shows_what_there_is(address: str, answering: Any) -> None:
 
 
 def test_ls_as_json(address: str, answering: Any) -> None:
-    """All that the scheduler said, and the jobs that are not here yet."""
+    """The output has the scheduler's answer and the jobs whose workers have not joined yet."""
     with answering(address, state=STATE):
         results = json.loads(grain("ls", "--json").output)
 
@@ -190,7 +190,7 @@ def test_names_cannot_move_the_cursor(address: str, answering: Any) -> None:
 
 
 def test_lines_of_failed_jobs(alone: Path, address: str, command: Put, answering: Any) -> None:
-    """Jobs that ended as soon as they were submitted are told of, with their log."""
+    """Jobs that ended as soon as they were submitted are reported, with their log."""
     at = submitted(alone, address, a="1", b="2", c="3")
     command("squeue", "exit 0")
     for name in "abc":
@@ -233,7 +233,7 @@ def test_why_of_nonsense(address: str, words: list[str]) -> None:
 
 
 def test_quit_of_workers_and_jobs(alone: Path, address: str, command: Put, answering: Any) -> None:
-    """Workers are asked, jobs that wait are cancelled; of those that start one is told."""
+    """Workers are asked, jobs that wait are cancelled; starting jobs are reported."""
     submitted(alone, address, w1="6_0", w2="6_1", w3="6_2", other="7")
     squeue = "6_0|RUNNING|None|n1\n6_1|PENDING|Priority|\n6_2|RUNNING|None|n3\n7|PENDING|x|"
     command("squeue", f"printf '{squeue}\n'")

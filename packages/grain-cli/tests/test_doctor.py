@@ -189,7 +189,7 @@ def test_a_directory_that_cannot_be_there(tmp_path: Path) -> None:
 
 
 def test_clocks_far_apart_are_reported_with_the_one_behind() -> None:
-    """Far apart is told, and which is behind."""
+    """A large difference is reported, with the clock that is behind."""
     assert "ok" == meeting.clock(1.0).state
     assert "this host is 60 s behind the file server" == meeting.clock(60.0).says
     assert "this host is 60 s ahead of the file server" == meeting.clock(-60.0).says
@@ -247,7 +247,6 @@ def test_an_address_that_is_none() -> None:
 
 
 def test_a_scheduler_of_another_version_is_reported_with_both() -> None:
-    """Is told with both."""
     results = meeting.judge_scheduler("n1 by tcp", "0.9")
 
     assert "warn" == results.state
@@ -255,7 +254,6 @@ def test_a_scheduler_of_another_version_is_reported_with_both() -> None:
 
 
 def test_an_unwritable_output_directory_is_reported(alone: Path, configure: Configure) -> None:
-    """A directory that cannot be written to is told."""
     assert "ok" == batch.outputs(configure('[worker]\nlog_file = "a/b/w.log"'))[0].state
     wrong = configure('[worker]\nlog_file = "/proc/nowhere/w.log"')
     expected = "ok" if os.access("/proc", os.W_OK) else "fail"

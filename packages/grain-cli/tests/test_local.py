@@ -158,7 +158,7 @@ def test_options_are_refused(job: BatchJob, tmp_path: Path) -> None:
 
 
 def test_an_unwritable_log_is_named(job: BatchJob, tmp_path: Path) -> None:
-    """A log that cannot be written is told, with its name."""
+    """A log that cannot be written is reported, with its name."""
     with pytest.raises(BatchError) as info:
         list(Local(tmp_path).submit(replace(job, log_file="/nonexistent/w.log"), 1))
 

@@ -23,7 +23,7 @@ Put = Callable[[str, str], Path]
 
 @contextmanager
 def scaling(*words: str) -> Iterator[IO[str]]:
-    """`grain scale --json`; its lines. It must end well when it is told to."""
+    """`grain scale --json`; its lines. It must end well when it is asked to."""
     code = "from grain.cli import main; main(prog_name='grain')"
     process = subprocess.Popen(
         [sys.executable, "-c", code, "scale", "--json", *words],

@@ -166,8 +166,8 @@ def test_the_users_command_gets_the_path_of_the_script(alone: Path, command: Put
     assert ["Job <7> is submitted"] == [record["id"] for record in records(alone)]
 
 
-def test_mistake_in_the_configuration(alone: Path) -> None:
-    """It is told as the configuration tells it, with exit code 1."""
+def test_a_mistake_in_the_configuration_is_an_error_with_exit_code_1(alone: Path) -> None:
+    """The message is that of the configuration."""
     (alone / "grain.toml").write_text("[script]\nwalltme = 1")
 
     result = grain("up", "--dry")

@@ -96,7 +96,7 @@ def test_gvar_alone_is_light() -> None:
 
 
 def test_gvar_res_without_import() -> None:
-    """GVAR tells of no resources also where nobody imported the algebra."""
+    """GVAR has no resources, even where nobody imported the algebra."""
     assert r"\xd8" == python("from grain import GVAR; print(ascii(GVAR.res))")
 
 

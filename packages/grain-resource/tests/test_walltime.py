@@ -24,7 +24,7 @@ from grain.resource import (
 
 
 class FakeClock:
-    """Time that passes when told to."""
+    """A clock that a test advances."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -236,7 +236,7 @@ class TestCountdown:
         assert supply.idle()
 
     def test_data_are_the_time_left(self) -> None:
-        """Clocks differ between machines: what is told is the time left."""
+        """Clocks differ between machines: the wire has the time left."""
         clock = FakeClock()
         limit = WTime(T=100, countdown=True, clock=clock)
         clock.now += 30

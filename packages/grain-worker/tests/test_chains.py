@@ -197,7 +197,7 @@ class Steps:
 
 @asynccontextmanager
 async def serving(runs: list[Run]) -> AsyncGenerator[tuple[Channel, Steps]]:
-    """A runner that was told of these runs, as its head sees it, and what they do."""
+    """Start a runner with these runs; yield its head's channel and the log of the steps."""
     head, theirs = memory_channels()
     steps = Steps()
     async with trio.open_nursery() as nursery:

@@ -46,7 +46,7 @@ def test_a_call_has_its_resources() -> None:
 
 
 def test_overload_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """Calls that wait are counted as those of delayed functions are, and told of once."""
+    """Calls that wait are counted as those of delayed functions are, and reported once."""
     go = threading.Event()
     with executor(local=1, warn_queued=20) as pool:
         waiting = [pool.submit(go.wait) for _ in range(100)]

@@ -116,7 +116,7 @@ def test_a_call_that_ends_the_mission(configured: bool, tmp_path: Path) -> None:
 
 
 def test_a_mission_that_breaks() -> None:
-    """Every future is resolved, and the reason is told."""
+    """Every future is resolved, with the reason."""
     breaks = threading.Event()
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Retries in a mission: waits, requests, what is raised at last, and what is told meanwhile."""
+"""Retries in a mission: waits, requests, the last exception, and the warnings meanwhile."""
 
 from __future__ import annotations
 
@@ -46,8 +46,9 @@ async def test_until_it_goes_well(leaf: bool, autojump_clock: MockClock) -> None
 
 
 @pytest.mark.parametrize("leaf", [True, False])
-async def test_the_last_exception(leaf: bool, autojump_clock: MockClock) -> None:
-    """It is what is raised, and tells of those before."""
+async def test_the_last_exception_is_raised_with_a_note_about_those_before(
+    leaf: bool, autojump_clock: MockClock
+) -> None:
     last = OSError("third")
     task = failing([ValueError("first\nmore"), RuntimeError("second"), last], retries=2)
     async with mission(Cores(1), config_file=False, cache=False) as under_way:
@@ -111,8 +112,8 @@ async def test_an_escalation_beyond_every_worker_raises_the_tasks_own_exception(
     assert note.startswith("It could not be tried again, with Cores(1) & Memory(64): ")
 
 
-async def test_a_branch_has_no_request() -> None:
-    """retry_with makes no sense there, and that is told at once."""
+async def test_retry_with_is_refused_for_a_branch() -> None:
+    """A branch has no request that could change; the error comes at once."""
     task = failing([], retries=1, retry_with=lambda request, _: request)
     async with mission(config_file=False, cache=False):
         with pytest.raises(TypeError, match="no request that retry_with could change"):
@@ -241,7 +242,7 @@ async def test_a_method_is_retried_and_binding_keeps_its_options(autojump_clock:
 
 
 async def test_many_at_once(autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> None:
-    """A thousand tasks that fail together are all tried again; few lines tell of it."""
+    """A thousand tasks that fail together are all tried again; few lines report it."""
     seen: set[int] = set()
 
     @delayed(retries=1, retry_wait=60)

@@ -87,8 +87,7 @@ def test_a_group_that_is_named_is_retried_whatever_is_in_it() -> None:
     assert isinstance(decide(never, on=ExceptionGroup), GiveUp)
 
 
-def test_very_many_attempts() -> None:
-    """The exception tells of the first and the last of them."""
+def test_of_very_many_attempts_the_first_and_the_last_are_noted() -> None:
     attempts = Attempts(Cores(1))
     for i in range(1, 1000):
         attempts.failed(ValueError(i), NextAttempt(Cores(1), 0.0))
@@ -104,7 +103,7 @@ def test_very_many_attempts() -> None:
 
 
 def test_few_lines_of_many_retries() -> None:
-    """The first of each sort are told, then ever fewer, with their number."""
+    """The first lines of each sort are printed, then ever fewer, with their number."""
     lines = RetryLines()
 
     printed = [lines.line("f", ValueError(), f"retry {i}") for i in range(1, 1001)]
@@ -126,8 +125,8 @@ def test_retry_with_makes_the_next_request_and_none_gives_up() -> None:
 
 
 @pytest.mark.parametrize("answer", [3, ZERO, "Memory(8)"])
-def test_escalation_to_nonsense(answer: Any) -> None:
-    """It is told, and the task's exception stays."""
+def test_an_escalation_to_nonsense_is_noted(answer: Any) -> None:
+    """The task's own exception is raised."""
     final = decide(MemoryError(), escalate=lambda *_: answer)
     assert isinstance(final, GiveUp)
     assert f"retry_with returned {answer!r}" in final.note

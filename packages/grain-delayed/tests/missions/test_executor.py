@@ -91,7 +91,7 @@ async def test_tasks_of_a_prioritized_mission_go_first(home: Path) -> None:
         async with mission(config_file=config(home), prioritized=True) as active:
             later = (write_down @ Cores(1))(str(order), "prioritized")
             assert isinstance(active.executor, RemoteExecutor)
-            await active.executor.ask_why(1)  # who answers knows of it
+            await active.executor.ask_why(1)  # an answer proves that it has arrived
             go.set()
             await later
 
@@ -211,7 +211,7 @@ async def notices_while_waiting(
 
 
 async def test_waits_for_workers(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """That there are no workers is said once, however many requests wait; with what to do."""
+    """A lack of workers is reported once, with a remedy, however many requests wait."""
     (home / "grain.toml").write_text(f'address = "{address(home)}"')
     async with HostingExecutor(address=address(home)):
         output = await notices_while_waiting(capsys, "No workers", [Cores(n) for n in range(1, 6)])
@@ -301,8 +301,10 @@ async def test_the_log_goes_to_the_file_during_the_mission_only(home: Path) -> N
     assert "it rains" not in text
 
 
-async def test_log_file_that_cannot_be_made(home: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Is told; the mission does not need it."""
+async def test_a_log_file_that_cannot_be_created_is_reported(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The mission goes on without it."""
     loaded = load(config(home, '[head]\nlog_file = "/proc/nowhere/head.log"\n'))
     async with executing(Cores(1) & Memory(1), loaded, "me", lambda _: None):
         pass

@@ -322,7 +322,7 @@ async def test_the_time_limit_of_a_tasklet_with_tasks(
 
 
 async def test_a_result_beats_the_time_limit(autojump_clock: trio.testing.MockClock) -> None:
-    """A tasklet that returns a value in spite of its limit is not told off for it."""
+    """A tasklet that returns a value in spite of its limit is not blamed for it."""
 
     @delayed
     async def stubborn() -> str:

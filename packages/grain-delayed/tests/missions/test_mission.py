@@ -72,7 +72,7 @@ def test_a_call_outside_of_a_mission() -> None:
 
 
 async def test_a_call_in_a_leaf() -> None:
-    """A leaf cannot call delayed functions, and is told that a branch can."""
+    """A leaf cannot call delayed functions; the message says that a branch can."""
 
     @delayed
     async def leaf() -> Any:

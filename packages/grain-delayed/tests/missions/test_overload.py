@@ -1,4 +1,4 @@
-"""Too many waiting tasks are told of, once."""
+"""Too many waiting tasks are reported once."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_errors_of_syntax_name_line_and_column_and_show_the_line(
 
 
 def test_number_of_thousands_of_digits(refused: Refused) -> None:
-    """Python's own limit on digits is told as a mistake of the file."""
+    """Python's own limit on digits is reported as a mistake of the file."""
     assert refused("a = " + "9" * 5000).startswith("grain.toml: not valid TOML: Exceeds the limit")
 
 

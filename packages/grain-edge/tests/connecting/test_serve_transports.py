@@ -1,4 +1,4 @@
-"""Head and diallers in one process, over each transport: the same promises on each."""
+"""Head and diallers in one process, over each transport: the same guarantees on each."""
 
 from __future__ import annotations
 
