@@ -35,11 +35,11 @@ def interpreters() -> dict[str, str]:
     pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
     folders = [d for d in os.environ["PATH"].split(os.pathsep) if Path(d) != pyenv / "shims"]
     path = os.pathsep.join([*folders, *map(str, pyenv.glob("versions/*/bin"))])
-    found = {version: shutil.which(f"python{version}", path=path) for version in PYTHONS}
+    paths = {version: shutil.which(f"python{version}", path=path) for version in PYTHONS}
     running = "{}.{}".format(*sys.version_info)
-    if running in found:
-        found[running] = sys.executable
-    return {version: command for version, command in found.items() if command}
+    if running in paths:
+        paths[running] = sys.executable
+    return {version: command for version, command in paths.items() if command}
 
 
 HERE = interpreters()
@@ -78,18 +78,18 @@ def group(name: str, package: str | None = None) -> list[str]:
 
 def closure(name: str) -> list[str]:
     """Return a package and those of its siblings that it declares, directly or not."""
-    found = [name]
-    for package in found:
+    names = [name]
+    for package in names:
         toml = nox.project.load_toml(ROOT / "packages" / package / "pyproject.toml")
         for requirement in toml["project"]["dependencies"]:
             sibling = requirement.split("==")[0]
-            if sibling in PACKAGES and sibling not in found:
-                found.append(sibling)
-    return found
+            if sibling in PACKAGES and sibling not in names:
+                names.append(sibling)
+    return names
 
 
 def editable(names: list[str]) -> list[str]:
-    """All in one command: one by one, the pins would be looked up on the package index."""
+    """Return the options that install packages by one command, so that no index looks up pins."""
     return [word for name in names for word in ("-e", f"packages/{name}")]
 
 
@@ -109,14 +109,14 @@ def install_all(session: nox.Session, *requirements: str) -> None:
 
 @nox.session
 def demo(session: nox.Session) -> None:
-    """The main job: factor Mersenne numbers with an external program on all cores."""
+    """Run the main job: factor Mersenne numbers with an external program on all cores."""
     session.install(*editable(PACKAGES))
     session.run("python", "docs/examples/factor.py", *session.posargs)
 
 
 @on_each_python
 def tests(session: nox.Session) -> None:
-    """Every test, with every package installed; or those that are named."""
+    """Run every test, or those that are named, with every package installed."""
     install_all(session)
     session.run("pytest", *(session.posargs or ["packages", "tests-integration"]))
 
@@ -124,7 +124,7 @@ def tests(session: nox.Session) -> None:
 @on_each_python
 @nox.parametrize("package", PACKAGES, ids=PACKAGES)
 def isolated(session: nox.Session, package: str) -> None:
-    """The tests of one package, with nothing installed but what it declares."""
+    """Run the tests of one package, with nothing installed but what it declares."""
     install_declared(session, package)
     session.run("pytest", "-q", "-n", "2", f"packages/{package}", *session.posargs)
 
@@ -132,7 +132,7 @@ def isolated(session: nox.Session, package: str) -> None:
 @nox.session(python=HERE.get(OLDEST, OLDEST))
 @nox.parametrize("package", PACKAGES, ids=PACKAGES)
 def lowest(session: nox.Session, package: str) -> None:
-    """The same on the oldest Python, with the lowest versions that pyproject.toml allows."""
+    """Run them on the oldest Python, with the lowest versions that pyproject.toml allows."""
     if session.venv_backend != "uv":
         session.skip("only uv installs the lowest versions")
     install_declared(session, package, "--resolution", "lowest-direct")
@@ -141,7 +141,7 @@ def lowest(session: nox.Session, package: str) -> None:
 
 @nox.session
 def integration(session: nox.Session) -> None:
-    """What crosses packages, with every package installed."""
+    """Run the tests that cross packages, with every package installed."""
     install_all(session)
     # They wait most of the time: for time limits, cut networks, nodes that are lost. Each file has
     # one process, as the batch systems and hosts that it starts are for all of its tests.
@@ -151,7 +151,7 @@ def integration(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """mypy --strict, as on the oldest and on the newest Python."""
+    """Check types with mypy --strict, as on the oldest and on the newest Python."""
     install_all(session, *group("types"))
     # The tutorial's programs are for newcomers: they are run, not typed.
     typed = ["factor.py", "licences.py", "xtb_conformers.py"]
@@ -166,7 +166,7 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Format, rules, spelling, imports, maps of folders, versions, changelog, YAML files."""
+    """Check format, rules, spelling, imports, maps of folders, versions, changelog, YAML files."""
     session.install(*group("lint"))
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
@@ -176,8 +176,8 @@ def lint(session: nox.Session) -> None:
     session.run("python", "tools/bump.py", "--check")
     session.run("towncrier", "build", "--draft", "--version", "next", silent=True)
     for schema, files in SCHEMAS.items():
-        found = sorted(str(file.relative_to(ROOT)) for file in ROOT.glob(files))
-        session.run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", *found)
+        paths = sorted(str(file.relative_to(ROOT)) for file in ROOT.glob(files))
+        session.run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", *paths)
 
 
 SCHEMAS = {
@@ -191,7 +191,7 @@ SCHEMAS = {
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """The documentation as a site, into build/docs: no warnings, no dead links."""
+    """Build the documentation as a site, into build/docs: no warnings, no dead links."""
     session.install(*editable(PACKAGES), *group("docs"))
     site = ROOT / "build/docs"
     shutil.rmtree(site, ignore_errors=True)
@@ -217,7 +217,7 @@ def wheels(session: nox.Session) -> None:
 
 @nox.session
 def coverage(session: nox.Session) -> None:
-    """A report of the lines that no test runs, in the terminal and in htmlcov: no threshold."""
+    """Report the lines that no test runs, in the terminal and in htmlcov: no threshold."""
     install_all(session, *group("coverage"))
     words = session.posargs or ["-n", "2", "packages"]
     session.run("pytest", "--cov", "--cov-report=term", "--cov-report=html", *words)
@@ -225,7 +225,7 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session
 def simulate(session: nox.Session) -> None:
-    """The protocol under every fault, in virtual time: nox -s simulate -- [--seed N]."""
+    """Simulate the protocol under every fault, in virtual time: nox -s simulate -- [--seed N]."""
     session.install(*editable(closure("grain-head")))
     env = {"PYTHONPATH": str(ROOT / "tests-integration")}
     session.run("python", "-m", "simulation", *session.posargs, env=env)
@@ -233,7 +233,7 @@ def simulate(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Performance, as JSON lines on standard output: nox -s bench -- [NAME ...]."""
+    """Measure performance, as JSON lines on standard output: nox -s bench -- [NAME ...]."""
     session.install(*editable(PACKAGES), "numpy")
     session.run("python", "-m", "tools.bench", *session.posargs)
 

@@ -64,7 +64,7 @@ class Site:
         """Type a command; its output has no escape code.
 
         One that asks the scheduler waits for it: a busy machine may keep it from answering within
-        the seconds after which people are told that there is none.
+        the seconds after which users get the notice that there is none.
         """
         if words[0] in {"ls", "why", "quit"} and "--patience" not in words:
             words = (words[0], "--patience", "30", *words[1:])
@@ -83,7 +83,7 @@ class Site:
         return done
 
     async def state(self) -> Any:
-        """What `grain ls --json` says."""
+        """Return the answer of `grain ls --json`."""
         done = await self.grain("ls", "--json")
         assert 0 == done.returncode, done.stderr
         return json.loads(done.stdout)
@@ -97,7 +97,7 @@ class Site:
             await trio.sleep(0.1)
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
-        """Type a command that goes on until it is told to end."""
+        """Type a command that goes on until a signal ends it."""
         return subprocess.Popen(
             [sys.executable, "-m", "grain.cli", *words],
             cwd=self.folder,

@@ -102,19 +102,19 @@ def home(tmp_path: Path) -> Path:
 
 
 def count(home: Path, tasks: int, what: str) -> list[int]:
-    """How often each task noted something."""
+    """Count the notes of each task."""
     files = [home / str(i) for i in range(tasks)]
     return [file.read_text().count(what) if file.exists() else 0 for file in files]
 
 
 def below(parent: int) -> list[int]:
     """The descendants of a process; of those that end meanwhile, not all."""
-    found = [parent]
-    for one in found:
+    pids = [parent]
+    for one in pids:
         for path in Path(f"/proc/{one}/task").glob("*/children"):
             with suppress(FileNotFoundError, ProcessLookupError):  # it was a thread's
-                found += map(int, path.read_text().split())
-    return found[1:]
+                pids += map(int, path.read_text().split())
+    return pids[1:]
 
 
 @contextmanager
@@ -133,7 +133,7 @@ def gnaw(home: Path) -> Iterator[None]:
 
 
 async def forgotten(home: Path) -> None:
-    """Wait until Gnaw knows of no mission, and nothing runs."""
+    """Wait until Gnaw has no mission, and nothing runs."""
     async with dial(f"edge://{home}/edge/meeting", role="cli", codec=CODEC, patience=60) as peer:
         while True:
             await peer.channel.send([(Ask("state"), None)])
@@ -144,7 +144,7 @@ async def forgotten(home: Path) -> None:
 
 
 async def ended(mission: subprocess.Popen[str]) -> str:
-    """Wait for a mission; what it said on stderr."""
+    """Wait for the end of a mission, and return its stderr."""
     _, err = await trio.to_thread.run_sync(mission.communicate)
     assert not mission.returncode, err
     return err
@@ -210,8 +210,8 @@ async def test_missions_share_results_one_is_killed(home: Path) -> None:
     assert after == count(home, tasks, "computed")
     # By each mission, and by what the killed one left running.
     assert all(new - old <= 3 for new, old in zip(after, before, strict=True))
-    found = sum(new == old for new, old in zip(after, before, strict=True))
-    assert len(kept) <= found
+    results = sum(new == old for new, old in zip(after, before, strict=True))
+    assert len(kept) <= results
     assert tasks == len(list((home / "results").glob("??/*")))
     # Only who was killed amid a write can leave one unfinished; nobody takes it for a result.
     unfinished = [file.name for file in (home / "results" / "grain-tmp").iterdir()]

@@ -51,7 +51,7 @@ def mission(
     subprocess.run([sys.executable, "chem.py"], check=True, timeout=60, cwd=here)
 
 
-def said(*words: str, code: int = 0) -> str:
+def output(*words: str, code: int = 0) -> str:
     """Return the output of ``grain cache``."""
     done = CliRunner().invoke(grain, ["cache", *words], catch_exceptions=False)
     assert done.exit_code == code, done.output
@@ -62,19 +62,19 @@ def test_ls_has_a_line_for_every_result(here: Path) -> None:
     """Every result has a line with its call."""
     mission(here)
 
-    *lines, total = said("ls").splitlines()
+    *lines, total = output("ls").splitlines()
 
     assert ["chem.py:energy('ethane')", "chem.py:energy('water')", "chem.py:other(number 1)"] == (
         sorted(line.split("  ")[-1].strip() for line in lines)
     )
     assert total.startswith("3 results, ")
-    assert said("ls", "energy").splitlines()[-1].startswith("2 results, ")
-    assert said("ls", "nergy").splitlines() == ["0 results, 0 B"]
+    assert output("ls", "energy").splitlines()[-1].startswith("2 results, ")
+    assert output("ls", "nergy").splitlines() == ["0 results, 0 B"]
 
 
 def reasons(*words: str) -> dict[str, str]:
     """Return the reason that explain gives for each call."""
-    lines = [line.strip() for line in said("explain", *words).splitlines()]
+    lines = [line.strip() for line in output("explain", *words).splitlines()]
     calls = (line.split("  ")[1] for line in lines[::3])
     return {call: why.split(", as ")[1] for call, why in zip(calls, lines[1::3], strict=True)}
 
@@ -111,51 +111,50 @@ def test_explain_says_that_a_call_is_new(here: Path) -> None:
 def test_explain_shows_the_parts_of_the_key(here: Path) -> None:
     mission(here, options=", cache_version=2", calls=("water",))
 
-    last = said("explain", "energy").splitlines()[-1]
+    last = output("explain", "energy").splitlines()[-1]
 
     assert re.fullmatch(r"    key: code [0-9a-f]{8}, version '2', call [0-9a-f]{8}", last)
 
 
 def test_explain_says_how_many_calls_it_leaves_out(here: Path) -> None:
     mission(here)
-    assert "and 2 calls more: -n 3 shows them" == said("explain", "-n", "1").splitlines()[-1]
-    assert "no results of nothing\n" == said("explain", "nothing")
+    assert "and 2 calls more: -n 3 shows them" == output("explain", "-n", "1").splitlines()[-1]
+    assert "no results of nothing\n" == output("explain", "nothing")
 
 
 def test_a_damaged_result_is_listed_and_computed_again(here: Path) -> None:
     mission(here)
     for path in (here / ".grain-cache").glob("??/*"):
         path.write_bytes(path.read_bytes()[:-1] + b"?")
-    assert "3 damaged" in said("ls", "--check")
+    assert "3 damaged" in output("ls", "--check")
     mission(here)
-    assert "damaged" not in said("ls", "--check")
+    assert "damaged" not in output("ls", "--check")
 
 
 def test_clear_removes_results_of_a_function_damaged_ones_or_all(here: Path) -> None:
     """Results of a function, damaged ones, or all are removed."""
     mission(here)
-    assert said("clear", "other") == "1 result removed\n"
-    assert said("ls").splitlines()[-1].startswith("2 results")
+    assert output("clear", "other") == "1 result removed\n"
+    assert output("ls").splitlines()[-1].startswith("2 results")
 
     one, two = (here / ".grain-cache").glob("??/*")
     one.write_bytes(b"short")
-    assert said("clear", "--damaged") == "1 result removed\n"
+    assert output("clear", "--damaged") == "1 result removed\n"
     assert two.exists()
-    assert said("clear", "--all") == "1 result removed\n"
+    assert output("clear", "--all") == "1 result removed\n"
     mission(here)
-    assert said("ls").splitlines()[-1].startswith("3 results")
+    assert output("ls").splitlines()[-1].startswith("3 results")
 
 
 def test_bad_input_is_refused_in_a_sentence(here: Path) -> None:
-    """What makes no sense is told in a sentence."""
-    assert "no results are kept in" in said("ls", code=1)
-    assert "give the cache's with --dir" in said("--dir", "nowhere", "explain", code=1)
+    assert "no results are kept in" in output("ls", code=1)
+    assert "give the cache's with --dir" in output("--dir", "nowhere", "explain", code=1)
     (here / "file").touch()
-    assert "Not a directory" in said("-d", "file", "ls", code=1)
+    assert "Not a directory" in output("-d", "file", "ls", code=1)
     (here / "open").mkdir()
     (here / "open").chmod(0o777)
-    assert "may be written by others" in said("-d", "open", "ls", code=1)
-    assert "name the results" in said("clear", code=2)
+    assert "may be written by others" in output("-d", "open", "ls", code=1)
+    assert "name the results" in output("clear", code=2)
 
 
 def test_a_directory_without_a_cache_has_no_results(here: Path) -> None:
@@ -164,7 +163,7 @@ def test_a_directory_without_a_cache_has_no_results(here: Path) -> None:
     theirs.parent.mkdir(parents=True)
     theirs.touch()
     for words in (["ls"], ["explain"], ["clear", "--all"], ["clear", "--damaged"]):
-        assert "no results are kept in" in said("--dir", str(here / "data"), *words, code=1)
+        assert "no results are kept in" in output("--dir", str(here / "data"), *words, code=1)
 
     assert theirs.exists()
 

@@ -49,7 +49,7 @@ def on_a_small_disk(here: Path, steps: str) -> tuple[str, str]:
 
 
 def test_a_full_disk_keeps_what_fitted_and_warns_once(tmp_path: Path) -> None:
-    """What fitted is found, the rest computed; one warning each time, and nothing half-written."""
+    """Stored results are read, the rest is computed; one warning each time, no partial file."""
     out, err = on_a_small_disk(
         tmp_path,
         "mission; echo again; mission; ls disk/results/grain-tmp\n"

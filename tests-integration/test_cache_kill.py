@@ -55,13 +55,13 @@ note("ended", "well")
 
 
 def numbers(file: Path) -> list[int]:
-    """What the program has noted."""
+    """Return the numbers that the program has noted."""
     return [int(line) for line in file.read_text().split()] if file.exists() else []
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_killed_and_started_again(tmp_path: Path, seed: int) -> None:
-    """What was seen is never computed again, whenever SIGKILL comes, and it ends well at last."""
+def test_a_killed_program_computes_no_result_twice(tmp_path: Path, seed: int) -> None:
+    """A result seen is never computed again, whenever SIGKILL comes; the program ends well."""
     source = random.Random(seed)
     (tmp_path / "program.py").write_text(PROGRAM)
     kept: set[int] = set()
@@ -95,8 +95,7 @@ def test_killed_and_started_again(tmp_path: Path, seed: int) -> None:
     assert kills
 
 
-def test_nothing_is_missing(tmp_path: Path) -> None:
-    """Where all was computed, nothing is run."""
+def test_a_program_whose_results_are_all_cached_runs_nothing(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "go").touch()
     for _ in range(2):

@@ -62,7 +62,7 @@ async def reversed_in(data: bytes, path: str, seconds: float) -> bytes:
 
 
 def begun(path: str) -> int:
-    """How many runs of `note` have begun."""
+    """Return the number of runs of `note` that have begun."""
     try:
         return Path(path).read_text().count("begun")
     except FileNotFoundError:
@@ -120,14 +120,14 @@ async def ask(address: str, about: Any, **more: Any) -> Any:
 
 
 async def test_tasks_run_on_a_worker_elsewhere(address: str) -> None:
-    """What goes in comes out, through Gnaw, an agent and its runner."""
+    """Arguments and results travel through Gnaw, an agent and its runner."""
     with gnaw(address), worker(address), trio.fail_after(120):
         async with mission(address) as executor:
             ids = [executor.submit(Cores(1), double, i) for i in range(20)]
             executor.close()
-            found = {job: ended.unwrap() async for job, ended in executor.results}
+            values = {job: ended.unwrap() async for job, ended in executor.results}
 
-    assert {job: 2 * i for i, job in enumerate(ids)} == found
+    assert {job: 2 * i for i, job in enumerate(ids)} == values
 
 
 async def test_runs_survive_that_gnaw_is_killed(address: str, tmp_path: Path) -> None:
@@ -168,8 +168,8 @@ async def test_large_arguments_and_results_outlive_gnaw(address: str, tmp_path: 
                 await executor.join()
 
     assert 3 == begun(path)
-    found = sorted(bytes(ended.unwrap()) for ended in got)
-    assert sorted([data[::-1], data[::-1], data]) == found
+    values = sorted(bytes(ended.unwrap()) for ended in got)
+    assert sorted([data[::-1], data[::-1], data]) == values
 
 
 async def test_a_thousand_tasks_of_two_missions_outlive_gnaw(address: str, tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ async def test_a_mission_that_is_killed_leaves_nothing(address: str, tmp_path: P
             await trio.sleep(0.1)
         while (await ask(address, "state"))["tasks"]["running"]:
             await trio.sleep(0.1)
-        # The worker tells when nothing is left of what is cancelled.
+        # The worker reports when nothing is left of a cancelled run.
         while (one := (await ask(address, "state"))["workers"][0])["free"] != one["total"]:
             await trio.sleep(0.1)
 

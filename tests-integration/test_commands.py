@@ -26,7 +26,7 @@ def site(tmp_path: Path) -> Site:
 
 
 async def test_what_is_listed_is_what_there_is(site: Site) -> None:
-    """Workers, missions, tasks that run and wait, why, and who leaves when it is told to."""
+    """Workers, missions, tasks that run and wait, why, and departures on request."""
     with site.gnaw(), site.worker("w-a", Cores=2, Memory=8), site.worker("w-b", Cores=1):
         with trio.fail_after(300):
             # It starts no scheduler of its own, which would outlive the test.
@@ -74,7 +74,7 @@ async def test_workers_come_and_go_by_command(site: Site) -> None:
         pid = int(job["id"].split(":")[-2])
         try:
             state = await site.until(lambda s: s["workers"])
-            # The scheduler knows of it before it has written that.
+            # The scheduler counts it before it has written that.
             while "connected to " not in (await site.grain("logs", "w")).stdout:
                 await trio.sleep(0.1)
             quitting = await site.grain("quit", "w")
@@ -89,7 +89,7 @@ async def test_workers_come_and_go_by_command(site: Site) -> None:
 
 
 async def test_scale_replaces_a_worker_that_died(site: Site) -> None:
-    """And stops when it is told to; its worker stays until it is told to leave."""
+    """A signal ends the command; its worker stays until it gets a request to leave."""
     pids: list[int] = []
     with site.gnaw(), trio.fail_after(300):
         scale = site.start("scale", "1", "--json")
@@ -169,8 +169,8 @@ async def test_a_healthy_site(site: Site) -> None:
     """The doctor finds the scheduler, and nothing to fix."""
     with site.gnaw() as gnaw, trio.fail_after(300):
         await site.until(lambda _: True)
-        # On a busy machine the disk may be slow, or the scheduler keep it waiting: that is told.
-        while {"ok"} != {one["state"] for one in await found(site)}:
+        # On a busy machine the disk or the scheduler may be slow, which is reported.
+        while {"ok"} != {one["state"] for one in await findings(site)}:
             await trio.sleep(0.2)
         gnaw.kill()
         gnaw.wait()
@@ -180,8 +180,8 @@ async def test_a_healthy_site(site: Site) -> None:
     assert "has ended unexpectedly" in killed.stdout
 
 
-async def found(site: Site) -> list[dict[str, str]]:
-    """What the doctor finds."""
+async def findings(site: Site) -> list[dict[str, str]]:
+    """Return the findings of `grain doctor`."""
     checks: list[dict[str, str]] = json.loads((await site.grain("doctor", "--json")).stdout)
     return checks
 

@@ -63,15 +63,15 @@ def masked(line: str) -> list[str]:
 
 def shape(lines: list[str]) -> list[list[str]]:
     """Lines as they are compared; of equal ones in a row one is left, as of addresses."""
-    found: list[list[str]] = []
+    done: list[list[str]] = []
     for line in lines:
-        if (now := masked(line)) not in found[-1:]:
-            found.append(now)
-    return found
+        if (now := masked(line)) not in done[-1:]:
+            done.append(now)
+    return done
 
 
 def agrees(command: str, printed: str, prefix: Path) -> None:
-    """What was printed is what the page has; paths below the prefix are those of the page."""
+    """Check that the output is the page's; paths below the prefix are those of the page."""
     expected, got = SAMPLES[command], printed.replace(str(prefix), "").splitlines()
     if "..." not in expected:
         assert shape(expected) == shape(got)
@@ -201,9 +201,9 @@ def test_scale_replaces_a_worker_that_ended(home: Home, tmp_path: Path) -> None:
 
 
 def _ended(home: Home, out: Path, since: dict[str, int]) -> bool:
-    """Cancel one while all run, until that was told and made good.
+    """Cancel one while all run, until that was reported and another one replaces it.
 
-    One that ends before it was seen to run has failed, which is told otherwise, and delays the
+    One that ends before it was seen to run has failed, which has another report, and delays the
     next one more each time. So it was asked twice for all of them: the answer to the first question
     has been read when the second is put. How many there were when a job ran, is kept.
     """
@@ -232,11 +232,11 @@ async def test_doctor_finds_another_owner_of_the_name(home: Home) -> None:
     home.environ["PYTHONPATH"] = os.pathsep.join(
         [str(info.parent), os.environ.get("PYTHONPATH", "")]
     )
-    while "s to write" in (found := await home.grain("doctor")).stdout:
-        await trio.sleep(0.2)  # the disk of a busy machine is slow, and that is told
+    while "s to write" in (done := await home.grain("doctor")).stdout:
+        await trio.sleep(0.2)  # the disk of a busy machine is slow, which is reported
 
-    assert 1 == found.returncode
-    agrees("doctor", found.stdout, home.prefix)
+    assert 1 == done.returncode
+    agrees("doctor", done.stdout, home.prefix)
 
 
 async def test_doctor_slow_tries_each_way_to_the_scheduler(home: Home) -> None:
@@ -247,6 +247,6 @@ async def test_doctor_slow_tries_each_way_to_the_scheduler(home: Home) -> None:
     home.configure()
     with home.gnaw(), trio.fail_after(120):
         await home.until(lambda _: True)
-        found = await home.grain("doctor", "--slow")
+        done = await home.grain("doctor", "--slow")
 
-    agrees("doctor --slow", found.stdout, home.prefix)
+    agrees("doctor --slow", done.stdout, home.prefix)

@@ -39,14 +39,14 @@ class Block(NamedTuple):
 
 def blocks() -> list[Block]:
     """The programs of all documents."""
-    found = []
+    blocks = []
     for document in DOCUMENTS:
         text = document.read_text(encoding="utf-8")
         for match in BLOCK.finditer(text) if MARK in text.splitlines() else ():
             line = text.count("\n", 0, match.start()) + 1
             where = f"{document.relative_to(ROOT)}:{line}"
-            found.append(Block(where, match["code"], match["printed"]))
-    return found
+            blocks.append(Block(where, match["code"], match["printed"]))
+    return blocks
 
 
 @pytest.mark.parametrize("block", blocks(), ids=lambda block: block.where)

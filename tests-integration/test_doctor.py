@@ -27,8 +27,10 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-async def found(site: Site, *words: str, code: int | None = 0) -> dict[str, list[dict[str, str]]]:
-    """What the doctor says of the scheduler, by check."""
+async def findings(
+    site: Site, *words: str, code: int | None = 0
+) -> dict[str, list[dict[str, str]]]:
+    """Return the doctor's findings about the scheduler, by check."""
     done = await site.grain("doctor", "--json", *words)
     assert code in {None, done.returncode}, done.stdout + done.stderr
     checks: dict[str, list[dict[str, str]]] = {}
@@ -58,7 +60,7 @@ async def serving(address: str, *transports: str) -> AsyncIterator[None]:
 
 @contextmanager
 def reserved(host: str) -> Iterator[int]:
-    """A port where nobody listens but who is told of it."""
+    """Reserve a port for the listener that gets its number."""
     with socket.socket() as holder:
         holder.bind((host, 0))
         # From now on a listener that allows as much, as all of trio's do, may be bound to it, too.
@@ -71,9 +73,9 @@ async def test_every_way_is_tried(site: Site) -> None:
     with site.gnaw(), trio.fail_after(300):
         await site.until(lambda _: True)
         # It looks for 5 s, in which the scheduler of a busy machine may get no processor.
-        while {"scheduler": {"ok"}} != states(quick := await found(site, code=None)):
+        while {"scheduler": {"ok"}} != states(quick := await findings(site, code=None)):
             await trio.sleep(0.2)
-        slow = await found(site, "--slow")
+        slow = await findings(site, "--slow")
         mailbox = site.folder / "edge/meeting.d/1"
         # Who serves looks in now and then, and removes what was left there. (So directories go
         # while they are listed, which `os.walk` takes as it is, and `Path.glob` does not.)
@@ -87,11 +89,11 @@ async def test_every_way_is_tried(site: Site) -> None:
 
 
 async def test_where_only_files_lead(site: Site) -> None:
-    """Without --slow nobody is found; with it the other ways are told, each with its outcome."""
+    """Without --slow no head is found; with it the other ways are listed, each with its outcome."""
     with trio.fail_after(300):
         async with serving(site.address, "files"):
-            quick = await found(site)
-            slow = await found(site, "--slow")
+            quick = await findings(site)
+            slow = await findings(site, "--slow")
 
     assert {"scheduler": {"warn"}} == states(quick)
     assert {"scheduler": {"ok"}, "by reverse": {"ok"}, "by files": {"ok"}} == states(slow)
@@ -100,7 +102,7 @@ async def test_where_only_files_lead(site: Site) -> None:
 
 async def test_doctor_finds_at_once_that_nobody_serves(site: Site) -> None:
     """That is found out at once, by --slow too, which has nothing to try."""
-    slow = await found(site, "--slow")
+    slow = await findings(site, "--slow")
 
     assert ["scheduler"] == list(slow)
     assert slow["scheduler"][0]["says"].startswith("none at edge://")
@@ -119,14 +121,14 @@ async def test_addresses_with_one_way(site: Site, kind: str) -> None:
         address = f"tcp://127.0.0.1:{port}?edge={edge}/other"
     (site.folder / "grain.toml").write_text(f'address = "{address}"\n')
     with stack, trio.fail_after(300):
-        before = await found(site, "--slow")
+        before = await findings(site, "--slow")
         with running("grain.head", "--address", address) as gnaw:
             await site.until(lambda _: True)
-            there = await found(site, "--slow")
+            there = await findings(site, "--slow")
             gnaw.kill()
             gnaw.wait()
             code = 0 if kind == "unix" else 1
-            killed = await found(site, "--slow", code=code)
+            killed = await findings(site, "--slow", code=code)
 
     assert before["scheduler"][0]["says"].startswith(f"none at {address}")
     assert {"scheduler": {"ok"}, f"by {kind}": {"ok"}} == states(there)
@@ -135,10 +137,10 @@ async def test_addresses_with_one_way(site: Site, kind: str) -> None:
     assert killed["scheduler"][0]["says"].startswith(expected)
 
 
-async def test_a_directory_that_lets_others_in(site: Site) -> None:
-    """What is in the way is told, with what to do; there is nothing else to try."""
+async def test_a_directory_that_lets_others_in_is_reported_with_a_remedy(site: Site) -> None:
+    """The obstacle is reported with its remedy; there is no other transport to try."""
     (site.folder / "edge").chmod(0o777)
-    slow = await found(site, "--slow", code=1)
+    slow = await findings(site, "--slow", code=1)
 
     assert {"scheduler": {"fail"}} == states(slow)
     assert "chmod go-w" in slow["scheduler"][0]["says"]
@@ -160,7 +162,7 @@ async def test_one_that_does_not_answer(site: Site) -> None:
             mute: trio.Process = await nursery.start(start)
             assert mute.stdout is not None
             await mute.stdout.receive_some(1)
-            slow = await found(site, "--slow", code=1)
+            slow = await findings(site, "--slow", code=1)
             nursery.cancel_scope.cancel()
 
     assert "one on this host does not answer" == slow["scheduler"][0]["says"]

@@ -78,12 +78,12 @@ def test_every_page_is_in_the_navigation_once() -> None:
 
 def _settings() -> dict[str, Any]:
     """The values in docs/conf.py, without what it imports."""
-    found = {}
+    values = {}
     for line in ast.parse((DOCS / "conf.py").read_text(encoding="utf-8")).body:
         match line:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict() as value):
-                found[name] = ast.literal_eval(value)
-    return found
+                values[name] = ast.literal_eval(value)
+    return values
 
 
 INDEX = """<html><body>

@@ -31,7 +31,7 @@ PROGRAM = Path(__file__).with_name("edge_program.py")
 
 
 class Program:
-    """A head or worker on a host, and what it says."""
+    """A head or worker on a host, and its output."""
 
     def __init__(self, host: Host, role: str, directory: Path) -> None:
         self.process = host.start(
@@ -64,7 +64,7 @@ class Program:
         raise AssertionError(f"{pattern!r} not within {seconds} s, but {seen[-5:]}")
 
     def drain(self) -> None:
-        """Forget what it has said by now."""
+        """Forget the output so far."""
         while not self._lines.empty():
             self._lines.get()
 
@@ -104,13 +104,13 @@ def start(shared: Path) -> Iterator[Callable[[Host, str, Path], Program]]:
 
 @pytest.fixture
 def two() -> Iterator[list[Host]]:
-    with hosts("head", "n1") as made:
-        yield made
+    with hosts("head", "n1") as machines:
+        yield machines
 
 
-def set_up(site: str, made: list[Host]) -> str:
+def set_up(site: str, machines: list[Host]) -> str:
     """Apply what a site forbids; returns the transport that should be found."""
-    head, worker = made
+    head, worker = machines
     if site in ("no connections to the head", "nothing", "nothing, with resets"):
         head.refuse_connections(reset="resets" in site)
     if site in ("no connections to workers", "nothing", "nothing, with resets"):
@@ -238,7 +238,7 @@ def test_a_frozen_head_steps_down_when_it_wakes(
 def test_a_claim_against_a_head_elsewhere_asks_it(
     two: list[Host], shared: Path, start: Start
 ) -> None:
-    """It answers, so the second one is told where it is."""
+    """The first head answers, so the second one reports where it is."""
     start(two[0], "head", shared).expect("serving")
     command = [sys.executable, str(PROGRAM), "head", f"edge://{shared}/meeting"]
     with two[1].start(command) as second:
@@ -275,11 +275,11 @@ def test_hosts_with_stale_views_of_the_filesystem_still_talk(shared: Path, start
     with (
         stale_view(real, shared / "v1") as first,
         stale_view(real, shared / "v2") as second,
-        hosts("head", "n1") as made,
+        hosts("head", "n1") as machines,
     ):
-        set_up("nothing", made)
-        worker = start(made[1], "worker", second)
-        head = start(made[0], "head", first)
+        set_up("nothing", machines)
+        worker = start(machines[1], "worker", second)
+        head = start(machines[0], "head", first)
         head.expect("serving 1")
         worker.expect("joined files")
         worker.expect("echo 20 True")

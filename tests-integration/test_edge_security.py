@@ -54,7 +54,7 @@ def outcome(code: str, *arguments: str) -> str:
 
 
 def start_and_kill(command: list[str]) -> None:
-    """A program that says one line and then dies without a chance to clean up."""
+    """A program that prints one line and then dies without a chance to clean up."""
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -120,10 +120,10 @@ for path in sys.argv[1:]:
     async with trio.open_nursery() as nursery:
         serving = await run_head(nursery, address)
         paths = [f"{place}/meeting", f"{place}/meeting.d", str(Path(serving.targets[0]).parent)]
-        said = await trio.to_thread.run_sync(outcome, code, *paths)
+        output = await trio.to_thread.run_sync(outcome, code, *paths)
         nursery.cancel_scope.cancel()
 
-    assert said.split() == ["denied"] * 3
+    assert output.split() == ["denied"] * 3
 
 
 async def test_another_user_cannot_connect_to_the_socket(place: Path) -> None:
@@ -153,9 +153,9 @@ except (ConnectionResetError, BrokenPipeError):
             assert (await trio.to_thread.run_sync(outcome, code, str(one))).strip() == "denied"
         path.parent.chmod(0o711)
         path.chmod(0o666)
-        said = await trio.to_thread.run_sync(outcome, code, str(path))
+        output = await trio.to_thread.run_sync(outcome, code, str(path))
         path.parent.chmod(0o700)
-        assert said.strip() in ("read b''", "closed")
+        assert output.strip() in ("read b''", "closed")
         assert await works(address, "unix")
         nursery.cancel_scope.cancel()
 
@@ -187,7 +187,7 @@ except (ssl.SSLError, OSError) as e:
 
 
 async def test_the_port_of_a_dead_head_gives_another_user_nothing(place: Path) -> None:
-    """A member that finds another user's listener at the old port tells it nothing."""
+    """A member that finds another user's listener at the old port sends it nothing."""
     # Held all the time, or somebody else might be given it before the head or the thief.
     holder = socket.socket()
     holder.bind(("127.0.0.1", 0))

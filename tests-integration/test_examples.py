@@ -15,7 +15,7 @@ NUMBERS = range(1, 10)
 
 
 def run_example(name: str) -> tuple[list[str], list[str]]:
-    """What a program writes to standard output and standard error, as lines."""
+    """Return the lines that a program writes to standard output and to standard error."""
     return run_program(str(EXAMPLES / name))
 
 
@@ -33,7 +33,7 @@ exec(compile(Path(sys.argv[1]).read_text(), sys.argv[1], "exec"))
 
 
 def in_order(name: str) -> list[str]:
-    """What it writes to standard output in virtual time."""
+    """Return the lines that the program writes to standard output in virtual time."""
     return run_program("-c", VIRTUAL, str(EXAMPLES / name))[0]
 
 

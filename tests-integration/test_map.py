@@ -72,8 +72,8 @@ def logged(path: str = "log") -> list[tuple[int, int, int]]:
         lines = Path(path).read_bytes().splitlines(keepends=True)
     except FileNotFoundError:
         return []
-    found = [read_line(line) for line in lines]
-    return [(one.seq, one.exitval, one.signal) for one in found if one is not None]
+    results = [read_line(line) for line in lines]
+    return [(one.seq, one.exitval, one.signal) for one in results if one is not None]
 
 
 def pids() -> list[int]:
@@ -129,16 +129,16 @@ def test_killed_and_resumed() -> None:
 
 
 def test_ctrl_c_ends_every_job_and_the_log_has_those_that_ended() -> None:
-    """Ctrl-C ends everything; the log tells what had ended, and the status is a shell's."""
+    """Ctrl-C ends everything; the log has the jobs that had ended, and the status is a shell's."""
     words = ["-j", "2", "--joblog", "log", "--shell", STUBBORN, ":::", *"12345"]
     with begun(*words) as process:
         wait_until(lambda: len(logged()) == 2 and len(pids()) == 4)
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=180)
-        assert process.returncode == 130, told.decode()
+        _, message = process.communicate(timeout=180)
+        assert process.returncode == 130, message.decode()
     assert not any(map(is_there, pids()))
     assert [(1, 0, 0), (2, 0, 0)] == sorted(logged())
-    assert b"Traceback" not in told
+    assert b"Traceback" not in message
 
 
 def test_resumed_with_other_inputs() -> None:
@@ -147,14 +147,14 @@ def test_resumed_with_other_inputs() -> None:
 
     other = grain_map("-j", "2", "--joblog", "log", "--resume", "true", ":::", "x", "b")
     fresh = grain_map("-j", "2", "--joblog", "log", "true", ":::", "a", "b")
-    known = grain_map(
+    explicit = grain_map(
         "-j", "2", "--joblog", "log", "--resume", "--by-command", "echo", ":::", "x"
     )  # fmt: skip
 
     assert other.returncode == fresh.returncode == 255
     assert "job 1 is 'true x' now" in other.stderr
     assert "--resume goes on with it" in fresh.stderr
-    assert known.stdout == "x\n"
+    assert explicit.stdout == "x\n"
 
 
 def test_resume_failed_runs_only_the_failed_jobs_again() -> None:
@@ -237,7 +237,7 @@ def test_an_endless_input_gives_outputs_before_it_ends() -> None:
 
 @pytest.mark.parametrize(("where", "more"), [(["-j", "2"], 0), (["--local", "Cores=2"], 1)])
 def test_halt_starts_no_more(where: list[str], more: int) -> None:
-    """What runs goes on to its end; nothing else is started but what the worker has already."""
+    """Running jobs go on to their end; no job starts but those that the worker has already."""
     # The first one ends when the log has the end of another one, below its heading.
     line = (
         "echo >> ran-{}; if [ {} = 1 ]; then while [ $(wc -l < log) -lt 2 ]; do sleep 0.02; done; "
@@ -264,7 +264,7 @@ def test_halt_ends_what_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "told"),
+    ("words", "status", "message"),
     [
         (["--pipe", "wc"], 255, "a job reads nothing"),
         (["-S", "host", "wc"], 255, "grain up"),
@@ -286,11 +286,11 @@ def test_halt_ends_what_runs() -> None:
         (["-j", "1", "true"], 0, "no input"),
     ],
 )
-def test_what_goes_wrong(words: list[str], status: int, told: str) -> None:
-    """It is said in a sentence, without a traceback, and the status tells it from failed jobs."""
+def test_what_goes_wrong(words: list[str], status: int, message: str) -> None:
+    """The error is a sentence without a traceback, with a status that no failed jobs have."""
     done = grain_map(*words)
 
-    assert told in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert status == done.returncode
 

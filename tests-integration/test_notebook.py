@@ -27,12 +27,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shown(cell: Any) -> list[str]:
-    """What a cell shows: what it prints and what its last line is.
+    """Return the output of a cell: the printed lines and the value of its last line.
 
     A kernel sends what was printed by now every fifth of a second, so that two lines may come as
     one piece or as two.
     """
-    found: list[str] = []
+    lines: list[str] = []
     printing = False
     for output in cell.outputs:
         if output.get("name") == "stderr":
@@ -40,11 +40,11 @@ def shown(cell: Any) -> list[str]:
         stream = output["output_type"] == "stream"
         text = output["text"] if stream else output["data"]["text/plain"]
         if stream and printing:
-            found[-1] += text
+            lines[-1] += text
         else:
-            found.append(text)
+            lines.append(text)
         printing = stream
-    return found
+    return lines
 
 
 def client_of(notebook: Any) -> NotebookClient:

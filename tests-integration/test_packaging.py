@@ -34,13 +34,13 @@ def project(directory: Path) -> dict[str, Any]:
 
 
 def pins(directory: Path) -> dict[str, str]:
-    """What a package requires of its siblings, by name."""
-    found = {}
+    """Return the requirements of a package on its siblings, by name."""
+    siblings = {}
     for requirement in project(directory)["dependencies"]:
         name, version = re.fullmatch(r"([\w-]+)(.*)", requirement.split(";")[0]).groups()  # type: ignore[union-attr]
         if name in NAMES:
-            found[name] = version
-    return found
+            siblings[name] = version
+    return siblings
 
 
 def tool(name: str) -> ModuleType:
@@ -228,7 +228,7 @@ class TestBump:
 
     @pytest.mark.parametrize("words", [[], ["1.1"], ["v1.1.0"], ["1.1.0", "1.2.0"]])
     def test_refuses_no_version(self, checkout: Path, words: list[str]) -> None:
-        """What is no version leaves everything as it was."""
+        """A malformed version leaves every file as it was."""
         before = project(checkout)
         done = run(checkout, "tools/bump.py", *words)
 
@@ -242,7 +242,7 @@ class TestVersions:
 
     FRAGMENT = "changes/grain-edge/+faster.fixed.md"
 
-    def found(self, checkout: Path, *tag: str) -> list[str]:
+    def faults(self, checkout: Path, *tag: str) -> list[str]:
         done = run(checkout, "tools/bump.py", "--check", *tag)
         assert bool(done.stderr) == bool(done.returncode)
         return done.stderr.splitlines()
@@ -253,7 +253,7 @@ class TestVersions:
         file.write_text(file.read_text().replace(old, new))
 
     def test_the_checkout_has_one_version_and_a_changelog(self) -> None:
-        assert [] == self.found(ROOT)
+        assert [] == self.faults(ROOT)
 
     def test_a_version_or_a_pin_that_differs_is_named_with_its_place(self, checkout: Path) -> None:
         version = project(ROOT)["version"]
@@ -264,7 +264,7 @@ class TestVersions:
         assert [
             f"CITATION.cff: 0.0.8, not {version}",
             f"packages/grain-head/pyproject.toml, grain-worker: 0.0.9, not {version}",
-        ] == self.found(checkout)
+        ] == self.faults(checkout)
 
     @pytest.mark.parametrize(
         ("fragment", "text", "wrong"),
@@ -283,20 +283,20 @@ class TestVersions:
         file = checkout / fragment
         file.parent.mkdir(exist_ok=True)
         file.write_text(text)
-        (found,) = self.found(checkout)
+        (fault,) = self.faults(checkout)
 
-        assert found.startswith(f"{fragment} {wrong}")
+        assert fault.startswith(f"{fragment} {wrong}")
 
     def test_a_version_needs_a_section_or_fragments(self, checkout: Path) -> None:
         shutil.rmtree(checkout / "changes")
         run(checkout, "tools/bump.py", "7.8.9")
-        assert ["CHANGELOG.md: no section 7.8.9, and no fragments in changes"] == self.found(
+        assert ["CHANGELOG.md: no section 7.8.9, and no fragments in changes"] == self.faults(
             checkout
         )
 
         (checkout / self.FRAGMENT).parent.mkdir(parents=True)
         (checkout / self.FRAGMENT).write_text("`dial` is faster (see docs/edge.md).\n")
-        assert [] == self.found(checkout)
+        assert [] == self.faults(checkout)
 
     def test_a_release_needs_its_tag_a_dated_section_and_no_fragments(self, checkout: Path) -> None:
         run(checkout, "tools/bump.py", "7.8.9")
@@ -307,12 +307,12 @@ class TestVersions:
             "the tag v7.8.8 is not v7.8.9",
             "CHANGELOG.md: the section 7.8.9 has no date: none",
             "changes: 1 fragments are left; run towncrier build",
-        ] == self.found(checkout, "v7.8.8")
+        ] == self.faults(checkout, "v7.8.8")
 
         (checkout / self.FRAGMENT).unlink()
         log = checkout / "CHANGELOG.md"
         log.write_text(f"{log.read_text()}\n## 7.8.9 (2026-12-01)\n")
-        assert [] == self.found(checkout, "v7.8.9")
+        assert [] == self.faults(checkout, "v7.8.9")
 
 
 def test_pre_commit_runs_the_tools_of_lint_in_their_versions() -> None:
@@ -331,8 +331,8 @@ class TestWheels:
 
     def problems(self, **wheels: set[str]) -> list[str]:
         resource = self.FACADE | wheels.pop("resource", set())
-        found: list[str] = tool("check_wheels").problems({"grain-resource": resource, **wheels})
-        return found
+        faults: list[str] = tool("check_wheels").problems({"grain-resource": resource, **wheels})
+        return faults
 
     def test_disjoint_typed_wheels_have_no_problem(self) -> None:
         """Disjoint, typed wheels have no problem."""
@@ -350,18 +350,18 @@ class TestWheels:
 
     def test_files_outside_of_a_subpackage_are_named(self) -> None:
         """Files directly under grain, or outside of it, are named."""
-        found = self.problems(a={"grain/b.py", "tests/test_a.py"})
+        faults = self.problems(a={"grain/b.py", "tests/test_a.py"})
 
         assert [
             "grain/b.py is in a, but lies outside of its subpackages",
             "tests/test_a.py is in a, but lies outside of its subpackages",
-        ] == found[:2]
+        ] == faults[:2]
 
     def test_wheels_without_the_facade_are_refused(self) -> None:
         """Without the facade there is no `from grain import GVAR`."""
-        found = tool("check_wheels").problems({"grain-resource": {"grain/_gvar.py"}})
+        faults = tool("check_wheels").problems({"grain-resource": {"grain/_gvar.py"}})
 
         assert [
             "grain-resource lacks grain/__init__.py",
             "grain-resource lacks grain/py.typed",
-        ] == found
+        ] == faults

@@ -95,9 +95,9 @@ def test_readme_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
     """The comments of the readme's example show what it prints."""
     test_every_example_of_the_page_runs(README)
 
-    told = [
+    expected = [
         line.partition(": ")[2] if "these: " in line else line.rpartition("# ")[2]
         for line in README.read_text().splitlines()
         if "print(" in line
     ]
-    assert told == capsys.readouterr().out.splitlines()
+    assert expected == capsys.readouterr().out.splitlines()

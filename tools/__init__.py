@@ -1,1 +1,1 @@
-"""What developers of Grain run; nothing here is installed."""
+"""Programs for developers of Grain; nothing here is installed."""

@@ -36,13 +36,13 @@ def bump(version: str) -> None:
 
 def versions() -> dict[str, str]:
     """Return every version that is written somewhere, by the place."""
-    found = {"CITATION.cff": CITED.findall((ROOT / "CITATION.cff").read_text())[0]}
+    places = {"CITATION.cff": CITED.findall((ROOT / "CITATION.cff").read_text())[0]}
     for file in projects():
         text = file.read_text()
         name = str(file.relative_to(ROOT))
-        found[name] = OWN.findall(text)[0]
-        found |= {f"{name}, {sibling}": pin for sibling, pin in PIN.findall(text)}
-    return found
+        places[name] = OWN.findall(text)[0]
+        places |= {f"{name}, {sibling}": pin for sibling, pin in PIN.findall(text)}
+    return places
 
 
 def fragments() -> list[Path]:
@@ -72,9 +72,9 @@ def problems(tag: str | None) -> list[str]:
         wrong = malformed(fragment)
         out += [f"{fragment.relative_to(ROOT)} {wrong}; see changes/README.md"] if wrong else []
     sections = re.findall(r"^## (\S+) \((.*)\)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    known = [name for name, _ in sections]
-    out += [f"CHANGELOG.md: {name} twice" for name in set(known) if known.count(name) > 1]
-    if version not in known and not fragments():
+    titles = [name for name, _ in sections]
+    out += [f"CHANGELOG.md: {name} twice" for name in set(titles) if titles.count(name) > 1]
+    if version not in titles and not fragments():
         out.append(f"CHANGELOG.md: no section {version}, and no fragments in changes")
     if tag is not None:
         date = dict(sections).get(version, "none")
@@ -90,10 +90,10 @@ def problems(tag: str | None) -> list[str]:
 def main(words: list[str]) -> str | None:
     """Do what the command line says; return what is wrong, for the exit status."""
     if words[:1] == ["--check"] and len(words) <= 2:
-        found = problems(words[1] if words[1:] else None)
-        if not found:
+        faults = problems(words[1] if words[1:] else None)
+        if not faults:
             print("one version, and a changelog")
-        return "\n".join(found) or None
+        return "\n".join(faults) or None
     if len(words) != 1 or not re.fullmatch(VERSION, words[0]):
         return "usage: python tools/bump.py VERSION   (as in 1.1.0 or 1.1.0rc1), or --check [TAG]"
     bump(words[0])

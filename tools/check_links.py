@@ -42,12 +42,12 @@ def trouble(page: Path, target: str, root: Path) -> str:
         return "" if HOST.fullmatch(parts.netloc) else "has no host"
     if parts.scheme or parts.netloc:
         return "" if parts.scheme == "mailto" else "is of a kind that is not expected here"
-    found = (page.parent / parts.path).resolve() if parts.path else page.resolve()
-    if not found.is_relative_to(root.resolve()):
+    file = (page.parent / parts.path).resolve() if parts.path else page.resolve()
+    if not file.is_relative_to(root.resolve()):
         return "is outside of the repository"
-    if not found.exists():
+    if not file.exists():
         return "does not exist"
-    if parts.fragment and found.suffix == ".md" and parts.fragment not in anchors(found):
+    if parts.fragment and file.suffix == ".md" and parts.fragment not in anchors(file):
         return "names a heading that is not there"
     return ""
 
@@ -55,14 +55,14 @@ def trouble(page: Path, target: str, root: Path) -> str:
 def anchors(page: Path) -> set[str]:
     """Return the anchors of a page's headings, as code hosts make them."""
     text = FENCE.sub("", page.read_text(encoding="utf-8"))
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for heading in HEADING.findall(text):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
         slug = re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
-        found[slug] = found.get(slug, -1) + 1
-        if found[slug]:
-            found[f"{slug}-{found[slug]}"] = 0
-    return set(found)
+        counts[slug] = counts.get(slug, -1) + 1
+        if counts[slug]:
+            counts[f"{slug}-{counts[slug]}"] = 0
+    return set(counts)
 
 
 if __name__ == "__main__":

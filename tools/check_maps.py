@@ -37,26 +37,26 @@ def problems(folder: Path) -> list[str]:
     where = folder.relative_to(ROOT)
     names = mapped(ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or "")
     there = contents(folder)
-    found = [f"{where}: the map lacks {name}" for name in sorted(there - set(names))]
-    found += [
+    faults = [f"{where}: the map lacks {name}" for name in sorted(there - set(names))]
+    faults += [
         f"{where}: the map names {name}, which is not there" for name in names if name not in there
     ]
-    found += [
+    faults += [
         f"{where}: the map names {name} twice" for name in set(names) if names.count(name) > 1
     ]
     modules = [name for name in there if not name.endswith("/")]
     if len(modules) > MOST:
-        found.append(f"{where}: {len(modules)} modules, more than {MOST}; make a room of some")
-    return found
+        faults.append(f"{where}: {len(modules)} modules, more than {MOST}; make a room of some")
+    return faults
 
 
 def main() -> int:
     """Print every fault; return 1 if there is one."""
     # The package `grain` itself has the facade only.
     folders = sorted(p.parent for p in ROOT.glob("packages/*/src/grain/*/**/__init__.py"))
-    found = [line for folder in folders for line in problems(folder)]
-    print("\n".join(found) or f"{len(folders)} maps are complete")
-    return bool(found)
+    faults = [line for folder in folders for line in problems(folder)]
+    print("\n".join(faults) or f"{len(folders)} maps are complete")
+    return bool(faults)
 
 
 if __name__ == "__main__":

@@ -42,16 +42,16 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Look at a tag."""
-        found = {name: value or "" for name, value in attrs}
-        if "id" in found:
-            self.anchors.add(found["id"])
-        if tag == "a" and "href" in found:
-            self.links.add(found["href"])
+        attributes = {name: value or "" for name, value in attrs}
+        if "id" in attributes:
+            self.anchors.add(attributes["id"])
+        if tag == "a" and "href" in attributes:
+            self.links.add(attributes["href"])
             if self._depth:
-                self.navigation.add(found["href"])
-        if tag in LOADED and LOADED[tag] in found and found.get("rel") != "canonical":
-            self.loaded.add(found[LOADED[tag]])
-        if tag == "div" and (self._depth or "sidebar-tree" in found.get("class", "")):
+                self.navigation.add(attributes["href"])
+        if tag in LOADED and LOADED[tag] in attributes and attributes.get("rel") != "canonical":
+            self.loaded.add(attributes[LOADED[tag]])
+        if tag == "div" and (self._depth or "sidebar-tree" in attributes.get("class", "")):
             self._depth += 1
 
     def handle_endtag(self, tag: str) -> None:
@@ -90,6 +90,6 @@ def faults(site: Path) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    found = sorted(faults(Path(sys.argv[1]).resolve()))
-    print(*found, sep="\n", end="\n" if found else "")
-    sys.exit(bool(found))
+    lines = sorted(faults(Path(sys.argv[1]).resolve()))
+    print(*lines, sep="\n", end="\n" if lines else "")
+    sys.exit(bool(lines))

@@ -34,13 +34,13 @@ assert not strangers, f"should not be here: {strangers}"
 
 
 def contents(wheel: Path) -> set[str]:
-    """The paths that a wheel installs, without its own metadata."""
+    """Return the paths that a wheel installs, without its own metadata."""
     with zipfile.ZipFile(wheel) as archive:
         return {name for name in archive.namelist() if ".dist-info/" not in name}
 
 
 def problems(wheels: dict[str, set[str]]) -> list[str]:
-    """One line for each file that is in the wrong wheel, in two, or missing."""
+    """Return a line for each file that is in the wrong wheel, in two, or missing."""
     out: list[str] = []
     owner: dict[str, str] = {}
     for package, paths in wheels.items():
@@ -74,13 +74,13 @@ def check_install(name: str, version: str, dist: Path, wheels: dict[str, set[str
         here = [str(Path(p).parent).replace("/", ".") for p in inits]
         output([str(python), "-I", "-c", PROBE, " ".join(here), " ".join(INSTALLS[name])])
         if "grain.cli" in here:
-            told = output([str(python.with_name("grain")), "--version"])
-            assert version in told, f"grain --version says {told!r}"
+            printed = output([str(python.with_name("grain")), "--version"])
+            assert version in printed, f"grain --version says {printed!r}"
         print(f"{name}: {', '.join(here)}")
 
 
 def output(command: list[str]) -> str:
-    """What a command prints, run where no source can be imported by accident."""
+    """Return the output of a command, run where no source can be imported by accident."""
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd="/").stdout
 
 
@@ -88,9 +88,9 @@ def main(dist: Path) -> None:
     """Check all wheels of a directory."""
     files = {file.name.split("-")[0].replace("_", "-"): file for file in dist.glob("*.whl")}
     wheels = {name: contents(file) for name, file in sorted(files.items())}
-    found = problems(wheels)
-    if found or not INSTALLS.keys() <= files.keys():
-        sys.exit("\n".join(found) or f"wheels are missing: {', '.join(INSTALLS.keys() - files)}")
+    faults = problems(wheels)
+    if faults or not INSTALLS.keys() <= files.keys():
+        sys.exit("\n".join(faults) or f"wheels are missing: {', '.join(INSTALLS.keys() - files)}")
     for name in INSTALLS:
         check_install(name, files[name].name.split("-")[1], dist.resolve(), wheels)
 

@@ -31,7 +31,7 @@ cat >/dev/null
 
 
 def why_not() -> str:
-    """What is missing here, or an empty text."""
+    """Return what is missing on this machine, or an empty text."""
     if os.geteuid() != 0:
         return "making network namespaces needs root"
     missing = [name for name in ("ip", "nft", "nsenter", "unshare") if not shutil.which(name)]
@@ -42,7 +42,7 @@ def why_not() -> str:
 
 
 class Host:
-    """One of them.
+    """A host: its namespaces, and the faults of its network.
 
     Attributes:
         name: its hostname.
@@ -119,7 +119,7 @@ class Host:
         _run("ip", "-n", self._switch, "link", "set", f"p-{self.name}", "master", "br0")
 
     def refuse_connections(self, *, reset: bool = False) -> None:
-        """A firewall: nobody may open a TCP connection to this host; it may open others."""
+        """Set up a firewall: nobody may open a TCP connection to this host; it may open others."""
         verdict = "reject with tcp reset" if reset else "drop"
         rules = f"""
             table inet fault {{
@@ -132,17 +132,17 @@ class Host:
         _run("ip", "netns", "exec", self._netns, "nft", "-f", "-", stdin=rules)
 
     def processes(self) -> list[int]:
-        """All but its first one, which only keeps it alive."""
+        """Return all of its processes but the first, which only keeps it alive."""
         space = Path(f"/proc/{self._pid}/ns/pid").readlink()
-        found = []
+        pids = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != self._pid:
                 try:
                     if (entry / "ns/pid").readlink() == space:
-                        found.append(int(entry.name))
+                        pids.append(int(entry.name))
                 except OSError:
                     continue
-        return found
+        return pids
 
     def freeze(self) -> None:
         """Stop all its processes; its kernel goes on acknowledging packets."""
@@ -172,16 +172,16 @@ class Host:
 def hosts(*names: str) -> Iterator[list[Host]]:
     """Make hosts; they and all their processes end with the block."""
     switch = f"grain{os.getpid() % 100000}"
-    made: list[Host] = []
+    machines: list[Host] = []
     _run("ip", "netns", "add", switch)
     try:
         _run("ip", "-n", switch, "link", "add", "br0", "type", "bridge")
         _run("ip", "-n", switch, "link", "set", "br0", "up")
         for number, name in enumerate(names, 1):
-            made.append(Host(switch, name, f"10.99.0.{number}"))
-        yield made
+            machines.append(Host(switch, name, f"10.99.0.{number}"))
+        yield machines
     finally:
-        for host in made:
+        for host in machines:
             host.close()
         subprocess.run(["ip", "netns", "del", switch], check=False)
 
@@ -196,8 +196,8 @@ def _name(pid: int) -> str:
 
 def _child(pid: int) -> int:
     for _ in range(500):
-        found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        if found:
-            return int(found[0])
+        pids = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        if pids:
+            return int(pids[0])
         time.sleep(0.01)
     raise RuntimeError(f"process {pid} has no child")

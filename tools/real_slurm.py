@@ -66,11 +66,11 @@ AccountingStorageType=accounting_storage/none
 
 
 class Failed(Exception):
-    """Slurm cannot be had here; the text says why."""
+    """The error that Slurm does not work here; the text says why."""
 
 
 def main() -> int:
-    """Parse the command line, run."""
+    """Parse the command line and run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--install", action="store_true", help="apt-get install slurm-wlm first")
     parser.add_argument("-n", "--nodes", type=int, default=3)
@@ -95,7 +95,7 @@ def main() -> int:
 
 
 def use(conf: Path, command: list[str]) -> int:
-    """Run the command with the cluster, or tell where it is and wait for the end of the input."""
+    """Run the command with the cluster, or print where it is and wait for the end of the input."""
     if command:
         env = {**os.environ, "SLURM_CONF": str(conf)}
         return subprocess.run(command, env=env, check=False).returncode
@@ -105,7 +105,7 @@ def use(conf: Path, command: list[str]) -> int:
 
 
 def prepare(*, install: bool) -> None:
-    """See to it that the programs are there.
+    """Install the programs that are missing.
 
     Raises:
         Failed: Not root, or not installed.
@@ -195,7 +195,7 @@ def write_conf(folder: Path, asked: argparse.Namespace) -> Path:
 
 
 def munged(folder: Path) -> list[str]:
-    """The command of munged, with a key of its own (which only its owner may read)."""
+    """Return the command of munged, with a key of its own (which only its owner may read)."""
     key = folder / "munge.key"
     key.touch(mode=0o600)
     key.write_bytes(os.urandom(128))
@@ -212,23 +212,23 @@ def munged(folder: Path) -> list[str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on.
+    """Return ports of 127.0.0.1 that nobody listens on.
 
     Below those that the kernel gives to whoever asks for any: it might give them to others before
     the daemons have them.
     """
-    found: list[int] = []
+    free: list[int] = []
     for port in random.SystemRandom().sample(range(15_000, 32_000), 1000):
         with socket.socket() as one, contextlib.suppress(OSError):
             one.bind(("127.0.0.1", port))
-            found.append(port)
-        if len(found) == count:
-            return found
+            free.append(port)
+        if len(free) == count:
+            return free
     raise Failed("no free ports")
 
 
 def wait_for(what: str, ready: Callable[[], bool], seconds: float, folder: Path) -> None:
-    """Poll until it is so.
+    """Poll until the condition holds.
 
     Raises:
         Failed: It is not so in time; the text has the ends of the logs.
@@ -237,13 +237,13 @@ def wait_for(what: str, ready: Callable[[], bool], seconds: float, folder: Path)
     while not ready():
         if time.monotonic() > deadline:
             logs = [*folder.glob("*.log"), *folder.glob("*.out")]
-            told = "".join(f"\n{log.name}: {log.read_text()[-300:]}" for log in logs)
-            raise Failed(f"no {what} within {seconds:g} s{told}")
+            tails = "".join(f"\n{log.name}: {log.read_text()[-300:]}" for log in logs)
+            raise Failed(f"no {what} within {seconds:g} s{tails}")
         time.sleep(0.05)
 
 
 def idle(env: dict[str, str]) -> int:
-    """How many nodes wait for work."""
+    """Return the number of nodes that wait for work."""
     words = ["sinfo", "-h", "-p", "main", "-t", "idle", "-o", "%D"]
     done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
     return int(done.stdout.strip() or 0)

@@ -69,7 +69,7 @@ THEME = TerminalTheme(
 
 
 class Session:
-    """What is typed and printed in one terminal."""
+    """A session in one terminal: the commands typed and their output."""
 
     def __init__(self, directory: Path, width: int) -> None:
         self._directory = directory
@@ -140,13 +140,13 @@ class Session:
 
     @staticmethod
     def _host(name: re.Match[str]) -> str:
-        """The name of a host, as wide as it was where a table goes on."""
+        """Return the name of a host, as wide as it was where a table goes on."""
         wide = len(name[0])
         return "n17".ljust(wide) if name[0].endswith(" ") else "n17"
 
 
 def demo(directory: Path) -> None:
-    """One machine."""
+    """Record the session on one machine."""
     session = Session(directory, 92)
     session.run(
         "python docs/examples/factor.py 2>/dev/null | tail -n 12",
@@ -156,7 +156,7 @@ def demo(directory: Path) -> None:
 
 
 def cluster(directory: Path) -> None:
-    """Workers, as on a cluster: with more tasks than room."""
+    """Record workers, as on a cluster, with more tasks than capacity."""
     (directory / "grain.toml").write_text(CONFIG)
     (directory / "scan.py").write_text(MISSION)
     session = Session(directory, 122)
@@ -175,7 +175,7 @@ def cluster(directory: Path) -> None:
 
 
 def _running(session: Session) -> int:
-    """How many tasks run; none where nobody can be asked yet."""
+    """Return the number of running tasks; zero while no scheduler answers yet."""
     try:
         return int(sum(q["running"] for q in json.loads(session.ask("grain ls --json"))["queues"]))
     except (subprocess.CalledProcessError, json.JSONDecodeError):

@@ -1,4 +1,4 @@
-"""A stand-in for NFS: FUSE views of a directory that believe what they last knew of a name.
+"""A stand-in for NFS: FUSE views of a directory that keep stale entries of names.
 
 As an NFS client does, a view goes on believing for some seconds that a name is missing or that a
 file has a size. Needs root (or the right to mount with FUSE) and the program `bindfs`.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def why_not() -> str:
-    """What is missing here, or an empty text."""
+    """Return what is missing on this machine, or an empty text."""
     if os.geteuid() != 0:
         return "mounting needs root"
     if not Path("/dev/fuse").exists():
@@ -29,7 +29,7 @@ def why_not() -> str:
 
 @contextmanager
 def stale_view(source: Path, view: Path, seconds: float = 5.0) -> Iterator[Path]:
-    """Mount a view; yields it, and unmounts it at the end.
+    """Mount a view, yield it, and unmount it at the end.
 
     Args:
         source: the real directory.

@@ -1,4 +1,4 @@
-"""A pool of named licences: a task asks for a number of them and is told which ones it got."""
+"""A pool of named licences: a task asks for a number of them and gets their names."""
 
 from grain.resource import Resource
 

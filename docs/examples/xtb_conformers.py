@@ -39,7 +39,7 @@ EV_PER_HARTREE = 27.211386
 
 @delayed
 async def energy(atoms: Atoms) -> float:
-    """The GFN2-xTB energy of a geometry, in hartree."""
+    """Return the GFN2-xTB energy of a geometry, in hartree."""
     import json
 
     from grain.worker.external import run_external

@@ -31,7 +31,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 
 def complete(app: Sphinx, docname: str, content: list[str]) -> None:
-    """Add what a page does not say itself."""
+    """Add to a page the navigation that its source lacks."""
     mirrored: dict[str, str] = app.config.from_the_root
     if docname in mirrored:
         root = Path(app.srcdir).parent
@@ -45,7 +45,7 @@ def complete(app: Sphinx, docname: str, content: list[str]) -> None:
     at = posixpath.join("docs", posixpath.dirname(docname))
 
     def moved(link: re.Match[str]) -> str:
-        """A link as it is to be from the page of the site."""
+        """Return the link as the page of the site needs it."""
         target = posixpath.normpath(posixpath.join(here, link[0]))
         if target in pages:
             return posixpath.relpath(pages[target], at)

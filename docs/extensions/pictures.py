@@ -67,7 +67,7 @@ class Picture(SphinxDirective):
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        """Draw it; a mistake in it is an error of the build."""
+        """Draw the picture; a mistake in it is an error of the build."""
         source = "\n".join(self.content)
         try:
             drawn = draw(source)

@@ -28,7 +28,7 @@ class PythonFile(Parser):
     language = "python"
 
     def parse(self, inputstring: str, document: nodes.document) -> None:
-        """Make the page."""
+        """Build the page."""
         self.setup_parse(inputstring, document)
         name = Path(document.current_source).name
         page = nodes.section(ids=["program"])

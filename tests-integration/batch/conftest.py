@@ -1,4 +1,4 @@
-"""Batch systems for the tests of this folder, and a worker that only tells what it is told."""
+"""Batch systems for the tests of this folder, and a worker that only logs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# Tells its arguments and every signal, and ends upon SIGTERM or when a file appears. It takes the
-# signals by the time that it says something: there is no `$(...)` in it, where bash 5.2 loses one.
+# Logs its arguments and every signal, and ends upon SIGTERM or when a file appears. It takes the
+# signals by the time that it logs a line: there is no `$(...)` in it, where bash 5.2 loses one.
 WORKER = """\
 #!/bin/bash
 trap 'echo "worker: USR1"' USR1
@@ -59,7 +59,7 @@ def pbs(tmp_path: Path) -> Iterator[Batch]:
 
 @pytest.fixture
 def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """A worker on PATH that tells what it is told, and ends when the test does."""
+    """Provide a worker on PATH that logs its arguments and signals, and ends with the test."""
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "grain-worker").write_text(WORKER)

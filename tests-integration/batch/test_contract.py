@@ -1,4 +1,4 @@
-"""What Grain relies on in Slurm, the same for the fake and for a real one."""
+"""The behaviour of Slurm that Grain relies on, the same for the fake and for a real one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fake_batch.start import Batch, until
 
-# It takes both signals, tells so, and goes on.
+# It takes both signals, logs them, and goes on.
 STUBBORN = """\
 #!/bin/bash
 trap 'echo shell TERM' TERM
@@ -65,15 +65,15 @@ def limited(slurm: Batch, tmp_path_factory: pytest.TempPathFactory) -> tuple[str
 def test_job_runs_and_is_known_afterwards(
     slurm: Batch, limited: tuple[str, Path], tmp_path: Path
 ) -> None:
-    """A script runs in the folder of submission, with its id and node, and its end is known."""
+    """A script runs in the folder of submission, with its id and node, and its end is recorded."""
     script = "#!/bin/bash\necho $SLURM_JOB_ID $SLURMD_NODENAME $SLURM_CPUS_ON_NODE\npwd\nexit 3\n"
 
     job = submit(slurm, tmp_path, script, "--cpus-per-task=2", "--nodes=1", "--ntasks=1")
     until(lambda: state(slurm, job) == "FAILED")
 
-    told = text(tmp_path).split()
-    assert [job, "2", str(tmp_path)] == [told[0], told[2], told[3]]
-    assert told[1] in {"n1", "n2", "n3"}
+    words = text(tmp_path).split()
+    assert [job, "2", str(tmp_path)] == [words[0], words[2], words[3]]
+    assert words[1] in {"n1", "n2", "n3"}
     assert "3:0" == shown(slurm, job)["ExitCode"]
     assert f"{job}|FAILED|NonZeroExitCode" == slurm.out(
         "squeue", "-h", "-t", "all", "-o", "%i|%T|%r", "-j", job
@@ -110,15 +110,15 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("options", "code", "told"), REFUSALS)
+@pytest.mark.parametrize(("options", "code", "message"), REFUSALS)
 def test_an_impossible_request_is_refused_on_standard_error(
-    slurm: Batch, options: list[str], code: int, told: str
+    slurm: Batch, options: list[str], code: int, message: str
 ) -> None:
-    """What cannot be is refused at once, on standard error."""
+    """An impossible request is refused at once, on standard error."""
     done = slurm.run("sbatch", *options, stdin="#!/bin/sh\n")
 
     assert code == done.returncode
-    assert done.stderr.startswith(told)
+    assert done.stderr.startswith(message)
     assert "" == done.stdout
 
 
@@ -139,7 +139,7 @@ def test_a_text_without_a_shebang_is_refused(slurm: Batch) -> None:
     ],
 )
 def test_accepted_for_ever(slurm: Batch, tmp_path: Path, options: list[str], reason: str) -> None:
-    """Some requests are accepted and never start; squeue tells why."""
+    """Some requests are accepted and never start; squeue shows the reason."""
     job = submit(slurm, tmp_path, "#!/bin/sh\n", *options)
 
     until(lambda: slurm.out("squeue", "-h", "-o", "%T|%r", "-j", job) == f"PENDING|{reason}")
@@ -177,7 +177,7 @@ def test_ids_that_nobody_knows(slurm: Batch) -> None:
 
 
 def test_array_tasks_have_their_own_ids_and_outputs(slurm: Batch, tmp_path: Path) -> None:
-    """Tasks have ids of their own, the last one the array's; %a tells their outputs apart."""
+    """Tasks have ids of their own, the last one the array's; %a keeps their outputs apart."""
     script = "#!/bin/bash\necho $SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_ID $SLURM_JOB_ID\n"
 
     job = submit(slurm, tmp_path, script, "--array=0-2", "--output=out.%A.%a", "--mem=100")
@@ -185,11 +185,11 @@ def test_array_tasks_have_their_own_ids_and_outputs(slurm: Batch, tmp_path: Path
     names = [f"out.{job}.{index}" for index in range(3)]
     until(lambda: all(text(tmp_path, name).strip() for name in names))
 
-    told = [text(tmp_path, name).split() for name in names]
+    lines = [text(tmp_path, name).split() for name in names]
     assert [f"{job}_{index}" for index in range(3)] == sorted(listed)
-    assert [[job, str(index)] for index in range(3)] == [words[:2] for words in told]
-    assert 3 == len({words[2] for words in told})
-    assert job in {words[2] for words in told}
+    assert [[job, str(index)] for index in range(3)] == [words[:2] for words in lines]
+    assert 3 == len({words[2] for words in lines})
+    assert job in {words[2] for words in lines}
 
 
 def test_waiting_tasks_of_an_array_are_one_line(slurm: Batch, tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_signals_by_scancel(slurm: Batch, tmp_path: Path) -> None:
 
 
 def test_a_requeued_job_keeps_its_id_and_waits_two_minutes(slurm: Batch, tmp_path: Path) -> None:
-    """A job goes back to the queue for two minutes, unless told to start; it keeps its id."""
+    """A job goes back to the queue for two minutes, unless released before; it keeps its id."""
     script = "#!/bin/bash\necho start $SLURM_JOB_ID $SLURM_RESTART_COUNT\nsleep 60\n"
     job = submit(slurm, tmp_path, script, "--open-mode=append")
     until(lambda: "start" in text(tmp_path))
@@ -279,7 +279,7 @@ def test_quotes_keep_a_hash_and_spaces_in_a_directive(slurm: Batch, tmp_path: Pa
 
 
 def test_sinfo_lists_partitions_with_limits_and_nodes(slurm: Batch) -> None:
-    """sinfo tells partitions with their limits and nodes."""
+    """sinfo lists partitions with their limits and nodes."""
     lines = slurm.out("sinfo", "-h", "-o", "%P|%l|%c|%m|%a").splitlines()
 
     assert {"main*|infinite|4|4000|up", "short|2:00|4|4000|up"} == set(lines)

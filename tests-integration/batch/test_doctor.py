@@ -1,4 +1,4 @@
-"""`grain doctor` where there is a batch system, and where its controller is gone."""
+"""`grain doctor` where there is a batch system, and where its controller has died."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMMANDS = {"slurm": "sbatch, squeue, scancel", "pbs": "qsub, qstat, qdel"}
 
 
 def doctor(folder: Path, batch: Batch) -> dict[str, Any]:
-    """What it finds, by check."""
+    """Return the findings of `grain doctor --slow`, by check."""
     (folder / "edge").mkdir(mode=0o700, exist_ok=True)
     (folder / "grain.toml").write_text(
         f'system = "{batch.system}"\naddress = "edge://{folder}/edge/meeting"\n'
@@ -32,24 +32,24 @@ def doctor(folder: Path, batch: Batch) -> dict[str, Any]:
         words, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=600
     )
     assert "" == done.stderr
-    found = {one["check"]: one for one in json.loads(done.stdout)}
-    assert done.returncode == any(one["state"] == "fail" for one in found.values())
-    return found
+    checks = {one["check"]: one for one in json.loads(done.stdout)}
+    assert done.returncode == any(one["state"] == "fail" for one in checks.values())
+    return checks
 
 
 @pytest.mark.parametrize("system", COMMANDS)
 def test_the_batch_system_answers_or_does_not(tmp_path: Path, system: str) -> None:
-    """Its controller dies, then its commands are gone."""
+    """The controller dies, then the commands are missing."""
     with fake(system, tmp_path / "fake") as batch:
-        # The disk of a busy machine is slow, and that is told.
+        # The disk of a busy machine is slow, which is reported.
         while (well := doctor(tmp_path, batch))["file system"]["says"].endswith(" s to write"):
             time.sleep(1)
     dead = doctor(tmp_path, batch)
     batch.env["PATH"] = str(tmp_path)  # no batch system, not that of this machine either
-    gone = doctor(tmp_path, batch)
+    without = doctor(tmp_path, batch)
 
     assert f"{system}: {COMMANDS[system]} answer" == well["batch system"]["says"]
     assert ["scheduler"] == [name for name, one in well.items() if one["state"] != "ok"]
     assert "fail" == dead["batch system"]["state"]
     assert "" != dead["batch system"]["fix"]
-    assert gone["batch system"]["says"].startswith(f"{system}: no {COMMANDS[system]} here")
+    assert without["batch system"]["says"].startswith(f"{system}: no {COMMANDS[system]} here")

@@ -1,4 +1,4 @@
-"""What the fakes do that a real Slurm cannot be made to do in a test."""
+"""Behaviour of the fakes that a test cannot provoke in a real Slurm."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ while :; do date +%s.%N >> beat; sleep 0.05; done
 def marked(folder: Path) -> list[int]:
     """The living processes of a fake's jobs."""
     mark = f"{MARK}={folder}:".encode()
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdecimal() and mark in (entry / "environ").read_bytes():
-                found.append(int(entry.name))
+                pids.append(int(entry.name))
         except OSError:
             continue
-    return found
+    return pids
 
 
 def beats(folder: Path) -> int:

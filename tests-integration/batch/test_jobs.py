@@ -37,7 +37,7 @@ main_log_file = "mission.log"
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
-    """What is in a file that somebody is writing; the last line may have a part only."""
+    """Return the complete lines of a file that another process is writing."""
     lines = path.read_text().splitlines(keepends=True)
     return [json.loads(line) for line in lines if line.endswith("\n")]
 
@@ -67,35 +67,35 @@ class User:
         )
 
     def scale(self, *words: str, proven: float = 4.0) -> subprocess.Popen[bytes]:
-        """Keep workers; what it says goes to a file."""
+        """Keep workers; the output goes to a file."""
         command = [sys.executable, "-c", SCALE.format(proven=proven), "scale", "--json", *words]
-        with (self.folder / "said").open("ab") as out:
+        with (self.folder / "reports").open("ab") as out:
             return subprocess.Popen(command, cwd=self.folder, env=self.env, stdout=out)
 
-    def said(self) -> list[dict[str, Any]]:
-        """What `grain scale` has said so far."""
-        return lines_of(self.folder / "said")
+    def reports(self) -> list[dict[str, Any]]:
+        """Return the output of `grain scale` so far."""
+        return lines_of(self.folder / "reports")
 
     def jobs(self, by: str | None = None) -> list[str]:
         """The ids of the jobs that were submitted, by `grain scale` say."""
         files = sorted((self.folder / "state/grain/jobs").glob("*"))
-        found = [line for file in files for line in lines_of(file)]
-        return [str(one["id"]) for one in found if by is None or one["by"] == by]
+        submitted = [line for file in files for line in lines_of(file)]
+        return [str(one["id"]) for one in submitted if by is None or one["by"] == by]
 
     def states(self) -> dict[str, str]:
-        """What the batch system says of the jobs that are left: R runs, anything else waits."""
+        """Return the batch system's state of each job that is left: R runs, anything else waits."""
         if self.batch.system == "slurm":
             lines = self.batch.out("squeue", "-h", "-r", "-o", "%i %t").splitlines()
         else:
-            told = self.batch.run("qstat", "-f").stdout
+            output = self.batch.run("qstat", "-f").stdout
             lines = [
                 f"{one} {state}"
                 for one, state in re.findall(
-                    r"Job Id: (\S+)$.*?job_state = (\w)", told, re.MULTILINE | re.DOTALL
+                    r"Job Id: (\S+)$.*?job_state = (\w)", output, re.MULTILINE | re.DOTALL
                 )
             ]
-        found = dict(line.split() for line in lines)
-        return {one: found[one] for one in self.jobs() if one in found}
+        letters = dict(line.split() for line in lines)
+        return {one: letters[one] for one in self.jobs() if one in letters}
 
     def cancel(self, *ids: str) -> None:
         if ids:
@@ -110,25 +110,25 @@ def batch(
     kind, system = request.param.split()
     if kind == "fake":
         folder = tmp_path_factory.mktemp("fake")
-        with fake(system, folder, "--kill-wait=20", pace=10) as found:
-            yield found
+        with fake(system, folder, "--kill-wait=20", pace=10) as cluster:
+            yield cluster
         return
     try:
-        with real() as found:
-            yield found
+        with real() as cluster:
+            yield cluster
     except Missing as missing:
         pytest.skip(str(missing))
 
 
 @pytest.fixture
 def user(batch: Batch, worker: object, tmp_path: Path) -> Iterator[User]:
-    """Of whom no job is left."""
-    made = User(batch, tmp_path)
-    made.configure()
-    yield made
+    """Provide a user, and cancel all of their jobs at the end."""
+    someone = User(batch, tmp_path)
+    someone.configure()
+    yield someone
     (tmp_path / "stop").touch()
-    made.cancel(*made.states())
-    until(lambda: not made.states())
+    someone.cancel(*someone.states())
+    until(lambda: not someone.states())
 
 
 def running(user: User) -> list[str]:
@@ -176,7 +176,7 @@ def test_scale_replaces_ended_jobs_and_leaves_all_at_its_end(user: User) -> None
         # One waits for room, which the other's job has.
         until(lambda: len(user.jobs("scale")) == 3 and len(running(user)) == 3)
         [waits] = user.states().keys() - {*running(user)}
-        until(lambda: len(user.said()) > 3)
+        until(lambda: len(user.reports()) > 3)
         lost = next(one for one in running(user) if one != other)
         user.cancel(lost)
 
@@ -192,7 +192,7 @@ def test_scale_replaces_ended_jobs_and_leaves_all_at_its_end(user: User) -> None
         assert 0 == scale.wait(LONG)
         # The next one counts those that are there.
         scale = user.scale("3")
-        until(lambda: "3 jobs are left from before" in str(user.said()))
+        until(lambda: "3 jobs are left from before" in str(user.reports()))
     finally:
         scale.terminate()
         scale.wait(LONG)
@@ -202,7 +202,7 @@ def test_scale_replaces_ended_jobs_and_leaves_all_at_its_end(user: User) -> None
     assert other in user.states()
     assert lost not in user.states()
     assert 4 == len(user.jobs("scale"))
-    assert all(line["alive"] <= line["of"] == 3 for line in user.said())
+    assert all(line["alive"] <= line["of"] == 3 for line in user.reports())
 
 
 def test_scale_backs_off(user: User) -> None:
@@ -211,21 +211,21 @@ def test_scale_backs_off(user: User) -> None:
     # However long a job takes to fail here.
     scale = user.scale("2", proven=600.0)
     try:
-        until(lambda: "for 4 s" in str(user.said()))
+        until(lambda: "for 4 s" in str(user.reports()))
     finally:
         scale.terminate()
         scale.wait(LONG)
 
-    said = [line["what"] for line in user.said()]
-    # It may have gone on before it was told to end.
-    end = next(i for i, text in enumerate(said, start=1) if "for 4 s" in text)
-    what = said[:end]
-    pauses = [int(found[1]) for text in what if (found := re.search(r"for (\d+) s$", text))]
+    texts = [line["what"] for line in user.reports()]
+    # It may have continued before the signal to end.
+    end = next(i for i, text in enumerate(texts, start=1) if "for 4 s" in text)
+    what = texts[:end]
+    pauses = [int(match[1]) for text in what if (match := re.search(r"for (\d+) s$", text))]
     # The first two may be seen to have ended one after the other.
     assert [1, 2, 4] == sorted({*pauses})
     assert pauses == sorted(pauses)
     assert 4 == sum(" is job " in text for text in what)
-    assert len(user.jobs("scale")) == sum(" is job " in text for text in said)
+    assert len(user.jobs("scale")) == sum(" is job " in text for text in texts)
 
 
 def test_logs_show_the_output_of_a_job(user: User) -> None:
@@ -264,16 +264,16 @@ def test_start_runs_the_mission_as_a_job(user: User) -> None:
 
 
 def test_doctor_reports_whether_the_batch_system_answers(user: User) -> None:
-    """The batch system answers; one that does not is told, with what to do."""
+    """The batch system answers; one that does not is reported with a remedy."""
     well = user.grain("doctor", "--json")
-    found = {one["check"]: one["state"] for one in json.loads(well.stdout)}
+    checks = {one["check"]: one["state"] for one in json.loads(well.stdout)}
 
     assert 0 == well.returncode, well.stdout
-    assert "ok" == found["batch system"] == found["outputs"] == found["grain-worker"]
+    assert "ok" == checks["batch system"] == checks["outputs"] == checks["grain-worker"]
     if "FAKE_BATCH" in user.env:
         user.batch.hush()
         ill = user.grain("doctor")
-        user.batch.hear()
+        user.batch.answer_again()
         assert 1 == ill.returncode
         [line] = [line for line in ill.stdout.splitlines() if "batch system" in line]
         assert line.startswith("fail "), line

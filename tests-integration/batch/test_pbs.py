@@ -1,6 +1,8 @@
-"""What Grain relies on in PBS. There is no real one to compare with where tests run: the texts and
-exit codes are those that an OpenPBS 23.06 server was seen to have, those of arrays and qrerun from
-its sources and manuals."""
+"""The behaviour of PBS that Grain relies on.
+
+There is no real PBS to compare with where tests run: the texts and exit codes are those of an
+OpenPBS 23.06 server, those of arrays and qrerun come from its sources and manuals.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ if TYPE_CHECKING:
 
 def states(pbs: Batch, *words: str) -> dict[str, str]:
     """Letters by id."""
-    told = json.loads(pbs.out("qstat", "-f", "-F", "json", *words))["Jobs"]
-    return {name: fields["job_state"] for name, fields in told.items()}
+    jobs = json.loads(pbs.out("qstat", "-f", "-F", "json", *words))["Jobs"]
+    return {name: fields["job_state"] for name, fields in jobs.items()}
 
 
 def text(path: Path) -> str:
@@ -79,14 +81,14 @@ def test_pbs_states_and_errors(pbs: Batch, tmp_path: Path) -> None:
     words = ["qsub", "-l", "select=1:ncpus=2:mem=200mb", "-l", "walltime=00:05:00"]
     job = pbs.out(*words, cwd=tmp_path, stdin="#!/bin/sh\nsleep 300\n")
     until(lambda: "job_state = R" in pbs.out("qstat", "-f", job))
-    told = json.loads(pbs.out("qstat", "-f", "-F", "json", job))["Jobs"][job]
+    jobs = json.loads(pbs.out("qstat", "-f", "-F", "json", job))["Jobs"][job]
     deleted = pbs.run("qdel", job)
     until(lambda: pbs.run("qstat", job).returncode)
     finished, again = pbs.run("qstat", job), pbs.run("qdel", job)
     unknown = pbs.run("qstat", "999")
 
-    assert ("R", "n1/0*2") == (told["job_state"], told["exec_host"])
-    assert {"mem": "200mb", "ncpus": 2, "walltime": "00:05:00", "nodect": 1} == told[
+    assert ("R", "n1/0*2") == (jobs["job_state"], jobs["exec_host"])
+    assert {"mem": "200mb", "ncpus": 2, "walltime": "00:05:00", "nodect": 1} == jobs[
         "Resource_List"
     ]
     assert (0, "") == (deleted.returncode, deleted.stderr)
@@ -117,9 +119,9 @@ def test_a_pbs_job_is_killed_two_seconds_after_its_walltime(tmp_path: Path) -> N
         until((tmp_path / "out").exists)
         shown = pbs.out("qstat", "-x", "-f", job)
 
-    told = (tmp_path / "out").read_text()
+    output = (tmp_path / "out").read_text()
     assert ("R", "E") == (goes_on, warned)
-    assert "=>> PBS: job killed: walltime 25 exceeded limit 20\n" in told
+    assert "=>> PBS: job killed: walltime 25 exceeded limit 20\n" in output
     assert "Exit_status = -29" in shown
 
 
@@ -168,7 +170,7 @@ def test_subjobs_have_an_index_and_an_output_each(pbs: Batch, tmp_path: Path) ->
 
 
 def test_a_throttled_array_runs_one_subjob_at_a_time(pbs: Batch, tmp_path: Path) -> None:
-    """Of 1-3%1 one runs at a time; a plain job of that number is not known."""
+    """One subjob of 1-3%1 runs at a time; a plain job with the array's number does not exist."""
     pbs.out("qsub", "-J", "1-3%1", cwd=tmp_path, stdin="#!/bin/sh\nsleep 300\n")
     until(lambda: states(pbs, "-t")["0[1].pbs"] == "R")
 
@@ -198,7 +200,7 @@ def test_qrerun_queues_a_job_again_under_its_id(pbs: Batch, tmp_path: Path) -> N
 
 
 def test_qrerun_refuses_waiting_and_unknown_jobs(pbs: Batch, tmp_path: Path) -> None:
-    """Of a job that waits, of one that must not run twice, and of none."""
+    """The command refuses a waiting job, a job that must not run twice, and an unknown one."""
     waits = pbs.out("qsub", "-l", "ncpus=99", cwd=tmp_path, stdin="#!/bin/sh\n")
     once = pbs.out("qsub", "-r", "n", cwd=tmp_path, stdin="#!/bin/sh\nsleep 300\n")
     until(lambda: states(pbs)[once] == "R")

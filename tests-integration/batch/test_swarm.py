@@ -28,16 +28,16 @@ memory = 1
 """
 
 
-@pytest.mark.parametrize("end", ["idle", "told to"])
+@pytest.mark.parametrize("end", ["idle", "signal"])
 async def test_what_waits_when_gnaw_leaves(tmp_path: Path, end: str) -> None:
     """For want of missions it takes its own jobs back, before its worker makes room for them.
 
-    Jobs of others stay. Where it is told to leave it has a successor, who counts all of them.
+    Jobs of others stay. After a signal to leave, its successor counts all of them.
     """
     (tmp_path / "edge").mkdir(mode=0o700)
     address = f"edge://{tmp_path}/edge/meeting"
     (tmp_path / "grain.toml").write_text(CONFIG.format(address=address))
-    idle_quit = {"idle": "30", "told to": "600"}[end]
+    idle_quit = {"idle": "30", "signal": "600"}[end]
     gnaw = ("grain.head", "--address", address, "--idle-quit", idle_quit, "--swarm", "3")
     with fake("slurm", tmp_path / "fake", "--nodes=1") as slurm, trio.fail_after(600):
         env = {**slurm.env, "XDG_STATE_HOME": str(tmp_path / "state")}
@@ -57,7 +57,7 @@ async def test_what_waits_when_gnaw_leaves(tmp_path: Path, end: str) -> None:
                 done = await trio.run_process(up, cwd=tmp_path, env=env, capture_stdout=True)
                 [other] = [job["id"] for job in json.loads(done.stdout)]
                 before = states()
-            if end == "told to":
+            if end == "signal":
                 process.terminate()
             assert 0 == await trio.to_thread.run_sync(partial(process.wait, 180))
         after = states()

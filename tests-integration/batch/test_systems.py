@@ -27,12 +27,12 @@ NOW = datetime.datetime(2026, 3, 4, 9, 30, 15)
 
 @pytest.fixture(autouse=True)
 def here(worker: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """All of these tests have a worker that tells what it is told, and start in a folder."""
+    """Provide all of these tests with a worker that only logs, and a folder to start in."""
     worker.chdir(tmp_path)
     return worker
 
 
-def found(batch: Batch, here: pytest.MonkeyPatch) -> None:
+def use(batch: Batch, here: pytest.MonkeyPatch) -> None:
     """Have this process find a batch system as users' do: by PATH and variables."""
     for name in ("FAKE_BATCH", "FAKE_BATCH_DEAF", "SLURM_CONF"):
         if name in batch.env:
@@ -67,8 +67,8 @@ setup_cleanup = ["echo set up", "defer echo clean"]
 
 
 def test_worker_on_slurm(slurm: Batch, here: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Two workers in an array: told apart, warned, ended by scancel, cleaned up after."""
-    found(slurm, here)
+    """Two workers in an array: distinguished, warned, ended by scancel, cleaned up after."""
+    use(slurm, here)
     system, job = opened(tmp_path, SLURM)
 
     jobs = list(system.submit(job, 2))
@@ -86,11 +86,11 @@ def test_worker_on_slurm(slurm: Batch, here: pytest.MonkeyPatch, tmp_path: Path)
     ]
     assert {"n1", "n2", "n3"} >= {states[one].node for one in ids}
     for index, name in enumerate(logs):
-        first, told = log(tmp_path, name).splitlines()[:2]
+        first, arguments = log(tmp_path, name).splitlines()[:2]
         assert "set up" == first
-        assert f"--name w093015-{index}" in told
-        assert '"Cores": {"auto": {"most": 2}}' in told
-        assert '"Memory": 0.5' in told
+        assert f"--name w093015-{index}" in arguments
+        assert '"Cores": {"auto": {"most": 2}}' in arguments
+        assert '"Memory": 0.5' in arguments
 
     slurm.out("scancel", "--signal=USR1", "--batch", ids[0])
     until(lambda: "worker: USR1" in log(tmp_path, logs[0]))
@@ -105,8 +105,8 @@ def test_worker_on_slurm(slurm: Batch, here: pytest.MonkeyPatch, tmp_path: Path)
 
 
 def test_exit_status_on_slurm(slurm: Batch, here: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Slurm is told how the worker ended; a job of before is known to be gone."""
-    found(slurm, here)
+    """Slurm gets the exit status of the worker; the state of an old job is that it has ended."""
+    use(slurm, here)
     system, job = opened(tmp_path, SLURM)
 
     [one] = system.submit(replace(job, main="sh -c 'exit 9'"), 1)
@@ -136,7 +136,7 @@ def test_refusals_of_slurm(
     remedy: str,
 ) -> None:
     """Each comes with what to change."""
-    found(slurm, here)
+    use(slurm, here)
     system, job = opened(tmp_path, f'system = "slurm"\n[script]\n{text}\n', *options)
 
     with pytest.raises(BatchError) as info:
@@ -148,7 +148,7 @@ def test_refusals_of_slurm(
 
 def test_reasons_of_slurm(slurm: Batch, here: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A job that will wait for ever says why."""
-    found(slurm, here)
+    use(slurm, here)
     system, job = opened(tmp_path, SLURM, "--partition=short")
 
     [one] = system.submit(job, 1)
@@ -163,14 +163,13 @@ def test_reasons_of_slurm(slurm: Batch, here: pytest.MonkeyPatch, tmp_path: Path
 def test_workers_are_submitted_one_by_one_where_arrays_are_forbidden(
     kind: str, here: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Where the site forbids arrays of that size, workers are submitted one by one."""
     try:
         with (
             fake("slurm", tmp_path / "s", "--array=1")
             if kind == "fake"
             else real("--array=1", "--nodes=1") as batch
         ):
-            found(batch, here)
+            use(batch, here)
             system, job = opened(tmp_path, SLURM)
 
             jobs = list(system.submit(replace(job, main="true"), 2))
@@ -183,9 +182,9 @@ def test_workers_are_submitted_one_by_one_where_arrays_are_forbidden(
 
 
 def test_slurm_is_down(here: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Each request says so, and that it may be tried again."""
+    """Each request reports that, and that a retry may succeed."""
     with fake("slurm", tmp_path / "s") as batch:
-        found(batch, here)
+        use(batch, here)
         system, job = opened(tmp_path, SLURM)
         batch.hush()
 
@@ -213,7 +212,7 @@ setup_cleanup = ["pwd", "defer echo clean"]
 
 def test_worker_on_pbs(pbs: Batch, here: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Two workers, one by one; they start in the folder of submission and end upon qdel."""
-    found(pbs, here)
+    use(pbs, here)
     system, job = opened(tmp_path, PBS)
     job = replace(job, path=str(tmp_path / "bin"))
 
@@ -241,7 +240,7 @@ def test_worker_on_pbs(pbs: Batch, here: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "told", "remedy"),
+    ("text", "message", "remedy"),
     [
         ('queue = "nope"', "qsub: Unknown queue", "Set script.queue to a queue that there is"),
         (
@@ -253,22 +252,22 @@ def test_worker_on_pbs(pbs: Batch, here: pytest.MonkeyPatch, tmp_path: Path) -> 
     ],
 )
 def test_refusals_of_pbs(
-    pbs: Batch, here: pytest.MonkeyPatch, tmp_path: Path, text: str, told: str, remedy: str
+    pbs: Batch, here: pytest.MonkeyPatch, tmp_path: Path, text: str, message: str, remedy: str
 ) -> None:
     """Each comes with what to change."""
-    found(pbs, here)
+    use(pbs, here)
     system, job = opened(tmp_path, f'system = "pbs"\n[script]\n{text}')
 
     with pytest.raises(BatchError) as info:
         list(system.submit(job, 1))
 
-    assert info.value.output.startswith(told)
+    assert info.value.output.startswith(message)
     assert info.value.remedy.startswith(remedy)
 
 
 def test_reasons_of_pbs(pbs: Batch, here: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A job that is too big for any node waits, and its comment says so."""
-    found(pbs, here)
+    use(pbs, here)
     system, job = opened(tmp_path, 'system = "pbs"\n[script]\ncores = 99')
 
     [one] = system.submit(job, 1)

@@ -105,7 +105,7 @@ def test_a_local_worker_outlives_the_command_and_ends_on_sigterm(tmp_path: Path)
 
 @pytest.mark.usefixtures("worker")
 def test_a_refusal_of_slurm_is_shown_with_a_remedy(slurm: Batch, tmp_path: Path) -> None:
-    """What Slurm says is shown as it is, with what to change, and the exit code is 1."""
+    """Slurm's message is shown as it is, with the setting to change, and the exit code is 1."""
     text = 'system = "slurm"\n[script]\nqueue = "nope"\n'
 
     done = up(tmp_path, text, batch=slurm)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Aside:
-    """Where a scenario plays.
+    """The place of one scenario that runs beside the others.
 
     Attributes:
         folder: Its own.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# Seconds, as usual: long enough for a worker that is told to end to hand back its runs, also where
+# Seconds, as usual: long enough for a worker that ends to hand back its runs, also where
 # it gets no processor for some of them.
 KILL_WAIT = 30
 
@@ -23,8 +23,8 @@ KILL_WAIT = 30
 @pytest.fixture(scope="session")
 def asides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asides]:
     """The scenarios that go on beside the tests; see `end_to_end.aside`."""
-    with Asides(tmp_path_factory) as found:
-        yield found
+    with Asides(tmp_path_factory) as running:
+        yield running
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def begun(request: pytest.FixtureRequest, asides: Asides) -> None:
 
 @pytest.fixture
 def seen(request: pytest.FixtureRequest, asides: Asides, begun: None) -> Any:
-    """What the test's scenario has returned."""
+    """Return the result of the test's scenario."""
     return asides.result(request.node)
 
 
@@ -75,8 +75,8 @@ def stopped(slurm: Batch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.fixture
 def place(slurm: Batch, stopped: Holding, tmp_path: Path) -> Iterator[Place]:
     """A user's home; when the test is over, no process of it is left."""
-    made = Place(slurm, tmp_path / "place")
+    place = Place(slurm, tmp_path / "place")
     try:
-        yield made
+        yield place
     finally:
-        made.close()
+        place.close()

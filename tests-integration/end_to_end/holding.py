@@ -1,4 +1,4 @@
-"""A mission whose tasks hold until they are let go, and tell where they ran."""
+"""A mission whose tasks hold until they are let go, and report where they ran."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A user of the tests: a home, a configuration, and whatever grows out of the commands typed there.
 
 Every process that a place brings about, on the nodes too, carries a mark in its environment. So a
-place finds its own among those of others, and can tell that none is left. (Jobs of PBS have the
+place finds its own among those of others, and can check that none is left. (Jobs of PBS have the
 environment of a login: there, the set-up has to add the mark.)
 """
 
@@ -82,7 +82,7 @@ class Place:
 
     @property
     def work(self) -> Path:
-        """Where commands are typed."""
+        """The user's working directory."""
         return self.folder / "work"
 
     @property
@@ -173,8 +173,8 @@ class Place:
 
     def agent(self, worker: str) -> int:
         """The pid of a worker's agent."""
-        found = f"--name {worker} "
-        return self._the(lambda words: "grain-worker " in words and found in words)
+        results = f"--name {worker} "
+        return self._the(lambda words: "grain-worker " in words and results in words)
 
     def runner(self, worker: str) -> int:
         """The pid of a worker's runner."""
@@ -186,14 +186,14 @@ class Place:
 
         A process that it is about to start has the same for a moment.
         """
-        found: list[int] = []
+        results: list[int] = []
 
         def one() -> bool:
-            found[:] = [pid for pid, words in self._marked() if what(words)]
-            return len(found) == 1
+            results[:] = [pid for pid, words in self._marked() if what(words)]
+            return len(results) == 1
 
         until(one)
-        return found[0]
+        return results[0]
 
     def of_job(self, worker: str) -> list[int]:
         """The processes on the node where a worker runs, the job's shell included."""
@@ -202,7 +202,7 @@ class Place:
         return [p for p in self.processes() if where and _variable(p, "SLURM_JOB_ID") == where]
 
     def state(self) -> dict[str, Any]:
-        """How things stand, as Gnaw has it."""
+        """Query the state of the scheduler."""
 
         async def ask() -> Any:
             address = f"edge://{self.home}/.local/share/edge-file-default"
@@ -239,19 +239,19 @@ class Place:
             if ids := [str(one["id"]) for one in self.records()]:
                 # PBS says of a job that has ended that it has.
                 self.batch.run("scancel" if self.batch.system == "slurm" else "qdel", *ids)
-            told: set[int] = set()
-            until(lambda: not self._end_heads(told))
+            signalled: set[int] = set()
+            until(lambda: not self._end_heads(signalled))
         finally:
             left = self.processes()
             send(signal.SIGKILL, *left)
         assert {} == left
 
-    def _end_heads(self, told: set[int]) -> dict[int, str]:
+    def _end_heads(self, signalled: set[int]) -> dict[int, str]:
         """Tell each Gnaw once to end, also one that was just being started; all that is left."""
         left = self.processes()
-        heads = {pid for pid, words in left.items() if " grain.head " in words} - told
+        heads = {pid for pid, words in left.items() if " grain.head " in words} - signalled
         send(signal.SIGTERM, *heads)
-        told |= heads
+        signalled |= heads
         return left
 
 

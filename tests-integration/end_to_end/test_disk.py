@@ -55,7 +55,7 @@ log_file = "{folder}/w{{{{HHMMSS}}}}.log"
 
 
 def test_tasks_go_on_when_the_disk_of_the_logs_is_full(small: Path, place: Place) -> None:
-    """Tasks go on, and all ends well; what could not be logged is told when there is room."""
+    """Tasks go on, and all ends well; unlogged lines are reported when there is space."""
     filler = fill(small)
     holding = Holding(place, workers=1, tasks=2, more=logs_at(small))
     [worker] = holding.workers

@@ -11,7 +11,7 @@ from fake_batch.start import fake, until
 
 TUTORIAL = Path(__file__).parents[2] / "docs/examples/tutorial_4_workers.py"
 
-# As the tutorial has it. The nodes are said to have 16 cores, which this machine has not.
+# As in the tutorial. The nodes claim to have 16 cores, which this machine has not.
 CONFIG = """\
 system = "{system}"
 [script]
@@ -39,7 +39,7 @@ done
 echo $node
 """
 
-# Each task tells which worker it ran on, and when. Of the mission that is first, some wait until
+# Each task reports which worker it ran on, and when. Of the mission that is first, some wait until
 # the other one waits, too, and the rest until that is over: they would do so for ever if its tasks,
 # which wait until both workers have some, got no turn among the former.
 SHARING = """\
@@ -94,13 +94,13 @@ def nodes_of(printed: str) -> list[str]:
         r"is executed on a machine with hostname (n\d)\n"
         for i in range(4)
     )
-    found = re.fullmatch(f"Waiting for calculation to start ...\n{shape}\n", printed)
-    assert found, printed
-    return list(found.groups())
+    match = re.fullmatch(f"Waiting for calculation to start ...\n{shape}\n", printed)
+    assert match, printed
+    return list(match.groups())
 
 
 def test_the_tutorials_cluster_program_prints_what_it_shows(place: Place) -> None:
-    """It pauses, says how to start workers, and ends with what it is said to print."""
+    """The mission pauses, says how to start workers, and ends with the documented output."""
     check_tutorial(place)
 
 
@@ -129,7 +129,7 @@ def check_tutorial(place: Place) -> None:
     assert 2 == len(set(nodes))
     assert re.search(r"Time elapsed for all jobs: \d+\.\d{3}s\n$", mission.err)
 
-    # Gnaw and the workers stay, as `grain ls` tells, and serve the next mission at once.
+    # Gnaw and the workers stay, as `grain ls` shows, and serve the next mission at once.
     listings = []
 
     def listed() -> bool:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def job_state(place: Place, job: str) -> str:
-    """What the batch system says of a job, also when it has ended."""
+    """Return the batch system's state of a job, also after its end."""
     return place.batch.out("squeue", "-h", "-t", "all", "-o", "%T", "-j", job)
 
 

@@ -1,4 +1,4 @@
-"""What workers own that `grain up` has started: what the job really has, as the user allows."""
+"""Workers of `grain up` own the resources that their job really has, as the user allows."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ run(main)
 
 
 def workers(place: Place) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A worker of one core and one of all that a node is said to have, as Gnaw has them."""
+    """A worker of one core and one of all that a node claims to have, as Gnaw reports them."""
     mission = place.start(PROGRAM)
     for cores in (1, 16):
         place.configure(
@@ -59,15 +59,15 @@ def workers(place: Place) -> tuple[dict[str, Any], dict[str, Any]]:
         place.up()
     assert "Memory(1.5GB)" in mission.wait()
     until(lambda: len(place.serving()) == 2)
-    found = place.workers()
-    return found["w1"], found["w16"]
+    results = place.workers()
+    return results["w1"], results["w16"]
 
 
 def check(one: dict[str, Any], all_of_them: dict[str, Any], spent: float) -> None:
     usable = sorted(os.sched_getaffinity(0))[:16]
-    found = [from_data({"Cores": worker["total"]["Cores"]}) for worker in (one, all_of_them)]
-    assert found[0] in [Cores([cpu]) for cpu in usable]
-    assert found[1] == Cores(usable)
+    results = [from_data({"Cores": worker["total"]["Cores"]}) for worker in (one, all_of_them)]
+    assert results[0] in [Cores([cpu]) for cpu in usable]
+    assert results[1] == Cores(usable)
     for worker in (one, all_of_them):
         assert 1.5 == worker["total"]["Memory"]
         assert "Token" in worker["total"]
@@ -76,10 +76,10 @@ def check(one: dict[str, Any], all_of_them: dict[str, Any], spent: float) -> Non
 
 
 def test_a_worker_owns_the_jobs_cpus_less_what_is_held_back(place: Place) -> None:
-    """Of CPUs those that the job has; a part of memory and walltime is held back."""
+    """The worker owns the CPUs of its job; a part of memory and walltime is held back."""
     began = time.monotonic()
-    found = workers(place)
-    check(*found, time.monotonic() - began)
+    results = workers(place)
+    check(*results, time.monotonic() - began)
 
     few = len(os.sched_getaffinity(0)) < 16
     assert few == ("16 CPUs were asked for, and this process may use" in place.log("w16"))
@@ -87,12 +87,12 @@ def test_a_worker_owns_the_jobs_cpus_less_what_is_held_back(place: Place) -> Non
 
 
 def test_resources_on_pbs(tmp_path: Path) -> None:
-    """The same, though PBS tells its jobs neither their memory nor their end."""
+    """The same holds, though PBS gives its jobs neither their memory nor their end."""
     with fake("pbs", tmp_path / "pbs", *NODES) as batch:
         place = Place(batch, tmp_path / "place")
         try:
             began = time.monotonic()
-            found = workers(place)
-            check(*found, time.monotonic() - began)
+            results = workers(place)
+            check(*results, time.monotonic() - began)
         finally:
             place.close()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def test_runs_of_a_lost_node_run_again_and_late_results_are_dropped(stopped: Holding) -> None:
-    """What ran there runs again elsewhere; what comes too late is dropped; the worker stays.
+    """Runs of the lost node run again elsewhere; a late result is dropped; the worker stays.
 
     Unless it is the first after all: a success is taken wherever it comes from.
     """

@@ -1,4 +1,4 @@
-"""What every command of a fake batch system is."""
+"""The client side that all commands of a fake batch system share."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def ask(folder: Path, asked: dict[str, object]) -> dict[str, str]:
         channel.sendall(json.dumps(asked).encode())
         channel.shutdown(socket.SHUT_WR)
         with channel.makefile("rb") as answer:
-            told: dict[str, str] = json.load(answer)
-            return told
+            reply: dict[str, str] = json.load(answer)
+            return reply
 
 
 def _reads_stdin(name: str, argv: list[str]) -> bool:

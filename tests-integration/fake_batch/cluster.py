@@ -73,7 +73,7 @@ class Cluster:
         elif check and job.limit is not None and now >= job.started + job.limit:
             self.end(job, now, "TIMEOUT", "TimeLimit")
         elif check and job.warning is not None and self.manners.warn_now(job, now):
-            self.tell(job, self.manners.notice(job, "WARNED"))
+            self.write_notice(job, self.manners.notice(job, "WARNED"))
             send([job.pid], job.warning[0])
             job.warning = None
         elif measure and job.memory and resident(self._processes.of(job.key)) > job.memory:
@@ -87,7 +87,7 @@ class Cluster:
             if state in OVER:
                 job.state, job.reason, job.ended = state, reason, now
             return
-        self.tell(job, self.manners.notice(job, state))
+        self.write_notice(job, self.manners.notice(job, state))
         final = "FAILED" if state == "OUT_OF_MEMORY" else state
         job.finals = (final, reason)
         job.kill_at = now + (self.timing.kill_wait if grace is None else grace)
@@ -99,7 +99,7 @@ class Cluster:
         if job.pid:
             send([job.pid] if shell_only else self._processes.of(job.key), one)
 
-    def tell(self, job: Job, text: str) -> None:
+    def write_notice(self, job: Job, text: str) -> None:
         """Write a line into a running job's output, if there is room for it."""
         if text and job.pid:
             with contextlib.suppress(OSError), self.manners.place(job)[2].open("a") as out:
@@ -142,7 +142,7 @@ class Cluster:
                 waits = True
 
     def _siblings(self, job: Job) -> int:
-        """How many other tasks of its array run."""
+        """Return the number of running tasks of the job's array."""
         arrays = [one.array for one in self.jobs if one.pid]
         return sum(bool(job.array and array and array[0] == job.array[0]) for array in arrays)
 
@@ -173,7 +173,7 @@ class Cluster:
         """An operator takes a node down: its jobs are killed at once and queued again."""
         node.state = "down"
         for job in [job for job in self.jobs if job.node == node.name and job.pid]:
-            self.tell(job, self.manners.notice(job, "NODE_FAIL"))
+            self.write_notice(job, self.manners.notice(job, "NODE_FAIL"))
             send(self._processes.of(job.key), signal.SIGKILL)
             self._gone_with_node(job, now)
 

@@ -25,7 +25,7 @@ PAUSE = 0.02
 
 
 class Controller:
-    """Owns a cluster until it is told to end.
+    """The owner of a cluster, until a signal ends it.
 
     Args:
         system: Its batch system.
@@ -90,8 +90,8 @@ class Controller:
             with channel.makefile("rb") as question:
                 asked = Asked(**json.load(question))
             answer = self.answer(asked)
-            told = {"out": answer.out, "err": answer.err, "code": answer.code}
-            channel.sendall(json.dumps(told).encode())
+            reply = {"out": answer.out, "err": answer.err, "code": answer.code}
+            channel.sendall(json.dumps(reply).encode())
         except (OSError, ValueError):
             # Whoever asked is gone.
             return

@@ -1,4 +1,4 @@
-"""What there is in a cluster: nodes, jobs, delays, and how batch systems differ."""
+"""The model of a cluster: nodes, jobs, delays, and how batch systems differ."""
 
 from __future__ import annotations
 
@@ -105,18 +105,18 @@ class Job:
 
 
 class Manners(Protocol):
-    """What differs between batch systems when a job starts, is ended and has ended."""
+    """The differences between batch systems when a job starts, is ended and has ended."""
 
     def place(self, job: Job) -> tuple[dict[str, str], str, Path]:
         """Environment, directory and output file of a job that starts."""
         ...
 
     def notice(self, job: Job, why: str) -> str:
-        """What to write into its output when it is ended; ``why`` is a state."""
+        """Return the text for its output when it is ended; ``why`` is a state."""
         ...
 
     def warn_now(self, job: Job, now: float) -> bool:
-        """Whether it is time for the warning."""
+        """Return True if it is time for the warning."""
         ...
 
     def task_number(self, job: Job) -> int:

@@ -174,15 +174,15 @@ class Pbs:
 
     def find(
         self, words: list[str], command: str, *, history: bool
-    ) -> tuple[list[Found], str, int]:
-        """What ids mean, and what the command says, on standard error, of those that mean nothing.
+    ) -> tuple[list[Matches], str, int]:
+        """Return the jobs that ids mean, the errors about ids that mean none, and the exit code.
 
         Args:
             words: The ids as they were typed.
             command: Whose they are.
             history: Whether those that have ended count.
         """
-        found: list[Found] = []
+        matches: list[Matches] = []
         errors, code = [], 0
         for word in words:
             name = id_of(word)
@@ -194,17 +194,17 @@ class Pbs:
                 errors.append(f"{command}: Unknown Job Id {name}\n")
                 code = 153
             elif history or not over(jobs):
-                found.append(Found(name, jobs))
+                matches.append(Matches(name, jobs))
             elif name.task is not None and not over(array):
                 if command == "qstat":
-                    found.append(Found(name, jobs))  # in state X
+                    matches.append(Matches(name, jobs))  # in state X
                 else:
                     errors.append(f"{command}: Request invalid for finished array subjob {name}\n")
                     code = 55
             else:
                 errors.append(f"{command}: {name} {FINISHED}\n")
                 code = 35
-        return found, "".join(errors), code
+        return matches, "".join(errors), code
 
     def qdel(self, asked: Asked) -> Answer:
         """End jobs."""
@@ -216,8 +216,8 @@ class Pbs:
     def qrerun(self, asked: Asked) -> Answer:
         """End running jobs and queue them again, under their ids."""
         rest = Options({}, "qrerun", 2).read(asked.argv).rest
-        found, err, code = self.find(rest, "qrerun", history=False)
-        for name, jobs in found:
+        matches, err, code = self.find(rest, "qrerun", history=False)
+        for name, jobs in matches:
             running = [job for job in jobs if job.pid and not job.finals]
             if not running:
                 err, code = err + f"qrerun: Request invalid for state of job {name}\n", 168
@@ -240,30 +240,30 @@ class Pbs:
         return Answer("", err, code)
 
     def _running(self, command: str, words: list[str]) -> tuple[list[Job], str, int]:
-        found, err, code = self.find(words, command, history=False)
-        return [job for _, jobs in found for job in jobs if job.state not in OVER], err, code
+        matches, err, code = self.find(words, command, history=False)
+        return [job for _, jobs in matches for job in jobs if job.state not in OVER], err, code
 
 
-class Found(NamedTuple):
-    """What an id means: a job, a subjob, or all subjobs of an array."""
+class Matches(NamedTuple):
+    """The jobs that an id means: a job, a subjob, or all subjobs of an array."""
 
     name: Id
     jobs: list[Job]
 
 
 def name_of(job: Job) -> Id:
-    """What a job or a subjob is called."""
+    """Return the id of a job or a subjob."""
     return Id(job.number, job.array is not None, job.array[1] if job.array else None)
 
 
 def belongs(job: Job, name: Id) -> bool:
-    """Whether a job is what an id means, or a part of it."""
+    """Return True if a job is the one that an id means, or a part of it."""
     own = name_of(job)
     return own[:2] == name[:2] and name.task in {None, own.task}
 
 
 def over(jobs: list[Job]) -> bool:
-    """Whether all of them have ended."""
+    """Return True if all of them have ended."""
     return all(job.state in OVER for job in jobs)
 
 

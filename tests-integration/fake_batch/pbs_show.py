@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from fake_batch.model import OVER
-from fake_batch.pbs import Found, name_of, over
+from fake_batch.pbs import Matches, name_of, over
 from fake_batch.pbs_words import Id
 from fake_batch.words import Answer, Asked, Options
 
@@ -23,12 +23,12 @@ def qstat(pbs: Pbs, asked: Asked) -> Answer:
     """The jobs that are asked for; by default those that have not ended."""
     given = Options(QSTAT, "qstat", 2).read(asked.argv)
     history = given.has("history")
-    found, err, code = pbs.find(given.rest, "qstat", history=history)
+    matches, err, code = pbs.find(given.rest, "qstat", history=history)
     if not given.rest:
-        found = [one for one in everything(pbs.cluster.jobs) if history or not over(one.jobs)]
+        matches = [one for one in everything(pbs.cluster.jobs) if history or not over(one.jobs)]
     if given.has("subjobs"):
-        found = [part for one in found for part in _with_parts(one)]
-    shown = {str(one.name): _fields(pbs, one) for one in found}
+        matches = [part for one in matches for part in _with_parts(one)]
+    shown = {str(one.name): _fields(pbs, one) for one in matches}
     if given.get("format") == "json":
         whole = {
             "timestamp": int(time.time()),
@@ -41,21 +41,21 @@ def qstat(pbs: Pbs, asked: Asked) -> Answer:
     return Answer("".join(form(name, fields) for name, fields in shown.items()), err, code)
 
 
-def everything(jobs: list[Job]) -> list[Found]:
+def everything(jobs: list[Job]) -> list[Matches]:
     """All jobs and arrays, in the order of their submission."""
-    found: dict[Id, list[Job]] = {}
+    matches: dict[Id, list[Job]] = {}
     for job in jobs:
-        found.setdefault(Id(job.number, job.array is not None, None), []).append(job)
-    return [Found(name, parts) for name, parts in found.items()]
+        matches.setdefault(Id(job.number, job.array is not None, None), []).append(job)
+    return [Matches(name, parts) for name, parts in matches.items()]
 
 
-def _with_parts(one: Found) -> list[Found]:
+def _with_parts(one: Matches) -> list[Matches]:
     if not one.name.array or one.name.task is not None:
         return [one]
-    return [one, *(Found(name_of(job), [job]) for job in one.jobs)]
+    return [one, *(Matches(name_of(job), [job]) for job in one.jobs)]
 
 
-def _letter(pbs: Pbs, one: Found) -> str:
+def _letter(pbs: Pbs, one: Matches) -> str:
     """F, or B of an array that has begun; X of a subjob that ended before its array did."""
     if one.name.array and one.name.task is None:
         if over(one.jobs):
@@ -68,7 +68,7 @@ def _letter(pbs: Pbs, one: Found) -> str:
     return "E" if job.finals else STATES[job.state]
 
 
-def _fields(pbs: Pbs, one: Found) -> dict[str, Any]:
+def _fields(pbs: Pbs, one: Matches) -> dict[str, Any]:
     job = one.jobs[0]
     asked: dict[str, Any] = {"ncpus": job.cores, "nodect": 1}
     if job.memory:
@@ -101,7 +101,7 @@ def _of_job(job: Job) -> dict[str, Any]:
     return fields
 
 
-def _of_array(one: Found) -> dict[str, Any]:
+def _of_array(one: Matches) -> dict[str, Any]:
     states = [job.state for job in one.jobs]
     indices = [job.array[1] for job in one.jobs if job.array]
     step = indices[1] - indices[0]

@@ -12,7 +12,7 @@ _ID = re.compile(r"(\d+)(\[(\d*)\])?(\.pbs)?")
 
 
 class Id(NamedTuple):
-    """What a job is called on a command line.
+    """The id of a job on a command line.
 
     Attributes:
         number: Of a job or an array.
@@ -32,10 +32,10 @@ class Id(NamedTuple):
 
 def id_of(text: str) -> Id | None:
     """Read an id; None if it is none that this fake understands, as a range of subjobs."""
-    found = _ID.fullmatch(text)
-    if not found:
+    match = _ID.fullmatch(text)
+    if not match:
         return None
-    return Id(int(found[1]), found[2] is not None, int(found[3]) if found[3] else None)
+    return Id(int(match[1]), match[2] is not None, int(match[3]) if match[3] else None)
 
 
 def array_of(text: str) -> tuple[list[int], int]:
@@ -43,19 +43,19 @@ def array_of(text: str) -> tuple[list[int], int]:
 
     A range of one index is none. (PBS Professional's User's Guide, "Job arrays".)
     """
-    found = re.fullmatch(r"(\d+)-(\d+)(?::(\d+))?(?:%(\d+))?", text)
-    if not found or int(found[1]) >= int(found[2]) or found[3] == "0" or found[4] == "0":
+    match = re.fullmatch(r"(\d+)-(\d+)(?::(\d+))?(?:%(\d+))?", text)
+    if not match or int(match[1]) >= int(match[2]) or match[3] == "0" or match[4] == "0":
         raise Refused("qsub: illegal -J value", 2)
-    return list(range(int(found[1]), int(found[2]) + 1, int(found[3] or 1))), int(found[4] or 0)
+    return list(range(int(match[1]), int(match[2]) + 1, int(match[3] or 1))), int(match[4] or 0)
 
 
 def resources_of(given: list[str]) -> dict[str, float]:
-    """What -l asks for: seconds, MiB, cores.
+    """Return the resources that -l asks for: seconds, MiB, cores.
 
     Raises:
         Refused: An item is not known.
     """
-    found: dict[str, float] = {}
+    amounts: dict[str, float] = {}
     items = [item for text in given for item in re.split(r"[,:]", re.sub(_CLOCK, _seconds, text))]
     for item in items:
         name, _, value = item.partition("=")
@@ -63,25 +63,25 @@ def resources_of(given: list[str]) -> dict[str, float]:
             if value != "1":
                 raise Refused("qsub: this is a fake, which knows jobs of one node only", 2)
         elif name in {"ncpus", "ppn"}:
-            found["ncpus"] = int(value)
+            amounts["ncpus"] = int(value)
         elif name == "mem":
-            found["mem"] = _megabytes(value)
+            amounts["mem"] = _megabytes(value)
         elif name == "walltime":
-            found["walltime"] = float(value)
+            amounts["walltime"] = float(value)
         else:
             raise Refused(f"qsub: Unknown resource: Resource_List.{name}", 170)
-    return found
+    return amounts
 
 
 _CLOCK = re.compile(r"(\d+):(\d\d):(\d\d)")
 
 
-def _seconds(found: re.Match[str]) -> str:
-    return str(int(found[1]) * 3600 + int(found[2]) * 60 + int(found[3]))
+def _seconds(match: re.Match[str]) -> str:
+    return str(int(match[1]) * 3600 + int(match[2]) * 60 + int(match[3]))
 
 
 def _megabytes(text: str) -> int:
-    found = re.fullmatch(r"(\d+)(kb|mb|gb)", text)
-    if not found:
+    match = re.fullmatch(r"(\d+)(kb|mb|gb)", text)
+    if not match:
         raise Refused(f"qsub: Illegal attribute or resource value: Resource_List.mem {text}", 2)
-    return max(1, int(int(found[1]) * {"kb": 1 / 1024, "mb": 1, "gb": 1024}[found[2]]))
+    return max(1, int(int(match[1]) * {"kb": 1 / 1024, "mb": 1, "gb": 1024}[match[2]]))

@@ -74,8 +74,8 @@ class Processes:
     def reap(self) -> None:
         """Collect whatever ended."""
         with contextlib.suppress(ChildProcessError):
-            while (found := os.waitpid(-1, os.WNOHANG)) != (0, 0):
-                self._ended[found[0]] = found[1]
+            while (results := os.waitpid(-1, os.WNOHANG)) != (0, 0):
+                self._ended[results[0]] = results[1]
 
     def ended(self, pid: int) -> int | None:
         """The wait status of a process; None while it runs."""
@@ -84,10 +84,10 @@ class Processes:
     def of(self, key: str) -> list[int]:
         """The living processes of one run of a job."""
         mark = f"{MARK}={self._mark(key)}".encode()
-        found = [pid for pid, marks in _marked() if mark in marks]
+        results = [pid for pid, marks in _marked() if mark in marks]
         # While the kernel loads its program it has no environment to be seen yet.
         first = self._pids[key]
-        return found if first in found or first in self._ended else [first, *found]
+        return results if first in results or first in self._ended else [first, *results]
 
     def all(self) -> list[int]:
         """The living processes of all jobs."""
@@ -105,8 +105,8 @@ class Processes:
 
 
 def _children() -> list[int]:
-    found = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
-    return [int(pid) for pid in found.split()]
+    results = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
+    return [int(pid) for pid in results.split()]
 
 
 def _marked() -> Iterable[tuple[int, list[bytes]]]:
@@ -114,9 +114,9 @@ def _marked() -> Iterable[tuple[int, list[bytes]]]:
         if entry.name.isdecimal():
             with contextlib.suppress(OSError):
                 # Empty for a zombie.
-                found = (entry / "environ").read_bytes()
-                if MARK.encode() in found:
-                    yield int(entry.name), found.split(b"\0")
+                results = (entry / "environ").read_bytes()
+                if MARK.encode() in results:
+                    yield int(entry.name), results.split(b"\0")
 
 
 def send(pids: Iterable[int], *signals: signal.Signals) -> None:

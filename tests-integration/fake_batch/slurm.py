@@ -182,7 +182,7 @@ class Slurm:
         ]
 
     def _fits(self, queue: str, cores: int, memory: int, limit: float | None, nodes: int) -> str:
-        """Why the job will wait for ever, if it is accepted and will."""
+        """Return the reason why the job waits for ever, or "", or raise if it is refused."""
         if queue not in PARTITIONS:
             raise Refused(
                 f"sbatch: error: invalid partition specified: {queue}\n"
@@ -296,5 +296,5 @@ class Slurm:
 
 
 def user() -> str:
-    """Whose jobs all of them are."""
+    """Return the user who owns all jobs."""
     return os.environ.get("USER", "root")

@@ -161,12 +161,12 @@ def _node_state(slurm: Slurm, node: Node) -> str:
 def _cells(form: str, values: dict[str, str]) -> str:
     """Fill in a format: ``%i``, ``%.8j`` (to the right, cut), ``%9P`` (to the left, cut)."""
 
-    def cell(found: re.Match[str]) -> str:
-        if found[3] not in values:
+    def cell(match: re.Match[str]) -> str:
+        if match[3] not in values:
             raise Refused(f"this is a fake, which knows %{' %'.join(values)}")
-        text, width = values[found[3]], int(found[2] or 0)
+        text, width = values[match[3]], int(match[2] or 0)
         if not width:
             return text
-        return text[:width].rjust(width) if found[1] else text[:width].ljust(width)
+        return text[:width].rjust(width) if match[1] else text[:width].ljust(width)
 
     return re.sub(r"%(\.?)(\d*)([A-Za-z])", cell, form)

@@ -29,20 +29,20 @@ def minutes_of(text: str) -> float:
 
 def megabytes_of(text: str) -> int:
     """Memory in MiB."""
-    found = re.fullmatch(r"(\d+)([KMGT]?)B?", text, re.IGNORECASE)
-    if not found:
+    match = re.fullmatch(r"(\d+)([KMGT]?)B?", text, re.IGNORECASE)
+    if not match:
         raise Refused("sbatch: error: Invalid --mem specification", 255)
-    factor = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2}[found[2].upper()]
-    return math.ceil(int(found[1]) * factor)
+    factor = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2}[match[2].upper()]
+    return math.ceil(int(match[1]) * factor)
 
 
 def array_of(text: str) -> tuple[list[int], int]:
     """Indices, and how many may run at a time; 0 for any number."""
-    found = re.fullmatch(r"(\d+)(?:-(\d+))?(?:%(\d+))?", text)
-    if not found:
+    match = re.fullmatch(r"(\d+)(?:-(\d+))?(?:%(\d+))?", text)
+    if not match:
         raise failed("Invalid job array specification")
-    first, last = int(found[1]), int(found[2] or found[1])
-    return list(range(first, last + 1)), int(found[3] or 0)
+    first, last = int(match[1]), int(match[2] or match[1])
+    return list(range(first, last + 1)), int(match[3] or 0)
 
 
 def signal_of(text: str) -> signal.Signals:

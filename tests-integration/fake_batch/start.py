@@ -61,11 +61,11 @@ class Batch:
         return done.stdout.strip()
 
     def hush(self) -> None:
-        """Have the controller of a fake answer nobody, until `hear`."""
+        """Have the controller of a fake answer nobody, until `answer_again`."""
         self.out("fakectl", "deaf")
         until(lambda: not Path(self.env["FAKE_BATCH"], "socket").exists())
 
-    def hear(self) -> None:
+    def answer_again(self) -> None:
         """The controller of a fake answers again."""
         Path(self.env["FAKE_BATCH"], "deaf").unlink(missing_ok=True)
         until(Path(self.env["FAKE_BATCH"], "socket").exists)

@@ -20,7 +20,7 @@ class Refused(Exception):
 
 @dataclass
 class Answer:
-    """What a command prints, and its exit code."""
+    """The output of a command, and its exit code."""
 
     out: str = ""
     err: str = ""
@@ -40,9 +40,9 @@ class Asked:
 
 @dataclass
 class Options:
-    """What a command knows: option to key. A key that ends in "!" takes no value."""
+    """The options of a command: option to key. A key that ends in "!" takes no value."""
 
-    known: dict[str, str]
+    keys: dict[str, str]
     command: str
     code: int = 1
     values: dict[str, list[str]] = field(default_factory=dict)
@@ -71,16 +71,16 @@ class Options:
         return self
 
     def _key(self, name: str) -> str:
-        if name not in self.known:
+        if name not in self.keys:
             kind = "unrecognized option" if name.startswith("--") else "invalid option --"
             shown = f"'{name}'" if name.startswith("--") else f"'{name[1:]}'"
             raise Refused(
                 f"{self.command}: {kind} {shown}\n"
                 f'Try "{self.command} --help" for more information\n'
-                f"(this is a fake, which knows {' '.join(sorted(self.known))})",
+                f"(this is a fake, which knows {' '.join(sorted(self.keys))})",
                 self.code,
             )
-        return self.known[name]
+        return self.keys[name]
 
     def _value(self, key: str, left: list[str]) -> str:
         return "" if key.endswith("!") or not left else left.pop(0)
@@ -93,7 +93,7 @@ class Options:
         return self.values.get(key, [default])[-1]
 
     def has(self, key: str) -> bool:
-        """Whether it was given."""
+        """Return True if the option was given."""
         return key in self.values
 
 
@@ -105,13 +105,13 @@ def directives(script: str, prefix: str, *, comments: bool) -> list[str]:
         prefix: What such a line begins with.
         comments: Whether a "#" outside of quotes ends a line, as in Slurm.
     """
-    found: list[str] = []
+    options: list[str] = []
     for line in script.splitlines()[1:]:
         if line.startswith(prefix + " "):
-            found += split(line[len(prefix) :], comments=comments)
+            options += split(line[len(prefix) :], comments=comments)
         elif line.strip() and not line.startswith("#"):
             break
-    return found
+    return options
 
 
 def split(line: str, *, comments: bool) -> list[str]:

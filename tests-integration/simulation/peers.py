@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Behaviour(NamedTuple):
-    """What a task does, in every run of it."""
+    """The behaviour of a task, the same in every run of it."""
 
     seconds: float
     kind: str  # "value", "error" or "poison"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 def main(names: list[str]) -> None:
     """Run the modules of this folder whose names begin with one of those given."""
-    known = sorted(p.stem for p in Path(__file__).parent.glob("[!_]*.py"))
-    chosen = [module for module in known if not names or module.startswith(tuple(names))]
+    modules = sorted(p.stem for p in Path(__file__).parent.glob("[!_]*.py"))
+    chosen = [module for module in modules if not names or module.startswith(tuple(names))]
     if not chosen:
-        sys.exit(f"no such benchmark; there are: {', '.join(known)}")
+        sys.exit(f"no such benchmark; there are: {', '.join(modules)}")
     for module in chosen:
         importlib.import_module(f"tools.bench.{module}").main()
 

@@ -31,7 +31,7 @@ async def serve(*ends: socket.socket) -> None:
 
 
 async def carry(source: trio.SocketStream, sink: trio.SocketStream) -> None:
-    """Pass on until there is no more."""
+    """Pass messages on until there are no more."""
     async for data in source:
         await sink.send_all(data)
     if sink is not source:
@@ -39,7 +39,7 @@ async def carry(source: trio.SocketStream, sink: trio.SocketStream) -> None:
 
 
 async def there_and_back(end: socket.socket) -> float:
-    """Median microseconds of a message of 200 bytes."""
+    """Return the median microseconds of a message of 200 bytes."""
     stream = trio.SocketStream(trio.socket.from_stdlib_socket(end))
     times = []
     for _ in range(TIMES):
@@ -52,7 +52,7 @@ async def there_and_back(end: socket.socket) -> float:
 
 
 def floor(stations: int) -> float:
-    """Microseconds of a round trip through so many processes and back."""
+    """Return the microseconds of a round trip through so many processes and back."""
     with ExitStack() as stack:
         first, last = socket.socketpair()
         for station in range(stations):

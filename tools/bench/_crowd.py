@@ -24,7 +24,7 @@ NONE = Payloads().dump_outcome(outcome.Value(None))
 
 
 class Double:
-    """Answers like a worker whose tasks take no time."""
+    """A stand-in that answers like a worker whose tasks take no time."""
 
     def __init__(self, name: str, cores: int) -> None:
         self.name = name
@@ -55,7 +55,7 @@ class Double:
 
 
 async def crowd(address: str, workers: int, cores: int) -> None:
-    """Be so many workers."""
+    """Serve as so many workers."""
     async with trio.open_nursery() as nursery:
         for number in range(workers):
             nursery.start_soon(Double(f"w{number}", cores).serve, address)

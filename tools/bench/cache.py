@@ -1,4 +1,4 @@
-"""What it costs to keep results, and to find them."""
+"""The cost of storing results in the cache, and of reading them."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ ROUNDS = 3
 
 @delayed(cache_hfn="args")
 async def number(x: int) -> int:
-    """A tasklet whose result is kept."""
+    """Return a result that is kept."""
     return x
 
 
 @delayed(retries=2)
 async def retried(x: int) -> int:
-    """A tasklet that may be retried, and does not fail."""
+    """Succeed, though a retry is allowed."""
     return x
 
 
 async def seconds(cache: str, leaf: object) -> tuple[float, float]:
-    """Seconds, and seconds of processor time, for all leaves."""
+    """Return the seconds, and seconds of processor time, for all leaves."""
     async with mission(Cores(2), config_file=False, progress=False, cache=cache):
         began, busy = time.perf_counter(), time.process_time()
         await each([leaf(i) for i in range(LEAVES)])  # type: ignore[operator]
@@ -44,13 +44,13 @@ def main() -> None:
         leaf = number @ Cores(1)
         kept, busy = trio.run(seconds, folder, leaf)
         say("cache_keep_leaf", kept / LEAVES * 1e6, "us", processor=busy / LEAVES * 1e6)
-        found = [trio.run(seconds, folder, leaf) for _ in range(ROUNDS)]
+        times = [trio.run(seconds, folder, leaf) for _ in range(ROUNDS)]
         say(
             "cache_hit_leaf",
-            statistics.median(wall for wall, _ in found) / LEAVES * 1e6,
+            statistics.median(wall for wall, _ in times) / LEAVES * 1e6,
             "us",
             budget=500,
-            processor=statistics.median(busy for _, busy in found) / LEAVES * 1e6,
+            processor=statistics.median(busy for _, busy in times) / LEAVES * 1e6,
         )
         plain = [trio.run(seconds, folder, retried @ Cores(1))[0] for _ in range(ROUNDS)]
         say("retries_leaf", statistics.median(plain) / LEAVES * 1e6, "us")

@@ -1,4 +1,4 @@
-"""What a leaf costs through a scheduler elsewhere: Gnaw, an agent and its runner as processes."""
+"""The cost of a leaf through a scheduler elsewhere: Gnaw, an agent and its runner as processes."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ CROWDED = 10_000
 
 
 async def nothing() -> None:
-    """A tasklet that does nothing."""
+    """Do nothing."""
 
 
 async def echo(data: bytes) -> bytes:
-    """A tasklet that returns what it was given."""
+    """Return the argument."""
     return data
 
 
 @contextmanager
 def running(*words: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A program of Grain, until the end of the block."""
+    """Run a program of Grain until the end of the block."""
     process = subprocess.Popen([sys.executable, "-m", *words], stderr=subprocess.DEVNULL)
     try:
         yield process
@@ -58,7 +58,7 @@ def running(*words: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def grain_worker(address: str, cores: int) -> Any:
-    """A worker process."""
+    """Run a worker process until the end of the block."""
     return running("grain.worker", "--url", address, "--res", f'{{"Cores": {cores}}}')
 
 
@@ -74,7 +74,7 @@ async def present(address: str, workers: int) -> None:
 
 
 async def leaves(executor: RemoteExecutor, count: int) -> float:
-    """Microseconds a leaf, from the first submission to the last result."""
+    """Return the microseconds a leaf, from the first submission to the last result."""
     one = Cores(1)
     began = time.perf_counter()
     for _ in range(count):
@@ -84,7 +84,7 @@ async def leaves(executor: RemoteExecutor, count: int) -> float:
 
 
 async def serial(executor: RemoteExecutor, count: int = SMALL) -> float:
-    """Median microseconds from the submission of a leaf to its result."""
+    """Return the median microseconds from the submission of a leaf to its result."""
     one = Cores(1)
     times = []
     for _ in range(count):
@@ -96,7 +96,7 @@ async def serial(executor: RemoteExecutor, count: int = SMALL) -> float:
 
 
 async def through_gnaw(address: str) -> tuple[float, float]:
-    """A leaf of many, and a leaf alone."""
+    """Measure a leaf of many, and a leaf alone."""
     async with RemoteExecutor(address) as executor:
         await leaves(executor, 1000)
         many = statistics.median([await leaves(executor, LEAVES) for _ in range(3)])
@@ -104,7 +104,7 @@ async def through_gnaw(address: str) -> tuple[float, float]:
 
 
 async def hosted(address: str) -> float:
-    """A leaf alone, from an executor that has the scheduler within."""
+    """Measure a leaf alone, from an executor that has the scheduler within."""
     async with HostingExecutor(ZERO, address=address) as executor:
         with grain_worker(address, 2):
             await present(address, 1)
@@ -113,7 +113,7 @@ async def hosted(address: str) -> float:
 
 
 async def large(address: str) -> float:
-    """MB/s of an argument and a result of 100 MB."""
+    """Measure the MB/s of an argument and a result of 100 MB."""
     data = os.urandom(1 << 20) * 100
     async with RemoteExecutor(address) as executor:
         executor.submit(Cores(1), echo, b"")
@@ -128,25 +128,25 @@ async def large(address: str) -> float:
 
 
 def peak(process: subprocess.Popen[bytes]) -> float:
-    """The most memory that a process has had so far, in MB."""
+    """Return the peak memory of a process so far, in MB."""
     lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) / 1000
 
 
 async def crowded(address: str) -> float:
-    """A leaf of many, over the workers of `_crowd`."""
+    """Measure a leaf of many, over the workers of `_crowd`."""
     async with RemoteExecutor(address) as executor:
         await leaves(executor, 1000)
         return statistics.median([await leaves(executor, CROWDED) for _ in range(3)])
 
 
 def resident() -> int:
-    """Bytes of memory that the process has."""
+    """Return the bytes of memory that the process has."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def many_workers(count: int, tasks: int) -> float:
-    """Microseconds that the decisions about a task take, with so many workers; no I/O."""
+    """Return the microseconds of the decisions about a task, with so many workers; no I/O."""
     hub = Hub(1, 0.0)
     for number in range(count):
         name = f"w{number}"
@@ -176,7 +176,7 @@ def many_workers(count: int, tasks: int) -> float:
 
 
 def queued() -> float:
-    """Bytes of a task that waits in Gnaw."""
+    """Return the bytes of a task that waits in Gnaw."""
     hub = Hub(1, 0.0)
     hub.on_message("m", mission.RegisterMission("m", "m"), None, 0.0)
     hub.on_message("m", mission.Request(0, {"Cores": 1}), None, 0.0)

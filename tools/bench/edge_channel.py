@@ -24,7 +24,7 @@ LARGE = 100_000_000
 
 
 async def echo(peer: Peer) -> None:
-    """Send small messages back, of large ones the size."""
+    """Send small messages back, and the size of large ones."""
     while True:
         batch = await peer.channel.receive()
         answers = [(Note(m.text, len(p) if p else m.number), None) for m, p in batch]  # type: ignore[attr-defined]
@@ -32,7 +32,7 @@ async def echo(peer: Peer) -> None:
 
 
 async def head(address: str) -> None:
-    """The other process: says when it is ready, and serves until its input ends."""
+    """Print when it is ready, and serve until the input ends: the other process."""
     async with trio.open_nursery() as nursery:
 
         async def run(task_status: trio.TaskStatus[Serving]) -> None:
@@ -45,12 +45,12 @@ async def head(address: str) -> None:
 
 
 def dialling(address: str, transport: str) -> Any:
-    """A dialler that uses one transport."""
+    """Return a dialler that uses one transport."""
     return dial(address, role="bench", codec=CODEC, transports=frozenset({transport}))
 
 
 async def measure(address: str) -> None:
-    """All numbers, for both transports."""
+    """Print all numbers, for both transports."""
     for transport, (serial, speed) in BUDGETS.items():
         connects = []
         for _ in range(40):

@@ -22,7 +22,7 @@ COUNT = 50_000
 
 
 async def measure(address: str, label: str) -> None:
-    """Round trips with and without other traffic, and messages per second."""
+    """Measure round trips with and without other traffic, and messages per second."""
     async with dial(address, role="bench", codec=CODEC, transports=frozenset({"files"})) as peer:
         channel = peer.channel
         small = (Note("x" * 180), None)
@@ -76,7 +76,7 @@ async def measure(address: str, label: str) -> None:
 
 
 def run(head: Path, worker: Path, label: str) -> None:
-    """A head in another process that sees one directory, and this side that sees the other."""
+    """Measure a head in another process that sees one directory, while this one sees the other."""
     command = [sys.executable, "-m", "tools.bench.edge_channel", f"edge://{head}/meeting"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]

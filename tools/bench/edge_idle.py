@@ -19,13 +19,13 @@ COUNT = 1000
 
 
 def resident() -> float:
-    """Megabytes of this process."""
+    """Return the megabytes of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 async def members(address: str, transport: str) -> None:
-    """The other process: many connections, until its input ends."""
+    """Hold many connections until the input ends: the other process."""
     limit = trio.CapacityLimiter(8)
 
     async def member(task_status: trio.TaskStatus[None]) -> None:
@@ -46,7 +46,7 @@ async def members(address: str, transport: str) -> None:
 
 
 async def head(address: str, transport: str) -> None:
-    """This process."""
+    """Measure the head: this process."""
 
     async def handler(peer: Peer) -> None:
         await peer.channel.receive()

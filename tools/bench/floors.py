@@ -1,4 +1,4 @@
-"""How fast this machine is now: what the parts cost that everything here is made of.
+"""The present speed of this machine: the cost of the parts that everything here is made of.
 
 The budgets of the other benchmarks were set on a machine where these took what `reference` says.
 One that takes longer for these takes longer for the others, too.
@@ -28,20 +28,20 @@ async def empty() -> None:
 
 
 async def start_soon() -> None:
-    """Tasks that do nothing."""
+    """Start tasks that do nothing."""
     async with trio.open_nursery() as nursery:
         for _ in range(TIMES):
             nursery.start_soon(empty)
 
 
 async def checkpoint() -> None:
-    """Passes through the scheduler."""
+    """Pass through the scheduler many times."""
     for _ in range(TIMES):
         await trio.lowlevel.checkpoint()
 
 
 async def memory_channel() -> None:
-    """Items through a channel."""
+    """Send items through a channel."""
     put, take = trio.open_memory_channel[int](TIMES)
     for number in range(TIMES):
         put.send_nowait(number)
@@ -50,25 +50,25 @@ async def memory_channel() -> None:
 
 
 async def dumps() -> None:
-    """Arguments to bytes."""
+    """Turn arguments into bytes."""
     for number in range(TIMES):
         pickle.dumps((b"function", (number,)))
 
 
 async def each(work: Callable[[], Awaitable[None]]) -> float:
-    """Median microseconds of one of many."""
-    found = []
+    """Return the median microseconds of one of many."""
+    times = []
     for _ in range(ROUNDS):
         began = time.perf_counter()
         await work()
-        found.append((time.perf_counter() - began) / TIMES)
-    return statistics.median(found) * 1e6
+        times.append((time.perf_counter() - began) / TIMES)
+    return statistics.median(times) * 1e6
 
 
 def main() -> None:
     """Print what is measured."""
-    known = ((start_soon, 7.5), (checkpoint, 2.9), (memory_channel, 3.3), (dumps, 0.25))
-    for work, reference in known:
+    references = ((start_soon, 7.5), (checkpoint, 2.9), (memory_channel, 3.3), (dumps, 0.25))
+    for work, reference in references:
         say(f"floors.{work.__name__}", trio.run(each, work), "us", reference=reference)
     say("floors.round_trip.two_processes", floor(1), "us")
 

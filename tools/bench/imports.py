@@ -1,4 +1,4 @@
-"""What importing costs: minimum over several fresh interpreters, warm caches."""
+"""The cost of importing: minimum over several fresh interpreters, warm caches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROUNDS = 15
 
 
 def seconds(code: str) -> float:
-    """The shortest time in which a fresh interpreter runs the code."""
+    """Return the shortest time in which a fresh interpreter runs the code."""
 
     def once() -> float:
         began = time.perf_counter()

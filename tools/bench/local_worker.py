@@ -1,4 +1,4 @@
-"""What a leaf costs on the local worker, and what it costs while it waits."""
+"""The cost of a leaf on the local worker, and the cost of waiting for it."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ ROUNDS = 5
 
 @delayed
 async def nothing() -> None:
-    """A tasklet that does nothing."""
+    """Do nothing."""
 
 
 @delayed
 async def held(gate: trio.Event) -> None:
-    """A tasklet that keeps its core."""
+    """Keep the core until the gate opens."""
     await gate.wait()
 
 
 async def through() -> float:
-    """Microseconds a leaf, from the first submission to the last result."""
+    """Return the microseconds a leaf, from the first submission to the last result."""
     leaf = nothing @ Cores(1)
     async with mission(Cores(2), config_file=False, progress=False):
         began = time.perf_counter()
@@ -41,7 +41,7 @@ async def through() -> float:
 
 
 async def grouped() -> float:
-    """Microseconds a job of a waitgroup, from the first submission to the last result."""
+    """Return the microseconds a job of a waitgroup, from first submission to last result."""
     async with mission(Cores(2), config_file=False, progress=False):
         began = time.perf_counter()
         async with open_waitgroup() as wg:
@@ -51,7 +51,7 @@ async def grouped() -> float:
 
 
 async def serial() -> float:
-    """Microseconds from the submission of a leaf to its result, one at a time."""
+    """Return the microseconds from the submission of a leaf to its result, one at a time."""
     leaf = nothing @ Cores(1)
     async with mission(Cores(2), config_file=False, progress=False):
         times = []
@@ -63,7 +63,7 @@ async def serial() -> float:
 
 
 async def pending() -> tuple[float, float]:
-    """Microseconds and bytes for each of many leaves that wait."""
+    """Return the microseconds and bytes for each of many leaves that wait."""
     leaf = nothing @ Cores(1)
     gate = trio.Event()
     async with mission(Cores(1), config_file=False, progress=False):
@@ -81,7 +81,7 @@ async def pending() -> tuple[float, float]:
 
 
 def resident() -> int:
-    """Bytes of memory that the process has."""
+    """Return the bytes of memory that the process has."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 

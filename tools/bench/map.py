@@ -1,4 +1,4 @@
-"""What a job of ``grain map`` costs, against xargs, and whether memory depends on their number.
+"""The cost of a job of ``grain map``, against xargs, and memory as the number of jobs grows.
 
 Prints one JSON line per quantity. Run it by ``python -m tools.bench map``.
 """
@@ -42,12 +42,12 @@ def main() -> None:
 
 
 def grain_map(*words: str) -> list[str]:
-    """The command line of a call."""
+    """Return the command line of a call."""
     return [sys.executable, "-m", "grain.cli", "map", *words]
 
 
 def measured(words: list[str], lines: int) -> tuple[float, float]:
-    """Seconds, and MB at most resident, of a command that reads so many lines."""
+    """Return the seconds, and the MB at most resident, of a command that reads so many lines."""
     with tempfile.TemporaryFile() as given:
         # In no memory of this process, which would count as that of its child.
         given.writelines(b"%d\n" % i for i in range(lines))

@@ -16,12 +16,12 @@ CORES = 8
 
 @delayed
 async def sleep(seconds: float) -> None:
-    """A task of known duration."""
+    """Sleep for a time that is known in advance."""
     await trio.sleep(seconds)
 
 
 async def makespan(tasks: list[tuple[int, float]]) -> float:
-    """Seconds from the first submission to the last result."""
+    """Return the seconds from the first submission to the last result."""
     async with mission(Cores(CORES), config_file=False, progress=False):
         began = time.perf_counter()
         await each([(sleep @ Cores(cores))(seconds) for cores, seconds in tasks])
@@ -29,7 +29,7 @@ async def makespan(tasks: list[tuple[int, float]]) -> float:
 
 
 def main() -> None:
-    """200 sleeps that ask for 1, 2, 4 or 8 of 8 cores, in a fixed shuffled order."""
+    """Pack 200 sleeps that ask for 1, 2, 4 or 8 of 8 cores, in a fixed shuffled order."""
     rng = random.Random(1)
     tasks = [(cores, rng.uniform(0.02, 0.2)) for cores in (1, 2, 4, 8) for _ in range(50)]
     rng.shuffle(tasks)

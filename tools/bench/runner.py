@@ -1,4 +1,4 @@
-"""What the process between a worker's agent and its tasks costs."""
+"""The cost of the process between a worker's agent and its tasks."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ LARGE = 100_000_000
 
 
 async def nothing() -> None:
-    """A tasklet that does nothing."""
+    """Do nothing."""
 
 
 async def take(array: Any) -> int:
-    """A tasklet with a large argument."""
+    """Take a large argument."""
     return len(array)
 
 
 async def give(size: int) -> Any:
-    """A tasklet with a large result."""
+    """Return a large result."""
     import numpy
 
     return numpy.ones(size // 8)
 
 
 async def die() -> None:
-    """A tasklet that takes its process with it."""
+    """Kill the process of the tasklet."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Desk:
-    """Starts runs and waits for them."""
+    """A listener that starts runs and waits for them."""
 
     def __init__(self) -> None:
         self.payloads = Payloads("mission")
@@ -65,30 +65,30 @@ class Desk:
         self.store = FunctionStore()
 
     def ended(self, runs: Sequence[tuple[Ended, Payload]]) -> None:
-        """Some more have ended."""
+        """Count runs that have ended."""
         self.left -= len(runs)
         self.payload = runs[-1][1]
         if not self.left:
             self.done.set()
 
     def died(self, _: RunnerDeath) -> None:
-        """As was asked for."""
+        """Note the death of the runner, which this benchmark causes."""
         self.done.set()
 
     def blocked(self, seconds: float, runs: tuple[Attempt, ...]) -> None:
-        """Not in here."""
+        """Ignore blocks: there are none here."""
 
     def unblocked(self, seconds: float) -> None:
-        """Nor this."""
+        """Ignore the end of a block, too."""
 
     def unusable(self, why: str) -> None:
-        """Nor this."""
+        """Fail: the benchmark needs a runner."""
         raise AssertionError(why)
 
     async def run(
         self, runner: RunnerProcess, fn: Callable[..., Awaitable[Any]], *args: Any, times: int = 1
     ) -> float:
-        """Seconds for some runs, from the serialisation of the arguments to the last result."""
+        """Return the seconds for some runs, from serialising the arguments to the last result."""
         if fn not in self.functions:
             self.functions[fn] = self.payloads.dump_function(fn)
             self.store.define(self.functions[fn].digest, self.functions[fn].payload)
@@ -129,7 +129,7 @@ async def measure() -> None:
 
 
 async def restart(desk: Desk, runner: RunnerProcess) -> float:
-    """Seconds from a crash that has been noticed to the first result of the next runner."""
+    """Return the seconds from the report of a crash to the first result of the next runner."""
     await desk.run(runner, die)
     began = time.perf_counter()
     await desk.run(runner, nothing)
@@ -137,22 +137,22 @@ async def restart(desk: Desk, runner: RunnerProcess) -> float:
 
 
 def processes() -> list[int]:
-    """This process and all below it."""
-    found = [os.getpid()]
-    for pid in found:
+    """Return the pids of this process and of all below it."""
+    pids = [os.getpid()]
+    for pid in pids:
         for path in Path(f"/proc/{pid}/task").glob("*/children"):
-            found += map(int, path.read_text().split())
-    return found
+            pids += map(int, path.read_text().split())
+    return pids
 
 
 def proportional(pid: int) -> float:
-    """A process's share of the memory that it has, in MB (Pss in proc(5))."""
+    """Return a process's share of the memory that it has, in MB (Pss in proc(5))."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
 
 
 def own_memory() -> float:
-    """The same of this process alone, which stands for the agent, and has numpy besides."""
+    """Return this process's share: it stands for the agent, and has numpy besides."""
     return round(proportional(os.getpid()), 1)
 
 

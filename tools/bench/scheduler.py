@@ -24,7 +24,7 @@ REPEATS = 5
 
 
 def loaded(requests: list[Resource], queued: int) -> tuple[Scheduler, list[int]]:
-    """A scheduler with 100 full workers and so many tasks waiting; and what runs."""
+    """Return a scheduler with 100 full workers and a queue, and the tasks that run."""
     scheduler = Scheduler()
     for worker in range(100):
         scheduler.on_worker_joined(worker, f"w{worker}", Node(16, 64), 0.0)
@@ -34,7 +34,7 @@ def loaded(requests: list[Resource], queued: int) -> tuple[Scheduler, list[int]]
 
 
 def cycle_time(scheduler: Scheduler, requests: list[Resource], running: list[int]) -> float:
-    """Microseconds to submit one task, finish another, and dispatch."""
+    """Return the microseconds to submit one task, finish another, and dispatch."""
     at = max(scheduler.tasks) + 1
     gc.collect()
     gc.disable()
@@ -54,7 +54,7 @@ def cycle_time(scheduler: Scheduler, requests: list[Resource], running: list[int
 
 
 def bytes_per_task(requests: list[Resource], queued: int = 100_000) -> float:
-    """Memory that one more queued task takes."""
+    """Return the memory that one more queued task takes."""
     scheduler, _ = loaded(requests, 0)
     queues = [scheduler.queue(request) for request in requests]
     gc.collect()

@@ -44,12 +44,12 @@ def configure(tmp_path: Path) -> Configure:
 def job_of(configure: Configure) -> Callable[..., BatchJob]:
     """The worker's job of a configuration's text, submitted at 09:30:15 in /home/me/run."""
 
-    def made(text: str, *extra_args: str, path: str = "") -> BatchJob:
+    def job_of_text(text: str, *extra_args: str, path: str = "") -> BatchJob:
         return worker_job(
             configure(text), now=NOW, folder="/home/me/run", extra_args=extra_args, path=path
         )
 
-    return made
+    return job_of_text
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def command(alone: Path) -> Callable[[str, str], Path]:
 
 
 class Fake:
-    """What it answers, by question, and what it was asked."""
+    """A scheduler with canned answers, by question, and a record of the questions."""
 
     def __init__(self, answers: dict[str, Any]) -> None:
         self.answers = answers

@@ -78,12 +78,12 @@ STATE: dict[str, Any] = {
 
 @pytest.fixture
 def address(alone: Path) -> str:
-    """Of a configuration with a fake Slurm."""
+    """Write a configuration with a fake Slurm, and return its address."""
     folder = alone / "s"
     folder.mkdir(mode=0o700)
-    found = f"unix://{folder}/s"
-    (alone / "grain.toml").write_text(f'system = "slurm"\naddress = "{found}"\n')
-    return found
+    url = f"unix://{folder}/s"
+    (alone / "grain.toml").write_text(f'system = "slurm"\naddress = "{url}"\n')
+    return url
 
 
 def grain(*words: str) -> Result:
@@ -132,12 +132,12 @@ def test_ls_shows_what_there_is(address: str, answering: Any) -> None:
 
 
 def test_ls_as_json(address: str, answering: Any) -> None:
-    """All that the scheduler said, and the jobs that are not here yet."""
+    """The output has the scheduler's answer and the jobs whose workers have not joined yet."""
     with answering(address, state=STATE):
-        found = json.loads(grain("ls", "--json").output)
+        results = json.loads(grain("ls", "--json").output)
 
-    assert STATE.items() <= found.items()
-    assert (address, []) == (found["address"], found["jobs"])
+    assert STATE.items() <= results.items()
+    assert (address, []) == (results["address"], results["jobs"])
 
 
 def test_ls_of_nothing(address: str, answering: Any) -> None:
@@ -164,10 +164,9 @@ def test_ls_shows_jobs_that_are_not_here(
     assert 2 == len(table)
 
 
-def test_ls_without_an_answer_of_the_batch_system(
+def test_ls_shows_workers_without_an_answer_of_the_batch_system(
     alone: Path, address: str, command: Put, answering: Any
 ) -> None:
-    """What the scheduler says is shown all the same."""
     submitted(alone, address, w2="6_1")
     command("squeue", "echo 'squeue: error: Socket timed out' >&2; exit 1")
     with answering(address, state=STATE):
@@ -191,7 +190,7 @@ def test_names_cannot_move_the_cursor(address: str, answering: Any) -> None:
 
 
 def test_lines_of_failed_jobs(alone: Path, address: str, command: Put, answering: Any) -> None:
-    """Jobs that ended as soon as they were submitted are told of, with their log."""
+    """Jobs that ended as soon as they were submitted are reported, with their log."""
     at = submitted(alone, address, a="1", b="2", c="3")
     command("squeue", "exit 0")
     for name in "abc":
@@ -201,14 +200,13 @@ def test_lines_of_failed_jobs(alone: Path, address: str, command: Put, answering
     with answering(address, state=STATE):
         done = listed()
 
-    said = "Note: 3 of the last 3 jobs ended within 10 s: see "
-    assert f"{said}{alone}/c.log\n" in done.output
+    note = "Note: 3 of the last 3 jobs ended within 10 s: see "
+    assert f"{note}{alone}/c.log\n" in done.output
 
 
 def test_why_sends_the_task_and_prints_the_reasons(address: str, answering: Any) -> None:
-    """What is asked is the task, and the reasons are printed."""
-    told = {"task": 17, "state": "waiting", "reasons": ["it asks for Cores(4)", "w1: not now"]}
-    with answering(address, why=told) as scheduler:
+    answer = {"task": 17, "state": "waiting", "reasons": ["it asks for Cores(4)", "w1: not now"]}
+    with answering(address, why=answer) as scheduler:
         done = grain("why", "my:opt:17")
 
     assert ("my:opt", 17) == (scheduler.asked[0].mission, scheduler.asked[0].task)
@@ -217,12 +215,12 @@ def test_why_sends_the_task_and_prints_the_reasons(address: str, answering: Any)
 
 def test_why_of_what_is_not_there(address: str, answering: Any) -> None:
     """Exit code 1, and JSON for programs."""
-    told = {"task": 17, "state": "unknown", "reasons": ["it has ended, or was never submitted"]}
-    with answering(address, why=told):
+    answer = {"task": 17, "state": "unknown", "reasons": ["it has ended, or was never submitted"]}
+    with answering(address, why=answer):
         done = grain("why", "--json", "opt:17")
 
     assert 1 == done.exit_code
-    assert {**told, "mission": "opt"} == json.loads(done.output)
+    assert {**answer, "mission": "opt"} == json.loads(done.output)
 
 
 @pytest.mark.parametrize("words", [["opt"], [":3"], ["opt:x"], ["opt:-1"], ["opt:" + "9" * 30]])
@@ -235,13 +233,13 @@ def test_why_of_nonsense(address: str, words: list[str]) -> None:
 
 
 def test_quit_of_workers_and_jobs(alone: Path, address: str, command: Put, answering: Any) -> None:
-    """Workers are asked, jobs that wait are cancelled; of those that start one is told."""
+    """Workers are asked, jobs that wait are cancelled; starting jobs are reported."""
     submitted(alone, address, w1="6_0", w2="6_1", w3="6_2", other="7")
     squeue = "6_0|RUNNING|None|n1\n6_1|PENDING|Priority|\n6_2|RUNNING|None|n3\n7|PENDING|x|"
     command("squeue", f"printf '{squeue}\n'")
     command("scancel", f'echo "$@" >> {alone}/cancelled')
-    told = [{"name": "w1", "host": "n1", "state": "serving", "running": 2}]
-    with answering(address, retire=told) as scheduler:
+    answer = [{"name": "w1", "host": "n1", "state": "serving", "running": 2}]
+    with answering(address, retire=answer) as scheduler:
         done = grain("quit", "w*")
         forced = grain("quit", "-f", "w*")
 
@@ -300,18 +298,18 @@ def test_without_a_scheduler(alone: Path, words: list[str], there: str) -> None:
     """One sentence, exit code 1, within 5 s; whatever is left of an earlier one."""
     folder = alone / "s"
     folder.mkdir(mode=0o700)
-    found = f"edge://{folder}/meeting" if there == "an empty directory" else f"unix://{folder}/s"
+    results = f"edge://{folder}/meeting" if there == "an empty directory" else f"unix://{folder}/s"
     if there == "a dead socket":
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(f"{folder}/s")
-    (alone / "grain.toml").write_text(f'address = "{found}"\n')
+    (alone / "grain.toml").write_text(f'address = "{results}"\n')
     code = "from grain.cli import main; main(prog_name='grain')"
 
     done = _within_5_s([sys.executable, "-c", code, *words])
 
     assert (1, "") == (done.returncode, done.stdout)
     assert 1 == done.stderr.count("\n")
-    assert done.stderr.startswith(f"Error: no scheduler answers at {found}: ")
+    assert done.stderr.startswith(f"Error: no scheduler answers at {results}: ")
 
 
 def _within_5_s(words: list[str]) -> subprocess.CompletedProcess[str]:

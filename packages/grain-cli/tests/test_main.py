@@ -80,7 +80,7 @@ if sys.version_info < (3, 11):
 
 @pytest.mark.parametrize("words", [["--version"], ["up", "-h"], ["ls", "--help"]])
 def test_a_command_imports_nothing_before_it_does_something(words: list[str]) -> None:
-    """What it starts in is click and this package; `tools/bench/imports.py` tells how long."""
+    """A command starts with click and this package; `tools/bench/imports.py` measures how long."""
     code = (
         "import sys; before = set(sys.modules); "
         "from grain.cli import main; main(sys.argv[1:], standalone_mode=False); "

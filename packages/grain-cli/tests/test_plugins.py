@@ -140,7 +140,6 @@ def test_completion_imports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "greetings" not in sys.modules
 
 
-def test_the_public_names() -> None:
-    """What other packages build on."""
+def test_the_functions_for_plugins_are_public() -> None:
     assert callable(chosen_config)
     assert callable(report_errors)

@@ -1,4 +1,4 @@
-"""What a type checker must see: read by mypy in test_typing.py, and never run.
+"""Declarations for a type checker: read by mypy in test_typing.py, and never run.
 
 Where a line must be an error, a ``type: ignore`` says which: mypy reports those it does not need.
 """
@@ -140,7 +140,7 @@ async def groups() -> None:
 
 
 async def helpers() -> None:
-    """What goes through a limiter keeps its parameters and its type."""
+    """A function that goes through a limiter keeps its parameters and its type."""
     async with QueueLimiter(2) as ql:
         assert_type(await ql(plain)(1, name="x"), Delayed[float])
         assert_type(await ql(plain @ Cores(1))(1), Delayed[float])

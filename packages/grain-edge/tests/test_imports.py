@@ -9,6 +9,6 @@ import sys
 def test_importing_the_package_imports_no_cryptography() -> None:
     """Certificates are made by heads only, so nobody else loads what makes them."""
     code = "import sys, grain.edge; print([m for m in sys.modules if m.startswith('cryptography')])"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
 
-    assert said.stdout.strip() == "[]"
+    assert done.stdout.strip() == "[]"

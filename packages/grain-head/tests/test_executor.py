@@ -31,9 +31,9 @@ async def test_results_come_in_the_order_of_ending_and_end_after_close(
     async with GrainExecutor(Cores(2)) as executor:
         ids = [executor.submit(Cores(1), nap, seconds) for seconds in (3, 1, 1)]
         executor.close()
-        found = [(job, ended.unwrap()) async for job, ended in executor.results]
+        ended_jobs = [(job, ended.unwrap()) async for job, ended in executor.results]
 
-    assert found == [(ids[1], 1), (ids[2], 1), (ids[0], 3)]
+    assert ended_jobs == [(ids[1], 1), (ids[2], 1), (ids[0], 3)]
     assert ids == [1, 2, 3]
 
 
@@ -187,8 +187,7 @@ async def test_a_job_that_waited_until_no_time_is_left_fails(
 
 
 @pytest.mark.parametrize("wrong", [2, None])
-async def test_request_of_a_wrong_type(wrong: Any) -> None:
-    """What a job asks for is a resource."""
+async def test_a_request_that_is_no_resource_is_refused(wrong: Any) -> None:
     async with GrainExecutor(Cores(1)) as executor:
         with pytest.raises(TypeError, match=rf"submit\({wrong}, ...\): first come the resources"):
             executor.submit(wrong, nap, 1)

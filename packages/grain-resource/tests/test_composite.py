@@ -101,8 +101,7 @@ def test_if_one_part_cannot_be_met_none_is_taken() -> None:
     assert Node(4, 16) == supply
 
 
-def test_dealloc_of_a_foreign_kind() -> None:
-    """What the supply does not have cannot be given back to it."""
+def test_a_kind_that_the_supply_lacks_cannot_be_given_back() -> None:
     with pytest.raises(ValueError) as raised:
         Node(4, 16).dealloc(GPUs([0]))
 

@@ -133,7 +133,6 @@ WHOLE = "a number of cores is a whole number, as in Cores(4), or a list of ids, 
 def test_what_is_no_number_of_cores_is_refused_with_a_remedy(
     given: Any, error: type[Exception], text: str
 ) -> None:
-    """What is no number of cores says what would be one."""
     with pytest.raises(error) as raised:
         Cores(given)
 

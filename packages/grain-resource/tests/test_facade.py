@@ -22,7 +22,7 @@ SOURCE = Path(grain.resource.__file__).parent
 
 
 def python(code: str) -> str:
-    """What a fresh interpreter prints."""
+    """Run code in a fresh interpreter and return its output."""
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
     )
@@ -66,7 +66,6 @@ def test_grain_head_is_imported_only_when_its_executor_is_asked_for() -> None:
 
 
 def test_a_name_that_the_facade_lacks_is_an_attribute_error() -> None:
-    """What the facade lacks is reported as for any module."""
     with pytest.raises(AttributeError, match=r"^module 'grain' has no attribute 'Bogus'$"):
         _ = grain.Bogus  # type: ignore[attr-defined]
 
@@ -97,7 +96,7 @@ def test_gvar_alone_is_light() -> None:
 
 
 def test_gvar_res_without_import() -> None:
-    """GVAR tells of no resources also where nobody imported the algebra."""
+    """GVAR has no resources, even where nobody imported the algebra."""
     assert r"\xd8" == python("from grain import GVAR; print(ascii(GVAR.res))")
 
 

@@ -340,7 +340,7 @@ class TestNameOfTheClass:
 
 
 class TestImpossibleRequests:
-    """What cannot be allocated."""
+    """Requests that cannot be allocated."""
 
     @pytest.mark.parametrize("wanted", [Cores(2), Cores(3), Cores(5), Token("a")])
     def test_what_cannot_be_allocated_is_a_value_error(self, wanted: Resource) -> None:

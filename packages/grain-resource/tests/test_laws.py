@@ -197,7 +197,7 @@ def test_an_allocation_that_is_given_back_at_once_leaves_the_supply_as_it_was(
 @LAWS
 @given(total=SUPPLIES, request=REQUESTS)
 def test_an_allocation_can_be_asked_for_again(total: Resource, request: Resource) -> None:
-    """What was allocated can be asked for again from the same supply, with as much in return."""
+    """Once given back, an allocation is itself a request that the same supply meets exactly."""
     supply = Supply(total)
     if supply.fit(request) is not Fit.NOW:
         return
@@ -312,8 +312,10 @@ def test_a_resource_is_the_same_after_json(resource: Resource) -> None:
 
 @LAWS
 @given(total=SUPPLIES, steps=STEPS)
-def test_wire_of_used_supply(total: Resource, steps: list[Resource | int]) -> None:
-    """What is left of a supply can be told to others exactly; time limits, as time left."""
+def test_the_rest_of_a_used_supply_survives_the_wire(
+    total: Resource, steps: list[Resource | int]
+) -> None:
+    """The rest of a supply travels exactly; a time limit travels as time left."""
     supply = Supply(total)
     for step in steps:
         if isinstance(step, Resource) and supply.fit(step) is Fit.NOW:

@@ -97,7 +97,6 @@ NO_AMOUNT = "memory in GB cannot be negative, infinite or NaN"
 def test_what_is_no_amount_of_memory_is_refused_with_a_remedy(
     given: Any, error: type[Exception], text: str
 ) -> None:
-    """What is no amount of memory says what would be one."""
     with pytest.raises(error) as raised:
         Memory(given)
 

@@ -24,7 +24,7 @@ from grain.resource import (
 
 
 class FakeClock:
-    """Time that passes when told to."""
+    """A clock that a test advances."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -142,7 +142,7 @@ def test_shown_form_is_read(seconds: int) -> None:
 
 
 class TestFit:
-    """Who fits whom."""
+    """Tasks and workers with time limits: which fit."""
 
     def test_a_worker_takes_a_task_whose_soft_limit_it_meets(self) -> None:
         """A worker takes a task whose soft limit it meets, even if the hard one is beyond."""
@@ -214,8 +214,8 @@ class TestCountdown:
 
         assert 50 == Supply(stated).free.T
 
-    def test_never_once_too_late(self) -> None:
-        """When less is left than the soft limit, the answer is never: time does not come back."""
+    def test_a_task_never_fits_once_less_is_left_than_its_soft_limit(self) -> None:
+        """Time does not come back."""
         clock = FakeClock()
         supply = Supply(Cores(4) & WTime(T=100, clock=clock))
         clock.now += 41
@@ -236,7 +236,7 @@ class TestCountdown:
         assert supply.idle()
 
     def test_data_are_the_time_left(self) -> None:
-        """Clocks differ between machines: what is told is the time left."""
+        """Clocks differ between machines: the wire has the time left."""
         clock = FakeClock()
         limit = WTime(T=100, countdown=True, clock=clock)
         clock.now += 30

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 M = TypeVar("M")
 
 
-def made() -> WorkerSession:
+def joined_session() -> WorkerSession:
     session = WorkerSession("id", "w", "host", Cores(4), 0.0)
     session.on_connected(0.0)
     session.take_mail()
@@ -66,14 +66,14 @@ def statuses(session: WorkerSession) -> dict[int, str]:
 
 def three() -> WorkerSession:
     """Three leases of one line."""
-    session = made()
+    session = joined_session()
     for number, line in ((1, 0), (2, 1), (3, 1)):
         session.on_message(lease(number, line), b"", 0.0)
     return session
 
 
 async def test_a_run_for_an_empty_chain_begins_at_once_and_the_next_one_waits_for_it() -> None:
-    session = made()
+    session = joined_session()
     head: HeadChannel
     theirs: RunnerChannel
     head, theirs = memory_channels()
@@ -89,14 +89,14 @@ async def test_a_run_for_an_empty_chain_begins_at_once_and_the_next_one_waits_fo
                 decoded = structs.replace(run, res=ZERO)
                 head.post([(decoded, Call(steps.run, (number,), {}))])
             await wait_all_tasks_blocked()
-            assert ["1 begins"] == steps.said
+            assert ["1 begins"] == steps.log
             steps.go[1].set()
             steps.go[2].set()
             while session.runs:
                 for message, _ in await head.receive():
                     assert isinstance(message, Ended)
                     session.on_ended(message, b"", 0.1)
-            assert ["1 begins", "1 ends", "2 begins", "2 ends"] == steps.said
+            assert ["1 begins", "1 ends", "2 begins", "2 ends"] == steps.log
             steps = Steps()
         nursery.cancel_scope.cancel()
 
@@ -125,7 +125,7 @@ def test_a_run_that_waits_for_long_is_recalled_once() -> None:
 
 
 def test_runs_behind_many_brief_ones_are_recalled_as_well() -> None:
-    session = made()
+    session = joined_session()
     for number in range(1, 10):
         session.on_message(lease(number, number > 1), b"", 0.0)
     now = 0.0
@@ -189,21 +189,21 @@ class Steps:
     """Tasklets that wait to be let go one by one, and what happened."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.log: list[str] = []
         self.go = {number: trio.Event() for number in range(1, 5)}
 
     async def run(self, number: int) -> int:
-        self.said.append(f"{number} begins")
+        self.log.append(f"{number} begins")
         try:
             await self.go[number].wait()
         finally:
-            self.said.append(f"{number} ends")
+            self.log.append(f"{number} ends")
         return number
 
 
 @asynccontextmanager
 async def serving(runs: list[Run]) -> AsyncGenerator[tuple[HeadChannel, Steps]]:
-    """A runner that was told of these runs, as its head sees it, and what they do."""
+    """Start a runner with these runs; yield its head's channel and the log of the steps."""
     head: HeadChannel
     theirs: RunnerChannel
     head, theirs = memory_channels()
@@ -215,8 +215,8 @@ async def serving(runs: list[Run]) -> AsyncGenerator[tuple[HeadChannel, Steps]]:
         nursery.cancel_scope.cancel()
 
 
-async def told(head: HeadChannel) -> list[Any]:
-    """What the runner says."""
+async def reports(head: HeadChannel) -> list[Any]:
+    """Return the next messages of the runner."""
     return list(await head.receive())
 
 
@@ -231,14 +231,14 @@ async def test_the_runs_of_a_chain_take_place_one_after_the_other_in_their_order
     ]
     async with serving(runs) as (head, steps):
         await wait_all_tasks_blocked()
-        assert ["1 begins", "3 begins"] == sorted(steps.said)
+        assert ["1 begins", "3 begins"] == sorted(steps.log)
         for number in (3, 1, 2, 4):
             steps.go[number].set()
             await wait_all_tasks_blocked()
-        assert ["3 ends", "1 ends", "2 begins", "2 ends", "4 begins", "4 ends"] == steps.said[2:]
+        assert ["3 ends", "1 ends", "2 begins", "2 ends", "4 begins", "4 ends"] == steps.log[2:]
         ends: list[Any] = []
         while len(ends) < 4:
-            ends += [message.attempt[1] for message, _ in await told(head)]
+            ends += [message.attempt[1] for message, _ in await reports(head)]
         assert [3, 1, 2, 4] == ends
 
 
@@ -250,9 +250,9 @@ async def test_the_end_of_a_run_is_reported_while_its_successors_run(
     async with serving(runs) as (head, steps):
         steps.go[1].set()
         with trio.fail_after(1.0):
-            ((ended, _),) = await told(head)
+            ((ended, _),) = await reports(head)
         assert (1, 1) == ended.attempt
-        assert "2 ends" not in steps.said
+        assert "2 ends" not in steps.log
 
 
 @pytest.mark.parametrize(("waiting", "status"), [(True, "returned"), (False, "cancelled")])
@@ -261,11 +261,11 @@ async def test_a_waiting_run_that_is_cancelled_never_begins(waiting: bool, statu
     runs = [Run((1, 1), ZERO), Run((1, 2), ZERO, chain=1), Run((1, 3), ZERO, chain=1)]
     async with serving(runs) as (head, steps):
         head.post([(Cancel((1, 2), waiting), None), (Cancel((1, 1), waiting=True), None)])
-        ((ended, _),) = await told(head)
+        ((ended, _),) = await reports(head)
         assert ((1, 2), status) == (ended.attempt, ended.status)
         steps.go[1].set()
         await wait_all_tasks_blocked()
-        assert ["1 begins", "1 ends", "3 begins"] == steps.said
+        assert ["1 begins", "1 ends", "3 begins"] == steps.log
 
 
 async def test_waiting_runs_do_not_begin_when_the_head_has_left() -> None:
@@ -280,7 +280,7 @@ async def test_waiting_runs_do_not_begin_when_the_head_has_left() -> None:
         await wait_all_tasks_blocked()
         await head.aclose()
         steps.go[1].set()
-    assert ["1 begins", "1 ends"] == steps.said
+    assert ["1 begins", "1 ends"] == steps.log
 
 
 # ---- bookkeeping

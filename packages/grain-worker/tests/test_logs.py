@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def logger(fd: int) -> logging.Logger:
-    made = logging.Logger("test")
-    made.addHandler(PatientHandler(fd))
-    return made
+    log = logging.Logger("test")
+    log.addHandler(PatientHandler(fd))
+    return log
 
 
 def test_log_lines_are_written_at_once_with_any_character(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What Slurm and PBS print, read."""
+"""The parsing of what Slurm and PBS print."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_squeue_lines_become_states_and_unlisted_jobs_have_ended() -> None:
 
 
 def test_qstat_joins_folded_lines_and_reports_node_and_comment() -> None:
-    """Folded lines are joined; a finished job's node and comment are told."""
+    """Folded lines are joined; a finished job's node and comment are read."""
     never = "Can Never Run: Insufficient amount of resource: ncpus (R: 99 A: 4 T: 4)"
     expected = {
         "0.pbs": JobState(JobPhase.RUNNING, "", "pbs"),
@@ -107,25 +107,25 @@ def test_the_id_of_qsub_is_its_last_line_with_or_without_server(printed: str, jo
     ],
 )
 def test_torque_is_recognised_by_its_version_line(printed: str, dialect: str) -> None:
-    """Torque tells its version in other words than OpenPBS."""
+    """Torque prints its version in other words than OpenPBS."""
     assert dialect == pbs.dialect(printed)
 
 
 @pytest.mark.parametrize(
-    ("told", "harmless"),
+    ("message", "harmless"),
     [
         ("qdel: Unknown Job Id 999.pbs\n", True),
         ("qstat: Unknown Job Id 9.pbs\nqstat: 0.pbs Job has finished, use -x or -H\n", True),
         ("qdel: Unknown Job Id 999.pbs\nqdel: Unauthorized Request 3.pbs\n", False),
     ],
 )
-def test_complaints_about_ended_jobs_are_no_error(told: str, harmless: bool) -> None:
+def test_complaints_about_ended_jobs_are_no_error(message: str, harmless: bool) -> None:
     """A job that has ended is nothing to complain of; anything else is."""
-    assert harmless == pbs.only_ended(told)
+    assert harmless == pbs.only_ended(message)
 
 
 def test_a_shape_in_the_users_options_replaces_ours(job_of: Callable[..., BatchJob]) -> None:
-    """Where the user asks for a shape with GPUs, ours is left out: PBS takes one only."""
+    """A shape with GPUs in the user's options replaces ours: PBS takes one only."""
     job = job_of('[script]\ncores = 4\nextra_args = ["-l select=1:ncpus=4:ngpus=1"]')
 
     lines = [line for line in pbs.script(job).splitlines() if "-l" in line]

@@ -28,7 +28,7 @@ template = '%s'
 
 
 @pytest.mark.parametrize(
-    ("template", "told"),
+    ("template", "message"),
     [
         ("{{name}}", "found no {{body}}, expected it on a line of its own: it starts the worker"),
         ("{{body}}{{cores}}", "found {{cores}}, expected script.cores to be set then"),
@@ -43,7 +43,7 @@ template = '%s'
     ],
 )
 def test_a_mistake_in_the_template_names_its_key(
-    configure: Callable[[str], Config], job_of: Callable[..., BatchJob], template: str, told: str
+    configure: Callable[[str], Config], job_of: Callable[..., BatchJob], template: str, message: str
 ) -> None:
     """A mistake in the template is one of the configuration, and names the key."""
     text = SYSTEM % template
@@ -52,7 +52,7 @@ def test_a_mistake_in_the_template_names_its_key(
     with pytest.raises(ConfigError) as info:
         script(job_of(text), config, NOW)
 
-    assert f"{config.source}: custom_system.template: {told}" == str(info.value)
+    assert f"{config.source}: custom_system.template: {message}" == str(info.value)
 
 
 def test_values_are_not_filled_in_again(

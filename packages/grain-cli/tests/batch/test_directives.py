@@ -36,8 +36,7 @@ def test_word_hides_comments(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["a\nrm -r /", "a\rb", "a\x1bb", "\u2028"])
-def test_word_is_one_line(text: str) -> None:
-    """What would begin another line is refused."""
+def test_a_word_with_a_line_break_is_refused(text: str) -> None:
     with pytest.raises(BatchError, match="does not fit on one line"):
         word(text)
 

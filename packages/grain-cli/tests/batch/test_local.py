@@ -26,12 +26,12 @@ MAIN = "sh -c 'trap \"echo term; exit 0\" TERM; taskset -pc $$; while :; do slee
 
 @pytest.fixture
 def started() -> Iterator[list[SubmittedJob]]:
-    """What a test starts, ended and collected afterwards."""
+    """Collect the processes that a test starts, and end them afterwards."""
     libc = ctypes.CDLL(None)
     libc.prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
-    found: list[SubmittedJob] = []
-    yield found
-    for one in found:
+    jobs: list[SubmittedJob] = []
+    yield jobs
+    for one in jobs:
         pid = int(one.id.split(":")[1])
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
@@ -141,7 +141,7 @@ def test_pids_are_used_again(tmp_path: Path) -> None:
 
 
 def test_processes_of_another_host_are_unknown_and_not_ended(tmp_path: Path) -> None:
-    """Of another login node's processes nothing is known, and none is ended here."""
+    """Processes on another login node have an unknown state, and cancelling them is an error."""
     system = Local(tmp_path)
 
     assert {
@@ -158,7 +158,7 @@ def test_options_are_refused(job: BatchJob, tmp_path: Path) -> None:
 
 
 def test_an_unwritable_log_is_named(job: BatchJob, tmp_path: Path) -> None:
-    """A log that cannot be written is told, with its name."""
+    """A log that cannot be written is reported, with its name."""
     with pytest.raises(BatchError) as info:
         list(Local(tmp_path).submit(replace(job, log_file="/nonexistent/w.log"), 1))
 

@@ -65,7 +65,7 @@ def test_damaged_lines_are_passed_over(tmp_path: Path, line: str) -> None:
 
 
 def test_unknown_fields_are_ignored(tmp_path: Path) -> None:
-    """A later version may tell more."""
+    """A later version may record more."""
     records = JobRecords(tmp_path / "jobs")
     file = records.new_file()
     records.add(file, RECORD)

@@ -81,7 +81,7 @@ template = '''
 Made = Callable[..., BatchJob]
 
 
-def made(job_of: Made, configure: Callable[[str], Config]) -> dict[str, str]:
+def scripts(job_of: Made, configure: Callable[[str], Config]) -> dict[str, str]:
     """All scripts by name."""
     now = datetime.datetime(2026, 3, 4, 9, 30, 15)
     custom_script = custom.script(job_of(CUSTOM), configure(CUSTOM), now)
@@ -118,8 +118,8 @@ NAMES = sorted(
 def test_script_is_as_written_down(
     name: str, job_of: Made, configure: Callable[[str], Config], tmp_path: Path
 ) -> None:
-    """What is submitted changes only when somebody looks at the change."""
-    text = made(job_of, configure)[name].replace(str(tmp_path), "/home/me")
+    """Each script equals its file, so that somebody looks at every change."""
+    text = scripts(job_of, configure)[name].replace(str(tmp_path), "/home/me")
     path = SCRIPTS / f"{name}.sh"
     if os.environ.get("GRAIN_WRITE_SCRIPTS"):
         path.write_text(text)

@@ -1,4 +1,4 @@
-"""What the shell does around a worker: signals, set-up, clean-up, exit status."""
+"""The shell around a worker: signals, set-up, clean-up, exit status."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ MAIN = """bash -c '
 @pytest.fixture(params=["bash", "dash", "sh"])
 def shell(request: pytest.FixtureRequest) -> str:
     """A shell that a script may be run by."""
-    found = shutil.which(str(request.param))
-    if found is None:
+    path = shutil.which(str(request.param))
+    if path is None:
         pytest.skip(f"there is no {request.param} here")
-    return found
+    return path
 
 
 @contextmanager
@@ -184,7 +184,7 @@ def test_no_line_of_ours_makes_bash_lose_a_signal(job: BatchJob) -> None:
 
 
 def test_setup_counts_against_the_walltime(shell: str, job: BatchJob, tmp_path: Path) -> None:
-    """What the worker is told to have left is less by the time of the set-up."""
+    """The time left that the worker gets is less by the time of the set-up."""
     slow = replace(commands(job, ("sleep 1.1",), 'echo "$grain_left"'), time_left=1000)
     began = time.time()
     with running(shell, slow, tmp_path / "out") as process:
@@ -224,7 +224,7 @@ def test_the_first_line_names_the_interpreter(shebang: str, shell: str) -> None:
     "shebang", ["#!", "#!/bin/csh", "#!/usr/bin/env python3", "#!/usr/bin/env"]
 )
 def test_a_first_line_without_a_shell_is_refused(shebang: str) -> None:
-    """What cannot run the script is refused before it is submitted."""
+    """A first line that names no shell is refused before the script is submitted."""
     with pytest.raises(BatchError) as info:
         interpreter(shebang)
 

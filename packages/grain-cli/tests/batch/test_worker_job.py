@@ -1,4 +1,4 @@
-"""What a worker is told to own, and when it is warned."""
+"""The resources that a worker gets from its job, and the time of its warning."""
 
 from __future__ import annotations
 

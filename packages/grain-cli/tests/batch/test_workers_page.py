@@ -65,9 +65,9 @@ def test_the_page_names_every_placeholder_and_no_other(
     """Page and reference name every placeholder, and none that there is not."""
     text = (DOCS / name).read_text(encoding="utf-8")
 
-    found = set(re.findall(r"\{\{(\w+)\}\}", text))
+    names = set(re.findall(r"\{\{(\w+)\}\}", text))
 
-    assert set(custom.values(job_of(""), NOW)) == found
+    assert set(custom.values(job_of(""), NOW)) == names
 
 
 @pytest.mark.parametrize("system", ["slurm", "pbs"])

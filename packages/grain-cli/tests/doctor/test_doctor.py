@@ -29,9 +29,9 @@ def grain(*words: str) -> Result:
 
 
 def states(*words: str) -> dict[str, str]:
-    """What the doctor says of each check."""
-    found = json.loads(grain("doctor", "--json", *words).output)
-    return {one["check"]: one["state"] for one in found}
+    """Return the state of each check of the doctor."""
+    checks = json.loads(grain("doctor", "--json", *words).output)
+    return {one["check"]: one["state"] for one in checks}
 
 
 @pytest.fixture
@@ -68,14 +68,13 @@ def test_without_a_scheduler(alone: Path) -> None:
     assert 0 == done.exit_code
 
 
-def test_a_wrong_configuration(alone: Path) -> None:
-    """What does not depend on it is checked all the same."""
+def test_checks_that_need_no_configuration_run_despite_a_wrong_one(alone: Path) -> None:
     (alone / "grain.toml").write_text("[script]\nwalltme = 1")
 
     assert 1 == grain("doctor").exit_code
-    found = states()
-    assert ("fail", "ok") == (found["configuration"], found["versions"])
-    assert "scheduler" not in found
+    results = states()
+    assert ("fail", "ok") == (results["configuration"], results["versions"])
+    assert "scheduler" not in results
 
 
 def test_something_that_hangs() -> None:
@@ -96,10 +95,13 @@ def test_something_that_hangs() -> None:
 
 def test_differing_versions_are_named_with_what_to_install() -> None:
     """All are named, and what to install."""
-    found = installed.judge_versions({"grain-edge": "1.0.0", "grain-cli": "1.1.0"})
+    results = installed.judge_versions({"grain-edge": "1.0.0", "grain-cli": "1.1.0"})
 
-    assert ("fail", "they differ: grain-edge 1.0.0, grain-cli 1.1.0") == (found.state, found.says)
-    assert "pip install grain-edge==1.1.0 grain-cli==1.1.0" == found.fix
+    assert ("fail", "they differ: grain-edge 1.0.0, grain-cli 1.1.0") == (
+        results.state,
+        results.says,
+    )
+    assert "pip install grain-edge==1.1.0 grain-cli==1.1.0" == results.fix
 
 
 class Installed:
@@ -129,11 +131,11 @@ def test_who_owns_the_import_name() -> None:
 def test_an_intruder_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """With what to do."""
     monkeypatch.setattr(installed, "intruders", lambda _: ["grain"])
-    [found] = installed.import_name()
+    [results] = installed.import_name()
 
-    assert "fail" == found.state
-    assert "`grain` is claimed by grain, too" in found.says
-    assert found.fix.startswith("pip uninstall grain, then pip install --force-reinstall")
+    assert "fail" == results.state
+    assert "`grain` is claimed by grain, too" in results.says
+    assert results.fix.startswith("pip uninstall grain, then pip install --force-reinstall")
 
 
 def test_slurm_commands_are_missing_refuse_or_answer(
@@ -173,21 +175,21 @@ def test_who_may_write_to_the_directory(tmp_path: Path, mode: int, state: str) -
     folder.mkdir()
     folder.chmod(mode)
 
-    found = meeting.files(f"edge://{folder}/meeting")
-    assert state == found[0].state
+    results = meeting.files(f"edge://{folder}/meeting")
+    assert state == results[0].state
     assert [] == list(folder.iterdir())
 
 
 def test_a_directory_that_cannot_be_there(tmp_path: Path) -> None:
     """Below a file, say."""
     (tmp_path / "file").write_text("")
-    [found] = meeting.files(f"edge://{tmp_path}/file/deep/meeting")
+    [results] = meeting.files(f"edge://{tmp_path}/file/deep/meeting")
 
-    assert "fail" == found.state
+    assert "fail" == results.state
 
 
 def test_clocks_far_apart_are_reported_with_the_one_behind() -> None:
-    """Far apart is told, and which is behind."""
+    """A large difference is reported, with the clock that is behind."""
     assert "ok" == meeting.clock(1.0).state
     assert "this host is 60 s behind the file server" == meeting.clock(60.0).says
     assert "this host is 60 s ahead of the file server" == meeting.clock(-60.0).says
@@ -239,21 +241,19 @@ def test_each_way_is_told_by_itself() -> None:
 def test_an_address_that_is_none() -> None:
     """Is a mistake."""
     for look in (meeting.scheduler, meeting.every_way):
-        [found] = look("http://x")
+        [results] = look("http://x")
 
-        assert ("fail", "Correct `address`.") == (found.state, found.fix)
+        assert ("fail", "Correct `address`.") == (results.state, results.fix)
 
 
 def test_a_scheduler_of_another_version_is_reported_with_both() -> None:
-    """Is told with both."""
-    found = meeting.judge_scheduler("n1 by tcp", "0.9")
+    results = meeting.judge_scheduler("n1 by tcp", "0.9")
 
-    assert "warn" == found.state
-    assert found.says.startswith("n1 by tcp is Grain 0.9, this is ")
+    assert "warn" == results.state
+    assert results.says.startswith("n1 by tcp is Grain 0.9, this is ")
 
 
 def test_an_unwritable_output_directory_is_reported(alone: Path, configure: Configure) -> None:
-    """A directory that cannot be written to is told."""
     assert "ok" == batch.outputs(configure('[worker]\nlog_file = "a/b/w.log"'))[0].state
     wrong = configure('[worker]\nlog_file = "/proc/nowhere/w.log"')
     expected = "ok" if os.access("/proc", os.W_OK) else "fail"

@@ -1,4 +1,4 @@
-"""What became of the jobs that `grain` has submitted."""
+"""The fate of the jobs that `grain` has submitted."""
 
 from __future__ import annotations
 

@@ -30,8 +30,7 @@ def submitted(folder: Path, name: str, log: str, at: float = 1.0) -> JobRecord:
     return record
 
 
-def test_of_one_worker(alone: Path) -> None:
-    """What it has written, the last lines of it if so wished."""
+def test_logs_of_one_worker_are_printed_whole_or_their_last_lines(alone: Path) -> None:
     (alone / "w.log").write_text("one\ntwo\nthree\n")
     submitted(alone, "w", f"{alone}/w.log")
 
@@ -86,7 +85,7 @@ def test_what_programs_print_cannot_control_the_terminal() -> None:
 
 
 def test_follow_prints_what_is_appended_until_ctrl_c(alone: Path) -> None:
-    """What is added is printed, also of a file that is made or cut off later; until Ctrl-C."""
+    """Lines that are appended are printed, also if the file is created or truncated later."""
     submitted(alone, "w", f"{alone}/w.log")
     log = alone / "w.log"
     code = (

@@ -23,7 +23,7 @@ Put = Callable[[str, str], Path]
 
 @contextmanager
 def scaling(*words: str) -> Iterator[IO[str]]:
-    """`grain scale --json`; its lines. It must end well when it is told to."""
+    """`grain scale --json`; its lines. It must end well when it is asked to."""
     code = "from grain.cli import main; main(prog_name='grain')"
     process = subprocess.Popen(
         [sys.executable, "-c", code, "scale", "--json", *words],
@@ -50,8 +50,8 @@ def scaling(*words: str) -> Iterator[IO[str]]:
 
 def line(output: IO[str]) -> tuple[int, int, str]:
     """The next thing that happened."""
-    found = json.loads(output.readline())
-    return found["alive"], found["of"], found["what"]
+    report = json.loads(output.readline())
+    return report["alive"], report["of"], report["what"]
 
 
 def slurm(folder: Path, command: Put) -> None:
@@ -91,7 +91,7 @@ def test_a_terminal_that_is_closed_ends_it_unless_nohup_says_otherwise(
 
 
 def field(pid: int, name: str) -> str:
-    """What Linux tells of a process, see proc(5)."""
+    """Return a field of a process's status, see proc(5)."""
     with Path(f"/proc/{pid}/status").open(encoding="ascii") as status:
         return next(text for key, _, text in (row.partition(":") for row in status) if key == name)
 

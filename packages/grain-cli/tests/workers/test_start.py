@@ -72,8 +72,8 @@ def test_on_this_machine(alone: Path) -> None:
     ).replace("module load x", "true")
     (alone / "grain.toml").write_text(text)
 
-    found = json.loads(grain("start", "--local", "--json").output)
-    pid = int(found["id"].split(":")[-2])
+    started = json.loads(grain("start", "--local", "--json").output)
+    pid = int(started["id"].split(":")[-2])
     try:
         assert pid == os.getsid(pid)
         assert os.sched_getaffinity(0) == os.sched_getaffinity(pid)
@@ -86,8 +86,8 @@ def test_on_this_machine(alone: Path) -> None:
         os.killpg(pid, signal.SIGTERM)
 
 
-def test_without_a_command(alone: Path) -> None:
-    """The configuration is told, with an example."""
+def test_start_without_a_command_is_refused_with_an_example(alone: Path) -> None:
+    """The message names the configuration file."""
     (alone / "grain.toml").write_text('[head]\nname = "opt"\n')
     done = grain("start")
 

@@ -39,7 +39,7 @@ class World:
         return ids
 
     def change(self, which: int, state: JobState) -> None:
-        """Of a job that is not gone."""
+        """Set the state of a job that is left."""
         left = [one for one, at in self.states.items() if at.phase is not JobPhase.GONE]
         if left:
             self.states[left[which % len(left)]] = state
@@ -84,8 +84,8 @@ def test_never_more_than_asked_for(size: int, fates: Fates) -> None:
 
 @given(size=st.integers(1, 6), fates=FATES)
 @settings(deadline=None)
-def test_all_of_them_in_the_end(size: int, fates: Fates) -> None:
-    """Whatever has happened, when jobs run again there are soon as many as asked for."""
+def test_as_many_jobs_as_asked_for_run_in_the_end(size: int, fates: Fates) -> None:
+    """As soon as jobs run again, the swarm has the number asked for, whatever the past."""
     world = World(size)
     for seconds, changes, refused in fates:
         for which, state in changes:
@@ -172,7 +172,7 @@ def test_a_job_that_is_queued_again_has_not_failed() -> None:
 
 
 def test_jobs_that_fail_one_by_one_have_failed_once() -> None:
-    """What was submitted before the pause says nothing new: it begins again, and is no longer."""
+    """A failure of a job from before the pause restarts the pause, but does not lengthen it."""
     world = World(4)
     world.submit(RUNNING)
     world.look(1.0)

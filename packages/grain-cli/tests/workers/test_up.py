@@ -42,7 +42,7 @@ def test_dry_run_submits_nothing(alone: Path, command: Put) -> None:
 
 
 def test_up_submits_what_the_dry_run_shows_and_records_it(alone: Path, command: Put) -> None:
-    """What the dry run shows is submitted, the log's directory is made, the job recorded."""
+    """The script of the dry run is submitted, the log's directory created, the job recorded."""
     command("sbatch", f'[ "$*" = --parsable ] && cat > {alone}/read && echo 6')
     text = SLURM + '[worker]\nname = "w"\nlog_file = "logs/%j/w.log"\n'
     (alone / "grain.toml").write_text(text)
@@ -83,15 +83,15 @@ def test_a_refusal_is_shown_unchanged_with_a_remedy_and_leaves_no_record(
     alone: Path, command: Put
 ) -> None:
     """The batch system's words, unchanged, and what to change; nothing is recorded."""
-    told = "sbatch: error: invalid partition specified: nope"
-    command("sbatch", f'cat > /dev/null; echo "{told}" >&2; exit 1')
+    message = "sbatch: error: invalid partition specified: nope"
+    command("sbatch", f'cat > /dev/null; echo "{message}" >&2; exit 1')
     (alone / "grain.toml").write_text(SLURM)
 
     result = grain("up")
 
     assert 1 == result.exit_code
     assert (
-        f"Error: sbatch failed (exit code 1):\n  {told}\n"
+        f"Error: sbatch failed (exit code 1):\n  {message}\n"
         "Set script.queue to a partition that there is; `sinfo -s` lists them.\n"
     ) == result.output
     assert [] == list((alone / "state/grain/jobs").iterdir())
@@ -166,8 +166,8 @@ def test_the_users_command_gets_the_path_of_the_script(alone: Path, command: Put
     assert ["Job <7> is submitted"] == [record["id"] for record in records(alone)]
 
 
-def test_mistake_in_the_configuration(alone: Path) -> None:
-    """It is told as the configuration tells it, with exit code 1."""
+def test_a_mistake_in_the_configuration_is_an_error_with_exit_code_1(alone: Path) -> None:
+    """The message is that of the configuration."""
     (alone / "grain.toml").write_text("[script]\nwalltme = 1")
 
     result = grain("up", "--dry")
@@ -188,7 +188,6 @@ def test_the_option_c_stands_before_or_after_the_command(alone: Path, words: lis
     "words", [["up", "-n", "0"], ["up", "-n", "x"], ["up", "--nope"], ["nope"], ["up", "2"]]
 )
 def test_wrong_usage_exits_with_2(alone: Path, words: list[str]) -> None:
-    """What is typed wrong is exit code 2."""
     assert 2 == grain(*words).exit_code
 
 

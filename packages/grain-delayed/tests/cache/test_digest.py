@@ -132,8 +132,8 @@ def test_values_that_differ_in_type_or_content_have_different_digests(a: object,
     assert of(a) != of(b)
 
 
-def test_arrays_by_content() -> None:
-    """How an array lies in memory does not count, nor what it is a part of."""
+def test_the_digest_of_an_array_depends_on_its_content_only() -> None:
+    """The layout of an array in memory does not count, nor the array that it is a view of."""
     a = np.arange(12.0).reshape(3, 4)
 
     assert of(a) == of(np.asfortranarray(a)) == of(np.arange(24.0).reshape(3, 8)[:, :4] * 0 + a)
@@ -198,7 +198,7 @@ print(digest(value, "it").hex(), code_digest(f, "f").hex())
 
 def test_in_every_process() -> None:
     """Neither the seed of hashes nor the process makes a difference."""
-    told = {
+    digests = {
         subprocess.run(
             [sys.executable, "-c", PROGRAM],
             env={**os.environ, "PYTHONHASHSEED": seed},
@@ -208,10 +208,10 @@ def test_in_every_process() -> None:
         for seed in ("0", "1", "2", "random")
     }
 
-    assert 1 == len(told)
+    assert 1 == len(digests)
 
 
-def made(source: str) -> Any:
+def compiled(source: str) -> Any:
     scope: dict[str, Any] = {}
     exec(compile(source, "<made>", "exec"), scope)
     return scope["f"]
@@ -231,7 +231,7 @@ ORIGINAL = "def f(x, y=1):\n    return x + y + 2"
 )
 def test_edits_that_change_nothing(edited: str) -> None:
     """Neither the place, nor comments, annotations and the name are part of what code does."""
-    assert code_digest(made(ORIGINAL), "f") == code_digest(made(edited), "f")
+    assert code_digest(compiled(ORIGINAL), "f") == code_digest(compiled(edited), "f")
 
 
 @pytest.mark.parametrize(
@@ -246,16 +246,15 @@ def test_edits_that_change_nothing(edited: str) -> None:
         "def f(x, y=1):\n    def g():\n        return 3\n    return x + y + 2",
     ],
 )
-def test_edits_that_count(edited: str) -> None:
-    """Whatever changes what code does changes its digest."""
-    assert code_digest(made(ORIGINAL), "f") != code_digest(made(edited), "f")
+def test_an_edit_that_changes_behaviour_changes_the_digest(edited: str) -> None:
+    assert code_digest(compiled(ORIGINAL), "f") != code_digest(compiled(edited), "f")
 
 
 def test_a_docstring_may_be_edited_and_an_equal_constant_may_not() -> None:
-    a, b = (made(f"def f():\n    '''{text}'''\n    return 1") for text in ("one", "two"))
+    a, b = (compiled(f"def f():\n    '''{text}'''\n    return 1") for text in ("one", "two"))
     assert code_digest(a, "f") == code_digest(b, "f")
 
-    a, b = (made(f"def f():\n    '{text}'\n    return '{text}'") for text in ("one", "two"))
+    a, b = (compiled(f"def f():\n    '{text}'\n    return '{text}'") for text in ("one", "two"))
     assert code_digest(a, "f") != code_digest(b, "f")
 
 
@@ -267,7 +266,7 @@ def test_an_edit_of_a_function_counts_however_it_is_wrapped() -> None:
 
         return wrapped
 
-    a, b = (wrapper(made(f"def f():\n    return {i}")) for i in (1, 2))
+    a, b = (wrapper(compiled(f"def f():\n    return {i}")) for i in (1, 2))
     assert code_digest(a, "f") != code_digest(b, "f")
 
 

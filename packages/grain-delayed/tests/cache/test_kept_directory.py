@@ -1,4 +1,4 @@
-"""Where results are kept, and what a directory that is damaged, full or unusable does."""
+"""The directory of results: its place, and its behaviour when damaged, full or unusable."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def test_a_full_disk(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
 
     run(main, Cores(2), config_file=False)
 
-    told = capsys.readouterr().err
-    assert 1 == told.count("warning: results cannot be kept in")
-    assert "No space left on device. This mission goes on" in told
+    output = capsys.readouterr().err
+    assert 1 == output.count("warning: results cannot be kept in")
+    assert "No space left on device. This mission goes on" in output
     assert 1 == CALLS.count("sync")  # it was not tried again
 
 
@@ -58,9 +58,11 @@ def test_a_default_that_cannot_be_used(here: Path, capsys: pytest.CaptureFixture
 
     assert [1, 4, 9] == again(square, (1,), (2,), (3,))
 
-    told = capsys.readouterr().err
-    assert 1 == told.count("warning")
-    assert f"warning: the result cache {here}/.grain-cache cannot be used: Not a directory" in told
+    output = capsys.readouterr().err
+    assert 1 == output.count("warning")
+    assert (
+        f"warning: the result cache {here}/.grain-cache cannot be used: Not a directory" in output
+    )
 
 
 @pytest.mark.parametrize("how", ["option", "environment"])

@@ -103,16 +103,18 @@ class Held:
         return x
 
 
-def test_without_a_digest(capsys: pytest.CaptureFixture[str]) -> None:
-    """What a function is bound to may have no digest: a warning says so, and nothing is kept."""
+def test_results_of_a_method_without_a_digest_are_not_kept(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """If the object that a function is bound to has no digest, a warning says so."""
     held = Held()
     again(held.get, (1,), (1,), (2,))
     again(held.get, (1,))
 
     assert [1, 1, 2] == sorted(CALLS)  # within one mission, they are shared
-    told = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
-    assert 2 == len(told)
-    assert "results of Held.get are not kept, as self.lock has no stable digest" in told[0]
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+    assert 2 == len(warnings)
+    assert "results of Held.get are not kept, as self.lock has no stable digest" in warnings[0]
 
 
 def test_arguments_without_a_digest() -> None:

@@ -1,4 +1,4 @@
-"""How missions look up and keep results: shared, in the end, at once, on other workers."""
+"""Missions look up and keep results: shared, in the end, at once, on other workers."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ async def test_found_and_shared() -> None:
     """Leaves with one key share one task, when it was found, too."""
     async with mission(Cores(1), config_file=False):
         await (square @ Cores(1))(3)
-    async with mission(Cores(1), config_file=False) as found:
+    async with mission(Cores(1), config_file=False) as active:
         a, b = (square @ Cores(1))(3), (square @ Cores(1))(3)
         await each(a, b)
         assert a._node is b._node
-        assert (1, 0) == (found.statistics().done, found.executor.statistics().done)
+        assert (1, 0) == (active.statistics().done, active.executor.statistics().done)
 
 
 async def test_leaving_a_mission_waits_for_lookups_runs_and_writes() -> None:

@@ -58,7 +58,7 @@ def test_a_call_without_result_that_nobody_can_run_fails_at_its_lookup() -> None
 
 
 def test_failures_are_not_kept() -> None:
-    """What failed is run again."""
+    """A call that failed is run again."""
 
     @delayed(cache_hfn="args")
     async def fails(x: int) -> int:
@@ -91,9 +91,9 @@ def test_results_that_cannot_be_kept(capsys: pytest.CaptureFixture[str]) -> None
 
     again(lock, (1,), (2,))
 
-    told = capsys.readouterr().err
-    assert 1 == told.count("warning: results of")
-    assert "lock cannot be kept, as one cannot be pickled (TypeError: cannot pickle" in told
+    output = capsys.readouterr().err
+    assert 1 == output.count("warning: results of")
+    assert "lock cannot be kept, as one cannot be pickled (TypeError: cannot pickle" in output
 
 
 def test_an_error_of_a_result_is_not_of_the_disk(capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,7 +119,7 @@ def test_an_error_of_a_result_is_not_of_the_disk(capsys: pytest.CaptureFixture[s
 
 
 async def test_a_result_is_kept_before_it_is_seen() -> None:
-    """What its receiver does to a result does not reach the cache."""
+    """A receiver that changes a result does not change the cache."""
 
     @delayed(cache_hfn="args")
     async def items(x: int) -> list[int]:

@@ -23,9 +23,9 @@ OTHER = KEY._replace(call="0the7")
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    made = Store(tmp_path / "cache")
-    made.open()
-    return made
+    result_store = Store(tmp_path / "cache")
+    result_store.open()
+    return result_store
 
 
 def test_there_and_back(store: Store) -> None:
@@ -33,12 +33,12 @@ def test_there_and_back(store: Store) -> None:
     value = {"energy": -1.5, "at": np.arange(100_000.0)}
     store.write(KEY, value, 2.5)
 
-    found = Store(store.root).read(KEY)
+    result = Store(store.root).read(KEY)
 
-    assert found.hit
-    assert -1.5 == found.value["energy"]
-    np.testing.assert_array_equal(value["at"], found.value["at"])
-    found.value["at"][0] = 1.0  # it can be written to
+    assert result.hit
+    assert -1.5 == result.value["energy"]
+    np.testing.assert_array_equal(value["at"], result.value["at"])
+    result.value["at"][0] = 1.0  # it can be written to
     assert LookupResult("missing") == store.read(OTHER)
     assert not list((store.root / "grain-tmp").iterdir())
 
@@ -102,8 +102,10 @@ class Gone:
     """Becomes unknown."""
 
 
-def test_a_class_that_is_gone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be loaded any more is as good as missing, and says why."""
+def test_a_result_whose_class_is_missing_counts_as_missing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A result that cannot be loaded any more is reported with the reason."""
     import sys
     import types
 

@@ -19,10 +19,10 @@ KEY = Key("mod.f", "c0de", "", "", "ca11", "7")
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    made = Store(tmp_path / "cache")
-    made.open()
-    made.write(KEY, "value", 1.5)
-    return made
+    result_store = Store(tmp_path / "cache")
+    result_store.open()
+    result_store.write(KEY, "value", 1.5)
+    return result_store
 
 
 def test_what_others_have_there_stays(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_result_that_does_not_fit_into_memory_counts_as_missing(
     monkeypatch.setattr("grain.delayed.cache.store.memoryview", exhausted, raising=False)
 
     assert "unreadable: there is no memory for it" == store.read(KEY).status
-    assert 1 == sum(isinstance(found, DamagedFile) for found in store.results())
+    assert 1 == sum(isinstance(item, DamagedFile) for item in store.results())
 
 
 @pytest.mark.parametrize(("old", "new"), [
@@ -80,10 +80,10 @@ def test_a_record_that_makes_no_sense(store: Store, old: bytes, new: bytes) -> N
     sizes = struct.pack("<QQ", len(record), size)
     path.write_bytes(whole[:48] + sizes + record + whole[64 + length :])
 
-    (found,) = store.results()
+    (item,) = store.results()
 
-    assert isinstance(found, DamagedFile)
-    assert "makes no sense" in found.why or found.why == "it is another result's"
+    assert isinstance(item, DamagedFile)
+    assert "makes no sense" in item.why or item.why == "it is another result's"
     assert not store.read(KEY).hit
 
 
@@ -95,6 +95,6 @@ def test_things_without_sense(store: Store) -> None:
     os.mkfifo(pipe)
     folder.mkdir()
 
-    assert [KEY] == [found.key for found in store.results() if isinstance(found, StoredResult)]
-    damaged = [found.path for found in store.results() if isinstance(found, DamagedFile)]
+    assert [KEY] == [item.key for item in store.results() if isinstance(item, StoredResult)]
+    damaged = [item.path for item in store.results() if isinstance(item, DamagedFile)]
     assert [pipe, folder] == sorted(damaged)

@@ -164,7 +164,7 @@ async def test_exec1_gives_one_result_or_exception_or_cancellation(
     async def fail() -> None:
         raise ValueError("text")
 
-    async with mission(Cores(1), config_file=False) as made:
+    async with mission(Cores(1), config_file=False) as active:
         assert 10 == await exec1(Cores(1), double, 5)
         assert 10 == await exec1(ZERO, double, x=5)
         with pytest.raises(ValueError, match="text"):
@@ -173,7 +173,7 @@ async def test_exec1_gives_one_result_or_exception_or_cancellation(
             await exec1(Cores(1), double, 1, 100)
         assert scope.cancelled_caught
         assert 1 == trio.current_time()
-        now = made.executor.statistics()
+        now = active.executor.statistics()
         assert (0, 0, 1) == (now.queued, now.running, now.cancelled)
 
 
@@ -219,7 +219,7 @@ async def test_outside_of_a_mission() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "told"),
+    ("arguments", "error", "message"),
     [
         ((double, 1), TypeError, "first come the resources"),
         ((4, double, 1), TypeError, "first come the resources"),
@@ -230,11 +230,11 @@ async def test_outside_of_a_mission() -> None:
     ],
 )
 async def test_a_bad_submission_is_an_error_at_once_and_no_job_of_the_group(
-    arguments: Any, error: type[Exception], told: str
+    arguments: Any, error: type[Exception], message: str
 ) -> None:
     async with mission(Cores(1), config_file=False):
         async with open_waitgroup() as wg:
-            with pytest.raises(error, match=told):
+            with pytest.raises(error, match=message):
                 wg.submit(*arguments)
             wg.submit(Cores(1), double, 1)
         assert [2] == wg.results

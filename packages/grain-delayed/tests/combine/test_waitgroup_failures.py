@@ -1,4 +1,4 @@
-"""What a failure, an exception and a cancellation do to a waitgroup."""
+"""The effects of a failure, an exception and a cancellation on a waitgroup."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def notes(error: BaseException) -> list[str]:
     return getattr(error, "__notes__", [])
 
 
-def nothing_left(made: Mission) -> bool:
-    now = made.executor.statistics()
+def nothing_left(active: Mission) -> bool:
+    now = active.executor.statistics()
     return (0, 0) == (now.queued, now.running)
 
 
@@ -53,7 +53,7 @@ async def test_the_first_failure_cancels_the_others_and_is_raised_as_it_is(
     autojump_clock: trio.testing.MockClock, branch: bool
 ) -> None:
     log = Log()
-    async with mission(Cores(3), config_file=False) as made:
+    async with mission(Cores(3), config_file=False) as active:
         with pytest.raises(ValueError, match="^first$") as caught:
             async with open_waitgroup() as wg:
                 for i in range(4):
@@ -66,7 +66,7 @@ async def test_the_first_failure_cancels_the_others_and_is_raised_as_it_is(
                 await trio.sleep_forever()
         assert 6 == trio.current_time()
         assert [0, 1, 2, 9] == sorted(log.began) == sorted(log.ended)
-        assert nothing_left(made)
+        assert nothing_left(active)
         assert [] == notes(caught.value)
         assert caught.value.__cause__ is None
         assert 2 == await exec1(Cores(3), two)
@@ -95,10 +95,10 @@ async def test_one_failure_is_raised_with_a_note_that_names_the_others(
             async with open_waitgroup() as wg:
                 for i in range(8):
                     wg.submit(Cores(1), fail, str(i), 1)
-        told = "".join(notes(caught.value))
-        assert told.startswith("Besides, failed in the same waitgroup: ValueError('")
-        assert 5 == told.count("ValueError")
-        assert told.endswith("; and 2 more")
+        note = "".join(notes(caught.value))
+        assert note.startswith("Besides, failed in the same waitgroup: ValueError('")
+        assert 5 == note.count("ValueError")
+        assert note.endswith("; and 2 more")
 
 
 async def test_awaited_in_the_block(autojump_clock: trio.testing.MockClock) -> None:
@@ -146,7 +146,7 @@ async def test_by_an_exception(autojump_clock: trio.testing.MockClock) -> None:
 
 
 async def test_an_exception_because_of_a_failure(autojump_clock: trio.testing.MockClock) -> None:
-    """What the block raises when it is cancelled because of a failure is told with that."""
+    """An exception of a block that a failure has cancelled is raised with that failure."""
     async with mission(Cores(2), config_file=False):
         with pytest.raises(ValueError, match="first") as caught:
             async with open_waitgroup() as wg:
@@ -159,7 +159,7 @@ async def test_an_exception_because_of_a_failure(autojump_clock: trio.testing.Mo
 
 
 async def test_a_failure_because_of_an_exception(autojump_clock: trio.testing.MockClock) -> None:
-    """What a branch raises when it is cancelled because of the block does not replace that."""
+    """A branch's failure while the block's exception cancels it does not replace that exception."""
 
     async def untidy() -> None:
         try:
@@ -193,7 +193,7 @@ async def test_a_cancelled_block_cancels_its_jobs_and_waits_for_their_ends(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     log = Log()
-    async with mission(Cores(2), config_file=False) as made:
+    async with mission(Cores(2), config_file=False) as active:
         with trio.move_on_after(5) as scope:
             async with open_waitgroup() as wg:
                 for i in range(3):
@@ -202,11 +202,11 @@ async def test_a_cancelled_block_cancels_its_jobs_and_waits_for_their_ends(
         assert scope.cancelled_caught
         assert 6 == trio.current_time()
         assert [0, 1, 9] == sorted(log.began) == sorted(log.ended)
-        assert nothing_left(made)
+        assert nothing_left(active)
 
 
 async def test_a_failure_and_a_cancellation(autojump_clock: trio.testing.MockClock) -> None:
-    """Of a failure and a cancellation from outside, the failure is raised, by itself."""
+    """A failure that meets a cancellation from outside is raised, by itself."""
     log = Log()
     async with mission(Cores(2), config_file=False):
         with pytest.raises(ValueError, match="text"), trio.CancelScope() as scope:
@@ -222,7 +222,7 @@ async def test_a_failure_and_a_cancellation(autojump_clock: trio.testing.MockClo
 async def test_a_failure_because_of_a_cancellation(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """What a branch raises when it is cancelled from outside is not lost."""
+    """An exception of a branch that is cancelled from outside is not lost."""
 
     async def untidy() -> None:
         try:

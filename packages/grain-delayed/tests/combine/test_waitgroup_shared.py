@@ -42,19 +42,19 @@ async def shared(tmp_path: Path) -> AsyncGenerator[Mission]:
     file.write_text(f'address = "{address}"\n')
     async with (
         HostingExecutor(Cores(2), address=address, name="cluster"),
-        mission(config_file=str(file), progress=False) as made,
+        mission(config_file=str(file), progress=False) as active,
     ):
-        yield made
+        yield active
 
 
-def nothing_left(made: Mission) -> bool:
-    now = made.executor.statistics()
+def nothing_left(active: Mission) -> bool:
+    now = active.executor.statistics()
     return (0, 0) == (now.queued, now.running)
 
 
-async def until_running(made: Mission, jobs: int) -> None:
+async def until_running(active: Mission, jobs: int) -> None:
     with trio.fail_after(120):
-        while made.executor.statistics().running < jobs:
+        while active.executor.statistics().running < jobs:
             await trio.sleep(0.01)
 
 
@@ -73,14 +73,14 @@ async def test_jobs_on_a_shared_scheduler_have_results_as_local_ones(tmp_path: P
 async def test_the_first_failure_cancels_jobs_elsewhere_and_is_raised_when_they_have_ended(
     tmp_path: Path,
 ) -> None:
-    async with shared(tmp_path) as made:
+    async with shared(tmp_path) as active:
         with pytest.raises(ValueError, match="failed"):
             async with open_waitgroup() as wg:
                 for _ in range(5):
                     wg.submit(Cores(1), hang)
-                await until_running(made, 2)
+                await until_running(active, 2)
                 wg.start_subtask(fail)
-        assert nothing_left(made)
+        assert nothing_left(active)
         assert 2 == await exec1(Cores(2), double, 1)
 
 
@@ -88,10 +88,10 @@ async def test_the_mission_is_cancelled(tmp_path: Path) -> None:
     """A group does not keep a cancelled mission from ending."""
     async with shared(tmp_path):
         with trio.CancelScope() as scope:
-            async with shared_again(tmp_path) as made, open_waitgroup() as wg:
+            async with shared_again(tmp_path) as active, open_waitgroup() as wg:
                 for _ in range(3):
                     wg.submit(Cores(1), hang)
-                await until_running(made, 2)
+                await until_running(active, 2)
                 scope.cancel()
         assert scope.cancelled_caught
         assert 2 == await exec1(Cores(2), double, 1)
@@ -100,5 +100,5 @@ async def test_the_mission_is_cancelled(tmp_path: Path) -> None:
 @asynccontextmanager
 async def shared_again(tmp_path: Path) -> AsyncGenerator[Mission]:
     """Another mission on the same scheduler."""
-    async with mission(config_file=str(tmp_path / "grain.toml"), progress=False) as made:
-        yield made
+    async with mission(config_file=str(tmp_path / "grain.toml"), progress=False) as active:
+        yield active

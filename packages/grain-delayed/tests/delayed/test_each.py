@@ -48,14 +48,13 @@ async def test_they_run_concurrently(autojump_clock: trio.testing.MockClock) -> 
 
 
 @pytest.mark.parametrize("wrong", [3, [3], [[delayedval(1)]], "ab"])
-async def test_what_it_refuses(wrong: Any) -> None:
-    """What is no delayed object, nor an iterable of them, is named."""
+async def test_each_refuses_what_is_not_delayed(wrong: Any) -> None:
     with pytest.raises(TypeError, match=r"each\(\) takes delayed objects or iterables of them, no"):
         await each(delayedval(0), wrong)
 
 
 async def test_an_error_of_the_generator_passes() -> None:
-    """What a generator raises itself, even a TypeError, is not taken for a wrong argument."""
+    """An error of the generator, even a TypeError, is not taken for a wrong argument."""
 
     def broken() -> Any:
         yield delayedval(1)

@@ -166,8 +166,9 @@ class Plain:
         (MagicMock(), "<MagicMock id=.*>"),
     ],
 )
-def test_what_is_not_async(wrong: Any, name: str) -> None:
-    """What cannot be awaited is refused when it is decorated, by name and with the remedy."""
+def test_a_function_that_is_not_async_is_refused_by_name_with_a_remedy(
+    wrong: Any, name: str
+) -> None:
     with pytest.raises(TypeError, match=f"^{name} is not an async function: .*`async def`"):
         delayed(wrong)
     with pytest.raises(TypeError, match=f"^{name} is not an async function"):

@@ -50,12 +50,12 @@ async def test_argument_and_result(fn: Any) -> None:
 
 async def test_a_task_that_nobody_awaits() -> None:
     """The result of a task whose delayed object was dropped is not kept."""
-    made: list[weakref.ref[Thing]] = []
+    references: list[weakref.ref[Thing]] = []
 
     @delayed
     async def note() -> Thing:
         thing = Thing()
-        made.append(weakref.ref(thing))
+        references.append(weakref.ref(thing))
         return thing
 
     async with mission(Cores(1), config_file=False):
@@ -64,7 +64,7 @@ async def test_a_task_that_nobody_awaits() -> None:
         await trio.testing.wait_all_tasks_blocked()
         gc.collect()
 
-        assert [None, None] == [ref() for ref in made]
+        assert [None, None] == [ref() for ref in references]
 
 
 async def test_a_failure_that_was_awaited() -> None:

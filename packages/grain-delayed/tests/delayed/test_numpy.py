@@ -135,7 +135,7 @@ async def test_in_place_on_an_array() -> None:
 async def test_writing_into_an_array_is_refused(
     name: str, function: Callable[[Any, Any], Any]
 ) -> None:
-    """What would write into an array, and is never awaited, is an error and no silent loss."""
+    """A call that would write into an array is an error, not a silent loss without an await."""
     with pytest.raises(TypeError, match=rf"np\.{name} cannot write a delayed result"):
         function(delayedval(A), np.zeros(3))
 

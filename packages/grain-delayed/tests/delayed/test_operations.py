@@ -73,7 +73,7 @@ def test_any_expression_gives_what_eager_evaluation_gives(expression: Any) -> No
 
 
 def test_operands_are_computed_from_left_to_right() -> None:
-    """Of two operands that fail, the left one's error is raised, as in Python."""
+    """If two operands fail, the left one's error is raised, as in Python."""
     left = ("floordiv", ("task", 1), ("task", 0))
     right = ("add", ("task", 1), ("divmod", ("task", 1), ("task", 1)))
 
@@ -127,7 +127,6 @@ async def test_in_place_operators_make_another_object() -> None:
 
 
 async def test_an_error_of_an_operation_comes_with_each_await() -> None:
-    """What an operation raises is raised where its result is awaited, every time."""
     broken = delayedval(1) / 0
 
     for _ in range(2):

@@ -96,8 +96,9 @@ REFUSED: dict[str, tuple[Callable[[Any], object], str]] = {
 
 
 @pytest.mark.parametrize(("use", "text"), REFUSED.values(), ids=list(REFUSED))
-def test_what_is_refused(use: Callable[[Any], object], text: str) -> None:
-    """What needs the value now is an error at once, which says to await."""
+def test_a_use_that_needs_the_value_now_is_refused_with_a_remedy(
+    use: Callable[[Any], object], text: str
+) -> None:
     with pytest.raises(TypeError, match=f"a delayed object cannot {text}.*await it"):
         use(delayedval(1))
 
@@ -105,10 +106,10 @@ def test_what_is_refused(use: Callable[[Any], object], text: str) -> None:
 async def test_awaiting_again_gives_the_same_object() -> None:
     """A value is computed once and handed out as it is."""
     value = delayedval([1])
-    made = value * 2
+    doubled = value * 2
 
     assert await value is await value
-    assert await made is await made
+    assert await doubled is await doubled
 
 
 async def test_delayedval_is_a_checkpoint() -> None:

@@ -46,7 +46,7 @@ def test_a_call_has_its_resources() -> None:
 
 
 def test_overload_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """Calls that wait are counted as those of delayed functions are, and told of once."""
+    """Calls that wait are counted as those of delayed functions are, and reported once."""
     go = threading.Event()
     with executor(local=1, warn_queued=20) as pool:
         waiting = [pool.submit(go.wait) for _ in range(100)]
@@ -78,11 +78,11 @@ def test_no_more_run_than_fit() -> None:
 
 def test_submitting_from_many_threads() -> None:
     """No call is lost, and each future has the result of its own."""
-    found: list[int] = []
+    numbers: list[int] = []
 
     def submit(pool: Executor, start: int) -> None:
         waiting = [pool.submit(abs, -x) for x in range(start, start + 100)]
-        found.extend(f.result() for f in waiting)
+        numbers.extend(f.result() for f in waiting)
 
     with executor() as pool:
         threads = [threading.Thread(target=submit, args=(pool, 100 * i)) for i in range(5)]
@@ -90,7 +90,7 @@ def test_submitting_from_many_threads() -> None:
             thread.start()
         for thread in threads:
             thread.join()
-    assert list(range(500)) == sorted(found)
+    assert list(range(500)) == sorted(numbers)
 
 
 def test_asyncio_run_in_executor() -> None:

@@ -91,7 +91,7 @@ class Pool(Executor):
 
 
 class OfGrain:
-    """What is different from the mixins of those tests: the executor."""
+    """The executor that replaces the one of the mixins of those tests."""
 
     executor_type = Pool
     worker_count = 5
@@ -106,7 +106,7 @@ class OfGrain:
 
 
 class Anything:
-    """What can be referred to weakly."""
+    """A class whose instances can be referred to weakly."""
 
 
 def _free_reference(self: OfGrain) -> None:

@@ -41,15 +41,15 @@ def test_a_cancelled_call_that_waits_never_runs_and_one_that_runs_goes_on() -> N
     assert [3] == ran
 
 
-def test_cancelling_at_once() -> None:
-    """Whether it has begun by then or not: the future tells what became of it."""
+def test_a_call_cancelled_at_once_is_cancelled_or_has_a_result() -> None:
+    """Begun by then or not, the call ends, and its future says how."""
     with executor(local=1) as pool:
-        made: list[futures.Future[int]] = []
+        submitted: list[futures.Future[int]] = []
         for _ in range(200):
-            made.append(future := pool.submit(int))
+            submitted.append(future := pool.submit(int))
             if not future.cancel():
                 assert 0 == future.result()
-        assert set() == futures.wait(made, timeout=120).not_done
+        assert set() == futures.wait(submitted, timeout=120).not_done
         assert 0 == pool.submit(int).result()
 
 
@@ -73,8 +73,7 @@ def test_shutdown_cancels_what_waits() -> None:
     assert "held" == first.result(timeout=0)
 
 
-def test_ctrl_c_in_the_block() -> None:
-    """What runs and what waits is cancelled, instead of waited for."""
+def test_ctrl_c_in_the_block_cancels_running_and_waiting_calls() -> None:
     began = threading.Event()
 
     async def long() -> None:
@@ -94,7 +93,7 @@ def test_ctrl_c_in_the_block() -> None:
 
 
 def test_an_executor_that_nobody_holds_ends() -> None:
-    """What was submitted is computed, and its thread is gone."""
+    """Its calls are computed, and its thread ends."""
     pool = executor()
     results = pool.map(abs, range(-5, 5))
     thread = pool._engine._thread

@@ -116,20 +116,20 @@ def test_a_call_that_ends_the_mission(configured: bool, tmp_path: Path) -> None:
 
 
 def test_a_mission_that_breaks() -> None:
-    """Every future is resolved, and the reason is told."""
+    """Every future is resolved, with the reason."""
     breaks = threading.Event()
 
     @asynccontextmanager
     async def breaking() -> AsyncGenerator[Any]:
         mission = grain.delayed.mission(Cores(1), config_file=False, progress=False)
-        async with trio.open_nursery() as nursery, mission as made:
+        async with trio.open_nursery() as nursery, mission as active:
 
             @nursery.start_soon
             async def _() -> None:
                 await trio.to_thread.run_sync(breaks.wait)
                 raise OSError("broken")
 
-            yield made
+            yield active
 
     engine = Engine(Cores(1), breaking)
     engine.begin()

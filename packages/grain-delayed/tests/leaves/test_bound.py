@@ -1,4 +1,4 @@
-"""What a function is bound to may change between its calls: each result is that of its call."""
+"""Methods of objects that change between calls: each result is that of its call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retries in a mission: waits, requests, what is raised at last, and what is told meanwhile."""
+"""Retries in a mission: waits, requests, the last exception, and the warnings meanwhile."""
 
 from __future__ import annotations
 
@@ -46,8 +46,9 @@ async def test_until_it_goes_well(leaf: bool, autojump_clock: MockClock) -> None
 
 
 @pytest.mark.parametrize("leaf", [True, False])
-async def test_the_last_exception(leaf: bool, autojump_clock: MockClock) -> None:
-    """It is what is raised, and tells of those before."""
+async def test_the_last_exception_is_raised_with_a_note_about_those_before(
+    leaf: bool, autojump_clock: MockClock
+) -> None:
     last = OSError("third")
     task = failing([ValueError("first\nmore"), RuntimeError("second"), last], retries=2)
     async with mission(Cores(1), config_file=False, cache=False) as under_way:
@@ -91,14 +92,15 @@ async def test_the_next_attempt_has_the_request_of_retry_with(
     async with mission(Cores(1) & Memory(8), config_file=False, cache=False):
         assert "CPU_Cores([0]) & Memory(8GB)" == await (task @ (Cores(1) & Memory(2)))()
 
-    told = [line for line in capsys.readouterr().err.splitlines() if "attempt" in line]
-    assert 2 == len(told)
-    assert "failed (MemoryError: small); attempt 2 of 4 in " in told[0]
-    assert told[0].endswith(" s, with Cores(1) & Memory(4)")
+    lines = [line for line in capsys.readouterr().err.splitlines() if "attempt" in line]
+    assert 2 == len(lines)
+    assert "failed (MemoryError: small); attempt 2 of 4 in " in lines[0]
+    assert lines[0].endswith(" s, with Cores(1) & Memory(4)")
 
 
-async def test_escalated_beyond_everything(autojump_clock: MockClock) -> None:
-    """Where there is no such worker, the task's own exception is what is raised."""
+async def test_an_escalation_beyond_every_worker_raises_the_tasks_own_exception(
+    autojump_clock: MockClock,
+) -> None:
     task = failing([MemoryError("small")], retries=3, retry_with=lambda *_: Cores(1) & Memory(64))
     async with mission(Cores(1) & Memory(8), config_file=False, cache=False) as under_way:
         with pytest.raises(MemoryError, match="small") as caught:
@@ -110,8 +112,8 @@ async def test_escalated_beyond_everything(autojump_clock: MockClock) -> None:
     assert note.startswith("It could not be tried again, with Cores(1) & Memory(64): ")
 
 
-async def test_a_branch_has_no_request() -> None:
-    """retry_with makes no sense there, and that is told at once."""
+async def test_retry_with_is_refused_for_a_branch() -> None:
+    """A branch has no request that could change; the error comes at once."""
     task = failing([], retries=1, retry_with=lambda request, _: request)
     async with mission(config_file=False, cache=False):
         with pytest.raises(TypeError, match="no request that retry_with could change"):
@@ -240,7 +242,7 @@ async def test_a_method_is_retried_and_binding_keeps_its_options(autojump_clock:
 
 
 async def test_many_at_once(autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]) -> None:
-    """A thousand tasks that fail together are all tried again; few lines tell of it."""
+    """A thousand tasks that fail together are all tried again; few lines report it."""
     seen: set[int] = set()
 
     @delayed(retries=1, retry_wait=60)

@@ -44,8 +44,7 @@ def test_what_is_not(error: Exception) -> None:
 
 
 @pytest.mark.parametrize("error", [Cancelled(""), Infeasible(""), PayloadError("")])
-def test_what_is_never(error: Exception) -> None:
-    """What can only fail again is not, whatever one asks for."""
+def test_an_error_that_must_recur_is_never_retried(error: Exception) -> None:
     assert GiveUp() == decide(error, on=Exception)
     assert GiveUp() == decide(error, on=lambda _: True)
 
@@ -78,8 +77,8 @@ def test_a_group_is_retried_if_all_its_exceptions_would_be() -> None:
     assert isinstance(decide(mixed, on=(ValueError, TypeError)), NextAttempt)
 
 
-def test_a_group_that_is_named() -> None:
-    """Whatever is in it, but for what is never retried."""
+def test_a_group_that_is_named_is_retried_whatever_is_in_it() -> None:
+    """Errors that are never retried are the exception."""
     several = ExceptionGroup("several", [OSError(1), TypeError(2)])
     assert isinstance(decide(several, on=ExceptionGroup), NextAttempt)
     assert isinstance(decide(several, on=(KeyError, ExceptionGroup)), NextAttempt)
@@ -88,8 +87,7 @@ def test_a_group_that_is_named() -> None:
     assert isinstance(decide(never, on=ExceptionGroup), GiveUp)
 
 
-def test_very_many_attempts() -> None:
-    """The exception tells of the first and the last of them."""
+def test_of_very_many_attempts_the_first_and_the_last_are_noted() -> None:
     attempts = Attempts(Cores(1))
     for i in range(1, 1000):
         attempts.failed(ValueError(i), NextAttempt(Cores(1), 0.0))
@@ -105,12 +103,12 @@ def test_very_many_attempts() -> None:
 
 
 def test_few_lines_of_many_retries() -> None:
-    """The first of each sort are told, then ever fewer, with their number."""
+    """The first lines of each sort are printed, then ever fewer, with their number."""
     lines = RetryLines()
 
-    told = [lines.line("f", ValueError(), f"retry {i}") for i in range(1, 1001)]
+    printed = [lines.line("f", ValueError(), f"retry {i}") for i in range(1, 1001)]
 
-    at = {i: line for i, line in enumerate(told, 1) if line is not None}
+    at = {i: line for i, line in enumerate(printed, 1) if line is not None}
     assert [1, 2, 3, 10, 100, 1000] == list(at)
     assert "retry 2" == at[2]
     assert at[3].startswith("retry 3; of more like this")
@@ -127,8 +125,8 @@ def test_retry_with_makes_the_next_request_and_none_gives_up() -> None:
 
 
 @pytest.mark.parametrize("answer", [3, ZERO, "Memory(8)"])
-def test_escalation_to_nonsense(answer: Any) -> None:
-    """It is told, and the task's exception stays."""
+def test_an_escalation_to_nonsense_is_noted(answer: Any) -> None:
+    """The task's own exception is raised."""
     final = decide(MemoryError(), escalate=lambda *_: answer)
     assert isinstance(final, GiveUp)
     assert f"retry_with returned {answer!r}" in final.note

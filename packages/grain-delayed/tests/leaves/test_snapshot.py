@@ -30,8 +30,8 @@ def taken(makes: Snapshots, *args: Any, **kwargs: Any) -> Snapshot:
     return snapshot
 
 
-def test_equal_arrays_are_one() -> None:
-    """Of other calls, wherever they are in them; forgotten with the last call."""
+def test_equal_arrays_of_several_calls_are_copied_once() -> None:
+    """The copy is found at any depth of the arguments, and forgotten with the last call."""
     makes, array = Snapshots(), large()
     snapshots = [taken(makes, array, i) for i in range(3)]
     deep = taken(makes, deep=[{"in": (large(),)}])
@@ -47,8 +47,8 @@ def test_equal_arrays_are_one() -> None:
     assert not len(makes._arrays)
 
 
-def test_within_a_call() -> None:
-    """What is the same stays the same, what is only equal does not become it."""
+def test_identity_within_a_call_is_preserved() -> None:
+    """Identical arguments stay identical; equal ones do not become identical."""
     one, other = large(), large()
     call = taken(Snapshots(), one, other, [one]).call()
 
@@ -104,8 +104,6 @@ async def test_no_task_sees_what_another_did(retries: int) -> None:
 
 
 async def test_names_and_mistakes_are_those_of_the_function() -> None:
-    """Whatever it runs in."""
-
     def plain(array: Any) -> None: ...
 
     wrong: Any = plain

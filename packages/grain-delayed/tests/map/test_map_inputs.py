@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 async def records(*words: str, colsep: str | None = None, **more: Any) -> list[tuple[str, ...]]:
     columns = Columns(colsep, csv=more.pop("csv", False))
-    found = []
+    results = []
     async with Inputs(take_apart(["p", *words])[1], columns, **more) as inputs:
         while (record := await inputs.next()) is not None:
-            found.append(record)
-    return found
+            results.append(record)
+    return results
 
 
 def splitted(splitter: Splitter, data: bytes, cuts: list[int]) -> list[tuple[str, ...]]:
     """The records of data that comes in pieces."""
-    found, begin = [], 0
+    records, begin = [], 0
     for end in [*sorted(cuts), len(data)]:
-        found += splitter.feed(data[begin:end])
+        records += splitter.feed(data[begin:end])
         begin = max(begin, end)
-    return found + splitter.end()
+    return records + splitter.end()
 
 
 def test_the_template_ends_at_the_first_mark() -> None:
@@ -49,15 +49,15 @@ def test_the_template_ends_at_the_first_mark() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ([":::+", "a"], "there is none"),
         (["::::"], "names of files"),
         (["::::", "-", "-"], "once"),
     ],
 )
-def test_sources_that_make_no_sense_are_refused(words: list[str], told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_sources_that_make_no_sense_are_refused(words: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         take_apart(words)
 
 
@@ -93,7 +93,7 @@ async def test_the_first_record_of_each_source_names_its_columns(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [
         ("a,a\n", "is there twice"),
         ("a,\n", "is empty"),
@@ -104,11 +104,11 @@ async def test_the_first_record_of_each_source_names_its_columns(tmp_path: Path)
         ("a,b\r1,2\r", "not one row of CSV, but several"),
     ],
 )
-async def test_a_file_that_is_no_table_is_refused(tmp_path: Path, data: str, told: str) -> None:
+async def test_a_file_that_is_no_table_is_refused(tmp_path: Path, data: str, message: str) -> None:
     file = tmp_path / "f"
     file.write_bytes(data.encode())
 
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         await records("::::", str(file), csv=True, header=True)
 
 
@@ -147,11 +147,10 @@ CELLS = st.text(st.sampled_from('ab",\n \u00e9'))
 
 
 @given(st.lists(st.lists(CELLS, min_size=1, max_size=3), max_size=4), st.lists(st.integers(0, 50)))
-def test_csv_round_trip(rows: list[list[str]], cuts: list[int]) -> None:
-    """What a CSV writer writes is read back, quoted newlines and all."""
+def test_the_output_of_a_csv_writer_is_read_back(rows: list[list[str]], cuts: list[int]) -> None:
     file = io.StringIO()
     csv.writer(file, quoting=csv.QUOTE_ALL).writerows(rows)
 
-    found = splitted(Splitter(Columns(csv=True)), file.getvalue().encode(), cuts)
+    records = splitted(Splitter(Columns(csv=True)), file.getvalue().encode(), cuts)
 
-    assert [tuple(row) for row in rows] == found
+    assert [tuple(row) for row in rows] == records

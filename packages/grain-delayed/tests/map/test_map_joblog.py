@@ -161,7 +161,7 @@ def test_a_text_of_kinds_and_values_is_a_resource() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "no list"),
         ("Cores", "'Cores' in 'Cores': write Kind=value"),
@@ -175,8 +175,8 @@ def test_a_text_of_kinds_and_values_is_a_resource() -> None:
         ("Cores=-1", "Cores"),
     ],
 )
-def test_a_bad_request_is_refused_with_the_part_that_is_wrong(text: str, told: str) -> None:
-    with pytest.raises(RequestError, match=told.replace("(", r"\(")):
+def test_a_bad_request_is_refused_with_the_part_that_is_wrong(text: str, message: str) -> None:
+    with pytest.raises(RequestError, match=message.replace("(", r"\(")):
         parse_request(text)
 
 

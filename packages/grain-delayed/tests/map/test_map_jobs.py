@@ -20,18 +20,18 @@ class Leaving(Exception):
 
 
 async def started(halt: str, at_once: int | None, most: int, least: int) -> int:
-    """How many jobs that do not end are started, of so many, where two run at a time.
+    """Return the number of endless jobs that are started where two run at a time.
 
-    That is waited for which are the least; then it is looked whether there are more.
+    It waits until at least ``least`` have started, then looks whether more follow, up to ``most``.
     """
     policy = parse_halt(halt)
     plan = Plan((), (), Columns(), Capacity(1), at_once=at_once, halt=policy)
     count = 0
     try:
-        async with mission(Capacity(2), config_file=False, progress=False) as made:
+        async with mission(Capacity(2), config_file=False, progress=False) as active:
             async with trio.open_nursery() as nursery:
                 with OutputPrinter() as output:
-                    jobs = Jobs(plan, made, nursery, Tally(policy), None, output)
+                    jobs = Jobs(plan, active, nursery, Tally(policy), None, output)
 
                     async def feed() -> None:
                         nonlocal count
@@ -42,7 +42,7 @@ async def started(halt: str, at_once: int | None, most: int, least: int) -> int:
 
                     nursery.start_soon(feed)
                     with trio.fail_after(300):
-                        while count < least or made.executor.statistics().running < 2:
+                        while count < least or active.executor.statistics().running < 2:
                             await trio.sleep(0.01)
                     # Many sleeps rather than a long one: however slow all is, `room` has its turn
                     # between them, and looks again.
@@ -60,6 +60,6 @@ async def test_few_jobs_wait() -> None:
 
 
 async def test_fewer_wait_if_a_policy_says_soon() -> None:
-    """What waits by then would be run all the same."""
+    """Jobs that the worker has already would run all the same."""
     assert 3 == await started("soon,fail=1", None, 50, 3)
     assert 2 == await started("soon,fail=1", 2, 50, 2)

@@ -76,7 +76,7 @@ def test_command_reads_as_argv(values: list[str]) -> None:
 @settings(max_examples=30, deadline=None)
 @given(WORDS, WORDS)
 def test_quoting_survives_sh(tmp_path_factory: pytest.TempPathFactory, one: str, two: str) -> None:
-    """Whatever a value contains, the shell hands it on as it is, and runs nothing of it."""
+    """The shell passes any value on as it is, and runs nothing of it."""
     template = Template(["printf '%s\\0' {2} x{1}y \"$HOME\"{1} {}"], shell=True)
 
     printed = subprocess.run(
@@ -111,7 +111,7 @@ def test_lines_as_commands() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ([], "no command"),
         (["gzip < {}"], "--shell"),
@@ -124,8 +124,8 @@ def test_lines_as_commands() -> None:
         (["echo", "{= s/a/b/ =}"], "not known here"),
     ],
 )
-def test_a_template_that_cannot_be_meant_is_refused(words: list[str], told: str) -> None:
-    with pytest.raises(TemplateError, match=told):
+def test_a_template_that_cannot_be_meant_is_refused(words: list[str], message: str) -> None:
+    with pytest.raises(TemplateError, match=message):
         Template(words, width=2)
 
 

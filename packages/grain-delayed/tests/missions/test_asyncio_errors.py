@@ -58,8 +58,7 @@ def test_failures_that_nobody_awaited() -> None:
     assert {first, second} == set(group.value.exceptions)
 
 
-def test_a_bad_option(tmp_path: Path) -> None:
-    """What is wrong with the options is raised as in a trio program."""
+def test_a_bad_option_raises_as_in_a_trio_program(tmp_path: Path) -> None:
     config = tmp_path / "grain.toml"
     config.write_text("nonsense = 1")
 
@@ -102,9 +101,9 @@ def test_a_block_and_its_mission_both_fail() -> None:
 
     @asynccontextmanager
     async def fails_in_the_end() -> AsyncGenerator[Mission]:
-        async with here() as made:
+        async with here() as active:
             try:
-                yield made
+                yield active
             finally:
                 raise OSError("mission")
 

@@ -66,13 +66,13 @@ def processes_of(folder: Path) -> dict[int, str]:
 
     Those that start and end other programs are in sessions of their own.
     """
-    found = {}
+    names = {}
     mark = f"GRAIN_TESTED_IN={folder}".encode()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended, or is somebody else's
             if mark in (process / "environ").read_bytes().split(b"\0"):
-                found[int(process.name)] = (process / "comm").read_text().strip()
-    return found
+                names[int(process.name)] = (process / "comm").read_text().strip()
+    return names
 
 
 @pytest.mark.parametrize("wait", ["await r_", "await asyncio.sleep(1000)", "pass"])

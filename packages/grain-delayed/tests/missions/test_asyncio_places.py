@@ -1,4 +1,4 @@
-"""Where an asyncio program can call and await, and what it is told elsewhere."""
+"""The places where an asyncio program can call and await, and the errors elsewhere."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def test_a_call_elsewhere() -> None:
     asyncio_run(main)
 
 
-def test_another_loop_in_the_same_thread() -> None:
-    """What nobody there could set is not waited for."""
+def test_waiting_from_another_loop_of_the_thread_is_refused() -> None:
+    """A value whose loop does not run here is an error, never a wait without end."""
     ours, other = asyncio.new_event_loop(), asyncio.new_event_loop()
     stack = AsyncExitStack()
 
@@ -84,8 +84,8 @@ def test_without_any_loop() -> None:
         here().__aenter__().send(None)
 
 
-def test_what_is_trio_says_so() -> None:
-    """What opens a trio nursery belongs into a branch, where it works; the message says that."""
+def test_blocks_that_open_a_trio_nursery_are_refused_outside_of_branches() -> None:
+    """The message says that such a block belongs into a branch, where it works."""
 
     @delayed
     async def branch() -> int:

@@ -1,4 +1,4 @@
-"""Which configuration a mission uses, and what it prints of that."""
+"""The configuration that a mission uses, and what it prints of that."""
 
 from __future__ import annotations
 

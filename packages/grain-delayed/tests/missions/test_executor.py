@@ -1,4 +1,4 @@
-"""Where the tasks of a mission go: to its own worker, to a shared scheduler, to who joins."""
+"""The way of a mission's tasks: to its own worker, to a shared scheduler, to workers that join."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ async def test_shared_by_two(home: Path) -> None:
 
     async def one(name: str) -> None:
         async with mission(config_file=file, name=name):
-            found = await each((where @ Cores(1))() for _ in range(20))
-            assert {"cluster(local)"} == set(found)
+            places = await each((where @ Cores(1))() for _ in range(20))
+            assert {"cluster(local)"} == set(places)
 
     async with (
         HostingExecutor(Cores(2), address=address(home), name="cluster"),
@@ -77,10 +77,10 @@ async def test_tasks_of_a_prioritized_mission_go_first(home: Path) -> None:
     running, go = trio.Event(), trio.Event()
 
     async def first() -> None:
-        async with mission(config_file=config(home), name="first") as made:
+        async with mission(config_file=config(home), name="first") as active:
             held = (wait_for_file @ Cores(1))(str(home / "go"))
             plain = (write_down @ Cores(1))(str(order), "plain")
-            while made.executor.statistics().running == 0:
+            while active.executor.statistics().running == 0:
                 await trio.sleep(0.01)
             running.set()
             await held
@@ -88,10 +88,10 @@ async def test_tasks_of_a_prioritized_mission_go_first(home: Path) -> None:
 
     async def second() -> None:
         await running.wait()
-        async with mission(config_file=config(home), prioritized=True) as made:
+        async with mission(config_file=config(home), prioritized=True) as active:
             later = (write_down @ Cores(1))(str(order), "prioritized")
-            assert isinstance(made.executor, RemoteExecutor)
-            await made.executor.ask_why(1)  # who answers knows of it
+            assert isinstance(active.executor, RemoteExecutor)
+            await active.executor.ask_why(1)  # an answer proves that it has arrived
             go.set()
             await later
 
@@ -170,15 +170,15 @@ async def test_with_gnaw_disabled_the_mission_hosts_a_scheduler_and_waits_for_wo
 ) -> None:
     file = config(home, "[head.gnaw]\nenabled = false\n")
     with trio.fail_after(300):
-        async with mission(config_file=file) as made:
+        async with mission(config_file=file) as active:
             waits = (where @ Cores(1))()
-            assert isinstance(made.executor, HostingExecutor)
-            while "No workers" not in (told := capsys.readouterr().err):
+            assert isinstance(active.executor, HostingExecutor)
+            while "No workers" not in (output := capsys.readouterr().err):
                 await trio.sleep(0.01)
-            made.executor.cancel(1)
+            active.executor.cancel(1)
             with pytest.raises(Exception, match="cancelled"):
                 await waits
-    assert f"`grain -c {file} up` starts one" in told
+    assert f"`grain -c {file} up` starts one" in output
 
 
 async def test_gnaw_disabled_taken(home: Path) -> None:
@@ -190,33 +190,33 @@ async def test_gnaw_disabled_taken(home: Path) -> None:
                 pass
 
 
-async def told_while_waiting(
+async def notices_while_waiting(
     capsys: pytest.CaptureFixture[str], what: str, each: list[Resource], file: str | None = None
 ) -> str:
-    """What is told of tasks that do not start, until the scheduler has looked at each of them."""
-    told = ""
+    """Return the notices about tasks that do not start, once all of them were examined."""
+    output = ""
     with trio.fail_after(300):
         with trio.CancelScope() as scope:
-            async with mission(config_file=file) as made:
+            async with mission(config_file=file) as active:
                 for res in each:
                     (where @ res)()
-                assert isinstance(made.executor, RemoteExecutor)
-                while what not in told:
-                    told += capsys.readouterr().err
+                assert isinstance(active.executor, RemoteExecutor)
+                while what not in output:
+                    output += capsys.readouterr().err
                     await trio.sleep(0.01)
                 for job in range(1, len(each) + 1):
-                    await made.executor.ask_why(job)
+                    await active.executor.ask_why(job)
                 scope.cancel()
-    return told + capsys.readouterr().err
+    return output + capsys.readouterr().err
 
 
 async def test_waits_for_workers(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """That there are no workers is said once, however many requests wait; with what to do."""
+    """A lack of workers is reported once, with a remedy, however many requests wait."""
     (home / "grain.toml").write_text(f'address = "{address(home)}"')
     async with HostingExecutor(address=address(home)):
-        told = await told_while_waiting(capsys, "No workers", [Cores(n) for n in range(1, 6)])
+        output = await notices_while_waiting(capsys, "No workers", [Cores(n) for n in range(1, 6)])
 
-    (line,) = [line for line in told.splitlines() if "No workers" in line]
+    (line,) = [line for line in output.splitlines() if "No workers" in line]
     assert "No workers are there yet; tasks wait for them. `grain up` starts one" in line
 
 
@@ -224,9 +224,9 @@ async def test_a_request_that_no_worker_can_meet_is_reported_once_with_the_reaso
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with HostingExecutor(Cores(1), address=address(home), name="cluster"):
-        told = await told_while_waiting(capsys, "warning", [Cores(2)] * 3, config(home))
+        output = await notices_while_waiting(capsys, "warning", [Cores(2)] * 3, config(home))
 
-    (line,) = [line for line in told.splitlines() if "warning" in line]
+    (line,) = [line for line in output.splitlines() if "warning" in line]
     assert re.search(r"a task that asks for Cores\(2\) \(cluster\(local\): .*\)", line), line
 
 
@@ -261,8 +261,7 @@ async def test_a_scheduler_that_waiting_cannot_bring_ends_the_mission_with_the_r
             await (where @ Cores(1))()
 
 
-async def test_local_is_no_resource(home: Path) -> None:
-    """Whatever the configuration."""
+async def test_a_local_that_is_no_resource_is_refused_with_any_configuration(home: Path) -> None:
     for file in (False, None, config(home)):
         with pytest.raises(TypeError, match="local=4: give the resources"):
             async with mission(4, config_file=file):  # type: ignore[arg-type]
@@ -302,8 +301,10 @@ async def test_the_log_goes_to_the_file_during_the_mission_only(home: Path) -> N
     assert "it rains" not in text
 
 
-async def test_log_file_that_cannot_be_made(home: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Is told; the mission does not need it."""
+async def test_a_log_file_that_cannot_be_created_is_reported(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The mission goes on without it."""
     loaded = load(config(home, '[head]\nlog_file = "/proc/nowhere/head.log"\n'))
     async with executing(Cores(1) & Memory(1), loaded, "me", lambda _: None):
         pass

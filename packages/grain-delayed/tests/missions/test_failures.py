@@ -1,4 +1,4 @@
-"""What becomes of exceptions: awaited, awaited twice, by two, by nobody."""
+"""The ways of an exception: awaited, awaited twice, by two, by nobody."""
 
 from __future__ import annotations
 
@@ -146,9 +146,7 @@ def test_one_whose_await_was_given_up() -> None:
         trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-def test_one_that_another_failure_hid() -> None:
-    """Of tasks awaited together, the first failure stands for all of them."""
-
+def test_the_first_failure_of_tasks_awaited_together_stands_for_all() -> None:
     async def main() -> None:
         async with mission(Cores(2), config_file=False):
             with pytest.raises(ValueError, match="first"):
@@ -189,7 +187,7 @@ def test_an_awaited_failure_leaves_through_branches() -> None:
 
 
 def test_the_context_of_an_exception_stays() -> None:
-    """What the author was handling when raising is still the context when run has raised."""
+    """The exception that the author was handling is still the context after run has raised."""
 
     async def main() -> None:
         try:
@@ -324,7 +322,7 @@ async def test_the_time_limit_of_a_tasklet_with_tasks(
 
 
 async def test_a_result_beats_the_time_limit(autojump_clock: trio.testing.MockClock) -> None:
-    """A tasklet that returns a value in spite of its limit is not told off for it."""
+    """A tasklet that returns a value in spite of its limit is not blamed for it."""
 
     @delayed
     async def stubborn() -> str:

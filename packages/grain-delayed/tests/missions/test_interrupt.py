@@ -54,11 +54,11 @@ def sleeps_below(parent: int) -> list[int]:
         ["ps", "-e", "-o", "pid=,ppid=,comm="], capture_output=True, text=True, check=True
     )
     rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
-    found, family = [], {parent}
+    pids, family = [], {parent}
     for _ in range(5):
         family |= {int(pid) for pid, ppid, _ in rows if int(ppid) in family}
-    found = [int(pid) for pid, _, name in rows if int(pid) in family and name == "sleep"]
-    return sorted(found)
+    pids = [int(pid) for pid, _, name in rows if int(pid) in family and name == "sleep"]
+    return sorted(pids)
 
 
 def wait_for_sleeps(parent: int, count: int) -> list[int]:
@@ -70,7 +70,7 @@ def wait_for_sleeps(parent: int, count: int) -> list[int]:
 
 
 def alive(pid: int) -> bool:
-    """Whether that sleep is there, and not another process that got its number."""
+    """Return True if that sleep is alive: the same process, not another with its number."""
     try:
         return Path(f"/proc/{pid}/comm").read_text() == "sleep\n"
     except OSError:

@@ -1,4 +1,4 @@
-"""Where calls run, and whose task a call is."""
+"""The place where calls run, and the trio task that owns a call."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_call_outside_of_a_mission() -> None:
 
 
 async def test_a_call_in_a_leaf() -> None:
-    """A leaf cannot call delayed functions, and is told that a branch can."""
+    """A leaf cannot call delayed functions; the message says that a branch can."""
 
     @delayed
     async def leaf() -> Any:
@@ -118,8 +118,7 @@ async def test_a_request_that_can_never_be_met() -> None:
         assert "CPU_Cores([0-1])" == (await (look @ Cores(2))())[0]
 
 
-async def test_a_leaf_without_a_local_worker() -> None:
-    """Where there is no worker at all, a leaf is an error at once."""
+async def test_a_leaf_without_any_worker_is_an_error_at_once() -> None:
     async with mission(config_file=False):
         with pytest.raises(
             Infeasible, match=r"give the local worker more, as in run\(\.\.\., local"
@@ -266,7 +265,7 @@ def test_awaiting_after_the_mission() -> None:
 
 
 def test_awaiting_what_was_cancelled_with_its_mission() -> None:
-    """What a mission left undone is a clear error afterwards, never a hang."""
+    """A value that its mission left undone is a clear error afterwards, never a hang."""
     kept: list[Delayed[Any]] = []
 
     async def main() -> None:
@@ -285,8 +284,8 @@ def test_awaiting_what_was_cancelled_with_its_mission() -> None:
             trio.run(later, value)
 
 
-async def test_awaiting_in_another_thread() -> None:
-    """What is not there yet can only be awaited where its mission runs; what is, anywhere."""
+async def test_another_thread_awaits_finished_values_only() -> None:
+    """An unfinished value can only be awaited where its mission runs; a finished one, anywhere."""
 
     async def wait(value: Delayed[Any]) -> Any:
         return await value

@@ -1,4 +1,4 @@
-"""Too many waiting tasks are told of, once."""
+"""Too many waiting tasks are reported once."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ async def test_a_loop_without_a_checkpoint_is_warned_of_once_with_what_to_do(
         tasks = [leaf() for _ in range(5)]
         assert "warning" not in capsys.readouterr().err
         tasks += [leaf() for _ in range(3)]
-        told = capsys.readouterr().err
-        assert told.startswith(WARNING.format(6, 5))
-        assert "grain.util.QueueLimiter" in told
-        assert "trio.sleep(0)" in told
-        assert 1 == told.count("\n")
+        output = capsys.readouterr().err
+        assert output.startswith(WARNING.format(6, 5))
+        assert "grain.util.QueueLimiter" in output
+        assert "trio.sleep(0)" in output
+        assert 1 == output.count("\n")
         tasks += [leaf() for _ in range(99)]
         await each(tasks)
         assert "warning" not in capsys.readouterr().err
@@ -57,9 +57,9 @@ async def test_what_is_looked_up_counts(tmp_path: Path, capsys: pytest.CaptureFi
         tasks = [leaf(i) for i in range(5)]
         assert "warning" not in capsys.readouterr().err
         tasks += [leaf(i) for i in range(99)]
-        told = capsys.readouterr().err
-        assert told.startswith(WARNING.format(6, 5))
-        assert 1 == told.count("\n")
+        output = capsys.readouterr().err
+        assert output.startswith(WARNING.format(6, 5))
+        assert 1 == output.count("\n")
         await each(tasks)
         assert "warning" not in capsys.readouterr().err
 
@@ -97,8 +97,8 @@ async def test_none_turns_the_warning_off(
 @given(st.integers(1, 200), st.lists(st.integers(-30, 30), max_size=50))
 def test_when_it_is_said(limit: int, changes: list[int]) -> None:
     """Never before there are more than the limit; at the latest a sixteenth of it later."""
-    told: list[str] = []
-    watch = Overload(limit, told.append)
+    output: list[str] = []
+    watch = Overload(limit, output.append)
     job = queued = 0
     for change in changes:
         queued = max(0, queued + min(change, 0))
@@ -107,7 +107,7 @@ def test_when_it_is_said(limit: int, changes: list[int]) -> None:
             queued += 1
             if job >= watch.look_at:
                 watch.on_submitted(job, queued)
-                if told:
+                if output:
                     assert queued > limit
                     assert watch.look_at > 10**9
                     return
@@ -135,7 +135,7 @@ def test_argument_of_run(capsys: pytest.CaptureFixture[str]) -> None:
 
 async def test_nothing_is_looked_at_below_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Below the limit, the executor is not even asked."""
-    async with mission(Cores(1), config_file=False, progress=False) as made:
+    async with mission(Cores(1), config_file=False, progress=False) as active:
         with monkeypatch.context() as patch:
-            patch.setattr(made.executor, "statistics", None)
+            patch.setattr(active.executor, "statistics", None)
             await each([(nothing @ Cores(1))() for _ in range(200)])

@@ -1,4 +1,4 @@
-"""What a mission tells on standard error, on a terminal and elsewhere."""
+"""The output of a mission on standard error, on a terminal and elsewhere."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def on_terminal(
     folder: Path | None = None,
     seen: Mapping[str, str] | None = None,
 ) -> str:
-    """What a program writes to a terminal that is its stderr, and its stdout if no file is.
+    """Return the output of a program on a terminal: its stderr, and its stdout if no file is.
 
     The files named in `seen` are in its folder until what they stand for was written.
     """
@@ -161,7 +161,7 @@ def on_terminal(
 
 
 def shown(written: str) -> list[str]:
-    """What a terminal of enough lines shows after all that: the few sequences needed, obeyed."""
+    """Return the rows of a terminal after that output, obeying the few sequences needed."""
     rows, row, column = [""], 0, 0
     for part in re.findall(r"\x1b\[[?0-9;]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", written):
         if part == "\r":
@@ -276,7 +276,7 @@ for thread in threads:
 
 
 def test_a_standard_error_that_is_gone() -> None:
-    """A mission goes on when nobody can be told of it any more."""
+    """A mission goes on when nobody can read its progress any more."""
     program = PROGRAM.replace("PROGRESS", "None")
     for gone in ("sys.stderr = None", "sys.stderr.close()"):
         done = subprocess.run(

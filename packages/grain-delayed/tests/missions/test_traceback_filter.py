@@ -1,4 +1,4 @@
-"""What a user reads where the surroundings are to blame: a sentence that says what to do."""
+"""The messages for a user whose environment is to blame: a sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -84,8 +84,7 @@ async def wait_for_it() -> None:
 
 
 @pytest.mark.parametrize("main", [forget, wait_for_it, partial(load, "/nowhere.toml")])
-def test_errors_of_the_users_own_code_keep_their_way(main: Any) -> None:
-    """Where it was is what the user has to know of them."""
+def test_errors_of_the_users_own_code_keep_their_traceback(main: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         run(main, local=Cores(1), config_file=False)
 

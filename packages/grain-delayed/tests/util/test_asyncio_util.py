@@ -19,16 +19,16 @@ def test_as_completed_yields_in_order_of_ends_under_asyncio() -> None:
         async with here():
             names = {wait_for(second): "late", wait_for(first): "soon", delayedval(1): "there"}
             names[fail(ValueError("failed"))] = "failed"
-            found = []
+            results = []
             async for r_ in as_completed(names):
-                found.append(names[r_])
+                results.append(names[r_])
                 if names[r_] == "soon":
                     second.set()
                 if names[r_] == "failed":
                     asyncio.get_running_loop().call_later(0.01, first.set)
                     with pytest.raises(ValueError, match="failed"):
                         await r_
-            assert ["there", "failed", "soon", "late"] == found
+            assert ["there", "failed", "soon", "late"] == results
 
     asyncio_run(main)
 
@@ -87,8 +87,8 @@ def test_a_limiter_is_shared_by_tasks_of_asyncio_and_trio() -> None:
     asyncio_run(main)
 
 
-def test_queue_limiter_cancelled() -> None:
-    """Who gives up waiting takes no room with it, not even in the moment of getting it."""
+def test_a_cancelled_waiter_takes_no_place() -> None:
+    """Not even at the moment when it gets one."""
 
     async def main() -> None:
         async with here():

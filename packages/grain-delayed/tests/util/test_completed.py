@@ -34,13 +34,13 @@ async def test_objects_come_when_they_can_be_awaited_without_waiting(
         slow_, quick_ = (sleep @ Cores(1))(3), (sleep @ Cores(1))(1)
         sum_ = sleep(1) + sleep(2)
         value_ = delayedval(0)
-        found = []
+        results = []
         async for r_ in as_completed(slow_, [quick_, sum_], value_):
-            found.append((trio.current_time(), r_))
+            results.append((trio.current_time(), r_))
             await r_
-            assert trio.current_time() == found[-1][0]
-        assert [0, 1, 2, 3] == [when for when, _ in found]
-        for (_, given), expected in zip(found, (value_, quick_, sum_, slow_), strict=True):
+            assert trio.current_time() == results[-1][0]
+        assert [0, 1, 2, 3] == [when for when, _ in results]
+        for (_, given), expected in zip(results, (value_, quick_, sum_, slow_), strict=True):
             assert given is expected
 
 
@@ -81,15 +81,15 @@ def test_each_once_and_in_order(kinds: list[tuple[int, int, bool]]) -> None:
             for a, b, failing in kinds:
                 do = (fail if failing else sleep)(a) + sleep(b)
                 given[id(do)] = (do, a if failing else max(a, b))
-            found = {}
+            results = {}
             async for r_ in as_completed(do for do, _ in given.values()):
-                assert id(r_) not in found
-                found[id(r_)] = trio.current_time()
+                assert id(r_) not in results
+                results[id(r_)] = trio.current_time()
                 try:
                     await r_
                 except ValueError:
                     pass
-            assert {key: when for key, (_, when) in given.items()} == found
+            assert {key: when for key, (_, when) in given.items()} == results
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 

@@ -46,7 +46,7 @@ async def test_waits_for_room(autojump_clock: trio.testing.MockClock) -> None:
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 5), st.lists(st.integers(0, 4), max_size=15), st.integers(1, 3))
 def test_never_more_than_n(n: int, times: list[int], tasks: int) -> None:
-    """Whatever they take, and however many trio tasks share it: never more than n."""
+    """At most n calls run, whatever their times and however many trio tasks share the limiter."""
     now: list[int] = []
     most = [0]
 
@@ -178,8 +178,7 @@ async def test_outside_of_its_block() -> None:
                 pass
 
 
-async def test_left_while_another_waits() -> None:
-    """Who waits for room in a block that is left meanwhile submits nothing."""
+async def test_a_task_that_waits_in_a_block_that_is_left_submits_nothing() -> None:
     gate = trio.Event()
 
     @delayed

@@ -55,16 +55,16 @@ def test_before_numpy_2(monkeypatch: pytest.MonkeyPatch) -> None:
     def old(**options: Any) -> None:
         raise TypeError("unexpected keyword argument 'override_repr'")
 
-    told: list[Any] = []
+    functions: list[Any] = []
 
     def set_string_function(f: Any, **options: bool) -> None:
         assert {"repr": True} == options
-        told.append(f)
+        functions.append(f)
 
     monkeypatch.setattr(np, "set_printoptions", old)
     monkeypatch.setattr(np, "set_string_function", set_string_function, raising=False)
     set_numpy_oneline_repr()
-    assert "<array int64 1: 0>" == told[0](np.arange(1))
+    assert "<array int64 1: 0>" == functions[0](np.arange(1))
 
     monkeypatch.delattr(np, "set_string_function")
     with pytest.raises(RuntimeError, match="use a newer one"):

@@ -32,11 +32,11 @@ def uncommented() -> str:
 
 
 def paths(table: dict[str, Any], above: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
-    found = {(*above, key) for key in table}
+    keys = {(*above, key) for key in table}
     for key, value in table.items():
         if isinstance(value, dict):
-            found |= paths(value, (*above, key))
-    return found
+            keys |= paths(value, (*above, key))
+    return keys
 
 
 def without_source(config: Config) -> Config:

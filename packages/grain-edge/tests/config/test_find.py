@@ -1,4 +1,4 @@
-"""Which file is read."""
+"""The choice of the configuration file."""
 
 from __future__ import annotations
 
@@ -145,8 +145,7 @@ def test_a_current_directory_that_is_gone_has_no_configuration(
     assert load(env={}).source is None
 
 
-def test_byte_order_mark_and_windows_lines(tmp_path: Path) -> None:
-    """What editors on Windows write is read."""
+def test_files_with_a_byte_order_mark_and_windows_lines_are_read(tmp_path: Path) -> None:
     (tmp_path / "grain.toml").write_bytes(
         b"\xef\xbb\xbfsystem = 'pbs'\r\n[script]\r\ncores = 4\r\n"
     )

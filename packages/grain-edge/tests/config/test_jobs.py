@@ -1,4 +1,4 @@
-"""What one setting means for others; setting up and cleaning up around a job."""
+"""The effect of one setting on others; setting up and cleaning up around a job."""
 
 from __future__ import annotations
 

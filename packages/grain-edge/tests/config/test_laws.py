@@ -1,4 +1,4 @@
-"""What holds for every file, whatever is in it."""
+"""Properties of every file, whatever is in it."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ keys = st.sampled_from([key[-1] for key in known_keys()]) | st.text(max_size=8)
         max_size=5,
     )
 )
-def test_any_data_is_accepted_or_told(data: dict[str, object]) -> None:
-    """Whatever TOML can say gives a configuration or mistakes, nothing else."""
+def test_any_data_is_accepted_or_gives_mistakes(data: dict[str, object]) -> None:
+    """Any TOML data gives a configuration or mistakes, nothing else."""
     config, mistakes = check(data, ExpansionContext({"HOME": "/home/me"}, Path("/etc")))
 
     assert (config is None) == bool(mistakes)
@@ -60,8 +60,9 @@ def test_any_data_is_accepted_or_told(data: dict[str, object]) -> None:
 
 
 @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
-def test_any_file_is_accepted_or_told(tmp_path_factory: pytest.TempPathFactory, raw: bytes) -> None:
-    """Whatever bytes a file has, loading it succeeds or raises ConfigError."""
+def test_any_file_is_loaded_or_raises_config_error(
+    tmp_path_factory: pytest.TempPathFactory, raw: bytes
+) -> None:
     path = tmp_path_factory.mktemp("any") / "x.toml"
     path.write_bytes(raw)
 

@@ -1,4 +1,4 @@
-"""What is wrong in a file, and the words for it."""
+"""The mistakes in a file, and the words for them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_errors_of_syntax_name_line_and_column_and_show_the_line(
 
 
 def test_number_of_thousands_of_digits(refused: Refused) -> None:
-    """Python's own limit on digits is told as a mistake of the file."""
+    """Python's own limit on digits is reported as a mistake of the file."""
     assert refused("a = " + "9" * 5000).startswith("grain.toml: not valid TOML: Exceeds the limit")
 
 
@@ -306,8 +306,10 @@ def test_a_wrong_value_is_reported_with_what_was_found_and_expected(
         ("X = 9223372036854775808", "a number is too large"),
     ],
 )
-def test_resources_that_no_worker_could_be_told(refused: Refused, text: str, hint: str) -> None:
-    """What cannot be written in JSON, on a worker's command line, is refused."""
+def test_resources_that_json_cannot_express_are_refused(
+    refused: Refused, text: str, hint: str
+) -> None:
+    """Workers get their resources as JSON on the command line."""
     assert refused(f"[worker.res]\n{text}") == (
         "grain.toml: worker.res: found a table, expected a table of kinds of resource, "
         f"each with its data, such as Token = {{ token = 'gpu' }} ({hint})"
@@ -315,7 +317,7 @@ def test_resources_that_no_worker_could_be_told(refused: Refused, text: str, hin
 
 
 def test_custom_system_needs_its_table(refused: Refused) -> None:
-    """What a custom system lacks is named, key by key; what it has is not."""
+    """Missing settings of a custom system are named, key by key."""
     assert refused("system = 'custom'\n[custom_system]\nsubmit_cmd = 'bsub'") == (
         "grain.toml: 2 mistakes\n"
         "  custom_system.directory: found nothing, expected the path of a directory, "

@@ -1,4 +1,4 @@
-"""What right values become."""
+"""The result of right values."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_addresses_and_paths_are_expanded_and_shell_commands_are_not(loaded: Loa
 
 
 def test_a_variable_cannot_smuggle_in_a_line(refused: Refused) -> None:
-    """What goes into the lines of a job script is one line after expansion, too."""
+    """A setting for a line of a job script is one line after expansion, too."""
     message = refused("[worker]\nlog_file = '$X'", env={"HOME": "/", "X": "a\nrm -r x"})
 
     assert message.endswith("(it must be one line without control characters)")

@@ -1,4 +1,4 @@
-"""Which head a dialler ends up with, by trio's mock clock; the routes to it are stand-ins."""
+"""The head that a dialler ends up with, by trio's mock clock; the routes to it are stand-ins."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_a_slow_head_is_waited_for(autojump_clock: MockClock) -> None:
 
 
 async def test_a_round_that_was_cut_off_is_not_what_is_told(autojump_clock: MockClock) -> None:
-    """A dial that fails tells what the last whole round met."""
+    """A dial that fails reports the errors of the last whole round."""
 
     rounds = 0
 

@@ -79,7 +79,7 @@ def test_a_greeting_is_read_as_written(greeting: Message) -> None:
 
 
 def test_other_protocol_is_named_whatever_else_changed() -> None:
-    """A greeting of a later version, with fields unknown here, still tells both versions."""
+    """A greeting of a later version, with fields unknown here, still yields both versions."""
     import msgspec
 
     later = msgspec.msgpack.encode(["Hello", PROTOCOL + 1, "9.9.9", {"new": 1}, None])

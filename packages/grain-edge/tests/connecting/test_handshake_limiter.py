@@ -66,8 +66,8 @@ def test_neither_limit_is_exceeded_and_no_young_connection_driven_out(
         if number is not None:
             open_[number] = (address, now)
         if leave and open_:
-            gone = next(iter(open_))
-            del open_[gone]
-            limiter.leave(gone)
+            ended = next(iter(open_))
+            del open_[ended]
+            limiter.leave(ended)
         assert len(limiter) == len(open_) <= 8
         assert all(sum(a == x for a, _ in open_.values()) <= 3 for x in "abcde")

@@ -114,8 +114,8 @@ async def test_a_route_that_is_given_up_has_a_reason(autojump_clock: MockClock) 
         tried: list[Attempt] = []
         with trio.move_on_after(3), suppress(VersionMismatch):
             await race([routes.route("a", 10), other], tried)
-        [found] = [a.outcome for a in tried if a.target == "a"]
-        return found
+        [text] = [a.outcome for a in tried if a.target == "a"]
+        return text
 
     assert "given up, as another route was faster" == await outcome(routes.route("b", 1))
     refusal = VersionMismatch("x")

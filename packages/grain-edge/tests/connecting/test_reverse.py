@@ -18,8 +18,8 @@ HELLO = Hello(1, "0", "worker", "w", "host", 1)
 
 def reset(port: int) -> None:
     """Connect, and be gone without a goodbye before anybody looks."""
-    with socket.create_connection(("127.0.0.1", port)) as made:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 async def test_a_connection_reset_before_it_is_accepted_does_not_end_the_wait() -> None:

@@ -83,7 +83,7 @@ async def test_socket_of_a_dead_head_is_replaced(tmp_path: Path) -> None:
 
 
 async def test_a_port_in_use_is_reported_in_words(tmp_path: Path) -> None:
-    """Is told in words, and not as a group of errors."""
+    """The error is a sentence, not a group of errors."""
     (tmp_path / "s").mkdir(mode=0o700)
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""Head and diallers in one process, over each transport: the same promises on each."""
+"""Head and diallers in one process, over each transport: the same guarantees on each."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_small_and_large_messages_travel_until_the_goodbye(
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_a_head_whose_handler_returns_says_goodbye(address: str, transport: str) -> None:
-    """When the handler returns, the channel ends for the dialler, after what was sent."""
+    """The channel ends for the dialler after the last message, when the handler has returned."""
 
     async def handler(peer: Peer) -> None:
         await peer.channel.send([(Cargo("c"), bytes(900_000)), (Note("last"), None)])

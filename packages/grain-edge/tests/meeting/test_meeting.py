@@ -55,9 +55,9 @@ def meeting(edge_file: Path) -> Meeting:
 @pytest.fixture
 def sticky() -> Iterator[Path]:
     """A directory where everybody may make names, as /tmp is."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as made:
-        Path(made).chmod(0o1777)
-        yield Path(made)
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        Path(folder).chmod(0o1777)
+        yield Path(folder)
 
 
 @pytest.fixture

@@ -160,8 +160,8 @@ def test_files_may_be_removed_once_acknowledged() -> None:
     assert writer.segments >= 1
     assert writer.blobs == 1
     assert writer.acknowledged(1) == []
-    gone = writer.acknowledged(writer.seq)
-    assert sorted(gone) == ["up.0", f"up.b{writer.seq}"]
+    removed = writer.acknowledged(writer.seq)
+    assert sorted(removed) == ["up.0", f"up.b{writer.seq}"]
     assert (writer.segments, writer.blobs) == (0, 0)
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ScriptedDisk(Disk):
-    """Fails and hangs as told."""
+    """A disk that fails and hangs as a test demands."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -55,8 +55,8 @@ def test_five_crashes_fail_a_task_and_are_all_reported(harness: HubHarness) -> N
 def test_a_new_head_goes_on_counting_the_crashes_that_the_mission_reports() -> None:
     harness = HubHarness(epoch=2)
     worker, mission = harness.worker("w"), harness.mission()
-    known = tuple(Crash((1, n), "w", "SIGSEGV", 0.0) for n in range(4))
-    harness.submit(mission, 1, crashes=known)
+    crashes = tuple(Crash((1, n), "w", "SIGSEGV", 0.0) for n in range(4))
+    harness.submit(mission, 1, crashes=crashes)
     harness.send(mission, Synced())
     crash(harness, worker, 1)
 

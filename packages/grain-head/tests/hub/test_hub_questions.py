@@ -53,14 +53,14 @@ def test_a_snapshot_has_workers_missions_and_queues_as_plain_data(harness: HubHa
     mission = harness.mission()
     harness.send(mission, Synced())
     harness.submit(mission, 1, 2, 3)
-    found = harness.hub.snapshot(0.0)
+    snapshot = harness.hub.snapshot(0.0)
 
-    assert {"Cores": 2} == found["workers"][0]["total"]
-    assert {"Cores": []} == found["workers"][0]["free"] or {"Cores": 0} == found["workers"][0][
-        "free"
-    ]
-    assert (2, 1) == (found["missions"][0]["running"], found["missions"][0]["waiting"])
-    assert 1 == found["queues"][0]["waiting"]
+    assert {"Cores": 2} == snapshot["workers"][0]["total"]
+    assert {"Cores": []} == snapshot["workers"][0]["free"] or {"Cores": 0} == snapshot["workers"][
+        0
+    ]["free"]
+    assert (2, 1) == (snapshot["missions"][0]["running"], snapshot["missions"][0]["waiting"])
+    assert 1 == snapshot["queues"][0]["waiting"]
 
 
 def test_a_snapshot_shows_the_oldest_task_of_each_queue_and_why_it_waits(
@@ -72,16 +72,16 @@ def test_a_snapshot_shows_the_oldest_task_of_each_queue_and_why_it_waits(
     harness.send(mission, Request(1, {"Cores": 9}), Synced())
     harness.submit(mission, 1, 2, 3, 4)
     harness.send(mission, Submit(5, 1, F), payload=b"args")
-    found = harness.hub.snapshot(0.0)
-    queues = {queue["request"]["Cores"]: queue for queue in found["queues"]}
+    snapshot = harness.hub.snapshot(0.0)
+    queues = {queue["request"]["Cores"]: queue for queue in snapshot["queues"]}
 
     assert ("abc:3", "the worker is full", "") == tuple(
         queues[1][key] for key in ("oldest", "why", "never")
     )
     assert "abc:5" == queues[9]["oldest"]
     assert queues[9]["why"].startswith("w: it has CPU_Cores")
-    assert ["abc:1", "abc:2"] == found["workers"][0]["tasks"]
-    assert {"Cores": 1.0} == found["workers"][0]["used"]
+    assert ["abc:1", "abc:2"] == snapshot["workers"][0]["tasks"]
+    assert {"Cores": 1.0} == snapshot["workers"][0]["used"]
 
 
 class Unwalked(dict):  # type: ignore[type-arg]
@@ -110,17 +110,17 @@ def test_questions_do_not_go_through_the_waiting_tasks(harness: HubHarness) -> N
     record = harness.hub.registry.missions["m"]
     [queue] = harness.hub.scheduler.queues.values()
     record.tasks, queue.tasks = Unwalked(record.tasks), UnwalkedTasks(queue.tasks)
-    found = harness.hub.snapshot(0.0)
+    snapshot = harness.hub.snapshot(0.0)
     harness.hub.why("m", 3, 0.0)
 
-    assert (2, 5) == (found["missions"][0]["running"], found["missions"][0]["waiting"])
-    assert (2, 5) == (found["queues"][0]["running"], found["queues"][0]["waiting"])
+    assert (2, 5) == (snapshot["missions"][0]["running"], snapshot["missions"][0]["waiting"])
+    assert (2, 5) == (snapshot["queues"][0]["running"], snapshot["queues"][0]["waiting"])
 
 
 def test_why_counts_the_older_tasks_without_the_cancelled_ones(
     harness: HubHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of very many it gives an upper bound."""
+    """If there are very many, the answer is an upper bound."""
     harness.worker("w", 1)
     mission = harness.mission()
     harness.send(mission, Synced())
@@ -146,9 +146,9 @@ def test_a_task_that_is_to_run_alone_counts_as_waiting(harness: HubHarness) -> N
     harness.hub.tasks.withdraw(task)
     task.crashes = (Crash((1, 1), "w", "SIGKILL", 0.0), Crash((1, 2), "w", "SIGKILL", 0.0))
     harness.hub.tasks.enqueue(task, 0.0)
-    found = harness.hub.snapshot(0.0)
+    snapshot = harness.hub.snapshot(0.0)
 
-    assert (0, 1) == (found["missions"][0]["running"], found["missions"][0]["waiting"])
+    assert (0, 1) == (snapshot["missions"][0]["running"], snapshot["missions"][0]["waiting"])
 
 
 def test_a_snapshot_has_kinds_of_resources_without_a_class(harness: HubHarness) -> None:

@@ -48,11 +48,11 @@ def test_functions_made_for_each_call_are_forgotten_and_equal_bytes_kept_once(
     dumped: list[Function] = []
     functions, calculator = FunctionCache(counted(dumped)), Calculator()
 
-    found = {id(functions.find(make(calculator)).payload) for _ in range(20)}
+    payloads = {id(functions.find(make(calculator)).payload) for _ in range(20)}
 
     gc.collect()
     assert 20 == len(dumped)
-    assert 1 == len(found)
+    assert 1 == len(payloads)
     assert not functions._seen
 
 

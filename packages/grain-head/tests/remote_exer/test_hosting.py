@@ -65,9 +65,9 @@ async def test_jobs_come_out_with_their_results(address: str) -> None:
     async with HostingExecutor(Cores(2), address=address) as executor:
         ids = [executor.submit(Cores(1), double, i) for i in range(100)]
         executor.close()
-        found = {job: ended.unwrap() async for job, ended in executor.results}
+        outcomes = {job: ended.unwrap() async for job, ended in executor.results}
 
-    assert {job: 2 * i for i, job in enumerate(ids)} == found
+    assert {job: 2 * i for i, job in enumerate(ids)} == outcomes
     assert 100 == executor.statistics().done
 
 
@@ -108,12 +108,12 @@ async def test_a_payload_that_cannot_travel_fails_its_task_alone(address: str) -
         bad = executor.submit(Cores(1), refuse)
         good = executor.submit(Cores(1), double, 4)
         executor.close()
-        found = {job: ended async for job, ended in executor.results}
+        outcomes = {job: ended async for job, ended in executor.results}
 
-    refused = found[bad]
+    refused = outcomes[bad]
     assert isinstance(refused, outcome.Error)
     assert isinstance(refused.error, PayloadError)
-    assert outcome.Value(8) == found[good]
+    assert outcome.Value(8) == outcomes[good]
 
 
 async def test_an_argument_too_large_to_travel_is_refused_at_the_call(address: str) -> None:

@@ -96,7 +96,7 @@ def test_estimate_opens_other_workers() -> None:
 
 
 def test_stopped_runs_are_not_measured() -> None:
-    """A run that was stopped does not tell how long the runs of its group take."""
+    """A run that was stopped does not count for how long the runs of its group take."""
     cluster = Cluster(Cores(1))
     request = Cores(1) & WTime(group="g")
     for _ in range(8):

@@ -99,7 +99,7 @@ untimed = st.sampled_from([Cores(1), Cores(2), Cores(4), Cores(8), Cores(1) & Me
 
 
 class Model:
-    """Which tasks start where, decided from nothing: each in its order, on the best worker.
+    """A model that decides from nothing which tasks start where: each in order, on the best worker.
 
     It is taken before a decision, and looks only at what waits and what is free.
     """
@@ -115,20 +115,20 @@ class Model:
 
     def starts(self, actual: dict[int, Start]) -> list[int]:
         """The tasks that start; where workers are equally good, the actual choice is followed."""
-        found = []
+        tasks = []
         for task in self.waiting:
             ranks = {worker: self.rank(task, worker) for worker in self.free}
             best = min(ranks.values(), default=_NOWHERE)
             if best != _NOWHERE:
                 assert task.id in actual, f"{task} could have started"
-                found.append(task.id)
+                tasks.append(task.id)
                 start = actual[task.id]
                 assert ranks[start.worker] == best, f"{task} fits better elsewhere"
                 self.free[start.worker].alloc(start.allocation)
-        return found
+        return tasks
 
     def rank(self, task: Task, worker: int) -> tuple[float, float]:
-        """How well a task fits: smaller is better."""
+        """Return how well a task fits a worker: smaller is better."""
         queue, end, free = task.queue, self.ends[worker], self.free[worker]
         if end <= self.now or end < self.now + queue.need or not free.free.request(queue.space):
             return _NOWHERE

@@ -73,7 +73,7 @@ def test_a_younger_task_that_fits_beside_the_reservation_passes() -> None:
 
 
 def test_what_a_run_beside_the_reservation_held_is_used_again() -> None:
-    """When a run ends that was to stay beside the reservation, what it held is free for others."""
+    """The resources of a run that was to stay beside the reservation are free after its end."""
     cluster = Cluster(Cores(4))
     stays = cluster.submit(limited(1, 1000))
     cluster.submit(limited(2, 100))
@@ -120,7 +120,7 @@ def test_a_reservation_ends_when_the_time_of_its_worker_is_too_short() -> None:
 
 @pytest.mark.parametrize("event", ["drain", "leave", "cancel"])
 def test_a_reservation_ends_with_its_worker_or_its_task(event: str) -> None:
-    """When the worker drains or leaves, or the task is cancelled, nothing is reserved any more."""
+    """The worker drains or leaves, or the task is cancelled: the reservation ends."""
     cluster = Cluster(Cores(4), max_overtakes=1)
     cluster.submit(Cores(2))
     wide = cluster.submit(Cores(4))
@@ -181,7 +181,6 @@ def test_only_an_older_task_ever_pushes_back_a_reserved_start(
 def test_a_task_is_overtaken_a_bounded_number_of_times_without_a_reservation(
     stream: list[int], bound: int, data: st.DataObject
 ) -> None:
-    """Whatever comes after it, a task is overtaken at most so often without a reservation."""
     cluster = Cluster(Cores(4), max_overtakes=bound)
     cluster.submit(Cores(1))
     wide = cluster.submit(Cores(4))

@@ -38,7 +38,7 @@ async def worker_of_this_process(*words: str) -> AsyncGenerator[list[int]]:
     over = threading.Event()
 
     async def have_patience() -> None:
-        """Of real seconds, as the others may not pass."""
+        """Wait in real seconds, as virtual time may not pass."""
         assert await trio.to_thread.run_sync(over.wait, 120, abandon_on_cancel=True)
 
     async with trio.open_nursery() as nursery:

@@ -12,7 +12,7 @@ from grain.worker.agent.command import main, parser
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--res", "{"], "not JSON"),
         (["--res", '{"Tape": 1}'], "unknown kind of resource 'Tape'"),
@@ -24,7 +24,7 @@ from grain.worker.agent.command import main, parser
 )
 def test_a_mistake_on_the_command_line_is_named_in_one_sentence_with_exit_code_2(
     words: list[str],
-    said: str,
+    message: str,
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -33,10 +33,10 @@ def test_a_mistake_on_the_command_line_is_named_in_one_sentence_with_exit_code_2
     except SystemExit as leaving:
         status = leaving.code  # type: ignore[assignment]
 
-    told = capsys.readouterr().err + caplog.text
+    log = capsys.readouterr().err + caplog.text
     assert 2 == status
-    assert said in told
-    assert "Traceback" not in told
+    assert message in log
+    assert "Traceback" not in log
 
 
 def test_a_context_that_fails_ends_the_worker_with_exit_code_1_and_the_reason(

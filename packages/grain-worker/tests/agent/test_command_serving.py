@@ -133,12 +133,12 @@ async def test_an_idle_worker_takes_a_hundredth_of_a_cpu_at_most(tmp_path: Path)
 
 def used(pid: int) -> dict[int, float]:
     """Seconds of CPU time of a process and its children, by pid, see proc(5)."""
-    found = {}
+    seconds = {}
     for one in descendants_of(pid):
         with suppress(OSError):  # it has ended meanwhile
             fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
-            found[one] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return found
+            seconds[one] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return seconds
 
 
 async def test_a_worker_process_without_a_scheduler_gives_up_with_exit_code_3(

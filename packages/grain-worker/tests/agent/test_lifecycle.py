@@ -1,4 +1,4 @@
-"""When a worker stops taking runs, cancels them, and leaves."""
+"""The times at which a worker stops taking runs, cancels them, and leaves."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from grain.worker.agent.lifecycle import TERM_GRACE, Lifecycle, LifecyclePhase, 
 
 def life(done_by: float = math.inf, **times: float) -> Lifecycle:
     """Born at 0, with a scheduler."""
-    made = Lifecycle(Times(**{"term": 10.0, **times}), done_by, 0.0)
-    made.on_linked()
-    return made
+    lifecycle = Lifecycle(Times(**{"term": 10.0, **times}), done_by, 0.0)
+    lifecycle.on_linked()
+    return lifecycle
 
 
 def test_a_worker_serves_for_ever_if_nothing_happens() -> None:
@@ -91,9 +91,9 @@ def test_an_early_warning_sets_no_deadline() -> None:
     assert one.reason.startswith("SIGUSR1")
     assert one.over(210.0, runs=True)
 
-    known = life(1000.0)
-    known.on_signal(signal.SIGUSR1, 100.0)
-    assert 900 == known.left(100.0)
+    limited = life(1000.0)
+    limited.on_signal(signal.SIGUSR1, 100.0)
+    assert 900 == limited.left(100.0)
 
 
 def test_the_second_ctrl_c_makes_a_worker_leave_now() -> None:
@@ -154,7 +154,7 @@ EVENTS = st.lists(
 def test_deadlines_only_come_closer_and_draining_is_not_undone(
     events: list[tuple[float, str]], end: float | None
 ) -> None:
-    """Whatever happens, in whatever order."""
+    """This holds for all events in any order."""
     one = life(math.inf if end is None else end)
     now, cancel_at, over_at, drained = 0.0, math.inf, math.inf, False
     for wait, event in events:

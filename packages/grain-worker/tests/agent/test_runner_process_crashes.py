@@ -1,4 +1,4 @@
-"""How the runner's process dies or is blocked, what is told of it, and the next runner."""
+"""Crashes and blocks of the runner's process, the reports of them, and the next runner."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from grain.worker.agent.runner_process import RunnerProcess
 
 
-async def gone(runner: RunnerProcess) -> None:
+async def until_over(runner: RunnerProcess) -> None:
     """Until the handle has seen that its process is dead."""
     with trio.fail_after(120):
         while runner.ready:
@@ -27,7 +27,7 @@ async def gone(runner: RunnerProcess) -> None:
 
 
 async def test_a_crash_names_signal_and_runs_and_the_next_runner_serves(tmp_path: Path) -> None:
-    """When nothing is left of its programs; what follows runs in a new process."""
+    """The next runner starts when no program of the crashed one is left."""
 
     async def program(path: str) -> None:
         from grain.worker.external import run_external
@@ -60,7 +60,7 @@ async def test_a_crash_names_signal_and_runs_and_the_next_runner_serves(tmp_path
         running = s.start(program, str(tmp_path / "a")), s.start(daemon, str(tmp_path / "b"))
         pids = [await read_pid(tmp_path / "a"), await read_pid(tmp_path / "b")]
         fatal = s.start(dies)
-        await gone(s.runner)
+        await until_over(s.runner)
         second = await s.result(pid)
         assert alive(pids[0])  # nobody has waited for its end
         assert [] == s.witness.deaths
@@ -107,7 +107,7 @@ async def test_orders_wait_for_the_next_runner_and_can_be_cancelled_meanwhile() 
 
     async with station() as s:
         s.start(leaves)
-        await gone(s.runner)
+        await until_over(s.runner)
         waiting, unwanted = s.start(fine), s.start(fine)
         assert (1, waiting) in s.runner.runs
         s.cancel(unwanted)
@@ -175,7 +175,7 @@ async def test_nothing_follows_a_run_while_something_is_left_of_its_process(
         first = s.start(program, str(tmp_path / "pid"))
         pid = await read_pid(tmp_path / "pid")
         s.start(kill)
-        await gone(s.runner)
+        await until_over(s.runner)
         early = s.start(three, chain=first)
         assert 3 == await s.result(three)
         late = s.start(three, chain=first)

@@ -1,4 +1,4 @@
-"""How the runner's process ends with its agent, and by nothing else: nothing of it is left."""
+"""The end of the runner's process with its agent, and by nothing else: no process of it is left."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ trio.run(main)
 
 
 async def test_everything_ends_with_the_agent(tmp_path: Path) -> None:
-    """Which is killed by SIGKILL: the runner, the program, and what was started behind its back."""
+    """SIGKILL of the agent ends the runner, the program and processes behind its back."""
     path = tmp_path / "pid"
     script = AGENT.format(path=str(path))
     agent = await trio.lowlevel.open_process([sys.executable, "-c", script])

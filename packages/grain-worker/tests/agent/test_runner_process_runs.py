@@ -42,13 +42,13 @@ async def test_the_exception_of_a_tasklet_arrives_with_type_arguments_and_traceb
         number = s.start(fails)
         ended = await s.outcome(number)
 
-    told = failure_in(s.witness.outcomes[number][1] or b"")
+    failure = failure_in(s.witness.outcomes[number][1] or b"")
     assert isinstance(ended, outcome.Error)
     assert isinstance(ended.error, KeyError)
     assert ("nothing here",) == ended.error.args
-    assert told is not None
-    assert "KeyError: 'nothing here'" == str(told)
-    assert told.where.startswith("w1 (host ")
+    assert failure is not None
+    assert "KeyError: 'nothing here'" == str(failure)
+    assert failure.where.startswith("w1 (host ")
     assert s.witness.outcomes[number][0].failed
 
 

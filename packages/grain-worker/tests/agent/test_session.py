@@ -1,4 +1,4 @@
-"""What a worker remembers and answers."""
+"""The state and the answers of a worker's session."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from grain.worker.session import WorkerSession
 M = TypeVar("M")
 
 
-def made() -> WorkerSession:
+def joined_session() -> WorkerSession:
     session = WorkerSession("id", "w", "host", Cores(4), 0.0)
     session.on_connected(0.0)
     session.take_mail()
@@ -45,17 +45,17 @@ def lease(number: int, **more: Any) -> Lease:
 
 
 def sent(session: WorkerSession, kind: type[M]) -> list[M]:
-    """What it has for the head, of one kind."""
+    """Return the queued messages of one kind for the head."""
     return [message for message, _ in session.to_head if isinstance(message, kind)]
 
 
 def ordered(session: WorkerSession, kind: type[M]) -> list[M]:
-    """What it has for the runner, of one kind."""
+    """Return the queued messages of one kind for the runner."""
     return [message for message, _ in session.to_runner if isinstance(message, kind)]
 
 
 def test_a_lease_begins_one_run_however_often_it_comes() -> None:
-    session = made()
+    session = joined_session()
     for _ in range(2):
         session.on_message(lease(1), b"args", 0.0)
     session.on_tick(session.next_tick())
@@ -70,7 +70,7 @@ def test_a_lease_begins_one_run_however_often_it_comes() -> None:
 def test_an_outcome_is_sent_on_every_connection_until_it_is_acknowledged(
     failed: bool, status: Any
 ) -> None:
-    session = made()
+    session = joined_session()
     session.on_message(lease(1), b"", 0.0)
     session.on_ended(Ended((1, 1), "done", failed), b"outcome", 1.0)
     settled = RunEnded("m", 1, (1, 1), status)
@@ -85,7 +85,7 @@ def test_an_outcome_is_sent_on_every_connection_until_it_is_acknowledged(
 
 
 def test_a_connection_begins_with_the_whole_inventory_and_ends_it_clearly() -> None:
-    session = made()
+    session = joined_session()
     session.on_message(lease(1, limit=100.0), b"", 0.0)
     session.on_message(lease(2), b"", 0.0)
     session.on_ended(Ended((1, 2)), b"outcome", 1.0)
@@ -108,7 +108,7 @@ def test_the_time_left_counts_from_the_connection() -> None:
 
 
 def test_runs_go_on_without_a_connection_and_nothing_is_queued_for_the_head() -> None:
-    session = made()
+    session = joined_session()
     session.on_message(lease(1), b"", 0.0)
     session.on_disconnected()
     session.on_ended(Ended((1, 1)), b"outcome", 1.0)
@@ -120,7 +120,7 @@ def test_runs_go_on_without_a_connection_and_nothing_is_queued_for_the_head() ->
 
 def test_a_revoked_run_is_cancelled_once_and_reported_as_such() -> None:
     """Unless it ends by itself meanwhile."""
-    session = made()
+    session = joined_session()
     for number in (1, 2):
         session.on_message(lease(number), b"", 0.0)
         session.on_message(Revoke((1, number)), None, 0.0)
@@ -133,19 +133,19 @@ def test_a_revoked_run_is_cancelled_once_and_reported_as_such() -> None:
 
 
 def test_a_crash_is_that_of_all_runs_but_the_revoked_which_it_cancels() -> None:
-    session = made()
+    session = joined_session()
     for number in (1, 2):
         session.on_message(lease(number), b"", 0.0)
     session.on_message(Revoke((1, 2)), None, 0.0)
     session.on_runner_crashed("SIGSEGV", 1.0)
 
-    found = [(settled.status, settled.detail) for settled in sent(session, RunEnded)]
-    assert ("crashed", "SIGSEGV") == found[0]
-    assert "cancelled" == found[1][0]
+    ends = [(settled.status, settled.detail) for settled in sent(session, RunEnded)]
+    assert ("crashed", "SIGSEGV") == ends[0]
+    assert "cancelled" == ends[1][0]
 
 
 def test_a_draining_worker_hands_back_late_leases_and_leaves_when_all_is_acknowledged() -> None:
-    session = made()
+    session = joined_session()
     session.on_message(lease(1), b"", 0.0)
     session.on_message(Retire(), None, 1.0)
     session.on_message(lease(2), b"", 1.0)
@@ -162,7 +162,7 @@ def test_a_draining_worker_hands_back_late_leases_and_leaves_when_all_is_acknowl
 
 
 def test_at_the_deadline_runs_are_cancelled_and_handed_back() -> None:
-    session = made()
+    session = joined_session()
     session.on_message(lease(1), b"", 0.0)
     session.drain(1.0, 10.0)
     assert 10.0 == session.next_tick()
@@ -175,7 +175,7 @@ def test_at_the_deadline_runs_are_cancelled_and_handed_back() -> None:
 
 def test_a_deadline_has_an_effect_once() -> None:
     """While cancelled runs take their time, there is nothing to do."""
-    session = made()
+    session = joined_session()
     session.on_message(lease(1), b"", 0.0)
     session.drain(1.0, 1.0)
     assert [Cancel((1, 1))] == ordered(session, Cancel)
@@ -190,7 +190,7 @@ def test_a_deadline_has_an_effect_once() -> None:
 
 
 def test_a_worker_forgets_its_oldest_functions_where_no_message_has_room_for_all() -> None:
-    session = made()
+    session = joined_session()
     digests = [number.to_bytes(16, "big") for number in range(70_000)]
     for digest in digests:
         session.on_message(DefineFunction(digest), b"code", 0.0)

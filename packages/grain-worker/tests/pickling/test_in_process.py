@@ -1,4 +1,4 @@
-"""What means something in its own process only does not travel as a copy."""
+"""Objects that mean something in their own process only do not travel as copies."""
 
 from __future__ import annotations
 

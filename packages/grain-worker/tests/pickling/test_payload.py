@@ -88,7 +88,7 @@ def failure_of(ended: outcome.Error | outcome.Value[Any]) -> BaseException:
 
 @given(PLAIN)
 def test_what_is_plain_arrives_as_it_was(value: Any) -> None:
-    """Whatever Python's own types can hold."""
+    """Values of Python's own types arrive unchanged."""
     assert value == arrives(there_and_back(value))
     assert failure_in(there_and_back(value)) is None
 
@@ -140,8 +140,8 @@ def test_functions_that_cannot_be_imported_travel_by_value() -> None:
     arguments = Payloads().dump_arguments((lambda: base,), {"f": add})
 
     assert 42 == Payloads().load_function(function.payload)()
-    (made,), named = Payloads().load_arguments(arguments)
-    assert 40 == made()
+    (loaded,), named = Payloads().load_arguments(arguments)
+    assert 40 == loaded()
     assert 41 == named["f"](1)
 
 
@@ -157,9 +157,9 @@ def test_a_wrapped_function_keeps_its_own_name_in_errors() -> None:
         return x + 1
 
     energy.__qualname__ = "energy"  # as on top of a script
-    made: Any = decorated(energy)
-    made.scale = 2
-    loaded: Any = Payloads().load_function(Payloads().dump_function(made).payload)
+    function: Any = decorated(energy)
+    function.scale = 2
+    loaded: Any = Payloads().load_function(Payloads().dump_function(function).payload)
     assert ("energy", "energy", 3) == (loaded.__qualname__, name_of(loaded), loaded(2))
     assert 2 == loaded.scale
 
@@ -298,10 +298,10 @@ def test_an_exception_that_cannot_travel_is_described_in_words() -> None:
     error.source = (i for i in "ab")  # type: ignore[attr-defined]
     payload = Payloads("n1").dump_outcome(outcome.Error(error))
 
-    told = failure_in(payload)
+    failure = failure_in(payload)
     lost = failure_of(Payloads().load_outcome(payload))
 
-    assert told == describe(error, "n1")
+    assert failure == describe(error, "n1")
     assert isinstance(lost, PayloadError)
     assert f"{__name__}.Wants: /data: 7" in str(lost)
     assert "the exception.source cannot" in str(lost)
@@ -339,11 +339,11 @@ def test_a_long_traceback_is_cut_in_its_middle() -> None:
     def fails() -> None:
         raise ValueError("x" * 1_000_000)
 
-    told = failure_in(Payloads().dump_outcome(outcome.capture(fails)))
+    failure = failure_in(Payloads().dump_outcome(outcome.capture(fails)))
 
-    assert told is not None
-    assert len(told.message) == 65536
-    assert len(told.traceback) < 70_000
+    assert failure is not None
+    assert len(failure.message) == 65536
+    assert len(failure.traceback) < 70_000
 
 
 def test_an_exception_whose_own_methods_fail_is_described_nevertheless() -> None:
@@ -351,8 +351,8 @@ def test_an_exception_whose_own_methods_fail_is_described_nevertheless() -> None
         def __str__(self) -> str:
             raise RuntimeError("no")
 
-    told = describe(Mute(), "n1")
+    failure = describe(Mute(), "n1")
 
-    assert isinstance(told, Failed)
-    assert told.type.endswith("Mute")
-    assert "cannot be had" in told.message
+    assert isinstance(failure, Failed)
+    assert failure.type.endswith("Mute")
+    assert "cannot be had" in failure.message

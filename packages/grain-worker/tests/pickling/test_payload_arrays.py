@@ -23,7 +23,7 @@ numpy = pytest.importorskip("numpy")
 
 @given(st.lists(st.sampled_from([0, 1, 100, 8191, 8192, 8193, 20_000]), max_size=4), st.binary())
 def test_arrays_arrive_as_they_were(sizes: list[int], head: bytes) -> None:
-    """Of all sizes, several at a time, after a head of any length, and can be written to."""
+    """Arrays of all sizes, several at a time and after a head of any length, arrive writable."""
     arrays = [numpy.arange(size, dtype="f8") for size in sizes]
     data = dumps({"a": arrays, "n": 1}, Classes(), head)
 
@@ -73,9 +73,9 @@ def test_arrays_travel_beside_a_pickle_of_dill_too() -> None:
     array = numpy.ones(100_000)
     data = Payloads().dump_outcome(outcome.Value((lambda: 3, array, {1: array}.keys())))
 
-    made, back, _ = Payloads().load_outcome(data).unwrap()
+    function, back, _ = Payloads().load_outcome(data).unwrap()
 
-    assert 3 == made()
+    assert 3 == function()
     assert (array == back).all()
 
 

@@ -23,7 +23,7 @@ SIZE = 2 * LARGE
 
 
 def travelled(payload: Any) -> memoryview:
-    """What arrives of it: one piece that can be written to."""
+    """Return the payload as it arrives: one piece that can be written to."""
     parts = payload.parts if isinstance(payload, Pieces) else [payload]
     return memoryview(bytearray(b"".join(parts)))
 
@@ -44,7 +44,7 @@ def travelled(payload: Any) -> memoryview:
     ids=["bytes", "several", "str", "unicode", "nested", "bytearray", "list", "limit", "huge"],
 )
 def test_large_arguments_arrive_as_they_were(args: tuple[Any, ...]) -> None:
-    """Of the types that they had: over a wire, and also where they stay in the process."""
+    """Large arguments arrive with their types, over a wire and within the process."""
     payload = Payloads().dump_arguments(args, {"n": args[0]})
     for data in (travelled(payload), payload, whole(payload)):
         got, named = Payloads().load_arguments(data)

@@ -325,11 +325,11 @@ def open_files() -> list[str]:
 
 
 def children_of_mine() -> list[int]:
-    found: list[int] = []
+    pids: list[int] = []
     for path in Path("/proc/self/task").glob("*/children"):
         with suppress(OSError):  # a thread that has ended meanwhile has none
-            found += map(int, path.read_text().split())
-    return found
+            pids += map(int, path.read_text().split())
+    return pids
 
 
 async def test_two_hundred_programs_run_side_by_side(tmp_path: Path) -> None:

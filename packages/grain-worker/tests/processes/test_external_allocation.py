@@ -29,20 +29,20 @@ def test_without_an_allocation_the_environment_is_inherited() -> None:
 
 
 def test_the_allocation_wins_over_what_is_inherited_and_the_caller_over_both() -> None:
-    made = environment(
+    env = environment(
         allocation(c=[4, 5, 9], g=[1, 0]),
         {b"OMP_NUM_THREADS": b"64", b"GONE": b"x", b"CUDA_VISIBLE_DEVICES": b"7"},
         {"MKL_NUM_THREADS": "2", "GONE": None, "NEVER_WAS": None, "NAME": "\udcff"},
     )
 
-    assert made[b"OMP_NUM_THREADS"] == b"3"
-    assert made[b"MKL_NUM_THREADS"] == b"2"
-    assert made[b"CUDA_VISIBLE_DEVICES"] == made[b"HIP_VISIBLE_DEVICES"] == b"1,0"
-    assert made[b"CUDA_DEVICE_ORDER"] == b"PCI_BUS_ID"
-    assert b"ROCR_VISIBLE_DEVICES" not in made
-    assert made[b"NAME"] == b"\xff"
-    assert b"GONE" not in made
-    assert set(map(str.encode, THREADS)) <= set(made)
+    assert env[b"OMP_NUM_THREADS"] == b"3"
+    assert env[b"MKL_NUM_THREADS"] == b"2"
+    assert env[b"CUDA_VISIBLE_DEVICES"] == env[b"HIP_VISIBLE_DEVICES"] == b"1,0"
+    assert env[b"CUDA_DEVICE_ORDER"] == b"PCI_BUS_ID"
+    assert b"ROCR_VISIBLE_DEVICES" not in env
+    assert env[b"NAME"] == b"\xff"
+    assert b"GONE" not in env
+    assert set(map(str.encode, THREADS)) <= set(env)
 
 
 def test_the_number_of_threads_can_differ_from_that_of_the_cpus() -> None:

@@ -25,11 +25,11 @@ def test_the_example_of_the_guide_prints_the_output_shown_there(
 ) -> None:
     text = GUIDE.read_text()
     example = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
-    promised = re.findall(r"```text\n(.*?)```", text, re.DOTALL)[0]
+    documented = re.findall(r"```text\n(.*?)```", text, re.DOTALL)[0]
 
     with GVAR.scope(cast("Resource", SimpleNamespace())):
         exec(compile(example, str(GUIDE), "exec"), {})
 
     printed = capsys.readouterr().out
     # The quotation marks are the locale's.
-    assert re.sub("[\u2018\u2019]", "'", printed) == promised
+    assert re.sub("[\u2018\u2019]", "'", printed) == documented

@@ -1,4 +1,4 @@
-"""Who blocks the event loop is told of, with the line that it is in."""
+"""The report of a tasklet that blocks the event loop, with the line that it is in."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import time
 from grain.worker.runner.watchdog import Watchdog
 
 
-class Heard(io.StringIO):
-    """What it tells, and that it has told."""
+class Output(io.StringIO):
+    """The output of the watchdog, and an event that is set once there is some."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.told = threading.Event()
+        self.written = threading.Event()
 
     def flush(self) -> None:
-        self.told.set()
+        self.written.set()
 
 
 def blocked_here(event: threading.Event, seconds: float) -> bool:
@@ -30,32 +30,32 @@ def blocked_here(event: threading.Event, seconds: float) -> bool:
 
 def test_the_line_that_blocks_is_printed_once() -> None:
     """With the stack of the thread."""
-    out = Heard()
+    out = Output()
     with Watchdog(0.5, out) as dog:
-        assert blocked_here(out.told, 120)
+        assert blocked_here(out.written, 120)
         while "in blocked_here" not in out.getvalue():  # it took us longer to get there
-            out.told.clear()
+            out.written.clear()
             out.seek(0)
             out.truncate()
             dog.feed()
-            assert blocked_here(out.told, 120)
+            assert blocked_here(out.written, 120)
         blocked_here(threading.Event(), 1.5)
 
-    told = out.getvalue()
-    assert told.startswith("The event loop has been blocked for 0.5 s.\nThread ")
-    assert "Thread MainThread (most recent call last):\n" in told
-    assert ", in blocked_here\n    return event.wait(seconds)\n" in told
-    assert 1 == told.count("has been blocked")
+    output = out.getvalue()
+    assert output.startswith("The event loop has been blocked for 0.5 s.\nThread ")
+    assert "Thread MainThread (most recent call last):\n" in output
+    assert ", in blocked_here\n    return event.wait(seconds)\n" in output
+    assert 1 == output.count("has been blocked")
 
 
 def test_every_blocking_is_reported_after_the_loop_was_free_again() -> None:
-    out = Heard()
+    out = Output()
     with Watchdog(0.05, out) as dog:
-        assert blocked_here(out.told, 120)
+        assert blocked_here(out.written, 120)
         out.truncate(0)
-        out.told.clear()
+        out.written.clear()
         dog.feed()
-        assert blocked_here(out.told, 120)
+        assert blocked_here(out.written, 120)
 
     assert "has been blocked" in out.getvalue()
 
@@ -79,21 +79,21 @@ BUSY = """
 import sys, threading, time
 from grain.worker.runner.watchdog import Watchdog
 
-class Heard:
-    told = threading.Event()
+class Output:
+    written = threading.Event()
     def write(self, text): sys.stderr.write(text)
-    def flush(self): sys.stderr.flush(); self.told.set()
+    def flush(self): sys.stderr.flush(); self.written.set()
 
 def deep(n):
     return deep(n - 1) if n else [str(i) for i in range(50)]
 
-with Watchdog(0.02, Heard()) as dog:
+with Watchdog(0.02, Output()) as dog:
     print("ready", flush=True)
     while time.process_time() < 3:  # which does not pass while it is stopped
         dog.feed()
         for _ in range(2000):
             deep(50)
-    assert Heard.told.wait(120)  # on a machine of any speed
+    assert Output.written.wait(120)  # on a machine of any speed
 """
 
 
@@ -107,8 +107,8 @@ def test_a_process_survives_that_its_stacks_are_printed_while_it_runs() -> None:
     os.kill(busy.pid, signal.SIGSTOP)
     time.sleep(1.2)
     os.kill(busy.pid, signal.SIGCONT)
-    _, told = busy.communicate(timeout=300)
+    _, output = busy.communicate(timeout=300)
 
     assert 0 == busy.returncode
-    assert "has been blocked" in told
-    assert "Thread MainThread" in told
+    assert "has been blocked" in output
+    assert "Thread MainThread" in output

@@ -1,4 +1,4 @@
-"""What stands between the runner and a wire, and what the operating system is told."""
+"""The translation between the runner and the wire, and its requests to the operating system."""
 
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ def test_the_limit_of_open_files_is_raised_as_far_as_the_hard_limit_allows() -> 
 
 async def test_signals_are_handled_in_trios_thread_while_the_block_lasts() -> None:
     """Afterwards they mean what they meant before."""
-    heard: list[int] = []
+    reports: list[int] = []
     before = signal.getsignal(signal.SIGUSR1)
 
-    with on_signals(heard.append, signal.SIGUSR1):
+    with on_signals(reports.append, signal.SIGUSR1):
         os.kill(os.getpid(), signal.SIGUSR1)
         await trio.testing.wait_all_tasks_blocked()
-        assert [signal.SIGUSR1] == heard
+        assert [signal.SIGUSR1] == reports
 
     assert before == signal.getsignal(signal.SIGUSR1)
 
@@ -184,7 +184,7 @@ trio.run(main)
 def test_a_scripts_own_functions_and_classes_work_on_a_worker_only_install(
     tmp_path: Path,
 ) -> None:
-    """What is in `__main__` reaches a runner that has no other package of Grain but its own."""
+    """Objects of `__main__` reach a runner that has no package of Grain but its own."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     # Seen by every Python below: these two are as if they were not installed.

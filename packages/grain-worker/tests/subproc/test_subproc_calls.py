@@ -119,10 +119,10 @@ async def test_more_functions_and_search_path_than_fit_at_once(
 ) -> None:
     """A process keeps 100 functions; a message holds 32 kB."""
     monkeypatch.setattr(sys, "path", [*sys.path, *(f"{tmp_path}/{i}" for i in range(2000))])
-    made = [functools.partial(int, n) for n in range(120)]
+    calls = [functools.partial(int, n) for n in range(120)]
     async with pool():
-        assert list(range(120)) == [await subprocify(fn)() for fn in made]
-        functions = [subprocify(fn) for fn in made]
+        assert list(range(120)) == [await subprocify(fn)() for fn in calls]
+        functions = [subprocify(fn) for fn in calls]
         for _ in range(2):
             assert list(range(120)) == [await fn() for fn in functions]
         assert len(sys.path) == await subprocify(lambda: len(sys.path))()

@@ -289,7 +289,7 @@ def test_processes_end_with_their_owner_however_that_dies(
     assert [True, True] == list(map(alive, pids))
     owner.send_signal(number)
     try:
-        _, said = owner.communicate(timeout=120)
+        _, output = owner.communicate(timeout=120)
     finally:
         owner.kill()
     until = time.monotonic() + 120
@@ -299,5 +299,5 @@ def test_processes_end_with_their_owner_however_that_dies(
     assert [False, False] == list(map(alive, pids))
     assert -number == owner.returncode
     if number == signal.SIGINT:
-        assert "KeyboardInterrupt" == said.split()[-1]
-        assert "Group" not in said
+        assert "KeyboardInterrupt" == output.split()[-1]
+        assert "Group" not in output

@@ -65,14 +65,14 @@ async def test_successive_allocations_are_kept_apart() -> None:
 async def test_a_process_serves_one_number_of_threads() -> None:
     """Libraries read that number once. Nothing is bound to CPUs that do not exist."""
     async with pool():
-        found: dict[int, set[int]] = {}
+        pids_by_count: dict[int, set[int]] = {}
         for count in (1, 2, 1, 2):
             with GVAR.scope(Cores(range(1000, 1000 + count))):
                 affinity, threads, _, _ = await surroundings()
                 assert (os.sched_getaffinity(0), str(count)) == (affinity, threads)
-                found.setdefault(count, set()).add(await process_id())
-    assert [1, 1] == [len(pids) for pids in found.values()]
-    assert found[1] != found[2]
+                pids_by_count.setdefault(count, set()).add(await process_id())
+    assert [1, 1] == [len(pids) for pids in pids_by_count.values()]
+    assert pids_by_count[1] != pids_by_count[2]
 
 
 async def test_signals_of_the_terminal_are_for_the_caller() -> None:

@@ -68,8 +68,8 @@ async def until(log: list[str], length: int) -> None:
 
 @asynccontextmanager
 async def failing(error: BaseException, fails: trio.Event) -> AsyncGenerator[Mission]:
-    """A mission that breaks."""
-    async with trio.open_nursery() as nursery, here() as made:
+    """Open a mission that breaks."""
+    async with trio.open_nursery() as nursery, here() as active:
 
         @nursery.start_soon
         async def _() -> None:
@@ -77,6 +77,6 @@ async def failing(error: BaseException, fails: trio.Event) -> AsyncGenerator[Mis
             raise error
 
         try:
-            yield made
+            yield active
         finally:
             nursery.cancel_scope.cancel()

@@ -25,7 +25,7 @@ M = TypeVar("M", bound="Message")
 
 
 class Head:
-    """The other side, by hand."""
+    """The head, driven by hand."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -48,7 +48,7 @@ class Head:
                 self.changed = trio.Event()
 
     async def get(self, kind: type[M], number: int | None = None) -> tuple[M, Payload]:
-        """The next message of a kind, and of an attempt, that has come or comes."""
+        """Return the next message of a kind, and of an attempt; wait for it if need be."""
         with trio.fail_after(120):
             while True:
                 for pair in self.mail:
@@ -65,7 +65,7 @@ class Head:
         await self.peer.channel.send(messages)
 
     async def lease(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> int:
-        """Have a run begin; its number."""
+        """Lease a run that begins, and return its number."""
         self.last += 1
         function = self.payloads.dump_function(fn)
         lease = Lease("m", self.last, (1, self.last), function.digest, {"Cores": [0]})
@@ -74,7 +74,7 @@ class Head:
         return self.last
 
     async def settled(self, number: int) -> tuple[str, Any]:
-        """How a run ended: status and result; released at once."""
+        """Wait for the end of a run, acknowledge it, and return its status and result."""
         message, payload = await self.get(RunEnded, number)
         await self.send((AckRuns((message.attempt,)), None))
         ended = None if payload is None else self.payloads.load_outcome(payload)
@@ -83,7 +83,7 @@ class Head:
 
 @asynccontextmanager
 async def head(folder: Path) -> AsyncGenerator[Head]:
-    """A head that serves at a Unix socket in a directory."""
+    """Open a head that serves at a Unix socket in a directory."""
     address = f"unix://{folder}/socket"
     playing = Head(address)
     async with trio.open_nursery() as nursery:
@@ -98,7 +98,7 @@ async def _serve(playing: Head, task_status: trio.TaskStatus[object]) -> None:
 
 @asynccontextmanager
 async def worker(*words: str, env: dict[str, str] | None = None) -> AsyncGenerator[trio.Process]:
-    """A worker's process; killed at the end if it has not left."""
+    """Start a worker's process; kill it at the end if it has not left."""
     command = [sys.executable, "-m", "grain.worker", "--name", "w1", *words]
     process = await trio.lowlevel.open_process(
         command, env={**os.environ, **(env or {})}, stderr=-1, start_new_session=True

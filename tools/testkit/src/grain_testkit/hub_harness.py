@@ -25,7 +25,7 @@ F = b"function"
 
 
 class HubHarness:
-    """A hub, named peers, and what was sent to each."""
+    """A hub, named peers, and the messages sent to each."""
 
     def __init__(self, epoch: int = 1, grace: float = 60.0) -> None:
         self.hub = Hub(epoch, 0.0, grace=grace)

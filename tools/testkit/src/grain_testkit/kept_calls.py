@@ -12,7 +12,7 @@ CALLS: list[Any] = []
 
 
 def again(fn: Any, *calls: tuple[Any, ...], **options: Any) -> list[Any]:
-    """The results of some calls in a mission of their own."""
+    """Return the results of some calls in a mission of their own."""
 
     async def main() -> list[Any]:
         return await each((fn @ Cores(1))(*call) for call in calls)

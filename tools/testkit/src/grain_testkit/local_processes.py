@@ -21,12 +21,12 @@ def alive(pid: int) -> bool:
 
 def descendants_of(pid: int) -> list[int]:
     """Return a process and all its descendants."""
-    found = [pid]
-    for one in found:
+    pids = [pid]
+    for one in pids:
         for path in Path(f"/proc/{one}/task").glob("*/children"):
             with suppress(OSError):  # gone meanwhile
-                found += map(int, path.read_text().split())
-    return found
+                pids += map(int, path.read_text().split())
+    return pids
 
 
 def descendants() -> list[int]:

@@ -44,15 +44,15 @@ while True:
 
 def marked(marker: str) -> list[int]:
     """Return the processes with this argument (a zombie has no arguments)."""
-    found = []
+    pids = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = path.read_bytes().split(b"\0")
         except OSError:
             continue
         if marker.encode() in words:
-            found.append(int(path.parent.name))
-    return found
+            pids.append(int(path.parent.name))
+    return pids
 
 
 async def wait_for_count(count: int, marker: str) -> None:
@@ -85,7 +85,7 @@ def words_of(pid: int) -> list[bytes]:
 
 def descendants_named(name: str, top: int | None = None) -> list[int]:
     """Return the descendants of a process, by default of this one, with this name."""
-    found = []
+    pids = []
     waiting = [top or os.getpid()]
     while waiting:
         pid = waiting.pop()
@@ -93,8 +93,8 @@ def descendants_named(name: str, top: int | None = None) -> list[int]:
             for path in Path(f"/proc/{pid}/task").glob("*/children"):
                 waiting += map(int, path.read_text().split())
             if Path(f"/proc/{pid}/comm").read_text().strip() == name:
-                found.append(pid)
-    return found
+                pids.append(pid)
+    return pids
 
 
 async def wait_until_gone(pids: list[int]) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Witness:
-    """Remembers what was reported; `changed` wakes who waits for more."""
+    """A listener that records every report; `changed` wakes those who wait for more."""
 
     def __init__(self) -> None:
         self.outcomes: dict[int, tuple[Ended, Payload]] = {}
@@ -103,7 +103,7 @@ class Station:
 
 @asynccontextmanager
 async def station(context: str = "", grace: float = 60.0) -> AsyncGenerator[Station]:
-    """A runner process, and proof at the end that nothing of it is left."""
+    """Open a runner process, and prove at the end that nothing of it is left."""
     witness, functions = Witness(), FunctionStore()
     before = set(descendants())
     with trio.fail_after(300):
