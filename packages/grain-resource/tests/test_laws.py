@@ -31,6 +31,7 @@ from grain.resource import (
     resource_kind,
     to_data,
 )
+from grain_testkit.seats import Seats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,32 +41,6 @@ if TYPE_CHECKING:
 
 # A busy machine is no failure.
 LAWS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-@resource_kind("LawSeats")
-class Seats(Resource):
-    """Named seats, with nothing but the five methods that a kind must have."""
-
-    def __init__(self, names: int | Iterable[str]) -> None:
-        self.names = sorted(map(str, range(names)) if isinstance(names, int) else names)
-        self._owned = len(self.names)
-
-    def _request(self, res: Self) -> bool:
-        return len(res.names) <= len(self.names)
-
-    def _alloc(self, res: Self) -> Self:
-        n = len(res.names)
-        taken, self.names = self.names[:n], self.names[n:]
-        return type(self)(taken)
-
-    def _dealloc(self, res: Self) -> None:
-        self.names = sorted(self.names + res.names)
-
-    def _repr(self) -> str:
-        return f"Seats({self.names})"
-
-    def _stat(self) -> tuple[int, int]:
-        return len(self.names), self._owned
 
 
 def a_memory(most: float) -> st.SearchStrategy[Resource]:
@@ -121,7 +96,7 @@ def things(allocation: Resource) -> Counter[tuple[str, object]]:
     parts = allocation.parts()
     named: list[tuple[str, list[Any]]] = [
         (kind, getattr(parts[kind], attribute))
-        for kind, attribute in [("Cores", "c"), ("GPUs", "g"), ("LawSeats", "names")]
+        for kind, attribute in [("Cores", "c"), ("GPUs", "g"), ("Seats", "names")]
         if kind in parts
     ]
     return Counter((kind, thing) for kind, names in named for thing in names)
@@ -219,8 +194,8 @@ def test_allocation_gives_what_was_asked(total: Resource, request: Resource) -> 
 
     implied = {"Capacity"} & have.keys()
     assert asked.keys() | implied == got.keys()
-    assert {k: asked[k].ask() for k in got if k in asked and k != "LawSeats"} == {
-        k: got[k].ask() for k in got if k in asked and k != "LawSeats"
+    assert {k: asked[k].ask() for k in got if k in asked and k != "Seats"} == {
+        k: got[k].ask() for k in got if k in asked and k != "Seats"
     }
     assert "Capacity" not in implied or got["Capacity"] == asked.get("Capacity", Capacity(1))
 

@@ -14,6 +14,7 @@ Map:
 - ``pool_scope``: grain-worker: pools of interpreter processes
 - ``program_trees``: grain-worker: programs that start programs
 - ``runner_station``: grain-worker: a runner process and a record of its events
+- ``seats``: grain-resource: a kind of resource of named seats
 - ``hub_harness``: grain-head: scenarios of a hub
 - ``asyncio_programs``: grain-delayed: missions in asyncio programs
 - ``kept_calls``: grain-delayed: cached functions that record their calls
