@@ -13,7 +13,7 @@ from grain.head.hub.prefetch import Prefetch
 from grain.head.hub.tasks import TaskTable
 from grain.head.hub.workers import Workers
 from grain.remote_exer import MissionSession, Resolution
-from grain.worker.agent.session import WorkerSession
+from grain.worker.agent.session import SessionState, WorkerSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -160,9 +160,9 @@ def serve_unreported(self: Workers, link: object, message: Any, now: float) -> N
 
 
 def begin_while_draining(self: WorkerSession, lease: Any, arguments: Payload, now: float) -> None:
-    draining, self.draining = self.draining, False
+    state, self.state = self.state, SessionState.WORKING
     WorkerSession._begin(self, lease, arguments, now)
-    self.draining = draining
+    self.state = state
 
 
 def hold_nothing(

@@ -1,13 +1,14 @@
 """The decisions of a worker's agent: plain state, no I/O.
 
 Events come in through the ``on_...`` methods, with the time in seconds of any clock that does not
-go back. Messages to send collect in `to_head` and `to_runner`, which the shell around empties. The
-rules of `WorkerSession` stand in `grain.worker.agent`.
+go back. Messages to send collect in `to_head` and `to_runner`, until the shell around takes them.
+The rules of `WorkerSession` stand in `grain.worker.agent`.
 """
 
 from __future__ import annotations
 
 import math
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from grain.resource import WTime, to_data
@@ -51,6 +52,16 @@ _COUNT_DELAY = 0.1  # seconds by which `BegunCount` may wait for company: short 
 _INVENTORY = 256  # runs in one `Inventory`
 
 
+class SessionState(Enum):
+    """The states of a worker, one after the other, with or without a connection."""
+
+    WORKING = auto()
+    DRAINING = auto()
+    """It takes no more runs, and ends when its runs have ended and their outcomes have arrived."""
+    FINISHED = auto()
+    """It has nothing left to do and is to end."""
+
+
 class WorkerSession:
     """The state of one worker, from its start to its end, whatever becomes of its connection.
 
@@ -71,8 +82,7 @@ class WorkerSession:
         runs: the runs that have not ended.
         kept: the outcomes that the head has not acknowledged.
         connected: True while there is a connection to a head.
-        draining: True if the worker takes no more runs.
-        finished: True if it has nothing left to do and is to end.
+        state: see `SessionState`.
     """
 
     def __init__(
@@ -93,8 +103,7 @@ class WorkerSession:
         self.functions = FunctionStore()
         self.runs: dict[Attempt, RunRecord] = {}
         self.kept: dict[Attempt, tuple[RunEnded, Payload, Lease]] = {}
-        self.draining = False
-        self.finished = False
+        self.state = SessionState.WORKING
         self.connected = False
         self._connections = 0
         # The last attempt of each head, by its epoch.
@@ -105,6 +114,16 @@ class WorkerSession:
         self._flush_until = math.inf
         self._chains = Chains(chain_patience)
         self._started = now
+
+    @property
+    def draining(self) -> bool:
+        """True if the worker takes no more runs, whether it has finished or not."""
+        return self.state is not SessionState.WORKING
+
+    @property
+    def finished(self) -> bool:
+        """True if it has nothing left to do and is to end."""
+        return self.state is SessionState.FINISHED
 
     # ---- what the shell around takes away
 
@@ -264,8 +283,8 @@ class WorkerSession:
             deadline: when what still runs is handed back.
         """
         self._deadline = min(self._deadline, deadline)
-        if not self.draining:
-            self.draining = True
+        if self.state is SessionState.WORKING:
+            self.state = SessionState.DRAINING
             self._recall(self._chains.waiting())
             if self.connected:
                 self._send(DrainingMessage())
@@ -284,17 +303,17 @@ class WorkerSession:
                     self.to_runner.append((Cancel(attempt), None))
             self._flush_until = min(self._flush_until, now + FLUSH)
             self._deadline = math.inf  # done; nothing begins any more
-        if self.draining and not self.finished and not self.runs:
+        if self.state is SessionState.DRAINING and not self.runs:
             self._flush_until = min(self._flush_until, now + FLUSH)
             if not self.kept or now >= self._flush_until:
-                self.finished = True
+                self.state = SessionState.FINISHED
                 if self.connected:
                     self._send(Leaving())
 
     def next_tick(self) -> float:
         """Return when `on_tick` is due if nothing happens before; inf if never."""
-        due = self._deadline if self.draining else math.inf
-        if self.draining and not self.runs and not self.finished:
+        due = self._deadline  # inf before `drain`
+        if self.state is SessionState.DRAINING and not self.runs:
             due = min(due, self._flush_until)
         return min(due, self._count_due, self._chains.due)
 
