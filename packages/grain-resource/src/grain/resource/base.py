@@ -161,7 +161,8 @@ class Resource:
         Raises:
             Infeasible: a kind that ``res`` names is not supplied here at all.
             Insufficient: there is not enough now. In both cases nothing was changed.
-                `grain.resource.Supply` tells a request that never fits from one that does not now.
+                `grain.resource.Supply` distinguishes a request that never fits from one that does
+                not now.
         """
         if type(self) is type(res) and self._implied is None and self._kind:
             # One kind on both sides, most often cores: this is the scheduler's hot path.

@@ -5,6 +5,6 @@ A later run reads it to know which jobs have ended.
 
 Map:
 
-- ``entries``: the lines of the log, and the history that they tell a later run
+- ``entries``: the lines of the log, and the history that a later run reads from them
 - ``file``: the file: locked, read once, then appended to
 """

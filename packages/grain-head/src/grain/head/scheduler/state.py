@@ -270,7 +270,7 @@ class Level:
 
     Attributes:
         key: the level of their supplies, see `grain.resource.Supply.level`.
-        number: tells levels apart in the heaps of queues.
+        number: distinguishes levels in the heaps of queues.
         sample: a supply of this level that answers for all of them, and that never changes.
         mask: the bits of the queues whose requests fit.
         in_heap: the bits of those that have this level in their heap: all of ``mask`` while a

@@ -41,7 +41,7 @@ Map:
 
 - ``command``: the command line
 - ``agent``: the shell, which joins the decisions of session and lifecycle to head, runner and clock
-- ``session``: which runs there are, and what the head is to learn of them; no I/O
+- ``session``: the runs of the worker, and the messages to the head about them; no I/O
 - ``chains``: the runs that wait for the end of another; no I/O
 - ``functions``: the functions of the worker, and which of them each runner has; no I/O
 - ``lifecycle``: the times at which a worker drains, cancels its runs, and leaves; no I/O

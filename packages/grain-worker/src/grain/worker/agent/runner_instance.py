@@ -48,7 +48,7 @@ class RunnerInstance:
 
     Attributes:
         state: its state.
-        failure: why it did not become ready, if it said so.
+        failure: why it did not become ready, if it reported a reason.
         runs: the runs that it has; those that it died with until their loss is reported.
         served: True if it ever had a run.
     """
