@@ -170,7 +170,12 @@ def test_an_interrupt_waits_until_jobs_have_left() -> None:
                 with pytest.raises(KeyboardInterrupt):
                     await trio.lowlevel.checkpoint()
 
-    trio.run(mission)
+    # A shell starts programs in the background with SIGINT ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        trio.run(mission)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert jobs == interrupted.tasks
 
 
