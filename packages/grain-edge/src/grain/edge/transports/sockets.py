@@ -57,13 +57,23 @@ class SocketWriter:
 
     def write_now(self, buffers: Sequence[Buffer]) -> int:
         """See `DirectWriter.write_now`."""
-        try:
-            done = os.writev(fd_of(self._socket), buffers)
-        except BlockingIOError:
-            done = 0
-        except OSError as e:
-            raise trio.BrokenResourceError(f"the connection was reset: {e.strerror}") from e
-        self.full = done < sum(map(len, buffers))
+        # Until the kernel refuses: amid a large payload the peer mostly reads meanwhile, and each
+        # wait is a pass through the scheduler.
+        fd, left, done = fd_of(self._socket), list(buffers), 0
+        self.full = False
+        while left:
+            try:
+                count = os.writev(fd, left)
+            except BlockingIOError:
+                self.full = True
+                break
+            except OSError as e:
+                raise trio.BrokenResourceError(f"the connection was reset: {e.strerror}") from e
+            done += count
+            while left and count >= len(left[0]):
+                count -= len(left.pop(0))
+            if count:
+                left[0] = memoryview(left[0])[count:]
         return done
 
     async def wait_writable(self) -> None:
