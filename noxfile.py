@@ -196,6 +196,7 @@ def docs(session: nox.Session) -> None:
     site = ROOT / "build/docs"
     shutil.rmtree(site, ignore_errors=True)
     session.run("python", "tools/check_links.py")
+    session.run("python", "tools/check_messages.py")
     strict = ["-W", "--keep-going", "-q", "-d", str(ROOT / "build/doctrees")]
     session.run("python", "-m", "sphinx", *strict, "docs", str(site))
     session.run("python", "tools/check_site.py", str(site))

@@ -33,35 +33,24 @@ extensions = [
 root_doc = "index"
 exclude_patterns = ["extensions", "conf.py", "_static"]
 
-# Every page, by reader. A page that is nowhere here is a warning of Sphinx, hence an error.
+# Every page, by what its reader has or wants. A page that is nowhere here is a warning of Sphinx, hence an error.
 navigation = {
-    "Use it": [
+    "Begin": ["install", "glossary", "coming-from"],
+    "I have 1,000 inputs": ["map"],
+    "I have a workflow": [
         "tutorial",
         "external",
-        "subproc",
         "resources",
+        "where-code-runs",
         "delayed",
         "combine",
         "limits",
-        "cache",
-        "retries",
-        "asyncio",
-        "notebook",
-        "executor",
-        "map",
-        "coming-from",
         "examples",
     ],
-    "My cluster": [
-        "config",
-        "grain.reference",
-        "workers",
-        "worker",
-        "commands",
-        "scheduling",
-        "edge",
-    ],
-    "How it works": ["how-it-works", "architecture", "protocol", "glossary"],
+    "I have Python functions": ["subproc", "notebook", "asyncio", "executor"],
+    "My job waits": ["waiting", "commands"],
+    "My job failed": ["failed", "troubleshooting", "retries", "cache"],
+    "My cluster is special": ["workers", "config", "grain.reference", "worker", "edge"],
     "API reference": [
         "api/resource",
         "api/delayed",
@@ -71,7 +60,18 @@ navigation = {
         "api/config",
         "api/cli",
     ],
-    "Developers": ["contributing", "changes", "changelog", "security"],
+    "Developers": [
+        "contributing",
+        "how-it-works",
+        "architecture",
+        "protocol",
+        "scheduling",
+        "edge-formats",
+        "executor-tests",
+        "changes",
+        "changelog",
+        "security",
+    ],
 }
 
 # Pages below another one.

@@ -35,7 +35,7 @@ _MODULES = {
     "AsCompletedTests": "test_as_completed",
 }
 _SCRIPT = "its program imports the class from concurrent.futures and calls it as Class(5)"
-# docs/executor.md has this list, too. Each of these fails, or it would not have to be here.
+# docs/executor-tests.md has this list, too. Each of these fails, or it would not have to be here.
 NOT_APPLICABLE = {
     "test_max_workers_negative": "no max_workers: the workers' resources are the limit",
     "test_interpreter_shutdown": _SCRIPT,
@@ -177,6 +177,6 @@ def test_the_list_is_exact() -> None:
 
 
 def test_the_documents_list_them() -> None:
-    """docs/executor.md names the same tests."""
-    page = Path(__file__).parents[4] / "docs" / "executor.md"
+    """docs/executor-tests.md names the same tests."""
+    page = Path(__file__).parents[4] / "docs" / "executor-tests.md"
     assert {*NOT_APPLICABLE, *UNDECIDED} == set(re.findall("`(test_.+?)`", page.read_text()))

@@ -12,7 +12,7 @@ arguments, then the allocation, which begins where the head says. Each call has 
 outcome, with an empty head.
 
 The channel between a worker's agent and its runner does not serve here: that is for many runs at a
-time, and is asynchronous on both ends. `docs/subproc.md` has the numbers.
+time, and is asynchronous on both ends. `docs/architecture.md` has the numbers.
 """
 
 from __future__ import annotations
