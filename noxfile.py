@@ -204,7 +204,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def wheels(session: nox.Session) -> None:
-    """Build everything, then try the four ways in which people install it."""
+    """Build everything, then try the five ways in which people install it."""
     session.install("build", "uv")
     dist = ROOT / "dist"
     shutil.rmtree(dist, ignore_errors=True)

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,9 @@ def tool(name: str) -> ModuleType:
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A copy of what the tools work on."""
-    for file in ("pyproject.toml", ".importlinter", "CHANGELOG.md", "CITATION.cff"):
+    for file in (
+        "pyproject.toml", ".importlinter", "CHANGELOG.md", "CITATION.cff", "README.md", "LICENSE"
+    ):  # fmt: skip
         shutil.copy(ROOT / file, tmp_path)
     skip = shutil.ignore_patterns("__pycache__", "tests", "*.egg-info")
     for directory in ("packages", "tools", "changes"):
@@ -69,6 +72,14 @@ def run(checkout: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, cwd=checkout, capture_output=True, text=True, check=False, timeout=60
     )
+
+
+def build_metapackage(checkout: Path) -> Path:
+    """Build the wheel of the metapackage as pip does, and return its path."""
+    build = "import sys; sys.path[:0] = ['tools/metapackage']; from build_backend import *"
+    done = run(checkout, "-c", f"{build}; print(build_wheel('.'))")
+    assert 0 == done.returncode, done.stderr
+    return checkout / done.stdout.splitlines()[-1]
 
 
 def test_versions_are_equal() -> None:
@@ -87,6 +98,34 @@ def test_pins_are_exact(directory: Path) -> None:
 def test_metapackage_has_all() -> None:
     """grain-scheduler installs every package."""
     assert NAMES == sorted(pins(ROOT))
+
+
+def test_in_a_checkout_the_metapackage_requires_the_siblings_beside_it(checkout: Path) -> None:
+    """`pip install .` finds them there, as long as no index has them."""
+    pytest.importorskip("hatchling")
+    wheel = build_metapackage(checkout)
+
+    faults = tool("check_wheels").addresses(wheel)
+    packages = checkout / "packages"
+    assert [f"{wheel.name} requires {n} @ {(packages / n).as_uri()}" for n in NAMES] == faults
+
+
+def test_a_metapackage_that_is_published_requires_exact_versions(checkout: Path) -> None:
+    """A source distribution has no folder of siblings, and the wheel is built from it."""
+    pytest.importorskip("hatchling")
+    shutil.rmtree(checkout / "packages")
+    wheel = build_metapackage(checkout)
+
+    with zipfile.ZipFile(wheel) as archive:
+        metadata = archive.read(f"{wheel.name.rsplit('-', 3)[0]}.dist-info/METADATA").decode()
+    assert [] == tool("check_wheels").addresses(wheel)
+    assert project(ROOT)["dependencies"] == re.findall(r"(?m)^Requires-Dist: (.*)$", metadata)
+
+
+def test_uv_takes_every_sibling_of_a_checkout_from_its_folder() -> None:
+    toml = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+    assert {n: {"path": f"packages/{n}"} for n in NAMES} == toml["tool"]["uv"]["sources"]
 
 
 def test_resource_requires_nothing() -> None:

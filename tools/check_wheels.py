@@ -1,6 +1,7 @@
 """Check built wheels, as in: python tools/check_wheels.py dist.
 
-No path is in two wheels, every subpackage is typed, and each way of installing gives what belongs.
+No path is in two wheels, every subpackage is typed, no wheel requires a folder of this machine, and
+each way of installing gives what belongs. The last way is `pip install .` in the checkout.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+ROOT = Path(__file__).parent.parent
 FACADE = {"grain/__init__.py", "grain/py.typed"}
 # What is installed, and the modules that must not come with it.
 INSTALLS = {
@@ -37,6 +39,15 @@ def contents(wheel: Path) -> set[str]:
     """Return the paths that a wheel installs, without its own metadata."""
     with zipfile.ZipFile(wheel) as archive:
         return {name for name in archive.namelist() if ".dist-info/" not in name}
+
+
+def addresses(wheel: Path) -> list[str]:
+    """Return a line for each requirement of a wheel that is an address and not a version."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = archive.read(name).decode()
+    required = re.findall(r"^Requires-Dist: (.*)$", metadata, re.MULTILINE)
+    return [f"{wheel.name} requires {each}" for each in required if "@" in each]
 
 
 def problems(wheels: dict[str, set[str]]) -> list[str]:
@@ -70,13 +81,30 @@ def check_install(name: str, version: str, dist: Path, wheels: dict[str, set[str
         subprocess.run([*pip, f"{name}=={version}"], check=True)
         frozen = output([uv, "pip", "freeze", "-q", "--python", str(python)])
         came = [wheels.get(p, set()) for p in re.findall(r"[\w-]+(?===)", frozen)]
-        inits = sorted(p for p in set().union(*came) if p.endswith("/__init__.py"))
-        here = [str(Path(p).parent).replace("/", ".") for p in inits]
-        output([str(python), "-I", "-c", PROBE, " ".join(here), " ".join(INSTALLS[name])])
-        if "grain.cli" in here:
-            printed = output([str(python.with_name("grain")), "--version"])
-            assert version in printed, f"grain --version says {printed!r}"
-        print(f"{name}: {', '.join(here)}")
+        try_installed(name, python, version, set().union(*came), INSTALLS[name])
+
+
+def check_checkout(version: str, wheels: dict[str, set[str]]) -> None:
+    """Install the checkout by pip into a fresh environment and try it there."""
+    uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
+    with tempfile.TemporaryDirectory() as temp:
+        python = Path(temp, "bin", "python")
+        subprocess.run([uv, "venv", "-q", "--seed", "--python", sys.executable, temp], check=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", "."], check=True, cwd=ROOT)
+        try_installed("the checkout", python, version, set().union(*wheels.values()), [])
+
+
+def try_installed(
+    name: str, python: Path, version: str, paths: set[str], strangers: list[str]
+) -> None:
+    """Import every subpackage that an installation should have, and none that it should not."""
+    inits = sorted(path for path in paths if path.endswith("/__init__.py"))
+    here = [str(Path(path).parent).replace("/", ".") for path in inits]
+    output([str(python), "-I", "-c", PROBE, " ".join(here), " ".join(strangers)])
+    if "grain.cli" in here:
+        printed = output([str(python.with_name("grain")), "--version"])
+        assert version in printed, f"grain --version says {printed!r}"
+    print(f"{name}: {', '.join(here)}")
 
 
 def output(command: list[str]) -> str:
@@ -88,11 +116,12 @@ def main(dist: Path) -> None:
     """Check all wheels of a directory."""
     files = {file.name.split("-")[0].replace("_", "-"): file for file in dist.glob("*.whl")}
     wheels = {name: contents(file) for name, file in sorted(files.items())}
-    faults = problems(wheels)
+    faults = problems(wheels) + [line for file in files.values() for line in addresses(file)]
     if faults or not INSTALLS.keys() <= files.keys():
         sys.exit("\n".join(faults) or f"wheels are missing: {', '.join(INSTALLS.keys() - files)}")
     for name in INSTALLS:
         check_install(name, files[name].name.split("-")[1], dist.resolve(), wheels)
+    check_checkout(files["grain-scheduler"].name.split("-")[1], wheels)
 
 
 if __name__ == "__main__":
