@@ -46,6 +46,8 @@ def faults(repository: Path, text: str) -> list[str]:
         "### no room for ... tasks on this worker; start another",
         "### no room for ... start another",
         "### the file ... is damaged",
+        "### `the file ... is damaged`",
+        "### `` the file ... is damaged ``",
         "| message | why |\n|---|---|\n| `tasks on this worker` | |",
         "### the file ... is damaged\n\n```\n### in a block of code\n```",
         "### the file ... is damaged\n\n| word | why |\n|---|---|\n| `in another table` | |",

@@ -1,7 +1,7 @@
 """Each message that the documentation quotes is in the sources: `python tools/check_messages.py`.
 
 A page takes part by the line ``<!-- checked: every message is in the sources -->``. Its quotes are
-its headings of the third level, and the first column of each table whose first heading is
+its headings of the third level, with or without backquotes, and the first column of each table whose first heading is
 ``message``. In a quote, ``...`` stands for a part that differs from place to place; what is left
 must stand in one string of the sources, in that order. So whoever changes a message changes the
 page, and no page quotes a message that Grain no longer prints.
@@ -52,8 +52,8 @@ def quotes_of(text: str) -> Iterator[tuple[int, str]]:
             fenced = not fenced
         elif fenced:
             pass
-        elif line.startswith("### "):
-            yield number, line[4:].strip()
+        elif heading := re.match(r"### (`*) ?(?P<quote>.+?) ?\1$", line):
+            yield number, heading["quote"]
         elif not line.startswith("|"):
             column = False
         elif re.match(r"\| *message *\|", line):

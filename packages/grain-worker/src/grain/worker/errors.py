@@ -180,7 +180,7 @@ def explain_start(step: str, path: str, code: int) -> str:
     """
     why = os.strerror(code)
     if step == "find" and code == 2:
-        return f"program not found{'' if '/' in path else ' on PATH'}: {path}"
+        return f"program not found: {path}" if "/" in path else f"program not found on PATH: {path}"
     if step == "exec" and code == 2:
         return f"cannot run {path}: the interpreter that its first line or header names is missing"
     if step in ("find", "exec") and code == 13:
