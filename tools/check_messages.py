@@ -1,10 +1,10 @@
 """Each message that the documentation quotes is in the sources: `python tools/check_messages.py`.
 
 A page takes part by the line ``<!-- checked: every message is in the sources -->``. Its quotes are
-its headings of the third level, with or without backquotes, and the first column of each table whose first heading is
-``message``. In a quote, ``...`` stands for a part that differs from place to place; what is left
-must stand in one string of the sources, in that order. So whoever changes a message changes the
-page, and no page quotes a message that Grain no longer prints.
+its headings of the third level, with or without backquotes, and the first column of each table
+whose first heading is ``message``. In a quote, ``...`` stands for a part that differs from place to
+place; what is left must stand in one string of the sources, in that order. So whoever changes a
+message changes the page, and no page quotes a message that Grain no longer prints.
 """
 
 from __future__ import annotations
