@@ -29,6 +29,10 @@ def test_every_link_in_the_repository_leads_somewhere() -> None:
         ("![a](_static/gone.svg)", "docs/page.md: (_static/gone.svg) does not exist"),
         ("[a](https:/gone)", "docs/page.md: (https:/gone) has no host"),
         ("[`a`](gone.md)", "docs/page.md: (gone.md) does not exist"),
+        (
+            "[a](https://example.org/Grain/)",
+            "docs/page.md: (https://example.org/Grain/) is the site of another project of that name",
+        ),
     ],
 )
 def test_a_dead_link_is_found(link: str, why: str, tmp_path: Path) -> None:

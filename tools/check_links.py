@@ -1,7 +1,8 @@
 """Every link in the Markdown of the repository leads somewhere: `python tools/check_links.py`.
 
 Relative links need a file, and a heading where they name one. Addresses of other sites are only
-read, not visited.
+read, not visited. None of them may be that of a Grain: this one has no address yet, and the sites
+of that name are other projects'.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ def trouble(page: Path, target: str, root: Path) -> str:
     except ValueError as error:
         return f"is no address: {error}"
     if parts.scheme in ("http", "https"):
+        if "grain" in f"{parts.netloc}{parts.path}".lower():
+            return "is the site of another project of that name"
         return "" if HOST.fullmatch(parts.netloc) else "has no host"
     if parts.scheme or parts.netloc:
         return "" if parts.scheme == "mailto" else "is of a kind that is not expected here"
