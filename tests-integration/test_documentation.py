@@ -30,8 +30,8 @@ def test_every_link_in_the_repository_leads_somewhere() -> None:
         ("[a](https:/gone)", "docs/page.md: (https:/gone) has no host"),
         ("[`a`](gone.md)", "docs/page.md: (gone.md) does not exist"),
         (
-            "[a](https://example.org/Grain/)",
-            "docs/page.md: (https://example.org/Grain/) is the site of another project of that name",
+            "[a](https://a.org/Grain/)",
+            "docs/page.md: (https://a.org/Grain/) is the site of another project of that name",
         ),
     ],
 )
