@@ -1,6 +1,6 @@
 """The Python in the documents runs, and prints what it says.
 
-The convention, for the documents of docs/ and the README.md of each package that have the line
+The convention, for README.md, that of each package, and the documents of docs/ that have the line
 ``<!-- tested: every python block is a program -->``:
 
 - a block that begins with ```` ```python ```` is a complete program. It is run as one, in an empty
@@ -22,7 +22,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 MARK = "<!-- tested: every python block is a program -->"
-DOCUMENTS = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("packages/*/README.md")])
+DOCUMENTS = sorted(
+    [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("packages/*/README.md")]
+)
 BLOCK = re.compile(
     r"^```python\n(?P<code>.*?)^```\n(?:\s*^```text\n(?P<printed>.*?)^```$)?",
     re.DOTALL | re.MULTILINE,
@@ -73,5 +75,6 @@ def test_there_are_programs() -> None:
     """The runner finds the blocks it is there for."""
     documents = {block.where.split(":")[0] for block in blocks()}
 
+    assert "README.md" in documents
     assert "docs/delayed.md" in documents
     assert "packages/grain-delayed/README.md" in documents
