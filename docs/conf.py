@@ -33,7 +33,8 @@ extensions = [
 root_doc = "index"
 exclude_patterns = ["extensions", "conf.py", "_static"]
 
-# Every page, by what its reader has or wants. A page that is nowhere here is a warning of Sphinx, hence an error.
+# Every page, by what its reader has or wants. A page that is nowhere here is a warning of Sphinx,
+# hence an error.
 navigation = {
     "Begin": ["install", "glossary", "coming-from"],
     "I have 1,000 inputs": ["map"],
