@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import subprocess
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
+DOCS = Path(__file__).parent.parent / "docs"
+EXAMPLES = DOCS / "examples"
 NUMBERS = range(1, 10)
 
 
@@ -129,3 +131,26 @@ def test_xtb_finds_the_more_stable_conformers() -> None:
         " hydrogen peroxide  twisted     0.000 eV",
         " hydrogen peroxide  flat        0.417 eV",
     ] == stdout
+
+
+def test_the_tutorial_quotes_its_programs_as_they_are() -> None:
+    """Functions and calls of `run` in a fragment are those of a program that is run here."""
+    tutorial = (DOCS / "tutorial.md").read_text(encoding="utf-8")
+    fragments = re.findall(r"^```py\n(.*?)^```$", tutorial, re.DOTALL | re.MULTILINE)
+    programs = "".join(p.read_text(encoding="utf-8") for p in EXAMPLES.glob("tutorial_*.py"))
+
+    quoted = [statement for fragment in fragments for statement in statements(fragment)]
+    assert len(quoted) >= 5
+    assert [] == [statement for statement in quoted if statement not in statements(programs)]
+
+
+def statements(text: str) -> list[str]:
+    """Return the functions and the calls of `run` in a text, without annotations."""
+    tree = compile(text, "fragment", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            node.annotation = None
+        elif isinstance(node, ast.AsyncFunctionDef):
+            node.returns = None
+    lines = [ast.unparse(node) for node in tree.body]
+    return [line for line in lines if "async def " in line or line.startswith("run(")]
