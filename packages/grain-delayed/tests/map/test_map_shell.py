@@ -42,7 +42,8 @@ ATTACKS = [
 LINES = [
     "echo {}", "echo x{}y", "echo {}>out", "echo 2>{}", "cat < {}", "ls [{}]*", "x={} true", "{} x",
     "echo $(( {} ))", "echo $((1+{}))", "echo $[ {} ]", "(( {} ))", "((x={})) ; true", "let {}",
-    "let x={}", "'let' x={}", "l\\et x={}", "command let {}", "builtin let {}", "if let {}; then :; fi",
+    "let x={}", "'let' x={}", "l\\et x={}", "command let {}", "builtin let {}",
+    "if let {}; then :; fi",
     "! let {}", "x=1 let {}", "{ let {}; }", "true && let {}", "true | let {}", "echo $(let {})",
     "[[ {} -eq 1 ]]", "[[ 1 -lt {} ]]", "[[ x && {} -eq 1 ]]", "[[ ( {} -ne 1 ) ]]", "[[ -v {} ]]",
     "[ -v {} ]", "test -v {}", "[ {} -eq 1 ]", "test {} -le 2", "[ {} = a ]", "[[ {} == a ]]",
@@ -51,13 +52,15 @@ LINES = [
     "declare {}", "declare a[{}]=1", "declare x={}; declare -i y=x", "readonly -i x={}",
     "export {}", "export X={}; echo $((X))", "declare -n r={}; echo $r", "declare -a a={}",
     "printf -v {} x", "printf -v x %s {}; echo $((x))", "printf {}", "printf %d {}",
-    "a[{}]=1", "a=([{}]=1)", "a=({}); echo $((a))", "echo ${a[{}]}", "echo ${x:{}}", "echo ${x:0:{}}",
+    "a[{}]=1", "a=([{}]=1)", "a=({}); echo $((a))", "echo ${a[{}]}",
+    "echo ${x:{}}", "echo ${x:0:{}}",
     "x=abc; echo ${x:{}:1}", "echo ${x:-{}}", "echo ${{}}", "echo ${!{}}",
     "eval {}", "eval echo {}", "eval \"$(echo {})\"", "eval $(echo {})", "x={}; eval \"$x\"",
     "trap {} EXIT", "x={}; trap \"$x\" EXIT", "alias a={}\na", "unset {}", "x={}; unset \"$x\"",
     "read {} < /dev/null", "mapfile -C {} -c 1 a < /dev/null", "wait -p {}",
     "x={}; echo $((x))", "x={}; y=x; echo $((y))", "x=$(echo {}); echo $((x))",
-    "x=a{}; echo $(( x + 1 ))", "x=$( (echo {}) ); echo $((x))", "for x in {}; do echo $((x)); done",
+    "x=a{}; echo $(( x + 1 ))", "x=$( (echo {}) ); echo $((x))",
+    "for x in {}; do echo $((x)); done",
     "set -- {}; echo $(( $1 ))", "f() { echo $(( $1 )); }; f {}", "f() { let $1; }\nf {}",
     "function f { echo $(( $1 )); }; f {}",
     "echo {} | while read x; do echo $((x)); done", "echo {} | { read x; echo $((x)); }",
@@ -76,7 +79,8 @@ LINES = [
     "echo \"$(( {} + 1 ))\"", "echo \"$((1)) {}\"", "echo $(( $(echo {}) ))", "echo $(( \"{}\" ))",
     "echo $((')' + {}))", "echo $(( (1) + {} )) {}", "echo <(echo {})", ". <(echo {})",
     "for {} in 1; do :; done", "select x in {}; do break; done < /dev/null", "exit {}", "shift {}",
-    "f={}; x=1; echo $((x+1)) \"$f\"", "~{} x", "echo ~{}", "echo a,{} {a,{}}", "time {}", "echo $ {}",
+    "f={}; x=1; echo $((x+1)) \"$f\"", "~{} x", "echo ~{}", "echo a,{} {a,{}}", "time {}",
+    "echo $ {}",
     "x={}; eval 'echo $((x))'", "x={}; trap 'echo $((x))' EXIT", "for ((i=0;i<{};i++)); do :; done",
     "x={}; for ((i=0;i<x;i++)); do :; done", "x={}; printf -v \"$x\" a", "x={}; test -v \"$x\"",
     "x={}; [[ -v $x ]]", "x={}; declare \"$x\"", "x={}; read \"$x\" < /dev/null", "x={}; unset $x",
@@ -188,9 +192,11 @@ def test_a_value_that_would_be_evaluated_is_refused_with_its_place(
     ["n=$(wc -l < {}); echo $((n + 1))", "echo $((1 + 2)) {}", "x={}; echo \"$x\"; ls $((3))",
      "[ -e {} ] && cat {}", "[[ {} == *.xyz ]]", "export X={}; prog", "i=1; sort {} > $((i)).txt",
      'echo "$(date)" {}', 'echo "${HOME}" {}', "x=abc; echo ${x:0:2} {}", "echo ${x:-y} {}",
-     "while read x; do echo $((x)); done < {}", "printf '%s\\n' {}", "case {} in *.gz) zcat {};; esac",
+     "while read x; do echo $((x)); done < {}", "printf '%s\\n' {}",
+     "case {} in *.gz) zcat {};; esac",
      "(cd /; ls) | cat - {}", "[ {} = a ] || exit 3", "declare x={}", "local_x={}; ls \"$local_x\"",
-     "echo {} # $((x))", "sh -c 'echo \"$1\"' sh {}", "grep eval {}", "samtools read {}", "echo let {}"],
+     "echo {} # $((x))", "sh -c 'echo \"$1\"' sh {}", "grep eval {}", "samtools read {}",
+     "echo let {}"],
 )  # fmt: skip
 def test_lines_that_evaluate_no_value_take_any(line: str) -> None:
     assert "'a b.xyz'" in Template([line], shell=True).command(1, ["a b.xyz"])
@@ -259,6 +265,6 @@ def test_a_value_in_the_script_of_a_shell_is_refused_without_shell_too() -> None
     with pytest.raises(InputError, match=r"{} of input 2 is 'a; b'.* sh -c '... \"\$1\"' sh {}"):
         template.argv(2, ["a; b"])
     assert ["sh", "-c", "wc < 7 > 3.txt", "7"] == template.argv(3, ["7"])
-    assert ["sh", "-c", "cat $1", "sh", "a; b"] == Template(["sh", "-c", "cat $1", "sh", "{}"]).argv(
-        1, ["a; b"]
-    )
+    assert ["sh", "-c", "cat $1", "sh", "a; b"] == Template(
+        ["sh", "-c", "cat $1", "sh", "{}"]
+    ).argv(1, ["a; b"])

@@ -45,19 +45,26 @@ _MAY_EVALUATE = re.compile(
     r"mapfile|readarray|printf|trap|alias|source|sh|\.)\s"
 )
 
-_RESERVED = frozenset("if then else elif do while until ! { } time fi done esac coproc".split())
-_PREFIXES = frozenset({"builtin", "command", "exec"})
-_SHELLS = frozenset("ash bash busybox csh dash fish ksh mksh sh tcsh yash zsh".split())
+_RESERVED = {
+    "if", "then", "else", "elif", "fi", "do", "done", "while", "until", "esac", "!", "{", "}",
+    "time", "coproc",
+}  # fmt: skip
+_PREFIXES = {"builtin", "command", "exec"}
+_SHELLS = {
+    "ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "mksh", "sh", "tcsh", "yash", "zsh",
+}  # fmt: skip
 # Commands of shells that evaluate their arguments, or subscripts in them.
-_EVALUATING = frozenset(
-    "alias bind compgen complete eval fc getopts let mapfile read readarray trap unset wait".split()
-)
-_DECLARING = frozenset("declare export local readonly typeset".split())
-_READING = frozenset("getopts mapfile read readarray".split())
+_EVALUATING = {
+    "alias", "bind", "compgen", "complete", "eval", "fc", "getopts", "let", "mapfile", "read",
+    "readarray", "trap", "unset", "wait",
+}  # fmt: skip
+_DECLARING = {"declare", "export", "local", "readonly", "typeset"}
+_READING = {"getopts", "mapfile", "read", "readarray"}
+_COUNTING = {"exit", "return", "shift", "break", "continue"}
 # Variables in which the shell itself runs substitutions.
 _PROMPTS = re.compile(r"(?:PS[0-9]|ENV|BASH_ENV|PROMPT_COMMAND)\+?=")
-_NUMERIC = frozenset("-eq -ne -lt -le -gt -ge".split())
-_NAMED = frozenset({"-v", "-R"})
+_NUMERIC = {"-eq", "-ne", "-lt", "-le", "-gt", "-ge"}
+_NAMED = {"-v", "-R"}
 
 
 class Kind(Enum):
@@ -100,7 +107,7 @@ class Place(NamedTuple):
         return "'" + value.replace("'", "'\"'\"'") + "'"
 
 
-_SCRIPT = "Write a script that takes the value as \"$1\""
+_SCRIPT = 'Write a script that takes the value as "$1"'
 _WITHOUT = "The value is quoted already: leave out the quotes around it"
 
 
@@ -252,8 +259,8 @@ class _Scanner:
                 self._demand(
                     hole,
                     Kind.NUMBER,
-                    "a line that evaluates what is in a variable or comes through a pipe, by $(( )), "
-                    "eval, sh or the like",
+                    "a line that evaluates what is in a variable or comes through a pipe, by "
+                    "$(( )), eval, sh or the like",
                     "A file may be read by < {}, as in n=$(wc -l < {}); else write a script that "
                     'takes the value as "$1"',
                 )
@@ -274,37 +281,19 @@ class _Scanner:
 
     def _in_commands(self, frame: _Frame) -> None:
         char = self._line[self._at]
-        if char == HOLE:
-            self._hole()
-        elif char == "\\":
-            self._backslash()
-        elif char == "'":
-            self._single_quotes()
+        if char in _READERS:
+            _READERS[char](self)
         elif char == '"':
             self._word().quoted = True
             self._push(_Frame(_Syntax.DOUBLE, '"'), 1)
-        elif char == "`":
-            self._lose("a backquote")
-        elif char == "$":
-            self._dollar()
         elif char == "#" and frame.word is None:
             end = self._line.find("\n", self._at)
             self._skip(len(self._line) if end < 0 else end, "a comment", "Leave it out")
         elif char in " \t":
             self._end_word()
             self._at += 1
-        elif char in "<>":
-            self._redirection()
-        elif char == "(":
-            self._open_parenthesis()
         elif char in "\n;|&)":
-            if frame.conditional:
-                self._end_word()
-            else:
-                self._end_command()
-            self._at += 1
-            if char == ")" and not self._lost and len(self._frames) > 1 and not frame.conditional:
-                self._pop()
+            self._separator(frame, char)
         else:
             self._word().text += char
             self._at += 1
@@ -314,14 +303,8 @@ class _Scanner:
         if char == '"':
             self._pop()
             self._at += 1
-        elif char == HOLE:
-            self._hole()
-        elif char == "\\":
-            self._backslash()
-        elif char == "`":
-            self._lose("a backquote")
-        elif char == "$":
-            self._dollar()
+        elif char in _READERS and char not in "'<>(":
+            _READERS[char](self)
         else:
             self._word().text += char
             self._at += 1
@@ -363,6 +346,19 @@ class _Scanner:
         else:
             frame.text += char
             self._at += 1
+
+    def _separator(self, frame: _Frame, char: str) -> None:
+        if frame.conditional:
+            self._end_word()
+            self._at += 1
+            return
+        self._end_command()
+        self._at += 1
+        if char == ")" and not self._lost and len(self._frames) > 1:
+            self._pop()
+
+    def _backquote(self) -> None:
+        self._lose("a backquote")
 
     def _backslash(self) -> None:
         following = self._line[self._at + 1 : self._at + 2]
@@ -561,15 +557,7 @@ class _Scanner:
         while len(words) > 1 and (words[0].text in _PREFIXES or words[0].text[:1] == "-"):
             del words[0]
         name, arguments = words[0].text, words[1:]
-        if name in ("for", "select", "set"):
-            for word in arguments:
-                self._stored.update(word.all)
-            if name != "set" and arguments:
-                for hole in arguments[0].holes:
-                    self._never_bare(hole)
-        elif name == "function":
-            self._passes_all = True
-        elif name in ("[[", "[", "test"):
+        if name in ("[[", "[", "test"):
             self._judge_test(name, arguments)
         elif name in _DECLARING:
             self._judge_declaration(name, arguments)
@@ -578,37 +566,50 @@ class _Scanner:
         ):
             self._passes_all |= name in _READING
             self._evaluates |= name == "let" or any(_may_evaluate(one) for one in arguments)
+            self._demand_all(arguments, Kind.NUMBER, name)
+        elif name in _COUNTING:
+            self._demand_all(arguments, Kind.DIGITS, name)
+        else:
+            self._judge_storing(name, arguments)
+        self._judge_scripts(words)
+
+    def _judge_storing(self, name: str, arguments: list[_Word]) -> None:
+        """Note the values that a command may put into variables."""
+        if name == "function":
+            self._passes_all = True  # the parameters of a function are variables, too
+        elif name in ("for", "select", "set"):
             for word in arguments:
-                self._demand_all(word, Kind.NUMBER, f"the arguments of `{name}`")
+                self._stored.update(word.all)
+            if name != "set" and arguments:
+                for hole in arguments[0].holes:
+                    self._never_bare(hole)
         elif name in (".", "source"):
             for word in arguments:
                 for hole in word.inner:
                     self._demand(hole, Kind.NUMBER, f"the arguments of `{name}`", _SCRIPT)
-        elif name in ("exit", "return", "shift", "break", "continue"):
-            for word in arguments:
-                self._demand_all(word, Kind.DIGITS, f"the arguments of `{name}`")
-        if name.rpartition("/")[2] in _SHELLS and all(one.text[:1] == "-" for one in arguments):
+
+    def _judge_scripts(self, words: list[_Word]) -> None:
+        """Demand numbers in what a shell gets as its script."""
+        texts = [one.text for one in words]
+        if texts[0].rpartition("/")[2] in _SHELLS and all(one[:1] == "-" for one in texts[1:]):
             self._evaluates = self._passes_all = True  # its script comes through a pipe
-        for index in code_words([one.text for one in words]):
+        place = script_place()
+        for index in code_words(texts):
             self._evaluates |= _may_evaluate(words[index])
             for hole in words[index].all:
-                place = script_place()
                 self._demand(hole, place.kind, place.where, place.advice)
 
     def _judge_test(self, name: str, arguments: list[_Word]) -> None:
         operators = {one.text for one in arguments if not one.quoted}
-        where = f"the arguments of `{name}`"
         if name == "[[":
             for word in arguments:
                 for hole in word.holes:
                     self._never_bare(hole)
         if operators & _NAMED or (name == "[[" and operators & _NUMERIC):
             self._evaluates = True
-            for word in arguments:
-                self._demand_all(word, Kind.NUMBER, where)
+            self._demand_all(arguments, Kind.NUMBER, name)
         elif operators & _NUMERIC:
-            for word in arguments:
-                self._demand_all(word, Kind.DIGITS, where)
+            self._demand_all(arguments, Kind.DIGITS, name)
 
     def _judge_declaration(self, name: str, arguments: list[_Word]) -> None:
         flags = "".join(one.text[1:] for one in arguments if one.text[:1] in ("-", "+"))
@@ -616,13 +617,14 @@ class _Scanner:
             assignment = _ASSIGNMENT.match(word.text)
             if set(flags) & set("inaA") or assignment is None or assignment["subscript"]:
                 self._evaluates |= word.expands or "i" in flags or "n" in flags
-                self._demand_all(word, Kind.NUMBER, f"the arguments of `{name}`")
+                self._demand_all([word], Kind.NUMBER, name)
             else:
                 self._stored.update(word.all)
 
-    def _demand_all(self, word: _Word, kind: Kind, where: str) -> None:
-        for hole in word.all:
-            self._demand(hole, kind, where, _SCRIPT)
+    def _demand_all(self, arguments: list[_Word], kind: Kind, name: str) -> None:
+        for word in arguments:
+            for hole in word.all:
+                self._demand(hole, kind, f"the arguments of `{name}`", _SCRIPT)
 
     def _demand(self, hole: int, kind: Kind, where: str, advice: str) -> None:
         """Make a place as strict as this kind, unless it is stricter."""
@@ -635,6 +637,16 @@ class _Scanner:
         self._places[hole] = self._places[hole]._replace(bare=False)
 
 
+_READERS = {
+    HOLE: _Scanner._hole,
+    "\\": _Scanner._backslash,
+    "'": _Scanner._single_quotes,
+    "`": _Scanner._backquote,
+    "$": _Scanner._dollar,
+    "<": _Scanner._redirection,
+    ">": _Scanner._redirection,
+    "(": _Scanner._open_parenthesis,
+}
 _WORDED = (_Syntax.COMMANDS, _Syntax.ARRAY)
 
 
