@@ -26,5 +26,6 @@ Map:
 - ``wire``: the codec and the pace between agent and runner
 - ``main``: the runner's process
 - ``context``: the context module
+- ``services``: what runs share, as a pool of processes; opened when a run needs it
 - ``watchdog``: prints the stacks of a blocked process
 """

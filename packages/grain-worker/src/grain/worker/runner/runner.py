@@ -24,6 +24,7 @@ from grain.worker.messages import (
     chain_of,
 )
 from grain.worker.runner.chains import WaitingRuns
+from grain.worker.runner.services import open_nursery_of_runs
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
@@ -70,7 +71,7 @@ class Runner(Generic[Arriving, Departing]):
 
         Cancelling it cancels the runs, and it returns when nothing of them is left.
         """
-        async with trio.open_nursery() as nursery:
+        async with open_nursery_of_runs() as nursery:
             execution = _Execution(self.name, self._channel, self._translation, nursery)
             await self._channel.receive_into(execution.take)
             execution.leave()
