@@ -168,6 +168,22 @@ def test_ctrl_c_prints_the_command_that_goes_on() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("values", "command"),
+    [
+        (["a b"], "grain map --resume-failed -j1 --joblog log --halt 1 -- false ::: 'a b'"),
+        (["\x1b[2J"], "the same command, with --resume-failed before its other options"),
+        (["x"] * 3000, "the same command, with --resume-failed before its other options"),
+    ],
+)
+def test_a_halt_prints_the_command_that_goes_on_unless_it_is_no_line_to_print(
+    values: list[str], command: str
+) -> None:
+    done = grain_map("-j1", "--joblog", "log", "--halt", "1", "--", "false", ":::", *values)
+
+    assert f"To go on: {command}" == done.stderr.splitlines()[-1]
+
+
 def test_without_a_log_ctrl_c_says_what_to_add() -> None:
     with begun("-j", "2", "--shell", STUBBORN, ":::", *"12345") as process:
         wait_until(lambda: len(pids()) == 4)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # The key of the words of the command line in the context.
 _WORDS = "grain.map.words"
+# The longest command that is printed as a whole, in characters.
+_LONG = 4000
 
 
 class _Trouble(click.ClickException):
@@ -201,6 +203,9 @@ def _say_how_to_go_on(ctx: click.Context, option: str) -> None:
     # What stands before them: an option of `grain` itself, and the name of this command.
     before = sys.argv[1 : len(sys.argv) - len(ctx.meta[_WORDS])] or ["map"]
     command = shlex.join(["grain", *before, option, *words])
+    if len(command) > _LONG or not command.isprintable():
+        # As with thousands of names from a pattern, or one that would upset the terminal.
+        command = f"the same command, with {option} before its other options"
     if STDIN in (source.file for source in take_apart(ctx.params["words"], ctx.params["files"])[1]):
         command += "   (with the same standard input)"
     click.echo(f"To go on: {command}", err=True)

@@ -17,8 +17,6 @@ from grain.worker.job import name_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
 
-__all__ = ["in_thread"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
