@@ -370,6 +370,61 @@ def test_what_goes_wrong(words: list[str], status: int, message: str) -> None:
     assert status == done.returncode
 
 
+def test_a_home_that_cannot_be_written_is_a_sentence(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On this machine alone nothing is written there; for the scheduler there is a way around."""
+    monkeypatch.setenv("HOME", "/proc/fs")
+    monkeypatch.setenv("TMPDIR", "/proc/fs")
+
+    local = grain_map("-j", "1", "-k", "echo", ":::", "a")
+    shared = grain_map("echo", ":::", "a")
+
+    assert (0, "a\n") == (local.returncode, local.stdout), local.stderr
+    assert 255 == shared.returncode
+    assert "Traceback" not in shared.stderr
+    assert "Error: /proc/fs/" in shared.stderr
+    assert "To run on this machine alone, without a scheduler, add -j N." in shared.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["-j1"], ["-j1", "--results", "-.csv"], ["-j1", "-k"], ["-j1", "--dry-run"]]
+)
+def test_an_output_that_cannot_be_written_is_a_sentence(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command(*words, "echo", ":::", "a"),
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=240, check=False,
+        )  # fmt: skip
+
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert 255 == done.returncode
+
+
+def test_a_message_that_nobody_can_read_changes_no_exit_status() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command("-j1", "--no-progress", "echo", ":::", "a"),
+            stdout=subprocess.PIPE, stderr=full, text=True, timeout=240, check=False,
+        )  # fmt: skip
+
+    assert (0, "a\n") == (done.returncode, done.stdout)
+
+
+def test_a_directory_that_was_removed_is_a_sentence(home: Path) -> None:
+    (home / "gone").mkdir()
+    os.chdir(home / "gone")
+    (home / "gone").rmdir()
+
+    # As the installed command, whose directory is not on the path of imports.
+    words = [sys.executable, "-I", "-c", GRAIN, "map", "-j1", "echo", ":::", "a"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=240, check=False)
+
+    assert "Error: this directory was removed; change to another one" in done.stderr
+    assert 255 == done.returncode
+
+
 def test_a_dry_run_prints_the_commands_and_runs_nothing() -> None:
     """The commands are printed as they would be typed, and nothing runs."""
     done = grain_map("--dry-run", "touch", "{}.{#}", ":::", "a b", "c")

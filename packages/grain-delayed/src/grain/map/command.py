@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -183,9 +185,9 @@ def map_command(ctx: click.Context, /, dry_run: bool, **given: Any) -> None:
             raise
         raise _Trouble(sentence) from None
     if not tally.total:
-        click.echo("grain map: there was no input, so nothing was run", err=True)
+        _say("grain map: there was no input, so nothing was run")
     else:
-        click.echo(f"grain map: {tally.summary()}", err=True)
+        _say(f"grain map: {tally.summary()}")
         if tally.halted and tally.halt.why == "fail":
             _say_how_to_go_on(ctx, "--resume-failed")
     ctx.exit(tally.exit_status())
@@ -194,10 +196,7 @@ def map_command(ctx: click.Context, /, dry_run: bool, **given: Any) -> None:
 def _say_how_to_go_on(ctx: click.Context, option: str) -> None:
     """Print the command that goes on where this one has ended."""
     if ctx.params["joblog"] is None:
-        click.echo(
-            "To go on where a run ended, it needs a log: --joblog FILE. Then --resume goes on.",
-            err=True,
-        )
+        _say("To go on where a run ended, it needs a log: --joblog FILE. Then --resume goes on.")
         return
     words = [word for word in ctx.meta[_WORDS] if word not in ("--resume", "--resume-failed")]
     # What stands before them: an option of `grain` itself, and the name of this command.
@@ -208,7 +207,12 @@ def _say_how_to_go_on(ctx: click.Context, option: str) -> None:
         command = f"the same command, with {option} before its other options"
     if STDIN in (source.file for source in take_apart(ctx.params["words"], ctx.params["files"])[1]):
         command += "   (with the same standard input)"
-    click.echo(f"To go on: {command}", err=True)
+    _say(f"To go on: {command}")
+
+
+def _say(line: str) -> None:
+    with suppress(OSError):  # the exit status has to be right also where nobody can read this
+        click.echo(line, err=True)
 
 
 def _plan(ctx: click.Context, **given: Any) -> Plan:
@@ -221,6 +225,10 @@ def _plan(ctx: click.Context, **given: Any) -> Plan:
     from grain.map.inputs.splitting import Columns
     from grain.map.plan import Plan
 
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise MapError("this directory was removed; change to another one") from None
     command, sources = take_apart(given["words"], given["files"])
     stdin = sys.stdin if [source.file for source in sources] == [STDIN] else None
     if stdin is not None and stdin.isatty():
@@ -372,6 +380,7 @@ def _seconds(option: str, text: str | None) -> float:
 def _sentence(error: Exception) -> str | None:
     """Return the message for an error that the user can act upon; None for any other."""
     from grain.config import ConfigError
+    from grain.edge.errors import EdgeError
     from grain.resource import Infeasible, ResourceError
 
     if isinstance(error, OSError) and error.strerror:
@@ -379,6 +388,8 @@ def _sentence(error: Exception) -> str | None:
         return f"{name}{error.strerror}"
     if isinstance(error, Infeasible):
         return f"{error}\nIn terms of grain map: -r asks for less, -j and --local give more."
+    if isinstance(error, EdgeError):
+        return f"{error}\nTo run on this machine alone, without a scheduler, add -j N."
     if isinstance(error, (MapError, ConfigError, ResourceError, OSError)):
         return str(error)
     return None

@@ -122,7 +122,11 @@ def _write(stream: TextIO, data: bytes) -> None:
     view = memoryview(data)
     while view:
         # In pieces of a pipe's size: the buffered layer would hold its lock during all of it.
-        view = view[os.write(stream.fileno(), view[:65536]) :]
+        try:
+            view = view[os.write(stream.fileno(), view[:65536]) :]
+        except OSError as error:
+            error.filename = stream.name  # for the message
+            raise
 
 
 def tagged(data: bytes, tag: bytes) -> bytes:

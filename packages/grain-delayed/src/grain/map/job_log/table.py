@@ -82,9 +82,13 @@ class ResultTable:
             data = self._line([*first, *names, "Stdout", "Stderr"]) + data
         if self._fd is None:
             return data
-        written = os.write(self._fd, data)
-        while written < len(data):  # the next write raises the reason, or succeeds
-            written += os.write(self._fd, data[written:])
+        try:
+            written = os.write(self._fd, data)
+            while written < len(data):  # the next write raises the reason, or succeeds
+                written += os.write(self._fd, data[written:])
+        except OSError as error:
+            error.filename = self._name
+            raise
         return b""
 
     def __enter__(self) -> Self:
