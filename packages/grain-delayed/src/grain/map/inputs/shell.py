@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 # A hole in the text of a line; no argument of a program contains this character.
 HOLE = "\0"
+_SPECIAL = tuple("0123456789@*#?$!-")
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _SAFE = r"A-Za-z0-9_./:@%+\-"
 _BARE = re.compile(rf"[{_SAFE}]+", re.ASCII)
@@ -238,10 +239,11 @@ class _Scanner:
             self._step()
         if self._lost:
             rest = self._line[self._at :]
-            for before in re.findall(rf"(.?){HOLE}", self._line[self._at - 1 :], re.DOTALL):
+            for at in (i for i in range(self._at, len(self._line)) if self._line[i] == HOLE):
+                escaped = self._line[:at][-1:] in ("$", "\\")
                 self._places.append(
                     Place(
-                        Kind.NOTHING if before in ("$", "\\") else Kind.REFUSED,
+                        Kind.NOTHING if escaped else Kind.REFUSED,
                         f"the shell command after {self._lost}",
                         "Use a variable, as in --shell 'x={}; ...', or put the command into a "
                         "script",
@@ -405,10 +407,14 @@ class _Scanner:
             self._push(_Frame(_Syntax.COMMANDS, ")", substitution=True), 2)
         elif following == "{":
             self._push(_Frame(_Syntax.PARAMETER, "}"), 2)
+        elif following in _SPECIAL:
+            # Such a name has no second character, and may stand for nothing: $1eval is eval.
+            self._word().expands = True
+            self._at += 2
         else:
             word = self._word()
             word.text += "$"
-            word.expands |= bool(re.match(r"[\w@*#?$!-]", following))
+            word.expands |= bool(re.match(r"\w", following))
             self._at += 1
 
     def _redirection(self) -> None:
