@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 # A hole in the text of a line; no argument of a program contains this character.
 HOLE = "\0"
-_SPECIAL = tuple("0123456789@*#?$!-")
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_PARAMETER = re.compile(rf"{_NAME}|[0-9@*#?$!-]", re.ASCII)
 _SAFE = r"A-Za-z0-9_./:@%+\-"
 _BARE = re.compile(rf"[{_SAFE}]+", re.ASCII)
 _BEFORE = re.compile(rf"[{_SAFE}=\s;|&(]", re.ASCII)
@@ -407,14 +407,12 @@ class _Scanner:
             self._push(_Frame(_Syntax.COMMANDS, ")", substitution=True), 2)
         elif following == "{":
             self._push(_Frame(_Syntax.PARAMETER, "}"), 2)
-        elif following in _SPECIAL:
-            # Such a name has no second character, and may stand for nothing: $1eval is eval.
+        elif name := _PARAMETER.match(line, at + 1):
+            # It is no part of the word's text, and may stand for nothing: "$x"eval is eval.
             self._word().expands = True
-            self._at += 2
+            self._at += 1 + len(name[0])
         else:
-            word = self._word()
-            word.text += "$"
-            word.expands |= bool(re.match(r"\w", following))
+            self._word().text += "$"
             self._at += 1
 
     def _redirection(self) -> None:
