@@ -91,7 +91,8 @@ LINES = [
     "x={} eval 'echo $((x))'", "x=1; x={} f() { :; }", "case a in a) let {};; esac",
     "x=${y:={}}; echo $((y))", "x={}&& ((x))", "x={}\n((x))", "{ x={}; ((x)); }", "(x={}; ((x)))",
     "if true; then x={}; fi; ((x))", "echo $(x={}; echo $((x)))", "echo \"$(x={}; echo $((x)))\"",
-    "$1eval {}", '"$x"eval export {}', "$x'eval' {}", "x={}; $@eval \"$x\"", "${x}let {}", "{}`{}", "\\{}{}", "`{}` {}",
+    "$1eval {}", '"$x"eval export {}', "$x'eval' {}", "x={}; $@eval \"$x\"", "${x}let {}",
+    "{}`{}", "\\{}{}", "`{}` {}",
     "if {}; then :; fi", "echo \\\\{}", "echo \\\n{}", "echo a#{} #{}", "coproc {}", "exec {}",
 ]  # fmt: skip
 
