@@ -19,9 +19,10 @@ The policy:
 
 Why it is fast: the scheduler decides between queues, of which there are few, and looks for room
 once per *level*, that is, once for all workers that have the same interpreter and the same
-resources free. Which queues fit at which level is worked out when a queue or a level is first seen, and kept as bit masks: each
-queue owns one bit. A submission, a start and an end then each cost the same however many tasks
-wait, as long as distinct requests are few; the number of workers enters by its logarithm.
+resources free. Which queues fit at which level is worked out when a queue or a level is first seen,
+and kept as bit masks: each queue owns one bit. A submission, a start and an end then each cost the
+same however many tasks wait, as long as distinct requests are few; the number of workers enters by
+its logarithm.
 
 Invariants, which ``check_scheduler`` in `grain.head.testing` asserts after every step of the tests:
 
