@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import socket
 from enum import Enum
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 import outcome
@@ -111,6 +111,15 @@ def test_what_mentions_a_class_with_bytecode_has_bytecode() -> None:
     assert INTERPRETER == interpreter_of(payloads.dump_arguments((child,), {}))
 
 
+def test_a_path_goes_by_the_name_that_it_has_in_all_versions() -> None:
+    """In Python 3.13 its class says that it is in `pathlib._local`."""
+    paths = (Path("a/b"), PurePosixPath("c"), PureWindowsPath("d"))
+    arguments = Payloads().dump_arguments((list(paths),), {})
+
+    assert b"_local" not in bytes(arguments)
+    assert list(paths) == Payloads().load_arguments(arguments)[0][0]
+
+
 def test_a_function_of_another_version_is_refused_with_versions_hosts_and_a_remedy() -> None:
     function = Payloads().dump_function(local_function())
 
@@ -120,8 +129,9 @@ def test_a_function_of_another_version_is_refused_with_versions_hosts_and_a_reme
     assert (
         "the function of this task cannot be loaded here (worker n17): it has functions or classes "
         f"by value, which are bytecode of {OTHER}, made on host {socket.gethostname()}; this is "
-        f"{INTERPRETER} on host {socket.gethostname()}. Use the same Python on both, or put these "
-        "functions and classes into a module that both can import: then they travel by name"
+        f"{INTERPRETER} on host {socket.gethostname()}. Use the same Python on both; or put these "
+        "functions, undecorated, and classes into a module that both can import, as then they "
+        "travel by name"
     ) == str(refused.value)
 
 

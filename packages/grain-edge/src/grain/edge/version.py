@@ -47,7 +47,10 @@ class Versions(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
         return self.numpy.partition(".")[0] == other.numpy.partition(".")[0]
 
     def __str__(self) -> str:
-        return f"{self.interpreter} ({self.python}), Grain {self.grain}"
+        if not self.interpreter:
+            return "unknown versions"
+        name = self.interpreter.rpartition(" ")[0]
+        return f"{name} {self.python}, Grain {self.grain}"
 
 
 @functools.cache

@@ -190,8 +190,8 @@ def other_versions(event: OtherInterpreter | OtherNumPy) -> str:
     return (
         f"{worker} has {event.theirs}, this mission {event.ours}: tasks whose functions travel by "
         f"value, as those of the script itself do, wait for a worker with {event.ours}; start "
-        "workers and mission with the same Python, or put the functions into a module that both "
-        "can import"
+        "workers and mission with the same Python, or put the functions, undecorated, into a "
+        "module that both can import, and call delayed(module.function)"
     )
 
 

@@ -49,8 +49,9 @@ def without_origin(data: Buffer) -> memoryview:
             raise ForeignCode(
                 f"it has functions or classes by value, which are bytecode of {made_by}, made on "
                 f"host {host.decode(errors='replace')}; this is {INTERPRETER} on host "
-                f"{socket.gethostname()}. Use the same Python on both, or put these functions and "
-                "classes into a module that both can import: then they travel by name"
+                f"{socket.gethostname()}. Use the same Python on both; or put these functions, "
+                "undecorated, and classes into a module that both can import, as then they travel "
+                "by name"
             )
     return view[end:]
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import io
 import pickle
 import struct
+from pkgutil import resolve_name
 from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,8 @@ _ALIGN = 64
 # Smaller buffers stay within the pickle. This is more than a channel sends inline, so that a large
 # array arrives in a buffer of its own, which can be written to.
 _APART = 64 * 1024
+# The module that paths belong to in Python 3.13, and that older versions do not have.
+_HIDDEN = "pathlib._local"
 _COUNT = struct.Struct("<B3xI")
 
 
@@ -63,6 +66,8 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
         kind = type(obj)
         if kind is FunctionType or issubclass(kind, type):
+            if obj.__module__ == _HIDDEN:
+                return resolve_name, (f"pathlib:{obj.__qualname__}",)
             reduction = self._classes.reduce(obj, self._copy_all)
             if reduction is not NotImplemented:
                 self.form |= VALUE | CODE if reduces_to_code(reduction) else VALUE
