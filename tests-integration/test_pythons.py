@@ -120,11 +120,11 @@ class Pair(NamedTuple):
     worker_version: str
 
 
-@pytest.fixture(scope="module", params=list(HERE)[-2:] or [None], ids=lambda version: str(version))
+@pytest.fixture(scope="module", params=list(HERE)[-2:] or [""])
 def other(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, str]:
-    if request.param is None:
+    if not request.param:
         pytest.skip(f"Python {OWN} is the only version here")
     folder = tmp_path_factory.mktemp(f"python{request.param}")
     return with_grain(HERE[request.param], folder / "venv"), request.param

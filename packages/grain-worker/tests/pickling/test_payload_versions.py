@@ -77,22 +77,21 @@ def test_a_function_by_value_needs_the_interpreter_that_made_it(fn: Any) -> None
 @pytest.mark.parametrize(
     ("argument", "needed"),
     [
-        (1, ""),
-        ([1, "a", {"b": (2.0, None)}], ""),
-        (b"a" * 10_000_000, ""),
-        (Path("here"), ""),
-        (Cancel((1, 1)), ""),
-        (local_function, ""),
-        (without_methods(), ""),
-        (without_methods()("an exception"), ""),
-        (Enum("Colour", ["RED", "GREEN"]).GREEN, ""),  # type: ignore[attr-defined]
-        (local_function(), INTERPRETER),
-        ([lambda: 1, b"a" * 10_000_000], INTERPRETER),
-        (with_a_method(), INTERPRETER),
-        ({"p": with_a_method()()}, INTERPRETER),
-        (local_function().__code__, INTERPRETER),
+        pytest.param(1, "", id="number"),
+        pytest.param([1, "a", {"b": (2.0, None)}], "", id="plain data"),
+        pytest.param(b"a" * 10_000_000, "", id="large bytes"),
+        pytest.param(Path("here"), "", id="path"),
+        pytest.param(Cancel((1, 1)), "", id="object of a module"),
+        pytest.param(local_function, "", id="function of a module"),
+        pytest.param(without_methods(), "", id="class without methods"),
+        pytest.param(without_methods()("text"), "", id="exception without methods"),
+        pytest.param(Enum("Colour", ["RED"]).RED, "", id="enum"),  # type: ignore[attr-defined]
+        pytest.param(local_function(), INTERPRETER, id="closure"),
+        pytest.param([lambda: 1, b"a" * 10_000_000], INTERPRETER, id="lambda and large bytes"),
+        pytest.param(with_a_method(), INTERPRETER, id="class with a method"),
+        pytest.param({"p": with_a_method()()}, INTERPRETER, id="object with a method"),
+        pytest.param(local_function().__code__, INTERPRETER, id="code"),
     ],
-    ids=lambda value: f"{value!r:.30}",
 )
 def test_arguments_need_an_interpreter_if_they_have_bytecode(argument: Any, needed: str) -> None:
     payloads = Payloads()
@@ -116,7 +115,8 @@ def test_a_path_goes_by_the_name_that_it_has_in_all_versions() -> None:
     paths = (Path("a/b"), PurePosixPath("c"), PureWindowsPath("d"))
     arguments = Payloads().dump_arguments((list(paths),), {})
 
-    assert b"_local" not in bytes(arguments)
+    assert isinstance(arguments, bytes)
+    assert b"_local" not in arguments
     assert list(paths) == Payloads().load_arguments(arguments)[0][0]
 
 
