@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import trio
+import trio.testing
 
 from grain.edge.channel import memory_channels
 from grain.edge.version import INTERPRETER, Versions, own_versions
@@ -85,7 +86,7 @@ async def test_workers_of_other_versions_are_one_event_whichever_head_reports_th
     other = Versions("Python 2.7", "2.7.18", "0.1")
     with trio.move_on_after(5):
         async with RemoteExecutor(connect=head.connect, on_event=events.append) as executor:
-            executor.submit(Cores(1), call)
+            executor.submit(Cores(1), call, lambda: 1)
             await head.channel.receive()
             await head.channel.send([(OtherVersions("w1", "n1", other), None)])
             await head.channel.send([(OtherVersions("w2", "n2", other), None)])
@@ -93,6 +94,31 @@ async def test_workers_of_other_versions_are_one_event_whichever_head_reports_th
             await trio.sleep_forever()
 
     assert [OtherInterpreter("w1", "n1", "Python 2.7", INTERPRETER)] == events
+
+
+async def test_another_python_is_no_event_until_something_travels_by_value(
+    autojump_clock: MockClock,
+) -> None:
+    """`grain map`, whose own functions are importable, runs everywhere."""
+    head = Head()
+    events: list[Event] = []
+    seen = []
+    with trio.move_on_after(5):
+        async with RemoteExecutor(connect=head.connect, on_event=events.append) as executor:
+            executor.submit(Cores(1), call)
+            await head.channel.receive()
+            other = OtherVersions("w1", "n1", Versions("Python 2.7", "2.7.18", "0.1"))
+            await head.channel.send([(other, None)])
+            await trio.testing.wait_all_tasks_blocked()
+            seen.append(len(events))
+            executor.submit(Cores(1), call, lambda: 1)
+            seen.append(len(events))
+            executor.submit(Cores(2), call, lambda: 1)
+            seen.append(len(events))
+            await head.channel.aclose()
+            await trio.sleep_forever()
+
+    assert [0, 1, 1] == seen
 
 
 def test_a_worker_may_differ_in_python_and_in_numpy() -> None:

@@ -115,6 +115,8 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         # By the identity of objects that `_requests` keeps: most jobs bring the same object again,
         # and to hash a resource costs more than all else here.
         self._by_identity: dict[tuple[int, int, str], int] = {}
+        # Workers that are of no concern while nothing of this mission travels by value.
+        self._other_interpreters: list[OtherInterpreter] = []
         self._answered = trio.Event()
 
     # ---- the queue of jobs
@@ -138,9 +140,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         if request is None:
             request = self._requests.get((res, priority, interpreter))
         if request is None:
-            request = self._session.request(to_data(res), priority, interpreter)
-            self._requests[res, priority, interpreter] = request
-            self._by_identity[id(res), priority, interpreter] = request
+            request = self._define_request(res, priority, interpreter)
         job = self._session.submit(request, function.digest, arguments)
         self._jobs[job] = RemoteJob(function.name, deliver)
         self._link.wanted.set()
@@ -149,6 +149,16 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         if unsent and not unsent % AT_ONCE:
             self._link.flush()
         return job
+
+    def _define_request(self, res: Resource, priority: int, interpreter: str) -> int:
+        request = self._session.request(to_data(res), priority, interpreter)
+        self._requests[res, priority, interpreter] = request
+        self._by_identity[id(res), priority, interpreter] = request
+        if interpreter:
+            for event in self._other_interpreters:
+                self._on_event(event)
+            self._other_interpreters.clear()
+        return request
 
     def _define(self, fn: Callable[..., Any]) -> Function:
         function = self._payloads.dump_function(fn)
@@ -250,12 +260,19 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
     def _report_notices(self) -> None:
         for notice in self._session.take_notices():
             if isinstance(notice, OtherVersions):
-                for event in differences(notice.worker, notice.host, notice.versions):
-                    self._on_event(event)
+                self._report_versions(notice)
                 continue
             request = from_data(self._session.request_of(notice.request).resources)
             never = NeverStarts if notice.workers else NoWorkers
             self._on_event(never(request, notice.why))
+
+    def _report_versions(self, other: OtherVersions) -> None:
+        by_value = any(interpreter for _, _, interpreter in self._requests)
+        for event in differences(other.worker, other.host, other.versions):
+            if isinstance(event, OtherInterpreter) and not by_value:
+                self._other_interpreters.append(event)
+            else:
+                self._on_event(event)
 
     def _resolve(self, resolution: Resolution) -> None:
         job = self._jobs.pop(resolution.task, None)
