@@ -45,6 +45,38 @@ class NoWorkers(NeverStarts, frozen=True):
     """No worker is here at all; tasks wait for the first."""
 
 
+class OtherInterpreter(Event, frozen=True):
+    """A worker has another version of Python: it runs no tasks whose functions travel by value.
+
+    Attributes:
+        worker: its name; workers with the same interpreter that come later are not reported.
+        host: where it is.
+        theirs: its interpreter, as in "Python 3.12".
+        ours: that of the mission.
+    """
+
+    worker: str
+    host: str
+    theirs: str
+    ours: str
+
+
+class OtherNumPy(Event, frozen=True):
+    """A worker has NumPy of another major version: one side may not load the arrays of the other.
+
+    Attributes:
+        worker: its name; workers of the same versions that come later are not reported.
+        host: where it is.
+        theirs: the version of its NumPy, as in "2.1.0".
+        ours: that of the mission.
+    """
+
+    worker: str
+    host: str
+    theirs: str
+    ours: str
+
+
 class SchedulerAway(Event, frozen=True):
     """The shared scheduler cannot be reached; what runs and waits goes on."""
 

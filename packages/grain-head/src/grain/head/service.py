@@ -23,6 +23,7 @@ import trio
 
 from grain.edge.errors import ChannelError, LocalProtocolError
 from grain.edge.messages import Codec
+from grain.edge.version import own_versions
 from grain.head import messages as mission
 from grain.head.errors import BadMessage
 from grain.head.hub.hub import GRACE, Hub
@@ -55,7 +56,9 @@ class Service:
     def __init__(self, *, grace: float = GRACE, max_missions: float = math.inf) -> None:
         # From the time, so that no two heads have the same, and that of a successor is larger.
         epoch = time.time_ns() // 1000
-        self.hub = Hub(epoch, trio.current_time(), grace=grace, wall=time.time())
+        self.hub = Hub(
+            epoch, trio.current_time(), grace=grace, wall=time.time(), versions=own_versions()
+        )
         self._max_missions = max_missions
         self._links = itertools.count(1)
         self._channels: dict[Link, WireChannel] = {}

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 from grain.edge.questions import unpack
+from grain.edge.version import Versions
 from grain.head.messages import (
     AckTasks,
     Answer,
@@ -24,6 +25,7 @@ from grain.head.messages import (
     Depart,
     MissionRegistered,
     Notice,
+    OtherVersions,
     RegisterMission,
     Request,
     Resolved,
@@ -81,12 +83,14 @@ class MissionSession:
         name: what people call it.
         host: where it is.
         pid: its process there.
+        versions: its own.
 
     Attributes:
         to_head: messages for the head, until `take_mail`. There are none while there is no
             connection: the next one begins with everything.
         resolved: outcomes of tasks, until `take_resolved`.
-        notices: requests that cannot start, by number, with the reason, until `take_notices`.
+        notices: requests that cannot start, by number, with the reason, and workers of other
+            versions, until `take_notices`.
         answers: the answers to the last question.
         pending: the unresolved tasks, by number.
         running: how many of them run.
@@ -95,13 +99,21 @@ class MissionSession:
         connected: whether there is a connection.
     """
 
-    def __init__(self, id: str, name: str, host: str = "", pid: int = 0) -> None:  # noqa: A002
+    def __init__(
+        self,
+        id: str,  # noqa: A002 - its name
+        name: str,
+        host: str = "",
+        pid: int = 0,
+        versions: Versions = Versions(),  # noqa: B008 - it cannot change
+    ) -> None:
         self.id = id
         self.name = name
-        self._registration = RegisterMission(id, name, host, pid)
+        self._registration = RegisterMission(id, name, host, pid, versions=versions)
         self.to_head: list[tuple[Message, Payload]] = []
         self.resolved: list[Resolution] = []
-        self.notices: list[Notice] = []
+        self.notices: list[Notice | OtherVersions] = []
+        self._other_versions: set[Versions] = set()
         self.answers: list[tuple[str, Any]] = []
         self.pending: dict[int, PendingTask] = {}
         self.running = 0
@@ -131,7 +143,7 @@ class MissionSession:
         resolved, self.resolved = self.resolved, []
         return resolved
 
-    def take_notices(self) -> list[Notice]:
+    def take_notices(self) -> list[Notice | OtherVersions]:
         """Return the notices that have arrived since the last call."""
         notices, self.notices = self.notices, []
         return notices
@@ -143,9 +155,9 @@ class MissionSession:
         self.answers.clear()
         self._send(question)
 
-    def request(self, resources: dict[str, Any], priority: int = 0) -> int:
-        """Define what tasks may ask for; return its number."""
-        message = Request(len(self._requests), resources, priority)
+    def request(self, resources: dict[str, Any], priority: int = 0, interpreter: str = "") -> int:
+        """Define what tasks may ask for, and the interpreter that they need; return its number."""
+        message = Request(len(self._requests), resources, priority, interpreter)
         self._requests.append(message)
         self._send(message)
         return message.number
@@ -226,6 +238,10 @@ class MissionSession:
                     pending.crashes = (*pending.crashes, message.crash)
             case Notice():
                 self.notices.append(message)
+            case OtherVersions():
+                if message.versions not in self._other_versions:  # or another head has said so
+                    self._other_versions.add(message.versions)
+                    self.notices.append(message)
             case Answer():
                 self.answers.append((message.about, unpack(payload)))
             case MissionRegistered():

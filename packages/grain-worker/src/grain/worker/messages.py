@@ -17,6 +17,7 @@ from typing import Any, Literal
 import msgspec
 
 from grain.edge.messages import Codec, Message
+from grain.edge.version import Versions
 
 _GIB = 1024**3
 
@@ -109,6 +110,7 @@ class RegisterWorker(Message, frozen=True):
         draining: True if it takes no more runs.
         connection: the number of this connection. Of two connections of one worker, the one with
             the larger number is in use, whichever registers first.
+        versions: of its Python, and of what else matters to missions.
     """
 
     worker: str
@@ -118,6 +120,7 @@ class RegisterWorker(Message, frozen=True):
     functions: tuple[bytes, ...] = ()
     draining: bool = False
     connection: int = 1
+    versions: Versions = Versions()
 
 
 class InventoryRun(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -202,9 +205,11 @@ class WorkerRegistered(Message, frozen=True):
 
     Attributes:
         epoch: the head's epoch.
+        versions: the head's, for the worker's log.
     """
 
     epoch: int
+    versions: Versions = Versions()
 
 
 class DefineFunction(Message, frozen=True):

@@ -20,6 +20,8 @@ from grain.head.events import (
     HostingFailed,
     NeverStarts,
     NoWorkers,
+    OtherInterpreter,
+    OtherNumPy,
     SchedulerAway,
     SchedulerBack,
     Statistics,
@@ -107,6 +109,8 @@ class Reporter:
                         f"{request.ask()} ({why}); it waits for another worker, which "
                         f"`{self._start_workers}` starts"
                     )
+            case OtherInterpreter() | OtherNumPy():
+                self.line(f"warning: {other_versions(event)}")
             case SchedulerAway(why):
                 self.line(f"The scheduler cannot be reached, trying on: {why}")
             case SchedulerBack():
@@ -173,6 +177,22 @@ class Reporter:
             while True:
                 live.refresh()
                 await trio.sleep(_LIVE)
+
+
+def other_versions(event: OtherInterpreter | OtherNumPy) -> str:
+    """Return what follows from the versions of a worker, and what to do."""
+    worker = f"worker {event.worker} on host {event.host}"
+    if isinstance(event, OtherNumPy):
+        return (
+            f"{worker} has NumPy {event.theirs}, this mission NumPy {event.ours}: arrays of the "
+            "one may not load on the other; install the same major version on both"
+        )
+    return (
+        f"{worker} has {event.theirs}, this mission {event.ours}: tasks whose functions travel by "
+        f"value, as those of the script itself do, wait for a worker with {event.ours}; start "
+        "workers and mission with the same Python, or put the functions, undecorated, into a "
+        "module that both can import, and call delayed(module.function)"
+    )
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

@@ -44,5 +44,6 @@ Map:
 - ``quarantine``: tasks that run alone after crashes
 - ``functions``: which workers have which functions of missions
 - ``fair_share``: turns of missions of equal priority
+- ``versions``: reports to missions of workers that have other versions
 - ``snapshot``: the state of everything as plain data, for ``grain ls``
 """

@@ -11,6 +11,8 @@ from collections import Counter
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import asdict
+
 from grain.head.hub.state import LeaseRecord
 from grain.resource import Opaque, to_data
 
@@ -114,6 +116,7 @@ def _worker(
         "left": None if scheduled.end == math.inf else scheduled.end - now,
         "running": len(scheduled.tasks),
         "tasks": [_label(task, labels) for task in islice(tasks, _TASKS)],
+        "versions": asdict(worker.versions),
     }
 
 
@@ -159,6 +162,7 @@ def _mission(
         "connected": mission.link is not None,
         "running": running,
         "waiting": waiting,
+        "versions": asdict(mission.versions),
     }
 
 
@@ -166,11 +170,13 @@ def _queue(
     table: TaskTable, queue: TaskQueue, labels: dict[int, str], now: float
 ) -> dict[str, Any]:
     head = queue.head()
-    never = _shortened(table.scheduler.why_never(queue.request, now)) if head else ""
+    never = table.scheduler.why_never(queue.request, now, queue.interpreter) if head else None
+    never = _shortened(never)
     oldest = table.by_scheduler_id.get(head.id) if head else None
     task = oldest.task if isinstance(oldest, LeaseRecord) else oldest
     return {
         "request": to_data(queue.request),
+        "interpreter": queue.interpreter,
         "mission": labels.get(queue.share, ""),
         "priority": queue.priority,
         "waiting": queue.waiting,

@@ -11,6 +11,7 @@ from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from grain.edge.version import Versions
 from grain.head.hub.fair_share import Share
 from grain.worker.messages import AckRuns
 
@@ -98,9 +99,10 @@ class PeerRecord:
         connection: the peer's own count of its connections: a registration with a smaller one
             comes late.
         deadline: when it is given up, if it is away.
+        versions: of its Python, and others.
     """
 
-    __slots__ = ("connection", "deadline", "host", "id", "link", "name", "number")
+    __slots__ = ("connection", "deadline", "host", "id", "link", "name", "number", "versions")
 
     def __init__(self, id: str, number: int) -> None:  # noqa: A002 - its name
         self.id = id
@@ -110,6 +112,7 @@ class PeerRecord:
         self.link: Link | None = None
         self.connection = 0
         self.deadline = math.inf
+        self.versions = Versions()
 
 
 class MissionRecord(PeerRecord):
@@ -123,6 +126,7 @@ class MissionRecord(PeerRecord):
         "functions",
         "last_submitted",
         "noticed",
+        "reported",
         "requests",
         "share",
         "synced",
@@ -138,6 +142,8 @@ class MissionRecord(PeerRecord):
         self.requests: dict[int, tuple[Resource, TaskQueue]] = {}
         # The requests of this link for which the mission got a `Notice`.
         self.noticed: set[int] = set()
+        # The versions of workers that were reported to the mission on this link.
+        self.reported: set[Versions] = set()
         self.last_submitted = -1
         self.share = Share()
 

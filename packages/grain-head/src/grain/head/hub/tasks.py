@@ -144,7 +144,7 @@ class TaskTable:
         mission = task.mission
         if task.request not in mission.noticed:
             mission.noticed.add(task.request)
-            why = self.scheduler.why_never(queue.request, now)
+            why = self.scheduler.why_never(queue.request, now, queue.interpreter)
             if why is not None:
                 notice = Notice(task.request, why, bool(self.scheduler.workers))
                 self._outgoing.post(mission.link, notice)

@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from grain.edge.messages import Message, Payload
+    from grain.edge.version import Versions
     from grain.head.hub.functions import FunctionTable
     from grain.head.hub.state import Link, Outgoing, Registry
     from grain.head.hub.tasks import TaskTable
+    from grain.head.hub.versions import VersionReports
 
 _WALLTIME_SLACK = 60.0  # batch systems end a job up to a minute early
 
@@ -45,7 +47,9 @@ class Workers:
         table: has the tasks that run on them.
         registry: has the workers by id.
         functions: is looked at when a worker has reported those that it has.
+        versions: reports workers of other versions to missions.
         outgoing: takes the messages.
+        own_versions: this head's.
         grace: seconds for which a worker that is away is waited for.
         mission: returns the mission of an id, at a time; made if there is none.
 
@@ -58,14 +62,18 @@ class Workers:
         table: TaskTable,
         registry: Registry,
         functions: FunctionTable,
+        versions: VersionReports,
         outgoing: Outgoing,
         *,
+        own_versions: Versions,
         grace: float,
         mission: Callable[[str, float], MissionRecord],
     ) -> None:
         self._table = table
         self._registry = registry
         self._functions = functions
+        self._versions = versions
+        self._own_versions = own_versions
         self._outgoing = outgoing
         self._grace = grace
         self._mission = mission
@@ -129,9 +137,12 @@ class Workers:
         worker = WorkerRecord(message.worker, self._last_number)
         worker.name = message.name
         worker.host = message.host
+        worker.versions = message.versions
         self._registry.workers[worker.id] = self._registry.numbered[worker.number] = worker
         total = from_data(message.total, unknown="keep")
-        self._table.scheduler.on_worker_joined(worker.number, worker.name, total, now)
+        self._table.scheduler.on_worker_joined(
+            worker.number, worker.name, total, now, worker.versions.interpreter
+        )
         return worker
 
     def _on_inventory(self, worker: WorkerRecord, message: Inventory, now: float) -> None:
@@ -154,10 +165,11 @@ class Workers:
                 self._table.on_run_lost(lease, None, now)
         if not worker.draining and not worker.reserved:
             self._table.scheduler.on_worker_back(worker.number)
-        self._outgoing.post(worker.link, WorkerRegistered(self._table.epoch))
+        self._outgoing.post(worker.link, WorkerRegistered(self._table.epoch, self._own_versions))
         if worker.retired is not None:
             self._outgoing.post(worker.link, Retire(worker.retired))
         self._functions.on_changed()
+        self._versions.on_worker(worker)
         self._table.enqueue_held_back(worker.id, now)
 
     # ---- leaving

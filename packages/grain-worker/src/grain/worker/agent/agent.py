@@ -164,6 +164,7 @@ class Agent:
         now = trio.current_time()
         for message, payload in batch:
             if isinstance(message, WorkerRegistered):
+                _log.info("registered at the scheduler, which runs %s", message.versions)
                 self._lifecycle.on_linked()
             elif isinstance(message, Retire):
                 self._lifecycle.on_quit(now, force=message.at_once)

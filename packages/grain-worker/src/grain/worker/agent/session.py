@@ -11,6 +11,7 @@ import math
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
+from grain.edge.version import Versions
 from grain.resource import WTime, to_data
 from grain.worker.agent.chains import PATIENCE, Chains, RunRecord, Wish
 from grain.worker.agent.functions import FunctionStore
@@ -72,6 +73,7 @@ class WorkerSession:
         total: its resources; time left counts from now.
         now: the time.
         chain_patience: seconds that a run may take while others wait for its end.
+        versions: its own.
 
     Attributes:
         to_head: messages for the head, until `take_mail`; those taken while there is no
@@ -93,11 +95,13 @@ class WorkerSession:
         total: Resource,
         now: float,
         chain_patience: float = PATIENCE,
+        versions: Versions = Versions(),  # noqa: B008 - it cannot change
     ) -> None:
         self.id = id
         self.name = name
         self.host = host
         self.total = total
+        self.versions = versions
         self.to_head: list[tuple[Message, Payload]] = []
         self.to_runner: list[Order] = []
         self.functions = FunctionStore()
@@ -158,6 +162,7 @@ class WorkerSession:
                 tuple(self.functions)[-FUNCTIONS:],
                 self.draining,
                 self._connections,
+                self.versions,
             )
         )
         held = [self._held(r.lease, now - r.began) for r in self.runs.values()]
