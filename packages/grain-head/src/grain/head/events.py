@@ -9,6 +9,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from grain.resource import Resource
+    from grain.worker.messages import BlockingCode
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -43,6 +44,13 @@ class NeverStarts(Event, frozen=True):
 
 class NoWorkers(NeverStarts, frozen=True):
     """No worker is here at all; tasks wait for the first."""
+
+
+class TaskBlocks(Event, frozen=True):
+    """A task blocks the event loop of its worker, and with it the other tasks there."""
+
+    worker: str
+    code: BlockingCode
 
 
 class SchedulerAway(Event, frozen=True):

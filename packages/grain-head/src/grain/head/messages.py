@@ -13,7 +13,7 @@ import msgspec
 from grain.edge.messages import Codec, Message
 from grain.edge.questions import Answer as Answer
 from grain.edge.questions import Ask as Ask
-from grain.worker.messages import Attempt, DefineFunction
+from grain.worker.messages import Attempt, BlockingCode, DefineFunction
 
 _GIB = 1024**3
 
@@ -177,6 +177,20 @@ class Notice(Message, frozen=True):
     workers: bool = True
 
 
+class Blocked(Message, frozen=True):
+    """A task blocks the event loop of its worker, and with it the other tasks there.
+
+    Attributes:
+        task: which task.
+        worker: the name of the worker.
+        code: where, and for how long.
+    """
+
+    task: int
+    worker: str
+    code: BlockingCode
+
+
 MISSION = (
     RegisterMission,
     DefineFunction,
@@ -191,7 +205,7 @@ MISSION = (
 """The messages of a mission; `DefineFunction` is of grain.worker.messages, `Ask` of
 grain.edge.questions."""
 
-HEAD = (MissionRegistered, Started, Crashed, Resolved, Retracted, Notice, Answer)
+HEAD = (MissionRegistered, Started, Crashed, Resolved, Retracted, Notice, Blocked, Answer)
 """The messages of a head to a mission."""
 
 CODEC = Codec(*MISSION, *HEAD)

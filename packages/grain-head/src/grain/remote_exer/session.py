@@ -19,6 +19,7 @@ from grain.head.messages import (
     AckTasks,
     Answer,
     Ask,
+    Blocked,
     Crash,
     Crashed,
     Depart,
@@ -87,6 +88,7 @@ class MissionSession:
             connection: the next one begins with everything.
         resolved: outcomes of tasks, until `take_resolved`.
         notices: requests that cannot start, by number, with the reason, until `take_notices`.
+        blocked: reports of tasks that block their worker, until `take_blocked`.
         answers: the answers to the last question.
         pending: the unresolved tasks, by number.
         running: how many of them run.
@@ -102,6 +104,7 @@ class MissionSession:
         self.to_head: list[tuple[Message, Payload]] = []
         self.resolved: list[Resolution] = []
         self.notices: list[Notice] = []
+        self.blocked: list[Blocked] = []
         self.answers: list[tuple[str, Any]] = []
         self.pending: dict[int, PendingTask] = {}
         self.running = 0
@@ -135,6 +138,11 @@ class MissionSession:
         """Return the notices that have arrived since the last call."""
         notices, self.notices = self.notices, []
         return notices
+
+    def take_blocked(self) -> list[Blocked]:
+        """Return the reports of tasks that block their worker, since the last call."""
+        blocked, self.blocked = self.blocked, []
+        return blocked
 
     # ---- tasks
 
@@ -226,6 +234,8 @@ class MissionSession:
                     pending.crashes = (*pending.crashes, message.crash)
             case Notice():
                 self.notices.append(message)
+            case Blocked():
+                self.blocked.append(message)
             case Answer():
                 self.answers.append((message.about, unpack(payload)))
             case MissionRegistered():
