@@ -150,7 +150,9 @@ def test_interrupting_a_cell_that_waits() -> None:
             await cells.run("stack, event = AsyncExitStack(), trio.Event()")
             await cells.run("made = await stack.enter_async_context(here())")
             await cells.interrupted("r_ = waited()\ninterrupt_when(lambda: begun)\nawait r_")
-            assert ["<Delayed: pending>"] == await cells.run("event.set()\nr_")
+            assert ["<Delayed waited: not known yet, await it>"] == await cells.run(
+                "event.set()\nr_"
+            )
             assert ["'waited'"] == await cells.run("await r_")
             await cells.run("await stack.aclose()")
             assert ["False\n"] == await cells.run("print(trio.lowlevel.in_trio_run())")

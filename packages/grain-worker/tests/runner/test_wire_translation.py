@@ -162,6 +162,7 @@ class Witness:
     def died(self, death): sys.exit(str(death))
     def blocked(self, *_): pass  # nor does it get a processor at times
     def unblocked(self, *_): pass
+    def blocking(self, *_): pass
 
 async def main():
     me, witness, functions = Payloads("mission"), Witness(), FunctionStore()

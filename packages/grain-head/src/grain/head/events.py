@@ -9,6 +9,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from grain.resource import Resource
+    from grain.worker.messages import BlockingCode
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -75,6 +76,13 @@ class OtherNumPy(Event, frozen=True):
     host: str
     theirs: str
     ours: str
+
+
+class TaskBlocks(Event, frozen=True):
+    """A task blocks the event loop of its worker, and with it the other tasks there."""
+
+    worker: str
+    code: BlockingCode
 
 
 class SchedulerAway(Event, frozen=True):

@@ -14,7 +14,7 @@ from grain.edge.messages import Codec, Message
 from grain.edge.questions import Answer as Answer
 from grain.edge.questions import Ask as Ask
 from grain.edge.version import Versions
-from grain.worker.messages import Attempt, DefineFunction
+from grain.worker.messages import Attempt, BlockingCode, DefineFunction
 
 _GIB = 1024**3
 
@@ -198,6 +198,20 @@ class OtherVersions(Message, frozen=True):
     versions: Versions
 
 
+class Blocked(Message, frozen=True):
+    """A task blocks the event loop of its worker, and with it the other tasks there.
+
+    Attributes:
+        task: which task.
+        worker: the name of the worker.
+        code: where, and for how long.
+    """
+
+    task: int
+    worker: str
+    code: BlockingCode
+
+
 MISSION = (
     RegisterMission,
     DefineFunction,
@@ -212,7 +226,17 @@ MISSION = (
 """The messages of a mission; `DefineFunction` is of grain.worker.messages, `Ask` of
 grain.edge.questions."""
 
-HEAD = (MissionRegistered, Started, Crashed, Resolved, Retracted, Notice, OtherVersions, Answer)
+HEAD = (
+    MissionRegistered,
+    Started,
+    Crashed,
+    Resolved,
+    Retracted,
+    Notice,
+    OtherVersions,
+    Blocked,
+    Answer,
+)
 """The messages of a head to a mission."""
 
 CODEC = Codec(*MISSION, *HEAD)

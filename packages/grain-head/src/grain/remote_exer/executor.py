@@ -17,7 +17,14 @@ from grain.head import Explanation, Statistics
 from grain.head.base import ExecutorBase, ExecutorPhase
 from grain.head.collapse import collapsing
 from grain.head.errors import Cancelled, TaskCrashed
-from grain.head.events import Event, NeverStarts, NoWorkers, OtherInterpreter, OtherNumPy
+from grain.head.events import (
+    Event,
+    NeverStarts,
+    NoWorkers,
+    OtherInterpreter,
+    OtherNumPy,
+    TaskBlocks,
+)
 from grain.head.messages import Ask, OtherVersions, Submit
 from grain.remote_exer.connector import GnawConnector
 from grain.remote_exer.functions import FunctionCache
@@ -253,6 +260,8 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             self._resolve(resolution)
         if session.notices:
             self._report_notices()
+        for blocked in session.take_blocked():
+            self._on_event(TaskBlocks(blocked.worker, blocked.code))
         if session.answers:
             self._answered.set()
             self._answered = trio.Event()

@@ -20,6 +20,7 @@ from grain.head.messages import (
     AckTasks,
     Answer,
     Ask,
+    Blocked,
     Crash,
     Crashed,
     Depart,
@@ -91,6 +92,7 @@ class MissionSession:
         resolved: outcomes of tasks, until `take_resolved`.
         notices: requests that cannot start, by number, with the reason, and workers of other
             versions, until `take_notices`.
+        blocked: reports of tasks that block their worker, until `take_blocked`.
         answers: the answers to the last question.
         pending: the unresolved tasks, by number.
         running: how many of them run.
@@ -114,6 +116,7 @@ class MissionSession:
         self.resolved: list[Resolution] = []
         self.notices: list[Notice | OtherVersions] = []
         self._other_versions: set[Versions] = set()
+        self.blocked: list[Blocked] = []
         self.answers: list[tuple[str, Any]] = []
         self.pending: dict[int, PendingTask] = {}
         self.running = 0
@@ -147,6 +150,11 @@ class MissionSession:
         """Return the notices that have arrived since the last call."""
         notices, self.notices = self.notices, []
         return notices
+
+    def take_blocked(self) -> list[Blocked]:
+        """Return the reports of tasks that block their worker, since the last call."""
+        blocked, self.blocked = self.blocked, []
+        return blocked
 
     # ---- tasks
 
@@ -242,6 +250,8 @@ class MissionSession:
                 if message.versions not in self._other_versions:  # or another head has said so
                     self._other_versions.add(message.versions)
                     self.notices.append(message)
+            case Blocked():
+                self.blocked.append(message)
             case Answer():
                 self.answers.append((message.about, unpack(payload)))
             case MissionRegistered():

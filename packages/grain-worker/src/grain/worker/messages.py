@@ -31,6 +31,26 @@ Status = Literal["value", "error", "cancelled", "crashed", "returned"]
 """The status of a run that has ended: see `RunEnded`."""
 
 
+class BlockingCode(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The code that keeps an event loop from running other tasks.
+
+    Attributes:
+        function: the name of the tasklet or branch.
+        where: the file and line.
+        line: the text of the line; empty if it is not known.
+        seconds: for which it has blocked the loop by now.
+        instead: what to write instead, as a clause.
+        over: True if that was all: the loop goes on.
+    """
+
+    function: str
+    where: str
+    line: str
+    seconds: float
+    instead: str
+    over: bool = False
+
+
 # ---- agent and runner
 
 
@@ -189,6 +209,20 @@ class RunEnded(Message, frozen=True):
     detail: str = ""
 
 
+class LoopBlocked(Message, frozen=True):
+    """A run blocks the event loop of its runner, and with it the other runs; nothing depends on it.
+
+    Attributes:
+        mission: the mission of its task.
+        task: the task's number in that mission.
+        code: where, and for how long.
+    """
+
+    mission: str
+    task: int
+    code: BlockingCode
+
+
 class Draining(Message, frozen=True):
     """The worker takes no more runs."""
 
@@ -280,7 +314,16 @@ class Retire(Message, frozen=True):
     at_once: bool = False
 
 
-AGENT = (RegisterWorker, Inventory, InventoryEnd, BegunCount, RunEnded, Draining, Leaving)
+AGENT = (
+    RegisterWorker,
+    Inventory,
+    InventoryEnd,
+    BegunCount,
+    RunEnded,
+    LoopBlocked,
+    Draining,
+    Leaving,
+)
 """The messages that an agent sends to a head."""
 
 HEAD = (WorkerRegistered, DefineFunction, ForgetFunctions, Lease, Revoke, AckRuns, Retire)

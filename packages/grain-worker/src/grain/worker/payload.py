@@ -34,6 +34,7 @@ from grain.edge.messages import Pieces
 from grain.edge.version import INTERPRETER
 from grain.worker import job
 from grain.worker.errors import PayloadError
+from grain.worker.errors import add_note as add_note
 from grain.worker.pickling.blame import find_unpicklable
 from grain.worker.pickling.by_value import Classes
 from grain.worker.pickling.origin import ForeignCode
@@ -341,18 +342,6 @@ def _formatted(error: BaseException) -> str:
 def _note(failure: Failed) -> str:
     where = f"on {failure.where}" if failure.where else "elsewhere"
     return f"Raised {where}:\n{failure.traceback.rstrip()}"
-
-
-def add_note(error: BaseException, note: str) -> None:
-    """Add a note to an exception (PEP 678), on Python 3.10 where nothing prints it, too."""
-    try:
-        if hasattr(error, "add_note"):
-            error.add_note(note)
-        else:
-            notes = [*getattr(error, "__notes__", ()), note]
-            error.__notes__ = notes  # type: ignore[attr-defined,unused-ignore]
-    except Exception:  # noqa: S110 - a class that wants no attributes does without
-        pass
 
 
 def _refusal(what: str, culprit: tuple[str, Any, BaseException]) -> PayloadError:

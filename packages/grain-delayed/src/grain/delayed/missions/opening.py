@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import trio
 
+from grain.delayed.advice import Advice, note_mistakes
 from grain.delayed.missions.current import is_inside, set_current
 from grain.delayed.missions.mission import Mission
 from grain.delayed.missions.overload import WARN_QUEUED, Overload
 from grain.delayed.missions.report import Reporter
 from grain.head import collapsing
+from grain.head.events import TaskBlocks
+from grain.worker import LoopWatchdog
 
 if sys.version_info < (3, 11):
     from exceptiongroup import ExceptionGroup
@@ -22,7 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from typing import Any, Literal
 
+    from grain.head.events import Event
     from grain.resource import Resource
+    from grain.worker.messages import BlockingCode
 
 
 @asynccontextmanager
@@ -115,8 +120,21 @@ async def opened(
     from grain.delayed.missions.traceback_filter import TracebackFilter
 
     overload = Overload(warn_queued, reporter.line)
+    advice = Advice(reporter.line)
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, TaskBlocks):
+            advice.on_blocked(event.code, event.worker)
+        else:
+            reporter.on_event(event)
+
+    def on_blocked(code: BlockingCode, _: object) -> None:
+        advice.on_blocked(code)
+
     failures: list[Exception] = []
     of_block: list[BaseException] = []
+    # The loop of a mission inside of another one, or of a leaf, is watched already.
+    watchdog = nullcontext() if is_inside() else LoopWatchdog(on_blocked)
     with TracebackFilter(of_block):
         config = load(config_file)
         reporter.on_configured(config_file, config.source)
@@ -126,22 +144,23 @@ async def opened(
         # mission: they start while there is no current one.
         outer = set_current(None)
         try:
-            with collapsing():
+            with collapsing(), watchdog:
                 async with (
                     reporter.watching(),
-                    executing(local, joinable_config, name, reporter.on_event) as executor,
+                    executing(local, joinable_config, name, on_event) as executor,
                 ):
                     try:
                         async with trio.open_nursery() as branches:
                             current = Mission(
                                 executor, branches, int(prioritized), overload, results,
-                                reporter.line,
+                                reporter.line, advice,
                             )  # fmt: skip
                             reporter.on_opened(current.statistics)
                             set_current(current)
                             try:
                                 yield current
                             except BaseException as error:
+                                note_mistakes(error)
                                 of_block.append(error)
                                 raise
                     finally:

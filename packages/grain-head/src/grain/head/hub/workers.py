@@ -14,6 +14,7 @@ import math
 from typing import TYPE_CHECKING
 
 from grain.head.hub.state import MissionRecord, WorkerRecord
+from grain.head.messages import Blocked
 from grain.resource import from_data
 from grain.worker.messages import (
     BegunCount,
@@ -21,6 +22,7 @@ from grain.worker.messages import (
     Inventory,
     InventoryEnd,
     Leaving,
+    LoopBlocked,
     RegisterWorker,
     Retire,
     RunEnded,
@@ -97,6 +99,11 @@ class Workers:
                 self._on_inventory(worker, message, now)
             case InventoryEnd():
                 self._on_inventory_end(worker, now)
+            case LoopBlocked():
+                mission = self._registry.missions.get(message.mission)
+                if mission is not None:
+                    blocked = Blocked(message.task, worker.name, message.code)
+                    self._outgoing.post(mission.link, blocked)
             case Draining():
                 worker.draining = True
                 self._table.scheduler.on_worker_draining(worker.number)

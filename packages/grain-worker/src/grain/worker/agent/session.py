@@ -20,6 +20,7 @@ from grain.worker.messages import (
     AckRuns,
     Attempt,
     BegunCount,
+    BlockingCode,
     Cancel,
     DefineFunction,
     Ended,
@@ -29,6 +30,7 @@ from grain.worker.messages import (
     InventoryRun,
     Lease,
     Leaving,
+    LoopBlocked,
     RegisterWorker,
     Retire,
     Revoke,
@@ -116,6 +118,8 @@ class WorkerSession:
         self._count_due = math.inf
         self._deadline = math.inf
         self._flush_until = math.inf
+        # The last run that was reported to block the runner.
+        self._blocking: Lease | None = None
         self._chains = Chains(chain_patience)
         self._started = now
 
@@ -241,6 +245,15 @@ class WorkerSession:
         else:
             returned = run.wish is Wish.RETURN or ended.status == "returned"
             self._end(run, "returned" if returned else "cancelled", None, now)
+
+    def on_blocking(self, attempt: Attempt, code: BlockingCode) -> None:
+        """Report to the mission of a run that it blocks its runner; the run may just have ended."""
+        run = self.runs.get(attempt)
+        if run is not None:
+            self._blocking = run.lease
+        lease = self._blocking
+        if lease is not None and lease.attempt == attempt and self.connected:
+            self._send(LoopBlocked(lease.mission, lease.task, code))
 
     def on_runner_crashed(
         self, detail: str, now: float, attempts: Collection[Attempt] | None = None

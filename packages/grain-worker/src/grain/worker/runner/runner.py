@@ -30,7 +30,8 @@ if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable
+    from types import FrameType
 
     from grain.edge.channel import Batch, Channel
     from grain.resource import Resource
@@ -269,6 +270,18 @@ class _Execution(Generic[Arriving, Departing]):
             self._channel.post(unsent, more=bool(self._runs))
         except trio.BrokenResourceError:
             pass  # the other end has left: nobody wants the outcomes
+
+
+_RUNNING = (_Execution._run_pooled.__code__, _Execution._run_in_scope.__code__)
+
+
+def attempt_on(frames: Iterable[FrameType]) -> Attempt | None:
+    """Return the attempt whose run has a stack, None if it is not that of a run."""
+    for frame in frames:
+        if frame.f_code in _RUNNING:
+            run: Run = frame.f_locals["run"]
+            return run.attempt
+    return None
 
 
 def has_interrupt(error: BaseException) -> bool:
