@@ -23,6 +23,7 @@ from grain.head.events import (
     NoWorkers,
     OtherInterpreter,
     OtherNumPy,
+    Remark,
     TaskBlocks,
 )
 from grain.head.messages import Ask, OtherVersions, Submit
@@ -49,6 +50,10 @@ if TYPE_CHECKING:
 _MANY = 256  # outcomes that are confirmed without waiting for other messages
 _ANSWER = 5.0  # seconds after which a question is sent again
 _FAREWELL = 10.0  # seconds for which leaving waits for a scheduler that is away
+
+
+LARGE = 1_000_000
+"""Bytes of a function from which a remark names what makes it large."""
 
 
 class RemoteJob(NamedTuple):
@@ -80,6 +85,22 @@ def differences(worker: str, host: str, theirs: Versions) -> list[Event]:
     if not ours.loads_arrays_of(theirs):
         events.append(OtherNumPy(worker, host, theirs.numpy, ours.numpy))
     return events
+
+
+def large_words(function: Function, parts: list[tuple[str, int]]) -> str:
+    """Return the sentence on a function that is large, and on what makes it large."""
+    named = [
+        f"{part[:-1]}, {size / 1e6:.0f} MB)" if part[-1] == ")" else f"{part} ({size / 1e6:.0f} MB)"
+        for part, size in parts
+    ]
+    what = " and ".join(named) or f"{function.name} ({len(function.payload) / 1e6:.0f} MB)"
+    travel = "travels" if len(named) < 2 else "travel"
+    it = "it" if len(named) < 2 else "them"
+    along = f" with {function.name}" if named else ""
+    return (
+        f"{what} {travel}{along} to every worker, and every new runner loads {it}: load {it} "
+        "inside of the function, or pass a path"
+    )
 
 
 class RemoteExecutor(ExecutorBase[RemoteJob]):
@@ -118,6 +139,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         self._link = SchedulerLink(self._session, connect, self._take, self._on_event)
         self._payloads = Payloads(f"mission {self.name}")
         self._functions = FunctionCache(self._define)
+        self._large: set[str] = set()  # functions that were reported as large
         self._requests: dict[tuple[Resource, int, str], int] = {}
         # By the identity of objects that `_requests` keeps: most jobs bring the same object again,
         # and to hash a resource costs more than all else here.
@@ -174,6 +196,9 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             len(function.payload),
             DefineFunction.max_payload,
         )
+        if len(function.payload) >= LARGE and function.name not in self._large:
+            self._large.add(function.name)
+            self._on_event(Remark(large_words(function, self._payloads.large_parts(fn, LARGE))))
         return self._session.define(function)
 
     def cancel(self, job: int) -> None:

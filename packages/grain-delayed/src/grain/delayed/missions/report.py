@@ -22,6 +22,7 @@ from grain.head.events import (
     NoWorkers,
     OtherInterpreter,
     OtherNumPy,
+    Remark,
     SchedulerAway,
     SchedulerBack,
     Statistics,
@@ -111,6 +112,8 @@ class Reporter:
                     )
             case OtherInterpreter() | OtherNumPy():
                 self.line(f"warning: {other_versions(event)}")
+            case Remark(text):
+                self.line(f"warning: {text}")
             case SchedulerAway(why):
                 self.line(f"The scheduler cannot be reached, trying on: {why}")
             case SchedulerBack():
