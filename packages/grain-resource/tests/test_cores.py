@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
@@ -138,3 +139,12 @@ def test_what_is_no_number_of_cores_is_refused_with_a_remedy(
 
     assert text == str(raised.value)
     assert error is type(raised.value)
+
+
+def test_a_number_of_cores_names_no_cpus_and_equals_those_from_0_on() -> None:
+    assert Cores(2).by_number
+    assert not Cores([0, 1]).by_number
+    assert Cores(2) == Cores([0, 1])
+    assert pickle.loads(pickle.dumps(Cores(2))).by_number
+    assert not pickle.loads(pickle.dumps(Cores([0, 1]))).by_number
+    assert not Cores(2).alloc(Cores(1)).by_number

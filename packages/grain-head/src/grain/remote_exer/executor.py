@@ -35,9 +35,10 @@ from grain.resource import from_data, to_data
 from grain.worker.errors import PayloadError
 from grain.worker.messages import DefineFunction
 from grain.worker.payload import Function, Payloads, interpreter_of
+from grain.worker.session import mission_settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Mapping
 
     from grain.edge.channel import WireBatch
     from grain.edge.version import Versions
@@ -119,6 +120,11 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         name: what to call this mission.
         on_event: called, in order, with each `grain.head.events.Event`.
         connect: opens a channel to the scheduler for the mission of an id, instead of the address.
+        env: changes to the environment of the external programs of all jobs; None as a value
+            removes a variable. They travel with every job, so 64 KiB at most.
+
+    Raises:
+        ValueError: ``env`` is too large.
     """
 
     def __init__(
@@ -128,12 +134,18 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         name: str | None = None,
         on_event: Callable[[Event], object] | None = None,
         connect: Connect | None = None,
+        env: Mapping[str, str | None] | None = None,
     ) -> None:
         super().__init__()
         self.name = name or socket.gethostname()
         self._on_event = on_event or (lambda _: None)
         self._session = MissionSession(
-            secrets.token_hex(8), self.name, socket.gethostname(), os.getpid(), own_versions()
+            secrets.token_hex(8),
+            self.name,
+            socket.gethostname(),
+            os.getpid(),
+            own_versions(),
+            mission_settings(self.name, env or {}),
         )
         connect = connect or GnawConnector(address, name=self.name).connect
         self._link = SchedulerLink(self._session, connect, self._take, self._on_event)

@@ -110,9 +110,8 @@ class Reporter:
                         f"{request.ask()} ({why}); it waits for another worker, which "
                         f"`{self._start_workers}` starts"
                     )
-            case OtherInterpreter() | OtherNumPy():
-                self.line(f"warning: {other_versions(event)}")
-            case Remark(text):
+            case OtherInterpreter() | OtherNumPy() | Remark():
+                text = event.text if isinstance(event, Remark) else other_versions(event)
                 self.line(f"warning: {text}")
             case SchedulerAway(why):
                 self.line(f"The scheduler cannot be reached, trying on: {why}")

@@ -128,6 +128,7 @@ class MissionRecord(PeerRecord):
         "noticed",
         "reported",
         "requests",
+        "settings",
         "share",
         "synced",
         "tasks",
@@ -145,6 +146,8 @@ class MissionRecord(PeerRecord):
         # The versions of workers that were reported to the mission on this link.
         self.reported: set[Versions] = set()
         self.last_submitted = -1
+        # As its runs take them along: opaque.
+        self.settings = b""
         self.share = Share()
 
 
