@@ -11,8 +11,9 @@ import sys
 import tempfile
 import threading
 from concurrent import futures
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from functools import partial
+from functools import cached_property, partial
 from queue import Queue
 from typing import TYPE_CHECKING, Any
 
@@ -190,6 +191,25 @@ def test_an_object_with_a_lock_of_its_own_travels() -> None:
     assert 3 == copy.count
     with copy.lock:
         assert not counter.lock.locked()
+
+
+def test_a_reentrant_lock_of_an_object_is_free_in_its_copy() -> None:
+    """As that of a cached property, before Python 3.12."""
+
+    class Molecule:
+        def __init__(self) -> None:
+            self.lock = threading.RLock()
+
+        @cached_property
+        def atoms(self) -> int:
+            return 3
+
+    molecule = Molecule()
+    molecule.lock.acquire()
+    copy = Payloads().load_function(Payloads().dump_function(lambda: molecule).payload)()
+    assert copy.lock.acquire(blocking=False)
+    with ThreadPoolExecutor(1) as other:
+        assert 3 == other.submit(lambda: copy.atoms).result(60)
 
 
 @pytest.mark.parametrize("name", MAKE)

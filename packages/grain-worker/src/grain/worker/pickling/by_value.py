@@ -31,7 +31,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.worker.pickling.enums import reduce_enum
 from grain.worker.pickling.exceptions import reduce_exception
-from grain.worker.pickling.in_process import LOCKS, attribute_locks, is_in_process, refuse
+from grain.worker.pickling.in_process import (
+    LOCKS,
+    attribute_locks,
+    is_in_process,
+    new_lock,
+    refuse,
+)
 from grain.worker.pickling.origin import dilled_code, with_origin, without_origin
 
 if TYPE_CHECKING:
@@ -128,12 +134,14 @@ class Classes:
                 return NotImplemented
             if isinstance(part, BaseException):
                 return reduce_exception(part)
+            kind = type(part)
             if not copy_all:
-                kind = type(part)
                 if is_in_process(kind) or (kind in LOCKS and id(part) not in owned):
                     refuse(part)
                 if kind is not FunctionType and not isinstance(part, type):
                     owned.update(attribute_locks(part))
+            if kind in LOCKS:
+                return new_lock(kind), ()  # dill's copy of an RLock is held for ever
             if not isinstance(part, type) or importable(part):
                 return NotImplemented
             if part in inline:

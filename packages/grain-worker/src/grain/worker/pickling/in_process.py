@@ -104,6 +104,11 @@ def refuse(obj: Any) -> None:
     raise pickle.PicklingError(f"{_noun(kind)} {remedy}")
 
 
+def new_lock(kind: type) -> Any:
+    """Return the function that makes a lock of a type, by which a copy of the lock is made."""
+    return threading.RLock if kind is type(threading.RLock()) else threading.Lock
+
+
 def attribute_locks(obj: Any) -> list[int]:
     """Return the ids of the locks that an object has among its attributes."""
     values = list(getattr(obj, "__dict__", {}).values())
