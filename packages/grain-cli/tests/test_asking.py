@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner, Result
 
-from grain.cli import main
+from grain.cli import completion, main
 from grain.cli.batch import JobRecord, JobRecords
 
 if TYPE_CHECKING:
@@ -175,6 +175,110 @@ def test_ls_shows_workers_without_an_answer_of_the_batch_system(
     assert 0 == done.exit_code
     assert "w1" in done.output
     assert "Note: jobs are not shown: squeue failed (exit code 1)" in done.output
+
+
+def test_without_a_task_why_lists_some(address: str, answering: Any) -> None:
+    with answering(address, state=STATE):
+        done = grain("why")
+
+    assert 2 == done.exit_code
+    expected = "name a task, as in: grain why opt:6; waiting: opt:6 opt:40; running: opt:3 opt:5\n"
+    assert done.output.endswith(f"Error: {expected}")
+
+
+@pytest.mark.parametrize(
+    ("missions", "expected"),
+    [
+        (STATE["missions"], "none of opt waits or runs now"),
+        ([], "none is here, no mission either"),
+    ],
+)
+def test_without_a_task_why_says_that_there_is_none(
+    address: str, answering: Any, missions: list[Any], expected: str
+) -> None:
+    state = {**STATE, "workers": [], "queues": [], "missions": missions}
+    with answering(address, state=state):
+        done = grain("why")
+
+    assert done.output.endswith(f"Error: name a task, as in: grain why opt:17; {expected}\n")
+
+
+def test_without_a_pattern_quit_lists_the_workers(
+    alone: Path, address: str, command: Put, answering: Any
+) -> None:
+    """Those that are here, and jobs that are not here yet."""
+    submitted(alone, address, w1="6_0", w2="6_1")
+    command("squeue", "echo '6_0|RUNNING|None|n17'; echo '6_1|PENDING|Priority|'")
+    with answering(address, state=STATE):
+        done = grain("quit")
+
+    assert 2 == done.exit_code
+    expected = "name the workers, as in: grain quit w1; there are: w1, w2\n"
+    assert done.output.endswith(f"Error: {expected}")
+
+
+def test_without_a_pattern_and_workers_quit_says_what_to_do(address: str, answering: Any) -> None:
+    with answering(address, state={**STATE, "workers": []}):
+        done = grain("quit")
+
+    expected = "no worker is here, and none waits for its job; `grain up` submits some\n"
+    assert done.output.endswith(f"Error: {expected}")
+
+
+def complete(monkeypatch: pytest.MonkeyPatch, *words: str) -> set[str]:
+    """Return the completions of the last word, as bash gets them."""
+    monkeypatch.setenv("_GRAIN_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", " ".join(["grain", *words]))
+    monkeypatch.setenv("COMP_CWORD", str(len(words)))
+    done = CliRunner().invoke(main, [], prog_name="grain")
+    assert not done.stderr
+    return {line.removeprefix("plain,") for line in done.stdout.split()}
+
+
+@pytest.mark.usefixtures("patient_completion")
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["quit", "w"], {"w1", "w2"}),
+        (["quit", "x"], set()),
+        (["logs", ""], {"w2"}),
+        (["why", "opt:"], {"opt:6", "opt:40", "opt:3", "opt:5"}),
+    ],
+)
+def test_completion_knows_names(
+    alone: Path, address: str, answering: Any, monkeypatch: pytest.MonkeyPatch,
+    words: list[str], expected: set[str],
+) -> None:  # fmt: skip
+    """Of workers, those that are here and those that were submitted; of tasks, some of each."""
+    submitted(alone, address, w2="6_1")
+    evil = {**WORKER, "name": "w\x1b[2J", "tasks": []}
+    with answering(address, state={**STATE, "workers": [WORKER, evil]}):
+        completed = complete(monkeypatch, *words)
+
+    assert expected == completed
+
+
+@pytest.fixture
+def patient_completion(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a busy machine may keep the scheduler from answering."""
+    monkeypatch.setattr(completion, "PATIENCE", 60.0)
+
+
+@pytest.mark.usefixtures("address")
+def test_completion_is_silent_when_nobody_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set() == complete(monkeypatch, "why", "")
+
+
+def test_completion_follows_the_configuration_that_is_named(
+    alone: Path, address: str, answering: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(completion, "PATIENCE", 60.0)
+    (alone / "grain.toml").rename(alone / "other.toml")
+    with answering(address, state=STATE):
+        before = complete(monkeypatch, "-c", "other.toml", "quit", "w")
+        after = complete(monkeypatch, "quit", "-c", "other.toml", "w")
+
+    assert {"w1"} == before == after
 
 
 def test_names_cannot_move_the_cursor(address: str, answering: Any) -> None:

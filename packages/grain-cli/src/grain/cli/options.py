@@ -17,8 +17,9 @@ F = TypeVar("F", bound="Callable[..., Any]")
 def config_option(function: F) -> F:
     """Add ``-c FILE``, which may stand before the command as well."""
     return click.option(
-        "-c", "--config", "config_file", metavar="FILE", help="Configuration to use."
-    )(function)
+        "-c", "--config", "config_file", metavar="FILE", type=click.Path(),
+        help="Configuration to use.",
+    )(function)  # fmt: skip
 
 
 def json_option(function: F) -> F:

@@ -11,14 +11,17 @@ if TYPE_CHECKING:
 PATIENCE = 2.0
 """Seconds to look for a scheduler."""
 
-_ANSWER = 30.0  # seconds for the answer of a scheduler that was reached
+ANSWER = 30.0
+"""Seconds for the answer of a scheduler that was reached."""
 
 
 class NoScheduler(Exception):
     """No scheduler answers; the text is a sentence for people."""
 
 
-def ask(config: Config, *questions: Ask, patience: float = PATIENCE) -> list[Any]:
+def ask(
+    config: Config, *questions: Ask, patience: float = PATIENCE, answer: float = ANSWER
+) -> list[Any]:
     """Put questions to the scheduler of a configuration.
 
     Args:
@@ -26,6 +29,7 @@ def ask(config: Config, *questions: Ask, patience: float = PATIENCE) -> list[Any
         questions: The questions.
         patience: Seconds to look for the scheduler. Where only files connect the two hosts, finding
             it takes about 10 s.
+        answer: Seconds for its answers.
 
     Returns:
         The answers in the order of the questions, as plain data.
@@ -39,7 +43,7 @@ def ask(config: Config, *questions: Ask, patience: float = PATIENCE) -> list[Any
 
     address = config.worker.cli_dial
     try:
-        return trio.run(_put, address, questions, patience)
+        return trio.run(_put, address, questions, patience, answer)
     except BaseException as error:
         # A channel raises its errors in groups of one.
         failure: BaseException = error
@@ -62,7 +66,9 @@ def _members(error: BaseException) -> tuple[BaseException, ...]:
     return members
 
 
-async def _put(address: str, questions: tuple[Ask, ...], patience: float) -> list[Any]:
+async def _put(
+    address: str, questions: tuple[Ask, ...], patience: float, answer: float
+) -> list[Any]:
     import trio
 
     from grain.edge import dial
@@ -72,7 +78,7 @@ async def _put(address: str, questions: tuple[Ask, ...], patience: float) -> lis
     # A filesystem that hangs would delay the end by 10 s, which is too long for a terminal.
     with trio.fail_after(patience + 0.5) as limit:
         async with dial(address, role="cli", codec=CODEC, patience=patience) as peer:
-            limit.deadline = trio.current_time() + _ANSWER
+            limit.deadline = trio.current_time() + answer
             for question in questions:
                 await peer.channel.send([(question, None)])
                 [(_, payload), *_] = await peer.channel.receive()

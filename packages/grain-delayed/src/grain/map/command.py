@@ -274,6 +274,7 @@ def _seconds(text: str | None) -> float | None:
 def _sentence(error: Exception) -> str | None:
     """Return the message for an error that the user can act upon; None for any other."""
     from grain.config import ConfigError
+    from grain.edge.errors import EdgeError
     from grain.resource import Infeasible, ResourceError
 
     if isinstance(error, OSError) and error.strerror:
@@ -281,6 +282,6 @@ def _sentence(error: Exception) -> str | None:
         return f"{name}{error.strerror}"
     if isinstance(error, Infeasible):
         return f"{error}\nIn terms of grain map: -r asks for less, -j and --local give more."
-    if isinstance(error, (MapError, ConfigError, ResourceError, OSError)):
+    if isinstance(error, (MapError, ConfigError, EdgeError, ResourceError, OSError)):
         return str(error)
     return None

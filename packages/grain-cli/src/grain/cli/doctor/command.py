@@ -25,7 +25,12 @@ def doctor(ctx: click.Context, slow: bool, as_json: bool, config_file: str | Non
 
     The configuration, the batch system, the address and its file system, the clock, versions,
     and whether something else goes by the name of `grain`.
-    """
+
+    \b
+    Examples:
+      grain doctor
+      grain -c cluster.toml doctor --slow
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     findings = examine(ctx, config_file, slow=slow)
     if as_json:
         print_json([finding._asdict() for finding in findings])

@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 @config_option
 @click.pass_context
 def ls(ctx: click.Context, as_json: bool, patience: float, config_file: str | None) -> None:
-    """List workers, missions, and what waits and why."""
+    """List workers, missions, and what waits and why.
+
+    \b
+    Examples:
+      grain ls
+      watch -n 5 grain ls
+      grain ls --json | jq '.tasks'
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with report_errors():
         from grain.cli.query import NoScheduler, ask
         from grain.cli.status.ls_text import jobs_text, state_text

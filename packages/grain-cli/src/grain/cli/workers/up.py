@@ -35,8 +35,14 @@ def up(
 ) -> None:
     """Submit workers, one per node.
 
-    What follows `--` is for the batch system, as in: grain up -n 2 -- --exclusive
-    """
+    What follows `--` is for the batch system.
+
+    \b
+    Examples:
+      grain up --dry                  print the script of the job, submit nothing
+      grain up -n 4
+      grain up -n 2 -- --exclusive
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     refuse_words(options, f"did you mean -n {options[0]}?" if options else "")
     with report_errors():
         config = load_config(ctx, config_file)
