@@ -37,6 +37,13 @@ def patience_option(function: F) -> F:
     )(function)  # fmt: skip
 
 
+def source_text(config: Config) -> str:
+    """Name the file of a configuration for people, as the end of a sentence."""
+    from grain.cli.show import clean
+
+    return f"the configuration is {clean(config.source)}" if config.source else "no configuration"
+
+
 def load_config(ctx: click.Context, config_file: str | None) -> Config:
     """Load the configuration that ``-c`` chose, after the command or before it.
 

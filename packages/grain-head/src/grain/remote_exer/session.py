@@ -39,7 +39,12 @@ if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
     from grain.worker.payload import Function
 
+_NAME = 200  # characters of a function's name that travel
 _AT_ONCE = 65536  # tasks in one `Retract` or `AckTasks`; at nine bytes each they fit a message
+
+
+def _definition(function: Function) -> DefineFunction:
+    return DefineFunction(function.digest, function.name[:_NAME])
 
 
 class Resolution(NamedTuple):
@@ -161,7 +166,7 @@ class MissionSession:
             return defined
         # Sent before it is stored: an interrupt in between has it sent twice, and never leaves a
         # function that is stored here and was not sent.
-        self._send(DefineFunction(function.digest), function.payload)
+        self._send(_definition(function), function.payload)
         self.functions[function.digest] = function
         return function
 
@@ -195,8 +200,8 @@ class MissionSession:
         self._send(msgspec.structs.replace(self._registration, connection=self._connections))
         for request in self._requests:
             self._send(request)
-        for digest, function in self.functions.items():
-            self._send(DefineFunction(digest), function.payload)
+        for function in self.functions.values():
+            self._send(_definition(function), function.payload)
         for task, p in self.pending.items():  # ascending: tasks are added in that order
             if not p.retracted:
                 message = Submit(task, p.request, p.function, p.worker, p.crashes)

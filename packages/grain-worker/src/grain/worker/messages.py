@@ -212,11 +212,13 @@ class DefineFunction(Message, frozen=True):
 
     Attributes:
         digest: the name by which calls refer to it.
+        name: its name for people; empty on its way to a worker.
     """
 
     max_payload = 256 * 1024**2
 
     digest: bytes
+    name: str = ""
 
 
 class ForgetFunctions(Message, frozen=True):

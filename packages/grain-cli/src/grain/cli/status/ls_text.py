@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from grain.cli.show import resources, span, table
+from grain.cli.show import Row, folded, moment, resources, span, table
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -13,65 +13,99 @@ if TYPE_CHECKING:
     from grain.cli.workers.jobs import OwnJob
 
 
-def state_text(state: dict[str, Any]) -> str:
-    """Format the scheduler's answer as tables."""
+def state_text(state: dict[str, Any], most: int | None = None) -> str:
+    """Format the scheduler's answer as tables of at most so many columns."""
     tasks = state["tasks"]
+    own = state.get("versions")
     parts = [
         table(
             "WORKERS",
-            ("NAME", "HOST", "STATE", "LEFT", "RUNNING", "OWNS", "USES", "FREE"),
-            map(_worker, sorted(state["workers"], key=lambda worker: str(worker["name"]))),
+            ("NAME", "HOST", "STATE", "LEFT", "RUNNING"),
+            (
+                _worker(worker, own)
+                for worker in sorted(state["workers"], key=lambda worker: str(worker["name"]))
+            ),
+            most,
         )
         or "No worker is here; `grain up` submits some.\n",
         table(
             "MISSIONS",
-            ("NAME", "HOST", "STATE", "RUNNING", "WAITING"),
+            ("NAME", "HOST", "STATE", "RUNNING", "WAITING", "DONE", "FAILED"),
             map(_mission, state["missions"]),
+            most,
         )
         or "No mission is here.\n",
         table(
             "TASKS",
-            ("ASKING FOR", "MISSION", "PRIORITY", "RUNNING", "WAITING", "OLDEST", "WAITS BECAUSE"),
+            ("MISSION", "PRIORITY", "RUNNING", "WAITING", "OLDEST", "ASKING FOR"),
             map(_queue, state["queues"]),
+            most,
         ),
-        "".join(f"{line}\n" for line in _remarks(state, tasks)),
+        table(
+            "LAST MISSIONS",
+            ("NAME", "HOST", "ENDED", "DONE", "FAILED"),
+            map(_ended, state.get("ended", ())),
+            most,
+        ),
+        "".join(
+            f"{line}\n" for remark in _remarks(state, tasks) for line in folded(remark, most)
+        ),
     ]
     return "\n".join(part for part in parts if part)
 
 
-def _worker(worker: dict[str, Any]) -> tuple[object, ...]:
+def _worker(worker: dict[str, Any], own: dict[str, Any] | None) -> Row:
     used = (
         f"{kind} {'?' if part is None else f'{part:.0%}'}" for kind, part in worker["used"].items()
     )
-    running = worker["running"]
-    some = " ".join(worker["tasks"]) + (" ..." if running > len(worker["tasks"]) else "")
-    return (
-        worker["name"],
-        worker["host"],
-        worker["state"],
-        span(worker["left"]),
-        f"{running} ({some})" if running and worker["tasks"] else running,
-        resources(worker["total"]),
-        ", ".join(used),
-        resources(worker["free"]),
-    )
+    more = []
+    if worker["tasks"]:
+        others = " ..." if worker["running"] > len(worker["tasks"]) else ""
+        more.append(f"runs {' '.join(worker['tasks'])}{others}")
+    uses = ", ".join(used) or "nothing"
+    owns, free = resources(worker["total"]), resources(worker["free"])
+    more.append(f"uses {uses} of {owns}; free {free}")
+    if (versions := worker.get("versions")) and own and versions != own:
+        more.append(f"has {versions_text(versions)}; the scheduler has {versions_text(own)}")
+    cells = (worker["name"], worker["host"], worker["state"], span(worker["left"]))
+    return Row((*cells, worker["running"]), more)
+
+
+def versions_text(versions: dict[str, Any]) -> str:
+    """Format the versions of a process: Python's, Grain's, and NumPy's if it has one."""
+    parts = [f"{versions.get('interpreter') or 'Python'} ({versions.get('python') or '?'})"]
+    parts.append(f"Grain {versions.get('grain') or '?'}")
+    if versions.get("numpy"):
+        parts.append(f"NumPy {versions['numpy']}")
+    return ", ".join(parts)
 
 
 def _mission(mission: dict[str, Any]) -> tuple[object, ...]:
     state = "connected" if mission["connected"] else "away"
-    return mission["label"], mission["host"], state, mission["running"], mission["waiting"]
+    counts = (mission[name] for name in ("running", "waiting", "done", "failed"))
+    return mission["label"], mission["host"], state, *counts
 
 
-def _queue(queue: dict[str, Any]) -> tuple[object, ...]:
+def _ended(mission: dict[str, Any]) -> tuple[object, ...]:
     return (
-        resources(queue["request"]),
+        mission["name"],
+        mission["host"],
+        moment(mission["at"]),
+        mission["done"],
+        mission["failed"],
+    )
+
+
+def _queue(queue: dict[str, Any]) -> Row:
+    cells = (
         queue["mission"],
         queue["priority"],
         queue["running"],
         queue["waiting"],
         queue["oldest"] or "-",
-        _why(queue),
+        resources(queue["request"]),
     )
+    return Row(cells, [f"waits: {_why(queue)}"] if queue["waiting"] else [])
 
 
 def _why(queue: dict[str, Any]) -> str:
@@ -94,7 +128,7 @@ def _remarks(state: dict[str, Any], tasks: dict[str, Any]) -> list[str]:
     return sentences
 
 
-def jobs_text(jobs: list[OwnJob], here: Collection[str]) -> str:
+def jobs_text(jobs: list[OwnJob], here: Collection[str], most: int | None = None) -> str:
     """Format the jobs whose workers have not joined the scheduler."""
     rows = [
         (
@@ -107,5 +141,5 @@ def jobs_text(jobs: list[OwnJob], here: Collection[str]) -> str:
         for job in jobs
         if job.record.name not in here
     ]
-    shown = table("JOBS NOT HERE YET", ("NAME", "JOB", "STATE", "SUBMITTED", "REASON"), rows)
+    shown = table("JOBS NOT HERE YET", ("NAME", "JOB", "STATE", "SUBMITTED", "REASON"), rows, most)
     return f"\n{shown}" if shown else ""

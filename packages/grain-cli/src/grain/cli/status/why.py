@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from grain.cli import completion
 from grain.cli.options import config_option, json_option, load_config, patience_option
 from grain.cli.plugin import report_errors
-from grain.cli.show import clean, print_json
+from grain.cli.show import clean, moment, print_json, span
 
 if TYPE_CHECKING:
     from grain.config import Config
@@ -50,11 +50,32 @@ def why(
     if as_json:
         print_json({**explanation, "mission": mission})
     else:
-        click.echo(f"task {clean(task or '')} is {clean(explanation['state'])}")
-        for reason in explanation["reasons"]:
-            click.echo(f"  {clean(reason)}")
+        click.echo(f"task {clean(task or '')} {state_text(explanation)}")
+        for line in [*facts_text(explanation), *explanation["reasons"]]:
+            click.echo(f"  {clean(line)}")
     if explanation["state"] == "unknown":
         ctx.exit(1)
+
+
+_ENDINGS = {"value": "is done", "error": "has failed", "crashed": "was given up after crashes"}
+
+
+def state_text(explanation: dict[str, Any]) -> str:
+    """Return the state of a task as the end of a sentence."""
+    return _ENDINGS.get(explanation.get("ended", ""), "") or f"is {clean(explanation['state'])}"
+
+
+def facts_text(explanation: dict[str, Any]) -> list[str]:
+    """Return what is known of a task beside the reasons for its state, a line each."""
+    lines = []
+    if function := explanation.get("function"):
+        lines.append(f"it calls {function}")
+    if worker := explanation.get("worker"):
+        host = f" (host {explanation['host']})" if explanation.get("host") else ""
+        began, seconds = moment(explanation["began"]), span(explanation["seconds"])
+        verb = "ran" if "ended" in explanation else "runs"
+        lines.append(f"it {verb} on worker {worker}{host}, from {began}, for {seconds}")
+    return lines
 
 
 def _missing(config: Config, patience: float) -> str:

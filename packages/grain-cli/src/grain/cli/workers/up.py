@@ -8,7 +8,7 @@ import click
 
 from grain.cli.options import config_option, json_option, load_config
 from grain.cli.plugin import report_errors
-from grain.cli.show import print_json
+from grain.cli.show import clean, print_json
 
 if TYPE_CHECKING:
     from grain.cli.batch import JobRecord
@@ -77,6 +77,7 @@ def submit(config: Config, count: int, options: tuple[str, ...], *, as_json: boo
     """Submit workers and print their jobs, also those before a refusal."""
     from grain.cli.workers.submission import job_words, submit_workers
 
+    click.echo(using(config), err=True)
     look_back(config)
     jobs: list[JobRecord] = []
     try:
@@ -89,6 +90,13 @@ def submit(config: Config, count: int, options: tuple[str, ...], *, as_json: boo
         if as_json:
             fields = ("id", "system", "name", "log_file", "address", "submitted")
             print_json([{name: getattr(one, name) for name in fields} for one in jobs])
+
+
+def using(config: Config) -> str:
+    """Return the sentence that names the configuration, as missions put it."""
+    if config.source is None:
+        return "No config file found, using default settings."
+    return f"Using config file {clean(config.source)}."
 
 
 def look_back(config: Config) -> None:

@@ -15,7 +15,7 @@ import math
 from typing import TYPE_CHECKING
 
 from grain.head.errors import BadMessage
-from grain.head.hub.state import MissionRecord, TaskRecord
+from grain.head.hub.state import EndedMission, MissionRecord, TaskRecord
 from grain.head.messages import (
     AckTasks,
     Depart,
@@ -105,13 +105,14 @@ class Missions:
                 mission.requests[message.number] = (resources, queue)
             case DefineFunction():
                 mission.functions[message.digest] = payload
+                mission.function_names[message.digest] = message.name
             case Retract():
                 for task in message.tasks:
                     self._table.retract(mission, task)
             case Synced():
                 self._on_synced(mission)
             case Depart():
-                self._remove(mission)
+                self._remove(mission, now)
             case _:
                 pass
 
@@ -194,7 +195,7 @@ class Missions:
             if task.lease is None and task.ending is None and not task.crashes:
                 del mission.tasks[task.number]
 
-    def _remove(self, mission: MissionRecord) -> None:
+    def _remove(self, mission: MissionRecord, now: float) -> None:
         """End a mission: no task of it is wanted any more."""
         if mission.link is not None:
             self.links.pop(mission.link, None)
@@ -202,12 +203,15 @@ class Missions:
         for task in list(reversed(mission.tasks.values())):  # the youngest first, as above
             self._table.discard(task)
         del self._missions[mission.id]
+        mission.functions.clear()
         self._functions.on_changed()
+        if mission.connection:  # else it never came
+            self._table.registry.ended_missions.append(EndedMission(mission, now))
 
     def on_tick(self, now: float) -> None:
         """Remove the missions whose grace period is over; end the limbo when it is time."""
         for mission in [m for m in self._missions.values() if m.deadline <= now]:
-            self._remove(mission)
+            self._remove(mission, now)
         if self._limbo_ends > now:
             return
         for worker in list(self._table.held_back):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.head.hub.fair_share import Share
 from grain.worker.messages import AckRuns
@@ -70,6 +70,26 @@ class Outgoing:
         self._acknowledged.pop(link, None)
 
 
+class EndedMission(NamedTuple):
+    """A mission that has left.
+
+    Attributes:
+        record: its record, without its functions.
+        at: when it left, by the clock of the hub.
+    """
+
+    record: MissionRecord
+    at: float
+
+
+EndedTask = tuple["TaskRecord", str, float, float]
+"""A task that was resolved: its record, the name of the worker, when the run began and ended. Not
+named, as one is made for every task."""
+
+_ENDED_MISSIONS = 10
+_ENDED_TASKS = 1000
+
+
 class Registry:
     """The missions and the workers of a hub, those that are away included.
 
@@ -77,9 +97,13 @@ class Registry:
         missions: by id.
         workers: by id.
         numbered: the workers by the number that the scheduler has for each.
+        ended_missions: the last ones that left, for people.
+        ended_tasks: the last ones that were resolved, for people: some 300 bytes each.
     """
 
     def __init__(self) -> None:
+        self.ended_missions: deque[EndedMission] = deque(maxlen=_ENDED_MISSIONS)
+        self.ended_tasks: deque[EndedTask] = deque(maxlen=_ENDED_TASKS)
         self.missions: dict[str, MissionRecord] = {}
         self.workers: dict[str, WorkerRecord] = {}
         self.numbered: dict[int, WorkerRecord] = {}
@@ -120,6 +144,9 @@ class MissionRecord(PeerRecord):
     """
 
     __slots__ = (
+        "done",
+        "failed",
+        "function_names",
         "functions",
         "last_submitted",
         "noticed",
@@ -134,6 +161,9 @@ class MissionRecord(PeerRecord):
         self.synced = False
         self.tasks: dict[int, TaskRecord] = {}
         self.functions: dict[bytes, Payload] = {}
+        # For people, as are the counts of tasks that have resolved, with a value or otherwise.
+        self.function_names: dict[bytes, str] = {}
+        self.done = self.failed = 0
         # The requests of this link by number: the resources, and the queue for them.
         self.requests: dict[int, tuple[Resource, TaskQueue]] = {}
         # The requests of this link for which the mission got a `Notice`.
