@@ -47,9 +47,7 @@ def state_text(state: dict[str, Any], most: int | None = None) -> str:
             map(_ended, state.get("ended", ())),
             most,
         ),
-        "".join(
-            f"{line}\n" for remark in _remarks(state, tasks) for line in folded(remark, most)
-        ),
+        "".join(f"{line}\n" for remark in _remarks(state, tasks) for line in folded(remark, most)),
     ]
     return "\n".join(part for part in parts if part)
 
