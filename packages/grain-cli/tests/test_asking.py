@@ -421,6 +421,16 @@ def test_why_of_a_run_says_function_worker_and_time(
     assert 0 == done.exit_code
 
 
+def test_why_shows_the_call_that_the_mission_has(address: str, answering: Any) -> None:
+    """In place of the function's name alone; without an answer that stays."""
+    answer = {"task": 17, "state": "waiting", "reasons": [], "function": "energy"}
+    with answering(address, why=answer, arguments={"call": "energy('h2o.xyz')"}):
+        assert "  it calls energy('h2o.xyz')\n" in grain("why", "opt:17").output
+        assert "energy('h2o.xyz')" == json.loads(grain("why", "--json", "opt:17").output)["call"]
+    with answering(address, why=answer, arguments={"call": ""}):
+        assert "  it calls energy\n" in grain("why", "opt:17").output
+
+
 def test_why_of_what_is_not_there(address: str, answering: Any) -> None:
     """Exit code 1, and JSON for programs."""
     answer = {"task": 17, "state": "unknown", "reasons": ["it has ended, or was never submitted"]}

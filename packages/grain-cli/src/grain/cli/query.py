@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from grain.config import Config
+    from grain.edge import Peer
     from grain.edge.questions import Ask
 
 PATIENCE = 2.0
@@ -14,13 +15,19 @@ PATIENCE = 2.0
 ANSWER = 30.0
 """Seconds for the answer of a scheduler that was reached."""
 
+_BUSY = 2.0  # seconds for the answer of somebody else, who may be busy
+
 
 class NoScheduler(Exception):
     """No scheduler answers; the text is a sentence for people."""
 
 
 def ask(
-    config: Config, *questions: Ask, patience: float = PATIENCE, answer: float = ANSWER
+    config: Config,
+    *questions: Ask,
+    patience: float = PATIENCE,
+    answer: float = ANSWER,
+    may_lack: Ask | None = None,
 ) -> list[Any]:
     """Put questions to the scheduler of a configuration.
 
@@ -30,9 +37,11 @@ def ask(
         patience: Seconds to look for the scheduler. Where only files connect the two hosts, finding
             it takes about 10 s.
         answer: Seconds for its answers.
+        may_lack: A last question, which somebody else than the scheduler answers, maybe in vain.
 
     Returns:
-        The answers in the order of the questions, as plain data.
+        The answers in the order of the questions, as plain data; None for the last one if it did
+        not come.
 
     Raises:
         NoScheduler: There is none, or its answer cannot be understood.
@@ -43,7 +52,7 @@ def ask(
 
     address = config.worker.cli_dial
     try:
-        return trio.run(_put, address, questions, patience, answer)
+        return trio.run(_put, address, questions, patience, answer, may_lack)
     except BaseException as error:
         # A channel raises its errors in groups of one.
         failure: BaseException = error
@@ -67,7 +76,11 @@ def _members(error: BaseException) -> tuple[BaseException, ...]:
 
 
 async def _put(
-    address: str, questions: tuple[Ask, ...], patience: float, answer: float
+    address: str,
+    questions: tuple[Ask, ...],
+    patience: float,
+    answer: float,
+    may_lack: Ask | None,
 ) -> list[Any]:
     import trio
 
@@ -83,4 +96,23 @@ async def _put(
                 await peer.channel.send([(question, None)])
                 [(_, payload), *_] = await peer.channel.receive()
                 answers.append(unpack(payload))
+            if may_lack is not None:
+                answers.append(await _put_last(peer, may_lack))
     return answers
+
+
+async def _put_last(peer: Peer, question: Ask) -> Any:
+    """Return the answer of somebody who may be busy; None without one."""
+    import trio
+
+    from grain.edge.errors import EdgeError
+    from grain.edge.questions import unpack
+
+    with trio.move_on_after(_BUSY):
+        try:
+            await peer.channel.send([(question, None)])
+            [(_, payload), *_] = await peer.channel.receive()
+        except (EdgeError, trio.EndOfChannel):
+            return None
+        return unpack(payload)
+    return None

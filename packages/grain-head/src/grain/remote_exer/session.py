@@ -22,6 +22,8 @@ from grain.head.messages import (
     Crash,
     Crashed,
     Depart,
+    Describe,
+    Described,
     MissionRegistered,
     Notice,
     RegisterMission,
@@ -93,6 +95,7 @@ class MissionSession:
         resolved: outcomes of tasks, until `take_resolved`.
         notices: requests that cannot start, by number, with the reason, until `take_notices`.
         answers: the answers to the last question.
+        questions: those of the head, until `take_questions`.
         pending: the unresolved tasks, by number.
         running: how many of them run.
         functions: those that tasks may call, by digest: the only store of their bytes.
@@ -108,6 +111,7 @@ class MissionSession:
         self.resolved: list[Resolution] = []
         self.notices: list[Notice] = []
         self.answers: list[tuple[str, Any]] = []
+        self.questions: list[Describe] = []
         self.pending: dict[int, PendingTask] = {}
         self.running = 0
         self.functions: dict[bytes, Function] = {}
@@ -141,7 +145,16 @@ class MissionSession:
         notices, self.notices = self.notices, []
         return notices
 
+    def take_questions(self) -> list[Describe]:
+        """Return the head's questions that have arrived since the last call."""
+        questions, self.questions = self.questions, []
+        return questions
+
     # ---- tasks
+
+    def describe(self, question: Describe, call: str) -> None:
+        """Answer a question of the head."""
+        self._send(Described(question.question, call))
 
     def ask(self, question: Ask) -> None:
         """Send a question, and forget the answers to the last one."""
@@ -213,6 +226,7 @@ class MissionSession:
         """End a connection; what was under way to the head may be lost."""
         self.connected = False
         self.to_head.clear()
+        self.questions.clear()
         self._unconfirmed.clear()  # they arrive again
 
     def on_message(self, message: Message, payload: Payload) -> None:
@@ -231,6 +245,8 @@ class MissionSession:
                     pending.crashes = (*pending.crashes, message.crash)
             case Notice():
                 self.notices.append(message)
+            case Describe():
+                self.questions.append(message)
             case Answer():
                 self.answers.append((message.about, unpack(payload)))
             case MissionRegistered():

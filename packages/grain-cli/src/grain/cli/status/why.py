@@ -46,7 +46,10 @@ def why(
         if task is None:
             raise click.UsageError(_missing(config, patience))
         question = Ask("why", mission=mission, task=int(number))
-        [explanation] = ask(config, question, patience=patience)
+        call = Ask("arguments", mission=mission, task=int(number))
+        [explanation, called] = ask(config, question, patience=patience, may_lack=call)
+        if called and called["call"]:
+            explanation = {**explanation, "call": called["call"]}
     if as_json:
         print_json({**explanation, "mission": mission})
     else:
@@ -68,8 +71,8 @@ def state_text(explanation: dict[str, Any]) -> str:
 def facts_text(explanation: dict[str, Any]) -> list[str]:
     """Return what is known of a task beside the reasons for its state, a line each."""
     lines = []
-    if function := explanation.get("function"):
-        lines.append(f"it calls {function}")
+    if call := explanation.get("call") or explanation.get("function"):
+        lines.append(f"it calls {call}")
     if worker := explanation.get("worker"):
         host = f" (host {explanation['host']})" if explanation.get("host") else ""
         began, seconds = moment(explanation["began"]), span(explanation["seconds"])

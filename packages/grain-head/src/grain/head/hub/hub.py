@@ -260,6 +260,12 @@ class Hub:
         answer: Any
         if ask.about == "state":
             answer = self.snapshot(now)
+        elif ask.about == "arguments":
+            owner = find_mission(self.registry, ask.mission)
+            if owner is not None and owner.link is not None:
+                self.missions.describe(link, owner, ask.task)
+                return
+            answer = {"call": ""}
         elif ask.about == "retire":
             answer = self.retire(ask.pattern, at_once=ask.at_once)
         else:

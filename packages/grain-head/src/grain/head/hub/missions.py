@@ -14,11 +14,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from grain.edge.questions import pack
 from grain.head.errors import BadMessage
 from grain.head.hub.state import EndedMission, MissionRecord, TaskRecord
 from grain.head.messages import (
     AckTasks,
+    Answer,
     Depart,
+    Describe,
+    Described,
     MissionRegistered,
     RegisterMission,
     Request,
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
     from grain.head.hub.functions import FunctionTable
     from grain.head.hub.state import Link, Outgoing, Registry
     from grain.head.hub.tasks import TaskTable
+
+_QUESTIONS = 1000  # without an answer, at most
 
 
 class Missions:
@@ -71,6 +77,9 @@ class Missions:
         # mission knows of: its tasks are in limbo, and not started.
         self._limbo_ends = now + grace
         self._last_number = 0
+        # The questions to missions by number, each with the link of who asked.
+        self._questions: dict[int, Link] = {}
+        self._last_question = 0
         self.links: dict[Link, MissionRecord] = {}
 
     def get(self, id: str, now: float) -> MissionRecord:  # noqa: A002 - its name
@@ -107,14 +116,31 @@ class Missions:
                 mission.functions[message.digest] = payload
                 mission.function_names[message.digest] = message.name
             case Retract():
-                for task in message.tasks:
-                    self._table.retract(mission, task)
+                self._retract(mission, message.tasks)
             case Synced():
                 self._on_synced(mission)
+            case Described():
+                self._on_described(message)
             case Depart():
                 self._remove(mission, now)
-            case _:
-                pass
+
+    def _retract(self, mission: MissionRecord, tasks: tuple[int, ...]) -> None:
+        for task in tasks:
+            self._table.retract(mission, task)
+
+    # ---- questions
+
+    def describe(self, link: Link, mission: MissionRecord, task: int) -> None:
+        """Ask a mission for the call of a task, and pass its answer on to who asked for it."""
+        self._last_question += 1
+        self._questions[self._last_question] = link
+        if len(self._questions) > _QUESTIONS:  # the oldest was never answered
+            del self._questions[next(iter(self._questions))]
+        self._outgoing.post(mission.link, Describe(self._last_question, task))
+
+    def _on_described(self, message: Described) -> None:
+        link = self._questions.pop(message.question, None)
+        self._outgoing.post(link, Answer("arguments"), pack({"call": message.call}))
 
     # ---- joining
 
