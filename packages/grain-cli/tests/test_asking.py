@@ -393,6 +393,21 @@ RUN = {"function": "energy", "worker": "w1", "began": 86400.0, "seconds": 3723.4
             ),
         ),
         (
+            {
+                "state": "running",
+                "reasons": [],
+                **RUN,
+                "host": "n17",
+                "programs": [["xtb h2o.xyz --opt", 65.2]],
+            },
+            (
+                "task opt:17 is running\n"
+                "  it calls energy\n"
+                "  it runs on worker w1 (host n17), from 1970-01-02 AT, for 01:02:03\n"
+                "  it has run for 00:01:05: xtb h2o.xyz --opt\n"
+            ),
+        ),
+        (
             {"state": "ended", "reasons": [], **RUN, "ended": "value"},
             (
                 "task opt:17 is done\n"
@@ -414,7 +429,8 @@ def test_why_of_a_run_says_function_worker_and_time(
     address: str, answering: Any, answer: dict[str, Any], expected: str
 ) -> None:
     """Also of one that has ended."""
-    with answering(address, why={"task": 17, **answer}):
+    programs = {"programs": answer.pop("programs", [])}
+    with answering(address, why={"task": 17, **answer}, arguments={"call": ""}, programs=programs):
         done = grain("why", "opt:17")
 
     assert expected == re.sub(r"1970-01-0\d [\d:]+", "1970-01-02 AT", done.output)
@@ -424,10 +440,10 @@ def test_why_of_a_run_says_function_worker_and_time(
 def test_why_shows_the_call_that_the_mission_has(address: str, answering: Any) -> None:
     """In place of the function's name alone; without an answer that stays."""
     answer = {"task": 17, "state": "waiting", "reasons": [], "function": "energy"}
-    with answering(address, why=answer, arguments={"call": "energy('h2o.xyz')"}):
+    with answering(address, why=answer, arguments={"call": "energy('h2o.xyz')"}, programs={}):
         assert "  it calls energy('h2o.xyz')\n" in grain("why", "opt:17").output
         assert "energy('h2o.xyz')" == json.loads(grain("why", "--json", "opt:17").output)["call"]
-    with answering(address, why=answer, arguments={"call": ""}):
+    with answering(address, why=answer, arguments={"call": ""}, programs={}):
         assert "  it calls energy\n" in grain("why", "opt:17").output
 
 

@@ -395,8 +395,8 @@ def test_an_error_has_file_keys_and_texts_apart() -> None:
         (
             "[worker]\ndial = 'tcp://::1:4000'",
             (
-                "worker.dial: found the string 'tcp://::1:4000', expected an address, or '' for the "
-                "usual one ('tcp://::1:4000': write IPv6 numbers in brackets"
+                "worker.dial: found the string 'tcp://::1:4000', expected an address, or '' for "
+                "the usual one ('tcp://::1:4000': write IPv6 numbers in brackets"
             ),
         ),
         ("[head]\nlisten = 'edge://x'", "head.listen: found the string 'edge://x', expected"),

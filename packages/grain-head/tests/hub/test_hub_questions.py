@@ -20,7 +20,15 @@ from grain.head.messages import (
     Synced,
 )
 from grain.head.scheduler import explain
-from grain.worker.messages import DefineFunction, InventoryEnd, Lease, RegisterWorker, Retire
+from grain.worker.messages import (
+    DefineFunction,
+    Inspect,
+    Inspected,
+    InventoryEnd,
+    Lease,
+    RegisterWorker,
+    Retire,
+)
 from grain_testkit.hub_harness import F, HubHarness
 
 if TYPE_CHECKING:
@@ -334,3 +342,23 @@ def test_questions_without_answers_are_bounded(harness: HubHarness) -> None:
     assert answered(harness) is None
     harness.send("m", Described(last.question, "x"))
     assert {"call": "x"} == answered(harness)
+
+
+def test_the_programs_of_a_run_are_asked_of_its_worker(harness: HubHarness) -> None:
+    lease = running(harness)
+
+    assert asked(harness, "programs", 1) is None
+    [question] = harness.sent("w", Inspect)
+    assert lease.attempt == question.attempt
+    harness.send("w", Inspected(question.question, (("xtb", 2.0),)))
+    assert {"programs": [["xtb", 2.0]]} == answered(harness)
+
+
+def test_no_worker_is_asked_for_the_programs_of_a_task_that_waits(harness: HubHarness) -> None:
+    running(harness)
+
+    assert {"programs": []} == asked(harness, "programs", 2)
+    assert {"programs": []} == asked(harness, "programs", 9)
+    assert {"programs": []} == asked(harness, "programs", 1, "nobody")
+    harness.lose("w")
+    assert {"programs": []} == asked(harness, "programs", 1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from grain.config import Config
     from grain.edge import Peer
     from grain.edge.questions import Ask
@@ -27,7 +29,7 @@ def ask(
     *questions: Ask,
     patience: float = PATIENCE,
     answer: float = ANSWER,
-    may_lack: Ask | None = None,
+    others: Sequence[Ask] = (),
 ) -> list[Any]:
     """Put questions to the scheduler of a configuration.
 
@@ -37,11 +39,12 @@ def ask(
         patience: Seconds to look for the scheduler. Where only files connect the two hosts, finding
             it takes about 10 s.
         answer: Seconds for its answers.
-        may_lack: A last question, which somebody else than the scheduler answers, maybe in vain.
+        others: Further questions of one kind each, which others than the scheduler answer, if they
+            are not busy.
 
     Returns:
-        The answers in the order of the questions, as plain data; None for the last one if it did
-        not come.
+        The answers in the order of the questions, as plain data; None for those of
+        others that did not come.
 
     Raises:
         NoScheduler: There is none, or its answer cannot be understood.
@@ -52,7 +55,7 @@ def ask(
 
     address = config.worker.cli_dial
     try:
-        return trio.run(_put, address, questions, patience, answer, may_lack)
+        return trio.run(_put, address, questions, patience, answer, others)
     except BaseException as error:
         # A channel raises its errors in groups of one.
         failure: BaseException = error
@@ -80,7 +83,7 @@ async def _put(
     questions: tuple[Ask, ...],
     patience: float,
     answer: float,
-    may_lack: Ask | None,
+    others: Sequence[Ask],
 ) -> list[Any]:
     import trio
 
@@ -96,23 +99,25 @@ async def _put(
                 await peer.channel.send([(question, None)])
                 [(_, payload), *_] = await peer.channel.receive()
                 answers.append(unpack(payload))
-            if may_lack is not None:
-                answers.append(await _put_last(peer, may_lack))
+            answers += await _put_others(peer, others)
     return answers
 
 
-async def _put_last(peer: Peer, question: Ask) -> Any:
-    """Return the answer of somebody who may be busy; None without one."""
+async def _put_others(peer: Peer, questions: Sequence[Ask]) -> list[Any]:
+    """Return the answers of those who may be busy; None for each that does not come soon."""
     import trio
 
     from grain.edge.errors import EdgeError
-    from grain.edge.questions import unpack
+    from grain.edge.questions import Answer, unpack
 
+    answers: dict[str, Any] = {}
     with trio.move_on_after(_BUSY):
         try:
-            await peer.channel.send([(question, None)])
-            [(_, payload), *_] = await peer.channel.receive()
+            await peer.channel.send([(question, None) for question in questions])
+            while len(answers) < len(questions):
+                for message, payload in await peer.channel.receive():
+                    if isinstance(message, Answer):
+                        answers[message.about] = unpack(payload)
         except (EdgeError, trio.EndOfChannel):
-            return None
-        return unpack(payload)
-    return None
+            pass
+    return [answers.get(question.about) for question in questions]

@@ -186,6 +186,18 @@ class RunEnded(Message, frozen=True):
     detail: str = ""
 
 
+class Inspected(Message, frozen=True):
+    """The external programs of a run, for people: the answer to an `Inspect`.
+
+    Attributes:
+        question: its number.
+        programs: the command of each, shortened, and the seconds for which it has been running.
+    """
+
+    question: int
+    programs: tuple[tuple[str, float], ...]
+
+
 class Draining(Message, frozen=True):
     """The worker takes no more runs."""
 
@@ -267,6 +279,18 @@ class AckRuns(Message, frozen=True):
     attempts: tuple[Attempt, ...]
 
 
+class Inspect(Message, frozen=True):
+    """A question for the external programs of a run; `Inspected` follows if the runner is free.
+
+    Attributes:
+        question: a number that no other question of this head has.
+        attempt: the run.
+    """
+
+    question: int
+    attempt: Attempt
+
+
 class Retire(Message, frozen=True):
     """The worker is to leave.
 
@@ -277,10 +301,28 @@ class Retire(Message, frozen=True):
     at_once: bool = False
 
 
-AGENT = (RegisterWorker, Inventory, InventoryEnd, BegunCount, RunEnded, Draining, Leaving)
+AGENT = (
+    RegisterWorker,
+    Inventory,
+    InventoryEnd,
+    BegunCount,
+    RunEnded,
+    Inspected,
+    Draining,
+    Leaving,
+)
 """The messages that an agent sends to a head."""
 
-HEAD = (WorkerRegistered, DefineFunction, ForgetFunctions, Lease, Revoke, AckRuns, Retire)
+HEAD = (
+    WorkerRegistered,
+    DefineFunction,
+    ForgetFunctions,
+    Lease,
+    Revoke,
+    AckRuns,
+    Inspect,
+    Retire,
+)
 """The messages that a head sends to an agent."""
 
 CODEC = Codec(*AGENT, *HEAD)

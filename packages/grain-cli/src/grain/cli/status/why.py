@@ -46,10 +46,13 @@ def why(
         if task is None:
             raise click.UsageError(_missing(config, patience))
         question = Ask("why", mission=mission, task=int(number))
-        call = Ask("arguments", mission=mission, task=int(number))
-        [explanation, called] = ask(config, question, patience=patience, may_lack=call)
-        if called and called["call"]:
-            explanation = {**explanation, "call": called["call"]}
+        others = [
+            Ask("arguments", mission=mission, task=int(number)),
+            Ask("programs", mission=mission, task=int(number)),
+        ]
+        [explanation, *more] = ask(config, question, patience=patience, others=others)
+        for answer in more:
+            explanation |= {key: value for key, value in (answer or {}).items() if value}
     if as_json:
         print_json({**explanation, "mission": mission})
     else:
@@ -78,6 +81,10 @@ def facts_text(explanation: dict[str, Any]) -> list[str]:
         began, seconds = moment(explanation["began"]), span(explanation["seconds"])
         verb = "ran" if "ended" in explanation else "runs"
         lines.append(f"it {verb} on worker {worker}{host}, from {began}, for {seconds}")
+    lines += [
+        f"it has run for {span(seconds)}: {command}"
+        for command, seconds in explanation.get("programs", ())
+    ]
     return lines
 
 

@@ -266,6 +266,14 @@ class Hub:
                 self.missions.describe(link, owner, ask.task)
                 return
             answer = {"call": ""}
+        elif ask.about == "programs":
+            owner = find_mission(self.registry, ask.mission)
+            record = None if owner is None else owner.tasks.get(ask.task)
+            lease = None if record is None else record.lease
+            if lease is not None and not lease.waits and lease.worker.link is not None:
+                self.workers.inspect(link, lease)
+                return
+            answer = {"programs": []}
         elif ask.about == "retire":
             answer = self.retire(ask.pattern, at_once=ask.at_once)
         else:

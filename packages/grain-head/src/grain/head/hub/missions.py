@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from grain.edge.questions import pack
 from grain.head.errors import BadMessage
-from grain.head.hub.state import EndedMission, MissionRecord, TaskRecord
+from grain.head.hub.state import EndedMission, MissionRecord, Questions, TaskRecord
 from grain.head.messages import (
     AckTasks,
     Answer,
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from grain.head.hub.functions import FunctionTable
     from grain.head.hub.state import Link, Outgoing, Registry
     from grain.head.hub.tasks import TaskTable
-
-_QUESTIONS = 1000  # without an answer, at most
 
 
 class Missions:
@@ -77,9 +75,7 @@ class Missions:
         # mission knows of: its tasks are in limbo, and not started.
         self._limbo_ends = now + grace
         self._last_number = 0
-        # The questions to missions by number, each with the link of who asked.
-        self._questions: dict[int, Link] = {}
-        self._last_question = 0
+        self._questions = Questions()
         self.links: dict[Link, MissionRecord] = {}
 
     def get(self, id: str, now: float) -> MissionRecord:  # noqa: A002 - its name
@@ -132,14 +128,10 @@ class Missions:
 
     def describe(self, link: Link, mission: MissionRecord, task: int) -> None:
         """Ask a mission for the call of a task, and pass its answer on to who asked for it."""
-        self._last_question += 1
-        self._questions[self._last_question] = link
-        if len(self._questions) > _QUESTIONS:  # the oldest was never answered
-            del self._questions[next(iter(self._questions))]
-        self._outgoing.post(mission.link, Describe(self._last_question, task))
+        self._outgoing.post(mission.link, Describe(self._questions.add(link), task))
 
     def _on_described(self, message: Described) -> None:
-        link = self._questions.pop(message.question, None)
+        link = self._questions.pop(message.question)
         self._outgoing.post(link, Answer("arguments"), pack({"call": message.call}))
 
     # ---- joining

@@ -86,6 +86,7 @@ EndedTask = tuple["TaskRecord", str, float, float]
 """A task that was resolved: its record, the name of the worker, when the run began and ended. Not
 named, as one is made for every task."""
 
+_QUESTIONS = 1000  # without an answer, at most
 _ENDED_MISSIONS = 10
 _ENDED_TASKS = 1000
 
@@ -107,6 +108,26 @@ class Registry:
         self.missions: dict[str, MissionRecord] = {}
         self.workers: dict[str, WorkerRecord] = {}
         self.numbered: dict[int, WorkerRecord] = {}
+
+
+class Questions:
+    """The questions that a hub passes on to peers, each with the link of who asked."""
+
+    def __init__(self) -> None:
+        self._links: dict[int, Link] = {}
+        self._last = 0
+
+    def add(self, link: Link) -> int:
+        """Note a question; return its number. The oldest of too many is forgotten."""
+        self._last += 1
+        self._links[self._last] = link
+        if len(self._links) > _QUESTIONS:
+            del self._links[next(iter(self._links))]
+        return self._last
+
+    def pop(self, number: int) -> Link | None:
+        """Return who asked a question, once; None if nobody did."""
+        return self._links.pop(number, None)
 
 
 class PeerRecord:

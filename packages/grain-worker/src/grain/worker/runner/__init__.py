@@ -24,6 +24,7 @@ Map:
 - ``translation``: the boundary between payloads and objects, and the translation in memory
 - ``wire_translation``: the translation of bytes, with the functions that have come
 - ``wire``: the codec and the pace between agent and runner
+- ``programs``: the external programs of a run, looked up when somebody asks
 - ``main``: the runner's process
 - ``context``: the context module
 - ``watchdog``: prints the stacks of a blocked process

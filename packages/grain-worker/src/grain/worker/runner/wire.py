@@ -6,9 +6,18 @@ import math
 
 from grain.edge.channel import Heartbeat
 from grain.edge.messages import Codec
-from grain.worker.messages import Cancel, DefineFunction, Ended, ForgetFunctions, Ready, Run
+from grain.worker.messages import (
+    Cancel,
+    DefineFunction,
+    Ended,
+    ForgetFunctions,
+    Inspect,
+    Inspected,
+    Ready,
+    Run,
+)
 
-CODEC = Codec(Run, Cancel, Ended, DefineFunction, ForgetFunctions, Ready)
+CODEC = Codec(Run, Cancel, Ended, DefineFunction, ForgetFunctions, Ready, Inspect, Inspected)
 
 HEARTBEAT = Heartbeat(interval=1.0, suspect=5.0, lost=math.inf)
 """A silent runner is blocked by a tasklet, and not dead: only the end of its process is a death."""
