@@ -92,7 +92,8 @@ for command, words in tried.items():
         os.chdir(folder)
         if os.environ["GONE"]:
             os.mkdir("gone"), os.chdir("gone"), os.rmdir("../gone")
-        sys.argv[1:] = [command, *words]
+        # As the interpreter decodes its own command line.
+        sys.argv[1:] = [command, *(os.fsdecode(word.encode()) for word in words)]
         main(prog_name="grain")
         sys.exit("it came back")
     children[command] = child
@@ -117,8 +118,10 @@ def test_a_broken_place_never_ends_in_a_traceback(place: str, alone: Path) -> No
         (alone / command / "grain.toml").write_text(there.config)
     list_of_commands = alone / "tried.json"
     list_of_commands.write_text(json.dumps(tried))
+    (alone / "home").mkdir()
     env = {
         **os.environ,
+        "PATH": str(alone / "bin"),
         "HOME": str(alone / "home"),
         "TRIED": str(list_of_commands),
         "FOLDER": str(alone),

@@ -52,9 +52,10 @@ def named_tasks(state: dict[str, Any]) -> list[str]:
 
 def recorded() -> list[str]:
     """Return the names of the jobs that were submitted, the last first, each once."""
-    from grain.cli.workers.jobs import records
+    from grain.cli.batch import JobRecords, state_folder
 
-    return list(dict.fromkeys(record.name for record in reversed(records().read())))
+    records = JobRecords(state_folder() / "jobs").read()
+    return list(dict.fromkeys(record.name for record in reversed(records)))
 
 
 def _state(ctx: click.Context) -> dict[str, Any]:
