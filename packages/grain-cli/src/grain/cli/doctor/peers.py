@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from grain.config import Config
 
+_ANSWER = 5.0  # seconds; another check reports a scheduler that does not answer
+
 
 def versions(config: Config) -> list[Finding]:
     """Check that workers and missions have the versions of the scheduler; nothing without one."""
@@ -18,7 +20,7 @@ def versions(config: Config) -> list[Finding]:
     from grain.edge.questions import Ask
 
     try:
-        [state] = ask(config, Ask("state"))
+        [state] = ask(config, Ask("state"), answer=_ANSWER)
     except NoScheduler:
         return []
     return judge(state)
