@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from grain.cli import plugins
-from grain.cli.options import config_option
 from grain.cli.streams import guarded
 from grain.cli.version import show_version
 
@@ -123,7 +122,10 @@ class Lazy(click.Group):
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=show_version,
     help="Show the version and exit.",
 )  # fmt: skip
-@config_option
+@click.option(
+    "-c", "--config", "config_file", metavar="FILE", type=click.Path(),
+    help="Configuration to use.",
+)  # fmt: skip
 @click.pass_context
 def main(ctx: click.Context, config_file: str | None) -> None:
     """Grain: a resource-aware scheduler for parallel external computing on clusters.
