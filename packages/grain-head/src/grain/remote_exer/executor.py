@@ -262,9 +262,22 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             self._report_notices()
         for blocked in session.take_blocked():
             self._on_event(TaskBlocks(blocked.worker, blocked.code))
+        if session.questions:
+            for question in session.take_questions():
+                session.describe(question, self._describe(question.task))
+            self._link.wake()
         if session.answers:
             self._answered.set()
             self._answered = trio.Event()
+
+    def _describe(self, task: int) -> str:
+        """Return the call of a task that is not resolved, for people; "" for any other."""
+        job, pending = self._jobs.get(task), self._session.pending.get(task)
+        if job is None or pending is None or pending.arguments is None:
+            return ""
+        from grain.remote_exer.description import describe_call  # asked for by few missions
+
+        return describe_call(job.name, pending.arguments, self._payloads)
 
     def _report_notices(self) -> None:
         for notice in self._session.take_notices():

@@ -24,6 +24,8 @@ from grain.head.messages import (
     Crash,
     Crashed,
     Depart,
+    Describe,
+    Described,
     MissionRegistered,
     Notice,
     OtherVersions,
@@ -42,7 +44,12 @@ if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
     from grain.worker.payload import Function
 
+_NAME = 200  # characters of a function's name that travel
 _AT_ONCE = 65536  # tasks in one `Retract` or `AckTasks`; at nine bytes each they fit a message
+
+
+def _definition(function: Function) -> DefineFunction:
+    return DefineFunction(function.digest, function.name[:_NAME])
 
 
 class Resolution(NamedTuple):
@@ -94,6 +101,7 @@ class MissionSession:
             versions, until `take_notices`.
         blocked: reports of tasks that block their worker, until `take_blocked`.
         answers: the answers to the last question.
+        questions: those of the head, until `take_questions`.
         pending: the unresolved tasks, by number.
         running: how many of them run.
         functions: those that tasks may call, by digest: the only store of their bytes.
@@ -118,6 +126,7 @@ class MissionSession:
         self._other_versions: set[Versions] = set()
         self.blocked: list[Blocked] = []
         self.answers: list[tuple[str, Any]] = []
+        self.questions: list[Describe] = []
         self.pending: dict[int, PendingTask] = {}
         self.running = 0
         self.functions: dict[bytes, Function] = {}
@@ -156,7 +165,16 @@ class MissionSession:
         blocked, self.blocked = self.blocked, []
         return blocked
 
+    def take_questions(self) -> list[Describe]:
+        """Return the head's questions that have arrived since the last call."""
+        questions, self.questions = self.questions, []
+        return questions
+
     # ---- tasks
+
+    def describe(self, question: Describe, call: str) -> None:
+        """Answer a question of the head."""
+        self._send(Described(question.question, call))
 
     def ask(self, question: Ask) -> None:
         """Send a question, and forget the answers to the last one."""
@@ -181,7 +199,7 @@ class MissionSession:
             return defined
         # Sent before it is stored: an interrupt in between has it sent twice, and never leaves a
         # function that is stored here and was not sent.
-        self._send(DefineFunction(function.digest), function.payload)
+        self._send(_definition(function), function.payload)
         self.functions[function.digest] = function
         return function
 
@@ -215,8 +233,8 @@ class MissionSession:
         self._send(msgspec.structs.replace(self._registration, connection=self._connections))
         for request in self._requests:
             self._send(request)
-        for digest, function in self.functions.items():
-            self._send(DefineFunction(digest), function.payload)
+        for function in self.functions.values():
+            self._send(_definition(function), function.payload)
         for task, p in self.pending.items():  # ascending: tasks are added in that order
             if not p.retracted:
                 message = Submit(task, p.request, p.function, p.worker, p.crashes)
@@ -228,6 +246,7 @@ class MissionSession:
         """End a connection; what was under way to the head may be lost."""
         self.connected = False
         self.to_head.clear()
+        self.questions.clear()
         self._unconfirmed.clear()  # they arrive again
 
     def on_message(self, message: Message, payload: Payload) -> None:
@@ -252,6 +271,8 @@ class MissionSession:
                     self.notices.append(message)
             case Blocked():
                 self.blocked.append(message)
+            case Describe():
+                self.questions.append(message)
             case Answer():
                 self.answers.append((message.about, unpack(payload)))
             case MissionRegistered():

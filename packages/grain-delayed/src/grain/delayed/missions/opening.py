@@ -53,9 +53,9 @@ async def mission(
             workers join at the address of the configuration file, if there is one. Without it,
             tasks go to Gnaw, the scheduler that your missions share, and to its workers; the
             mission starts Gnaw if it does not run.
-        config_file: name of the configuration file; by default ``GRAIN_CONFIG``, or grain.toml in
-            the current directory if there is one, else the defaults. False: none, and the mission
-            keeps to itself: no other worker can join.
+        config_file: name of the configuration file; by default ``GRAIN_CONFIG``, or the nearest
+            grain.toml in the current directory and those above it, else the defaults. False: none,
+            and the mission keeps to itself: no other worker can join.
         name: the name of the mission in the scheduler's log and in ``grain ls``; by default the
             host's name.
         prioritized: if true, its tasks go before those of missions that are not prioritized.
