@@ -75,6 +75,7 @@ class Delayed(Generic[T_co]):
         _set(self, "_copy", copy_on_setitem)
 
     def __await__(self) -> Generator[Any, Any, T_co]:
+        __tracebackhide__ = True
         return (yield from gather([self._node]).__await__())[0]  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:

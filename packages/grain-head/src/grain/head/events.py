@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from grain.resource import Resource
 
 
@@ -55,6 +57,32 @@ class SchedulerBack(Event, frozen=True):
     """The shared scheduler, or its successor, is reached again."""
 
 
+class TaskFailed(Event, frozen=True):
+    """A task has ended with an exception, which its caller is about to get.
+
+    Attributes:
+        task: its number.
+        error: the exception.
+        worker: where it ran; empty if it did not, or if there is one worker only.
+        call: returns its function and its arguments, shortened.
+    """
+
+    task: int
+    error: BaseException
+    worker: str
+    call: Callable[[], str]
+
+
+class RunsLeft(Event, frozen=True):
+    """The scheduler cannot be reached at the end of a mission, and is yet to end its runs.
+
+    Attributes:
+        tasks: the number of tasks whose end was not reported.
+    """
+
+    tasks: int
+
+
 class HostingFailed(Event, frozen=True):
     """Other workers cannot join at this address: the mission has its local worker only."""
 
@@ -73,7 +101,12 @@ class Statistics:
         done: tasks that ended with a value.
         failed: tasks that ended with an exception.
         cancelled: tasks that were cancelled.
+        not_begun: those of the cancelled tasks that never ran.
         results_waiting: results that nobody took from the result queue yet.
+        busy: cores that are in use, by others' tasks, too.
+        cores: cores of all workers; 0 where that is not known.
+        unmeetable: the requests that fit no worker, each with the number of its oldest waiting
+            task and the number of its waiting tasks.
     """
 
     queued: int
@@ -82,3 +115,7 @@ class Statistics:
     failed: int
     cancelled: int
     results_waiting: int
+    not_begun: int = 0
+    busy: float = 0
+    cores: float = 0
+    unmeetable: tuple[tuple[int, int], ...] = ()

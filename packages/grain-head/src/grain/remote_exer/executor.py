@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import outcome
@@ -16,7 +16,7 @@ from grain.head import Explanation, Statistics
 from grain.head.base import ExecutorBase, ExecutorPhase
 from grain.head.collapse import collapsing
 from grain.head.errors import Cancelled, TaskCrashed
-from grain.head.events import Event, NeverStarts, NoWorkers
+from grain.head.events import Event, NeverStarts, NoWorkers, RunsLeft, TaskFailed
 from grain.head.messages import Ask, Submit
 from grain.remote_exer.connector import GnawConnector
 from grain.remote_exer.functions import FunctionCache
@@ -24,8 +24,9 @@ from grain.remote_exer.link import AT_ONCE, SchedulerLink
 from grain.remote_exer.session import MissionSession, Resolution
 from grain.resource import from_data, to_data
 from grain.worker.errors import PayloadError
+from grain.worker.job import call_text
 from grain.worker.messages import DefineFunction
-from grain.worker.payload import Function, Payloads
+from grain.worker.payload import Function, Payloads, failure_in
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -201,8 +202,11 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
                         self._phase = ExecutorPhase.CLOSED
                         await self._leave(scope)
         finally:
+            if self._jobs and self._link.has_jobs:
+                self._on_event(RunsLeft(len(self._jobs)))
             for job in list(self._jobs):
-                self._resolve(Resolution(job, "cancelled", None, ()))
+                pending = self._session.pending.get(job)
+                self._resolve(Resolution(job, "cancelled", None, (), pending))
             self._put_result.close()
 
     async def _leave(self, scope: trio.CancelScope) -> None:
@@ -244,7 +248,29 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             return
         ended = self._outcome(job, resolution)
         cancelled = resolution.ending == "cancelled"
-        self._hand_over(resolution.task, job, ended, cancelled=cancelled)
+        if type(ended) is outcome.Error and not cancelled:
+            self._report_failure(job, resolution, ended.error)
+        begun = resolution.pending is not None and bool(resolution.pending.worker)
+        self._hand_over(resolution.task, job, ended, cancelled=cancelled, begun=begun)
+
+    def _report_failure(self, job: RemoteJob, resolution: Resolution, error: BaseException) -> None:
+        worker = resolution.crashes[-1].worker if resolution.crashes else ""
+        if resolution.ending == "error":
+            with suppress(PayloadError):
+                failure = failure_in(resolution.payload or b"")
+                worker = failure.where if failure is not None else ""
+
+        def call() -> str:
+            pending = resolution.pending
+            arguments: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
+            if pending is not None and pending.arguments is not None:
+                try:
+                    arguments = self._payloads.load_arguments(pending.arguments)
+                except PayloadError:
+                    return f"{job.name}(...)"
+            return call_text(job.name, *arguments)
+
+        self._on_event(TaskFailed(resolution.task, error, worker, call))
 
     def _outcome(self, job: RemoteJob, resolution: Resolution) -> Outcome:
         if resolution.ending == "cancelled":

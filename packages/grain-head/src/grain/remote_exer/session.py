@@ -50,12 +50,14 @@ class Resolution(NamedTuple):
         ending: as in `Resolved`, or ``"cancelled"``.
         payload: what it returned or raised.
         crashes: those for which it was given up.
+        pending: of a task without a value, what it was submitted with, and its worker.
     """
 
     task: int
     ending: Literal["value", "error", "crashed", "cancelled"]
     payload: Payload
     crashes: tuple[Crash, ...]
+    pending: PendingTask | None = None
 
 
 class PendingTask:
@@ -259,7 +261,8 @@ class MissionSession:
         self.running -= bool(pending.worker)
         if pending.retracted:
             ending, payload = "cancelled", None
-        self.resolved.append(Resolution(task, ending, payload, crashes))
+        unless_value = None if ending == "value" else pending
+        self.resolved.append(Resolution(task, ending, payload, crashes, unless_value))
 
     def _send_in_parts(self, kind: type[Retract | AckTasks], tasks: list[int]) -> None:
         for at in range(0, len(tasks), _AT_ONCE):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import trio
 
     from grain.delayed.cache.cache import Cache
+    from grain.delayed.display.failures import Failures
     from grain.delayed.leaves.manager import LeafManager
     from grain.delayed.leaves.policy import LeafPolicy
     from grain.delayed.leaves.retry import Retry
@@ -42,9 +43,11 @@ class Mission:
         overload: watches the number of waiting tasks.
         cache: holds results of earlier missions; None for no cache.
         report: takes one line for the user.
+        failures: counts the leaves that failed; the executor's listener fills it.
 
     Attributes:
         tasks: the tasks of the mission as delayed objects see them.
+        failures: as the argument.
         ended: True when its block and all its branches have ended.
     """
 
@@ -56,7 +59,9 @@ class Mission:
         overload: Overload,
         cache: Cache | None,
         report: Callable[[str], object],
+        failures: Failures,
     ) -> None:
+        self.failures = failures
         self.executor = executor
         self.branches = branches
         self.tasks = MissionTasks()

@@ -12,6 +12,7 @@ from grain.delayed.missions.current import is_inside, set_current
 from grain.delayed.missions.mission import Mission
 from grain.delayed.missions.overload import WARN_QUEUED, Overload
 from grain.delayed.missions.report import Reporter
+from grain.delayed.missions.traceback_filter import shortened_tracebacks
 from grain.head import collapsing
 
 if sys.version_info < (3, 11):
@@ -112,12 +113,11 @@ async def opened(
     from grain.config import load
     from grain.delayed.cache.cache import open_cache
     from grain.delayed.missions.executor import executing
-    from grain.delayed.missions.traceback_filter import TracebackFilter
 
+    __tracebackhide__ = True
     overload = Overload(warn_queued, reporter.line)
     failures: list[Exception] = []
-    of_block: list[BaseException] = []
-    with TracebackFilter(of_block):
+    with shortened_tracebacks():
         config = load(config_file)
         reporter.on_configured(config_file, config.source)
         joinable_config = None if config_file is False else config
@@ -135,22 +135,23 @@ async def opened(
                         async with trio.open_nursery() as branches:
                             current = Mission(
                                 executor, branches, int(prioritized), overload, results,
-                                reporter.line,
+                                reporter.line, reporter.failures,
                             )  # fmt: skip
-                            reporter.on_opened(current.statistics)
+                            reporter.on_opened(current.statistics, executor.name)
                             set_current(current)
-                            try:
-                                yield current
-                            except BaseException as error:
-                                of_block.append(error)
-                                raise
+                            yield current
                     finally:
                         current.end()
             failures = current.tasks.unseen_failures()
         finally:
             set_current(outer)
-            reporter.on_ended()
+            reporter.on_ended(sys.exc_info()[1])
+        if failures:
+            raise _of_all(failures)
+
+
+def _of_all(failures: list[Exception]) -> Exception:
+    """Return the exception for tasks that nobody awaited: the only one, or a group."""
     if len(failures) == 1:
-        raise failures[0]
-    if failures:
-        raise ExceptionGroup(f"{len(failures)} tasks failed that nobody awaited", failures)
+        return failures[0]
+    return ExceptionGroup(f"{len(failures)} tasks failed that nobody awaited", failures)
