@@ -328,6 +328,7 @@ async def each(*dos: Delayed[T] | Iterable[Delayed[T]]) -> list[T]:
         Exception: the exception of the first task that failed, at once; the others go on.
         TypeError: an argument is no delayed object.
     """
+    __tracebackhide__ = True
     return await gather([item._node for item in flat(dos, "each")])
 
 

@@ -65,11 +65,12 @@ def live_line(progress: Progress, width: int, bar: tuple[str, str] = ("‚îÅ", "‚î
         (1, Part(f"{int(100 * progress.share)} %" if has_tasks else "", "bold")),
         (2, Part(f"{now.done} done", "green" if now.done else "")),
         (0, Part(f"{now.failed} failed" if now.failed else "", "bold red")),
-        (6, Part(f"{now.running} running")),
-        (7, Part("" if progress.unmeetable else f"{now.queued} queued")),
-        (5, Part(rate_text(progress.rate) if progress.ended else "")),
-        (4, Part(f"{now.busy:g}/{now.cores:g} cores" if now.cores else "")),
-        (8, Part(f"{span(progress.elapsed)} elapsed")),
+        (4, Part(f"{now.cancelled} cancelled" if now.cancelled else "")),
+        (7, Part(f"{now.running} running")),
+        (8, Part("" if progress.unmeetable else f"{now.queued} queued")),
+        (6, Part(rate_text(progress.rate) if progress.ended else "")),
+        (5, Part(f"{now.busy:g}/{now.cores:g} cores" if now.cores else "")),
+        (9, Part(f"{span(progress.elapsed)} elapsed")),
         (0, end),
     ]
     ranked = [(rank, part) for rank, part in ranked if part.text]

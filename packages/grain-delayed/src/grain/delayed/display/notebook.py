@@ -43,11 +43,13 @@ class NotebookView:
     def __enter__(self) -> Self:
         """Take note of the cells that begin."""
         self._events.register("pre_run_cell", self._on_cell)
+        self._events.register("post_run_cell", self._on_cell_ended)
         return self
 
     def __exit__(self, *_: object) -> None:
         """Show the end of the mission."""
         self._events.unregister("pre_run_cell", self._on_cell)
+        self._events.unregister("post_run_cell", self._on_cell_ended)
         self.show()
 
     @property
@@ -57,9 +59,15 @@ class NotebookView:
         return get_ipython().events  # type: ignore[no-untyped-call,unused-ignore]
 
     def _on_cell(self, *_: object) -> None:
+        self._progress.count()
         self._cell = contextvars.copy_context()
         self._bar = None
         self._seen = self._counts()
+
+    def _on_cell_ended(self, *_: object) -> None:
+        # What comes later may be shown late, or not at all.
+        self._progress.count()
+        self.show()
 
     def _counts(self) -> tuple[int, int]:
         return self._progress.ended, self._progress.left
@@ -76,7 +84,8 @@ class NotebookView:
         if self._bar is not None and shown == self._shown:
             return
         self._shown = shown
-        self._cell.run(self._put, shown, "".join(p.text for p in text_parts(self._progress)))
+        text = "".join(part.text for part in words(self._progress))
+        self._cell.run(self._put, shown, text)
 
     def _put(self, shown: str, text: str) -> None:
         from IPython.display import display
@@ -89,17 +98,17 @@ class NotebookView:
             self._bar.update(data, raw=True)
 
 
-def text_parts(progress: Progress) -> list[Part]:
+def words(progress: Progress) -> list[Part]:
     """Return the parts of the line, without a bar."""
-    return live_line(progress, _WIDTH, ("", ""))
+    return [part for part in live_line(progress, _WIDTH, ("", "")) if part.text.strip()]
 
 
 def as_html(progress: Progress) -> str:
     """Return the progress as HTML: a bar, which needs no script, and the line."""
-    words = "".join(
+    coloured = "".join(
         f'<span style="color:{_COLOURS[part.style]}">{html.escape(part.text)}</span>'
         if part.style in _COLOURS
         else html.escape(part.text)
-        for part in text_parts(progress)
+        for part in words(progress)
     )
-    return f'<progress max="1" value="{progress.share:.3f}"></progress> {words}'
+    return f'<progress max="1" value="{progress.share:.3f}"></progress> {coloured}'

@@ -53,6 +53,10 @@ class Progress:
             self._busy += passed * (before.busy + self.now.busy) / 2
             self._cores += passed * (before.cores + self.now.cores) / 2
 
+    def count(self) -> None:
+        """Look at the statistics between two looks, for the counts alone."""
+        self.now = self._source()
+
     @property
     def ended(self) -> int:
         """The number of tasks that have ended."""
@@ -66,7 +70,8 @@ class Progress:
     @property
     def share(self) -> float:
         """The part of the tasks that have ended, from 0 to 1; 0 without tasks."""
-        return self.ended / (self.ended + self.left) if self.ended else 0.0
+        tasks = self.ended + self.left + self.now.cancelled
+        return self.ended / tasks if tasks else 0.0
 
     @property
     def unmeetable(self) -> int:

@@ -184,8 +184,11 @@ class Reporter:
         with view_here(self._progress, self.line) as view:
             self._progress.look(began)
             task_status.started()
-            while True:
-                elapsed = trio.current_time() - began
-                await trio.sleep(view.pause(elapsed))
+            try:
+                while True:
+                    elapsed = trio.current_time() - began
+                    await trio.sleep(view.pause(elapsed))
+                    self._progress.look(trio.current_time())
+                    view.show()
+            finally:
                 self._progress.look(trio.current_time())
-                view.show()
