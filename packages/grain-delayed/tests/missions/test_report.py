@@ -105,7 +105,7 @@ async def test_a_mission_without_tasks_has_no_summary(
 
 
 @delayed
-async def fail(*args: object, retries: int = 0) -> None:
+async def fail(*args: object) -> None:
     raise LookupError(args)
 
 

@@ -16,7 +16,7 @@ from grain.edge.channel import memory_channels
 from grain.edge.errors import MeetingError, NotAdmitted
 from grain.head import Cancelled
 from grain.head.errors import ExecutorClosed
-from grain.head.events import NeverStarts
+from grain.head.events import NeverStarts, TaskFailed
 from grain.head.gnaw.main import run_gnaw
 from grain.head.messages import Ask, RegisterMission, Request, Submit, Synced
 from grain.head.service import CODEC
@@ -114,6 +114,46 @@ async def test_a_payload_that_cannot_travel_fails_its_task_alone(address: str) -
     assert isinstance(refused, outcome.Error)
     assert isinstance(refused.error, PayloadError)
     assert outcome.Value(8) == outcomes[good]
+
+
+async def test_a_failure_is_reported_with_its_call_and_its_worker(address: str) -> None:
+    events: list[Event] = []
+    async with HostingExecutor(
+        Cores(1), address=address, name="me", on_event=events.append
+    ) as executor:
+        executor.submit(Cores(1), double, 1)
+        executor.submit(Cores(1), fail, 7)
+        executor.submit(Cores(1), refuse)
+
+    failed = [event for event in events if isinstance(event, TaskFailed)]
+    assert [(2, "fail(7)", "me(local)"), (3, "refuse()", "me(local)")] == [
+        (event.task, event.call(), event.worker) for event in failed
+    ]
+    assert [ValueError, PayloadError] == [type(event.error) for event in failed]
+
+
+async def test_cancelled_jobs_that_never_ran_are_counted(address: str) -> None:
+    executor = HostingExecutor(Cores(2), address=address)
+    with pytest.raises(KeyError):
+        async with executor:
+            for _ in range(5):
+                executor.submit(Cores(1), trio.sleep_forever)
+            while executor.statistics().running < 2:
+                await trio.sleep(0.01)
+            raise KeyError
+
+    assert (5, 3) == (executor.statistics().cancelled, executor.statistics().not_begun)
+
+
+async def test_statistics_have_the_cores_of_the_workers_when_the_scheduler_has_answered(
+    address: str,
+) -> None:
+    async with HostingExecutor(Cores(3), address=address) as executor:
+        job = executor.submit(Cores(2), trio.sleep_forever)
+        assert 0 == executor.statistics().cores
+        while (executor.statistics().busy, executor.statistics().cores) != (2, 3):
+            await trio.sleep(0.01)
+        executor.cancel(job)
 
 
 async def test_an_argument_too_large_to_travel_is_refused_at_the_call(address: str) -> None:

@@ -24,7 +24,8 @@ class Ask(Message, frozen=True):
 
     Attributes:
         about: ``"state"``: workers, missions and tasks, for ``grain ls``. ``"why"``: why a task
-            waits or runs. ``"retire"``: workers whose names match a pattern are to leave.
+            waits or runs. ``"load"``: how many cores of all workers are in use, and how many there
+            are. ``"retire"``: workers whose names match a pattern are to leave.
         mission: the task's mission, for ``"why"``: its id, or its name; empty for the asking
             mission.
         task: the task's number, for ``"why"``.
@@ -32,7 +33,7 @@ class Ask(Message, frozen=True):
         at_once: hand runs back instead of waiting for their end, for ``"retire"``.
     """
 
-    about: Literal["state", "why", "retire"]
+    about: Literal["state", "why", "load", "retire"]
     mission: str = ""
     task: int = 0
     pattern: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import socket
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from grain.worker.job import Outcome
 
 _MANY = 256  # outcomes that are confirmed without waiting for other messages
+_LOAD = 2.0  # seconds between two questions about the load, where somebody looks at it
 _ANSWER = 5.0  # seconds after which a question is sent again
 _FAREWELL = 10.0  # seconds for which leaving waits for a scheduler that is away
 
@@ -104,6 +106,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         # and to hash a resource costs more than all else here.
         self._by_identity: dict[tuple[int, int], int] = {}
         self._answered = trio.Event()
+        self._load_asked = -math.inf
 
     # ---- the queue of jobs
 
@@ -154,8 +157,18 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
 
     def statistics(self) -> Statistics:
         """Return the counts of jobs, as far as the scheduler has reported."""
+        self._ask_load()
         running = self._session.running
-        return self._counted(len(self._jobs) - running, running)
+        return self._counted(len(self._jobs) - running, running, self._session.load)
+
+    def _ask_load(self) -> None:
+        """Ask for the load of the workers, for the next look at the statistics."""
+        if self._session.connected and self._jobs and trio.lowlevel.in_trio_run():
+            now = trio.current_time()
+            if now >= self._load_asked + _LOAD:
+                self._load_asked = now
+                self._session.ask_load()
+                self._link.wake()
 
     def why(self, job: int) -> Explanation:
         """Explain why a job is not running, from the state here alone; `ask_why` explains more."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from grain.edge.channel import WireChannel
-    from grain.head.events import Event, Statistics
+    from grain.head.events import Event
 
 
 class HostingExecutor(RemoteExecutor):
@@ -52,14 +51,6 @@ class HostingExecutor(RemoteExecutor):
         self.local = local
         self.address = address
         self._host: _Host | None = None
-
-    def statistics(self) -> Statistics:
-        """Return the counts of jobs, and of the cores of all workers."""
-        now = super().statistics()
-        if self._host is None:
-            return now
-        busy, cores = self._host.service.hub.scheduler.cores()
-        return replace(now, busy=busy, cores=cores)
 
     @asynccontextmanager
     async def _living(self) -> AsyncGenerator[None]:

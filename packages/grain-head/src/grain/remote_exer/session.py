@@ -90,6 +90,8 @@ class MissionSession:
         resolved: outcomes of tasks, until `take_resolved`.
         notices: requests that cannot start, by number, with the reason, until `take_notices`.
         answers: the answers to the last question.
+        load: how many cores of the workers are in use, and how many there are, as the head last
+            answered; 0 where it did not.
         pending: the unresolved tasks, by number.
         running: how many of them run.
         functions: those that tasks may call, by digest: the only store of their bytes.
@@ -105,6 +107,7 @@ class MissionSession:
         self.resolved: list[Resolution] = []
         self.notices: list[Notice] = []
         self.answers: list[tuple[str, Any]] = []
+        self.load = (0, 0)
         self.pending: dict[int, PendingTask] = {}
         self.running = 0
         self.functions: dict[bytes, Function] = {}
@@ -144,6 +147,10 @@ class MissionSession:
         """Send a question, and forget the answers to the last one."""
         self.answers.clear()
         self._send(question)
+
+    def ask_load(self) -> None:
+        """Ask for the load; its answer is none of `answers`."""
+        self._send(Ask("load"))
 
     def request(self, resources: dict[str, Any], priority: int = 0) -> int:
         """Define what tasks may ask for; return its number."""
@@ -209,6 +216,7 @@ class MissionSession:
     def on_disconnected(self) -> None:
         """End a connection; what was under way to the head may be lost."""
         self.connected = False
+        self.load = (0, 0)
         self.to_head.clear()
         self._unconfirmed.clear()  # they arrive again
 
@@ -228,6 +236,9 @@ class MissionSession:
                     pending.crashes = (*pending.crashes, message.crash)
             case Notice():
                 self.notices.append(message)
+            case Answer() if message.about == "load":
+                busy, cores = unpack(payload)
+                self.load = (busy, cores)
             case Answer():
                 self.answers.append((message.about, unpack(payload)))
             case MissionRegistered():

@@ -238,6 +238,8 @@ class Hub:
         answer: Any
         if ask.about == "state":
             answer = self.snapshot(now)
+        elif ask.about == "load":
+            answer = self.scheduler.cores()
         elif ask.about == "retire":
             answer = self.retire(ask.pattern, at_once=ask.at_once)
         else:
