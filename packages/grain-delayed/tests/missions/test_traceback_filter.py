@@ -299,7 +299,7 @@ def test_fifty_failures_that_nobody_awaited_take_ten_lines(tmp_path: Path) -> No
         "      broken 0",
         "  2 x ExternalError exit 3, the first in external (program.py, line 13):",
         "      sh -c 'exit 3': exit code 3",
-    ] == [shown[0], *shown[3:]]
+    ] == [shown[0], *shown[-5:]]  # between them, Python 3.13 marks the call
     assert len(shown) <= 10
 
 

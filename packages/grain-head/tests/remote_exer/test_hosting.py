@@ -15,10 +15,10 @@ from grain.edge import dial
 from grain.edge.channel import memory_channels
 from grain.edge.errors import MeetingError, NotAdmitted
 from grain.head import Cancelled
-from grain.head.errors import ExecutorClosed
-from grain.head.events import NeverStarts, TaskFailed
+from grain.head.errors import ExecutorClosed, Unreachable
+from grain.head.events import NeverStarts, RunsLeft, TaskFailed
 from grain.head.gnaw.main import run_gnaw
-from grain.head.messages import Ask, RegisterMission, Request, Submit, Synced
+from grain.head.messages import Ask, RegisterMission, Request, Started, Submit, Synced
 from grain.head.service import CODEC
 from grain.remote_exer import GnawConnector, HostingExecutor, RemoteExecutor, Resolution
 from grain.remote_exer.local import LocalWorker
@@ -399,6 +399,48 @@ async def test_peers_that_read_nothing_hold_back_no_other_peer(address: str) -> 
                         got[job] = ended.unwrap()
                 assert jobs == got
         nursery.cancel_scope.cancel()
+
+
+async def test_leaving_reports_the_runs_that_a_scheduler_out_of_reach_is_to_end(
+    autojump_clock: MockClock,
+) -> None:
+    events: list[Event] = []
+    begun = trio.Event()
+    links: list[WireChannel] = []
+
+    @asynccontextmanager
+    async def connect(_: str) -> AsyncGenerator[WireChannel]:
+        if links:
+            raise Unreachable("it is gone")
+        ours: WireChannel
+        theirs: WireChannel
+        ours, theirs = memory_channels()
+        links.append(theirs)
+        try:
+            yield ours
+        finally:
+            await ours.aclose()
+
+    async def be_the_scheduler() -> None:
+        while not links:
+            await trio.sleep(1)
+        while not any(isinstance(message, Submit) for message, _ in await links[0].receive()):
+            pass
+        await links[0].send([(Started("w", (1,)), None)])
+        await trio.sleep(1)
+        await links[0].aclose()
+        begun.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(be_the_scheduler)
+        with pytest.raises(KeyError):
+            async with RemoteExecutor(connect=connect, on_event=events.append) as executor:
+                executor.submit(Cores(1), double, 1)
+                await begun.wait()
+                raise KeyError
+
+    assert RunsLeft(1) == events[-1]
+    assert (1, 0) == (executor.statistics().cancelled, executor.statistics().not_begun)
 
 
 async def test_equal_requests_are_defined_once(autojump_clock: MockClock) -> None:
