@@ -101,12 +101,12 @@ class Statistics:
         done: tasks that ended with a value.
         failed: tasks that ended with an exception.
         cancelled: tasks that were cancelled.
-        not_begun: those of the cancelled tasks that never ran.
         results_waiting: results that nobody took from the result queue yet.
+        stuck: those of the queued tasks whose request no worker here can ever meet.
+        stuck_task: one of them, as ``grain why`` takes it; empty if there is none.
+        not_begun: those of the cancelled tasks that never ran.
         busy: cores that are in use, by others' tasks, too.
         cores: cores of all workers; 0 where that is not known.
-        unmeetable: the requests that fit no worker, each with the number of its oldest waiting
-            task and the number of its waiting tasks.
     """
 
     queued: int
@@ -115,7 +115,8 @@ class Statistics:
     failed: int
     cancelled: int
     results_waiting: int
+    stuck: int = 0
+    stuck_task: str = ""
     not_begun: int = 0
     busy: float = 0
     cores: float = 0
-    unmeetable: tuple[tuple[int, int], ...] = ()

@@ -37,8 +37,8 @@ def log_line(progress: Progress) -> str:
         parts.append(rate_text(progress.rate))
     if now.cores:
         parts.append(f"{now.busy:g} of {now.cores:g} cores busy")
-    if progress.unmeetable:
-        parts.append(_unmeetable(progress))
+    if now.stuck:
+        parts.append(_stuck(now))
     elif progress.seconds_left is not None:
         parts.append(f"about {span(progress.seconds_left)} left")
     return ", ".join(parts)
@@ -67,7 +67,7 @@ def live_line(progress: Progress, width: int, bar: tuple[str, str] = ("â”", "â”
         (0, Part(f"{now.failed} failed" if now.failed else "", "bold red")),
         (4, Part(f"{now.cancelled} cancelled" if now.cancelled else "")),
         (7, Part(f"{now.running} running")),
-        (8, Part("" if progress.unmeetable else f"{now.queued} queued")),
+        (8, Part("" if now.stuck else f"{now.queued} queued")),
         (6, Part(rate_text(progress.rate) if progress.ended else "")),
         (5, Part(f"{now.busy:g}/{now.cores:g} cores" if now.cores else "")),
         (9, Part(f"{span(progress.elapsed)} elapsed")),
@@ -83,7 +83,7 @@ def live_line(progress: Progress, width: int, bar: tuple[str, str] = ("â”", "â”
         elif worst:
             ranked = [(rank, part) for rank, part in ranked if rank != worst]
         else:
-            break
+            ranked = ranked[-1:]
     line: list[Part] = []
     for i, (_, part) in enumerate(ranked):
         line += [Part(", ", "dim"), part] if i else [part]
@@ -156,25 +156,23 @@ def _unfinished(now: Statistics) -> list[str]:
 
 def _end(progress: Progress, width: int) -> Part:
     """Return the end of a live line: the estimate, or why there is none."""
-    if progress.unmeetable:
-        text = _unmeetable(progress)
+    now = progress.now
+    if now.stuck:
+        text = _stuck(now)
         if len(text) > width - 20:
-            text = f"{progress.unmeetable} fit no worker: {_why(progress)}"
+            text = f"{now.stuck} fit nowhere: grain why {now.stuck_task}"
         return Part(text, "yellow")
     if progress.seconds_left is not None:
         return Part(f"{span(progress.seconds_left)} left")
     return Part("")
 
 
-def _unmeetable(progress: Progress) -> str:
-    count, queued = progress.unmeetable, progress.now.queued
-    which = "none of which fits" if count >= queued else f"of which {count} fit"
-    none = "a" if count >= queued else "no"
-    return f"{queued} queued, {which} {none} worker: {_why(progress)}"
-
-
-def _why(progress: Progress) -> str:
-    return f"grain why {progress.name}:{progress.now.unmeetable[0][0]}"
+def _stuck(now: Statistics) -> str:
+    if now.stuck >= now.queued:
+        none = "none of which fits a worker"
+    else:
+        none = f"of which {now.stuck} {'fits' if now.stuck == 1 else 'fit'} no worker"
+    return f"{now.queued} queued, {none}: grain why {now.stuck_task}"
 
 
 def _width(ranked: Iterable[tuple[int, Part]]) -> int:

@@ -20,13 +20,11 @@ class Progress:
     Attributes:
         now: the statistics at the last look.
         elapsed: the time between the first look and the last.
-        name: what ``grain why`` calls the mission.
     """
 
     def __init__(self) -> None:
         self.now = NOTHING
         self.elapsed = 0.0
-        self.name = ""
         self._source: Callable[[], Statistics] = lambda: NOTHING
         self._began: float | None = None
         self._tasks_began = 0.0
@@ -34,9 +32,9 @@ class Progress:
         # The integrals over time of busy cores and of all cores.
         self._busy = self._cores = 0.0
 
-    def on_opened(self, source: Callable[[], Statistics], name: str) -> None:
+    def on_opened(self, source: Callable[[], Statistics]) -> None:
         """Look at these statistics from now on; until then there are no tasks."""
-        self._source, self.name = source, name
+        self._source = source
 
     def look(self, at: float) -> None:
         """Look at the statistics at a point in time."""
@@ -74,11 +72,6 @@ class Progress:
         return self.ended / tasks if tasks else 0.0
 
     @property
-    def unmeetable(self) -> int:
-        """The number of tasks that fit no worker."""
-        return sum(count for _, count in self.now.unmeetable)
-
-    @property
     def rate(self) -> float:
         """The number of tasks that end in a second, on average since the first one came."""
         since = self.elapsed - self._tasks_began
@@ -90,7 +83,7 @@ class Progress:
 
         It cannot while none has ended, and while nothing runs or what waits fits no worker.
         """
-        if not (self.rate and self.now.running) or self.unmeetable:
+        if not (self.rate and self.now.running) or self.now.stuck:
             return None
         return self.left / self.rate
 

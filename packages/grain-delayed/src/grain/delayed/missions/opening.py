@@ -137,7 +137,7 @@ async def opened(
                                 executor, branches, int(prioritized), overload, results,
                                 reporter.line, reporter.failures,
                             )  # fmt: skip
-                            reporter.on_opened(current.statistics, executor.name)
+                            reporter.on_opened(current.statistics)
                             set_current(current)
                             yield current
                     finally:

@@ -85,15 +85,10 @@ class Reporter:
         else:
             self.routine(f"Using config file {source}.")
 
-    def on_opened(self, statistics: Callable[[], Statistics], name: str) -> None:
-        """Show the statistics of the mission from now on; until then there are no tasks.
-
-        Args:
-            statistics: returns them.
-            name: what ``grain why`` calls the mission.
-        """
+    def on_opened(self, statistics: Callable[[], Statistics]) -> None:
+        """Show the statistics of the mission from now on; until then there are no tasks."""
         self._statistics = statistics
-        self._progress.on_opened(statistics, name)
+        self._progress.on_opened(statistics)
 
     def on_event(self, event: Event) -> None:
         """Report an event that concerns the user."""
