@@ -109,15 +109,15 @@ async def opened(
     cache: str | os.PathLike[str] | Literal[False] | None = None,
 ) -> AsyncGenerator[Mission]:
     """Open a mission in a trio program, with a reporter; arguments and errors as of `mission`."""
-    # Imported where a mission begins, for the start-up time of everything else.
-    from grain.config import load
-    from grain.delayed.cache.cache import open_cache
-    from grain.delayed.missions.executor import executing
-
     __tracebackhide__ = True
     overload = Overload(warn_queued, reporter.line)
     failures: list[Exception] = []
     with shortened_tracebacks():
+        # Imported where a mission begins, for the start-up time of everything else.
+        from grain.config import load
+        from grain.delayed.cache.cache import open_cache
+        from grain.delayed.missions.executor import executing
+
         config = load(config_file)
         reporter.on_configured(config_file, config.source)
         joinable_config = None if config_file is False else config
