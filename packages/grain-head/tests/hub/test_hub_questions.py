@@ -199,12 +199,13 @@ def test_missions_go_by_their_names_where_these_are_unique(harness: HubHarness) 
 
 def test_questions_are_answered_on_any_link_without_registration(harness: HubHarness) -> None:
     harness.worker("w", 2)
-    for ask in (Ask("state"), Ask("why", "m", 1), Ask("retire", pattern="w*")):
+    for ask in (Ask("state"), Ask("why", "m", 1), Ask("load"), Ask("retire", pattern="w*")):
         harness.send("somebody", ask)
     answers = {m.about: unpack(data) for m, data in harness.mail["somebody"] if type(m) is Answer}
 
     assert ["w"] == [worker["name"] for worker in answers["state"]["workers"]]
     assert "unknown" == answers["why"]["state"]
+    assert [0, 2] == answers["load"]
     assert [{"name": "w", "host": "host", "state": "serving", "running": 0}] == answers["retire"]
     assert [Retire(at_once=False)] == harness.sent("w", Retire)
     assert "draining" == harness.hub.snapshot(0.0)["workers"][0]["state"]

@@ -26,8 +26,8 @@ class Ask(Message, frozen=True):
         about: ``"state"``: workers, missions and tasks, for ``grain ls``. ``"why"``: why a task
             waits or runs. ``"arguments"``: the call of a task, which its mission knows; the answer
             may not come while that is busy. ``"programs"``: the external programs that a task
-            runs, which its worker knows. ``"retire"``: workers whose names match a pattern are to
-            leave.
+            runs, which its worker knows. ``"load"``: how many cores of all workers are in use, and
+            how many there are. ``"retire"``: workers whose names match a pattern are to leave.
         mission: the task's mission, for questions about one: its id, or its name; empty for the
             asking mission.
         task: the task's number, for questions about one.
@@ -35,7 +35,7 @@ class Ask(Message, frozen=True):
         at_once: hand runs back instead of waiting for their end, for ``"retire"``.
     """
 
-    about: Literal["state", "why", "arguments", "programs", "retire"]
+    about: Literal["state", "why", "arguments", "programs", "load", "retire"]
     mission: str = ""
     task: int = 0
     pattern: str = ""

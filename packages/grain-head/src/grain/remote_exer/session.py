@@ -60,12 +60,14 @@ class Resolution(NamedTuple):
         ending: as in `Resolved`, or ``"cancelled"``.
         payload: what it returned or raised.
         crashes: those for which it was given up.
+        pending: of a task without a value, what it was submitted with, and its worker.
     """
 
     task: int
     ending: Literal["value", "error", "crashed", "cancelled"]
     payload: Payload
     crashes: tuple[Crash, ...]
+    pending: PendingTask | None = None
 
 
 class PendingTask:
@@ -102,6 +104,8 @@ class MissionSession:
         blocked: reports of tasks that block their worker, until `take_blocked`.
         answers: the answers to the last question.
         questions: those of the head, until `take_questions`.
+        load: how many cores of the workers are in use, and how many there are, as the head last
+            answered; 0 where it did not.
         pending: the unresolved tasks, by number.
         running: how many of them run.
         functions: those that tasks may call, by digest: the only store of their bytes.
@@ -127,6 +131,7 @@ class MissionSession:
         self.blocked: list[Blocked] = []
         self.answers: list[tuple[str, Any]] = []
         self.questions: list[Describe] = []
+        self.load = (0, 0)
         self.pending: dict[int, PendingTask] = {}
         self.running = 0
         self.functions: dict[bytes, Function] = {}
@@ -180,6 +185,10 @@ class MissionSession:
         """Send a question, and forget the answers to the last one."""
         self.answers.clear()
         self._send(question)
+
+    def ask_load(self) -> None:
+        """Ask for the load; its answer is none of `answers`."""
+        self._send(Ask("load"))
 
     def request(self, resources: dict[str, Any], priority: int = 0, interpreter: str = "") -> int:
         """Define what tasks may ask for, and the interpreter that they need; return its number."""
@@ -245,6 +254,7 @@ class MissionSession:
     def on_disconnected(self) -> None:
         """End a connection; what was under way to the head may be lost."""
         self.connected = False
+        self.load = (0, 0)
         self.to_head.clear()
         self.questions.clear()
         self._unconfirmed.clear()  # they arrive again
@@ -263,6 +273,19 @@ class MissionSession:
                 pending = self.pending.get(message.task)
                 if pending is not None and message.crash not in pending.crashes:
                     pending.crashes = (*pending.crashes, message.crash)
+            case Answer() if message.about == "load":
+                busy, cores = unpack(payload)
+                self.load = (busy, cores)
+            case Answer():
+                self.answers.append((message.about, unpack(payload)))
+            case MissionRegistered():
+                self.epoch = message.epoch
+            case _:
+                self._on_report(message)
+
+    def _on_report(self, message: Message) -> None:
+        """Handle a message on which no task depends."""
+        match message:
             case Notice():
                 self.notices.append(message)
             case OtherVersions():
@@ -273,10 +296,6 @@ class MissionSession:
                 self.blocked.append(message)
             case Describe():
                 self.questions.append(message)
-            case Answer():
-                self.answers.append((message.about, unpack(payload)))
-            case MissionRegistered():
-                self.epoch = message.epoch
             case _:
                 pass
 
@@ -306,7 +325,8 @@ class MissionSession:
         self.running -= bool(pending.worker)
         if pending.retracted:
             ending, payload = "cancelled", None
-        self.resolved.append(Resolution(task, ending, payload, crashes))
+        unless_value = None if ending == "value" else pending
+        self.resolved.append(Resolution(task, ending, payload, crashes, unless_value))
 
     def _send_in_parts(self, kind: type[Retract | AckTasks], tasks: list[int]) -> None:
         for at in range(0, len(tasks), _AT_ONCE):

@@ -287,6 +287,8 @@ class Hub:
                 self.workers.inspect(link, lease)
                 return
             answer = {"programs": []}
+        elif ask.about == "load":
+            answer = self.scheduler.cores()
         elif ask.about == "retire":
             answer = self.retire(ask.pattern, at_once=ask.at_once)
         else:
