@@ -24,15 +24,18 @@ class Ask(Message, frozen=True):
 
     Attributes:
         about: ``"state"``: workers, missions and tasks, for ``grain ls``. ``"why"``: why a task
-            waits or runs. ``"retire"``: workers whose names match a pattern are to leave.
-        mission: the task's mission, for ``"why"``: its id, or its name; empty for the asking
-            mission.
-        task: the task's number, for ``"why"``.
+            waits or runs. ``"arguments"``: the call of a task, which its mission knows; the answer
+            may not come while that is busy. ``"programs"``: the external programs that a task
+            runs, which its worker knows. ``"load"``: how many cores of all workers are in use, and
+            how many there are. ``"retire"``: workers whose names match a pattern are to leave.
+        mission: the task's mission, for questions about one: its id, or its name; empty for the
+            asking mission.
+        task: the task's number, for questions about one.
         pattern: names of workers, as in a shell, for ``"retire"``.
         at_once: hand runs back instead of waiting for their end, for ``"retire"``.
     """
 
-    about: Literal["state", "why", "retire"]
+    about: Literal["state", "why", "arguments", "programs", "load", "retire"]
     mission: str = ""
     task: int = 0
     pattern: str = ""

@@ -15,7 +15,7 @@ from grain.edge.channel import memory_channels
 from grain.edge.version import own_versions
 from grain.worker import Runner
 from grain.worker.errors import RunnerUnusable
-from grain.worker.messages import Ended, Leaving
+from grain.worker.messages import Ended, Inspected, Leaving
 from grain.worker.payload import whole
 from grain.worker.session import WireTranslation, WorkerSession, WorkerSettings
 
@@ -25,10 +25,17 @@ if TYPE_CHECKING:
     from grain.edge.channel import WireBatch, WireChannel
     from grain.edge.messages import Message, Payload, WireBytes
     from grain.resource import Resource
-    from grain.worker.messages import Attempt, BlockingCode, Cancel, ForgetFunctions, Run
+    from grain.worker.messages import (
+        Attempt,
+        BlockingCode,
+        Cancel,
+        ForgetFunctions,
+        Inspect,
+        Run,
+    )
     from grain.worker.process import RunnerDeath
 
-    Order = tuple[Run | Cancel | ForgetFunctions, Payload]
+    Order = tuple[Run | Cancel | ForgetFunctions | Inspect, Payload]
 
 _log = logging.getLogger("grain.worker")
 
@@ -155,6 +162,9 @@ class LocalWorker:
         self._flush()
 
     def _on_ended(self, batch: WireBatch) -> None:
+        for message, _ in batch:
+            if isinstance(message, Inspected):
+                self._session.on_inspected(message)
         self.ended([(message, payload) for message, payload in batch if isinstance(message, Ended)])
 
     # ---- the reports of a runner; see `grain.worker.process.RunnerListener`
@@ -166,6 +176,11 @@ class LocalWorker:
             # In one piece: the parts of a result would keep the whole of it alive beside what is
             # loaded from them.
             self._session.on_ended(message, payload and whole(payload), now)
+        self._flush()
+
+    def inspected(self, answer: Inspected) -> None:
+        """Take the programs of a run, which somebody has asked for."""
+        self._session.on_inspected(answer)
         self._flush()
 
     def died(self, death: RunnerDeath) -> None:

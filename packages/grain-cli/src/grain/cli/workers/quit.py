@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from grain.cli import completion
 from grain.cli.options import config_option, load_config, patience_option
 from grain.cli.plugin import report_errors
 from grain.cli.show import clean
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from grain.cli.workers.jobs import OwnJob
     from grain.config import Config
 
+_LISTED = 20  # names at most in a message
+
 
 @click.command()
 @click.option(
@@ -24,24 +28,30 @@ if TYPE_CHECKING:
 )
 @patience_option
 @config_option
-@click.argument("pattern")
+@click.argument("pattern", metavar="PATTERN", required=False, shell_complete=completion.workers)
 @click.pass_context
 def quit(  # noqa: A001 - its name
-    ctx: click.Context, force: bool, patience: float, config_file: str | None, pattern: str
+    ctx: click.Context, force: bool, patience: float, config_file: str | None, pattern: str | None
 ) -> None:
     """Let workers go.
 
-    Those whose names match a PATTERN, as of files: grain quit 'w09*'
+    Those whose names match a PATTERN, as of files. They take no more tasks, and leave when those
+    they have are done. Jobs that wait in the batch system are cancelled.
 
-    They take no more tasks, and leave when those they have are done. Jobs that wait in the batch
-    system are cancelled.
-    """
+    \b
+    Examples:
+      grain quit w093015-0
+      grain quit '*'                  all of them, when their tasks are done
+      grain quit -f 'w09*'            at once; their tasks run again elsewhere
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with report_errors():
         from grain.cli.batch import BatchError
         from grain.cli.query import NoScheduler, ask
         from grain.edge.questions import Ask
 
         config = load_config(ctx, config_file)
+        if pattern is None:
+            raise click.UsageError(_missing(config, patience))
         absent: NoScheduler | None = None
         workers: list[dict[str, Any]] = []
         try:
@@ -66,6 +76,25 @@ def quit(  # noqa: A001 - its name
             raise absent
         if not workers and not jobs:
             raise click.ClickException(f"no worker's name matches {pattern!r}; see `grain ls`")
+
+
+def _missing(config: Config, patience: float) -> str:
+    """Return the message for a command line without a pattern, which lists the workers."""
+    from grain.cli.batch import BatchError
+    from grain.cli.query import NoScheduler, ask
+    from grain.edge.questions import Ask
+
+    names: list[str] = []
+    with suppress(NoScheduler):
+        [state] = ask(config, Ask("state"), patience=patience)
+        names = completion.here(state)
+    with suppress(BatchError):
+        names += [job.record.name for job in unjoined(config, "*", set(names))]
+    if not names:
+        return "no worker is here, and none waits for its job; `grain up` submits some"
+    listed = ", ".join(clean(name) for name in names[:_LISTED])
+    more = f", and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"name the workers, as in: grain quit {clean(names[0])}; there are: {listed}{more}"
 
 
 def _farewell(worker: dict[str, Any], force: bool) -> str:

@@ -14,11 +14,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from grain.edge.questions import pack
 from grain.head.errors import BadMessage
-from grain.head.hub.state import MissionRecord, TaskRecord
+from grain.head.hub.state import EndedMission, MissionRecord, Questions, TaskRecord
 from grain.head.messages import (
     AckTasks,
+    Answer,
     Depart,
+    Describe,
+    Described,
     MissionRegistered,
     RegisterMission,
     Request,
@@ -75,6 +79,7 @@ class Missions:
         # mission knows of: its tasks are in limbo, and not started.
         self._limbo_ends = now + grace
         self._last_number = 0
+        self._questions = Questions()
         self.links: dict[Link, MissionRecord] = {}
 
     def get(self, id: str, now: float) -> MissionRecord:  # noqa: A002 - its name
@@ -111,15 +116,29 @@ class Missions:
                 mission.requests[message.number] = (resources, queue)
             case DefineFunction():
                 mission.functions[message.digest] = payload
+                mission.function_names[message.digest] = message.name
             case Retract():
-                for task in message.tasks:
-                    self._table.retract(mission, task)
+                self._retract(mission, message.tasks)
             case Synced():
                 self._on_synced(mission)
+            case Described():
+                self._on_described(message)
             case Depart():
-                self._remove(mission)
-            case _:
-                pass
+                self._remove(mission, now)
+
+    def _retract(self, mission: MissionRecord, tasks: tuple[int, ...]) -> None:
+        for task in tasks:
+            self._table.retract(mission, task)
+
+    # ---- questions
+
+    def describe(self, link: Link, mission: MissionRecord, task: int) -> None:
+        """Ask a mission for the call of a task, and pass its answer on to who asked for it."""
+        self._outgoing.post(mission.link, Describe(self._questions.add(link), task))
+
+    def _on_described(self, message: Described) -> None:
+        link = self._questions.pop(message.question)
+        self._outgoing.post(link, Answer("arguments"), pack({"call": message.call}))
 
     # ---- joining
 
@@ -206,7 +225,7 @@ class Missions:
             if task.lease is None and task.ending is None and not task.crashes:
                 del mission.tasks[task.number]
 
-    def _remove(self, mission: MissionRecord) -> None:
+    def _remove(self, mission: MissionRecord, now: float) -> None:
         """End a mission: no task of it is wanted any more."""
         if mission.link is not None:
             self.links.pop(mission.link, None)
@@ -214,12 +233,15 @@ class Missions:
         for task in list(reversed(mission.tasks.values())):  # the youngest first, as above
             self._table.discard(task)
         del self._missions[mission.id]
+        mission.functions.clear()
         self._functions.on_changed()
+        if mission.connection:  # else it never came
+            self._table.registry.ended_missions.append(EndedMission(mission, now))
 
     def on_tick(self, now: float) -> None:
         """Remove the missions whose grace period is over; end the limbo when it is time."""
         for mission in [m for m in self._missions.values() if m.deadline <= now]:
-            self._remove(mission)
+            self._remove(mission, now)
         if self._limbo_ends > now:
             return
         for worker in list(self._table.held_back):

@@ -27,6 +27,7 @@ Map:
 - ``settings``: the settings of runs: directory and environment of programs, labels of output
 - ``output``: standard output and error, with the run's name in front of each line
 - ``wire``: the codec and the pace between agent and runner, reports of blocking
+- ``programs``: the external programs of a run, looked up when somebody asks
 - ``main``: the runner's process
 - ``context``: the context module
 - ``services``: what runs share, as a pool of processes; opened when a run needs it
