@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from grain.head.messages import RegisterMission, Retract, Submit
 from grain.worker.messages import Draining, Inventory, InventoryEnd, Leaving, RegisterWorker
+from simulation.peers import SimulatedMission
 from simulation.wire import Wire
 
 if TYPE_CHECKING:
@@ -60,6 +61,10 @@ class HeadProcess:
         if self.alive:
             self.hub.on_link_lost(wire, self.now)
             self.flush()
+            if isinstance(wire.peer, SimulatedMission) and wire.peer.seen and not wire.peer.alive:
+                self.hub.on_mission_ended(wire.peer.session.id, self.now)
+                self.world.laws.on_mission_ended(self, wire.peer.session.id)
+                self.flush()
 
     def tick(self) -> None:
         """Let time pass, as its shell does once a second."""

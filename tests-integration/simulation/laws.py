@@ -91,6 +91,15 @@ class Laws:
                 if mission is not None:
                     self.reported[head, held.attempt] = (worker, mission)
 
+    def on_mission_ended(self, head: HeadProcess, mission: str) -> None:
+        """Check what a head has of a mission whose process has ended, as the head knows."""
+        here = mission in head.hub.registry.missions
+        self.demand("a mission that has ended is not waited for", not here, mission)
+        for worker in head.hub.registry.workers.values():
+            for lease in worker.leases.values():
+                owned = lease.task is not None and lease.task.mission.id == mission
+                self.demand("the runs of a mission that has ended are revoked", not owned, lease)
+
     def check_needed(self, head: HeadProcess, lease: Lease) -> None:
         """Check that a task is not started while this head should know a run of it that goes on."""
         for attempt in self.attempts.get((lease.mission, lease.task), ()):
@@ -201,6 +210,9 @@ class Laws:
                 ]
                 dormant = not task.claimed and bool(task.crashes)
                 self.demand("one state", sum(states) == 1 or (dormant and not any(states)), task)
+        for mission in hub.missions.links.values():
+            kept = hub.registry.missions.get(mission.id) is mission
+            self.demand("a mission that is connected is kept", kept, mission.id)
         for worker in hub.registry.workers.values():
             for lease in worker.leases.values():
                 if not lease.current:

@@ -32,7 +32,8 @@ END = CALM + 20 * GRACE
 
 FAULTS = (
     "cut", "part", "kill head", "replace head", "kill worker", "crash runner", "freeze worker",
-    "drain worker", "kill mission", "cancel", "jump head", "jump worker",
+    "drain worker", "kill mission", "cancel", "jump head", "jump worker", "freeze mission",
+    "kill mission here",
 )  # fmt: skip
 
 
@@ -265,6 +266,19 @@ class World:
         if mission.alive:
             mission.kill()
             self.start_mission()
+
+    def kill_mission_here(self) -> None:
+        """Kill a mission on the head's host: the head sees that its process has ended."""
+        mission = self.clock.chance.choice(self.missions)
+        if mission.alive:
+            mission.seen = True
+            mission.kill()
+            self.start_mission()
+
+    def freeze_mission(self) -> None:
+        mission = self.clock.chance.choice(self.missions)
+        until = self.clock.now + self.clock.chance.choice((2.0, 50.0, 150.0))
+        mission.frozen_until = max(mission.frozen_until, until)
 
     def cancel(self) -> None:
         self.clock.chance.choice(self.missions).cancel()

@@ -14,9 +14,10 @@ import pytest
 import trio
 
 from grain.delayed import delayed, mission
-from grain.delayed.missions.report import progress_line
+from grain.delayed.missions.report import Reporter, progress_line
 from grain.delayed.times import span
 from grain.head import Statistics
+from grain.head.events import RunsEnded
 from grain.resource import Cores
 
 if TYPE_CHECKING:
@@ -37,6 +38,34 @@ def test_the_progress_line_counts_and_estimates_the_rest() -> None:
 def test_the_line_without_an_estimate(now: Statistics) -> None:
     """Before the first task has ended, and when none is left, there is nothing to estimate."""
     assert progress_line(now, 1.0).endswith("failed, 1 s elapsed")
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (
+            RunsEnded(3, 140.0, 130.0),
+            """\
+warning: this program did not run its event loop for 2 min 10 s, so the scheduler took it for \
+ended and ended its 3 runs; they start again. Put what computes for long into a function with \
+resources, or into a thread by trio.to_thread.run_sync.
+""",
+        ),
+        (
+            RunsEnded(1, 140.0, 0.0),
+            """\
+warning: the scheduler did not reach this mission for 2 min 20 s and ended its run; it starts \
+again. head.gnaw.grace in grain.toml is the time for which it waits.
+""",
+        ),
+    ],
+)
+def test_runs_that_the_scheduler_has_ended_are_reported_with_the_reason(
+    event: RunsEnded, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Reporter(routine=False).on_event(event)
+
+    assert text == capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,27 @@ from trio.testing import wait_all_tasks_blocked
 
 from grain.edge.channel import FramedChannel, MemoryChannel, MemoryDirection
 from grain.edge.messages import MAX_MESSAGE, Payload
-from grain.head.messages import AckTasks, Resolved, Retract, Retracted, Submit, Synced
+from grain.head.events import RunsEnded
+from grain.head.messages import (
+    AckTasks,
+    MissionRegistered,
+    Resolved,
+    Retract,
+    Retracted,
+    Submit,
+    Synced,
+)
 from grain.head.service import CODEC
 from grain.remote_exer import MissionSession, RemoteExecutor
 from grain.resource import Cores
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
+
+    from trio.testing import MockClock
 
     from grain.edge.channel import WireBatch, WireChannel
+    from grain.head.events import Event
 
 
 async def nothing() -> None:
@@ -37,7 +49,9 @@ def channel_over(end: socket.socket) -> FramedChannel:
 
 
 @asynccontextmanager
-async def listened_to() -> AsyncGenerator[tuple[RemoteExecutor, FramedChannel, socket.socket]]:
+async def listened_to(
+    on_event: Callable[[Event], object] | None = None,
+) -> AsyncGenerator[tuple[RemoteExecutor, FramedChannel, socket.socket]]:
     """Yield a mission that is connected, its head's channel, and the socket of that."""
     ours, theirs = socket.socketpair()
 
@@ -46,7 +60,10 @@ async def listened_to() -> AsyncGenerator[tuple[RemoteExecutor, FramedChannel, s
         async with channel_over(ours) as channel:
             yield channel
 
-    async with channel_over(theirs) as head, RemoteExecutor(connect=connect) as executor:
+    async with (
+        channel_over(theirs) as head,
+        RemoteExecutor(connect=connect, on_event=on_event) as executor,
+    ):
         executor.submit(Cores(1), nothing)
         synced = False
         while not synced:
@@ -194,3 +211,30 @@ def test_very_many_retractions_and_confirmations_go_in_messages_that_can_travel(
     assert tasks == [t for m, _ in session.to_head if isinstance(m, Retract) for t in m.tasks]
     assert tasks == [t for m, _ in session.to_head if isinstance(m, AckTasks) for t in m.tasks]
     assert all(len(CODEC.encode(message, None)) <= MAX_MESSAGE for message, _ in session.to_head)
+
+
+@pytest.mark.parametrize(("stopped", "reported"), [(130.0, 130.0), (1.0, 0.0)])
+async def test_a_mission_that_was_given_up_reports_how_many_runs_were_ended(
+    stopped: float, reported: float
+) -> None:
+    """With the time for which its own event loop did not run, if that explains it; and once."""
+    events: list[Event] = []
+    async with listened_to(events.append) as (executor, head, _):
+        executor._link.stopped = stopped
+        head.post([(MissionRegistered(1, 3, 135.0), None), (Retracted(1), None)])
+        await executor.join()
+        executor.submit(Cores(1), nothing)
+        head.post([(MissionRegistered(2), None), (Retracted(2), None)])
+        await executor.join()
+
+    assert [RunsEnded(3, 135.0, reported)] == events
+
+
+async def test_the_time_without_a_turn_of_the_event_loop_is_measured(mock_clock: MockClock) -> None:
+    async with listened_to() as (executor, head, _):
+        assert executor._link.stopped < 100
+        mock_clock.jump(0.2)
+        await wait_all_tasks_blocked()
+
+        assert executor._link.stopped > 0
+        head.post([(Retracted(1), None)])

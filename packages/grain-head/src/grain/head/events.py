@@ -55,6 +55,20 @@ class SchedulerBack(Event, frozen=True):
     """The shared scheduler, or its successor, is reached again."""
 
 
+class RunsEnded(Event, frozen=True):
+    """The scheduler has ended runs of this mission, which was away for too long; they run again.
+
+    Attributes:
+        runs: how many.
+        away: for how many seconds the mission was away.
+        stopped: for how many of them its event loop did not run; 0 if it did.
+    """
+
+    runs: int
+    away: float
+    stopped: float
+
+
 class HostingFailed(Event, frozen=True):
     """Other workers cannot join at this address: the mission has its local worker only."""
 

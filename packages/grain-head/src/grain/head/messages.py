@@ -121,9 +121,13 @@ class MissionRegistered(Message, frozen=True):
 
     Attributes:
         epoch: the head's.
+        ended: how many runs this head has ended because the mission was away for too long.
+        away: for how many seconds the mission was away then.
     """
 
     epoch: int
+    ended: int = 0
+    away: float = 0.0
 
 
 class Started(Message, frozen=True):

@@ -16,7 +16,7 @@ from grain.head import Explanation, Statistics
 from grain.head.base import ExecutorBase, ExecutorPhase
 from grain.head.collapse import collapsing
 from grain.head.errors import Cancelled, TaskCrashed
-from grain.head.events import Event, NeverStarts, NoWorkers
+from grain.head.events import Event, NeverStarts, NoWorkers, RunsEnded
 from grain.head.messages import Ask, Submit
 from grain.remote_exer.connector import GnawConnector
 from grain.remote_exer.functions import FunctionCache
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _MANY = 256  # outcomes that are confirmed without waiting for other messages
 _ANSWER = 5.0  # seconds after which a question is sent again
+_STOPPED = 10.0  # seconds without a turn of the event loop that explain a loss
 _FAREWELL = 10.0  # seconds for which leaving waits for a scheduler that is away
 
 
@@ -228,6 +229,8 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             self._resolve(resolution)
         if session.notices:
             self._report_notices()
+        if session.registered is not None:
+            self._report_ended_runs()
         if session.answers:
             self._answered.set()
             self._answered = trio.Event()
@@ -237,6 +240,14 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             request = from_data(self._session.request_of(notice.request).resources)
             never = NeverStarts if notice.workers else NoWorkers
             self._on_event(never(request, notice.why))
+
+    def _report_ended_runs(self) -> None:
+        registered = self._session.take_registered()
+        stopped, self._link.stopped = self._link.stopped, 0.0
+        if registered is not None and registered.ended:
+            if stopped < _STOPPED:
+                stopped = 0.0
+            self._on_event(RunsEnded(registered.ended, registered.away, stopped))
 
     def _resolve(self, resolution: Resolution) -> None:
         job = self._jobs.pop(resolution.task, None)

@@ -88,6 +88,7 @@ class MissionSession:
         resolved: outcomes of tasks, until `take_resolved`.
         notices: requests that cannot start, by number, with the reason, until `take_notices`.
         answers: the answers to the last question.
+        registered: the head's last answer to the registration, until `take_registered`.
         pending: the unresolved tasks, by number.
         running: how many of them run.
         functions: those that tasks may call, by digest: the only store of their bytes.
@@ -103,6 +104,7 @@ class MissionSession:
         self.resolved: list[Resolution] = []
         self.notices: list[Notice] = []
         self.answers: list[tuple[str, Any]] = []
+        self.registered: MissionRegistered | None = None
         self.pending: dict[int, PendingTask] = {}
         self.running = 0
         self.functions: dict[bytes, Function] = {}
@@ -135,6 +137,11 @@ class MissionSession:
         """Return the notices that have arrived since the last call."""
         notices, self.notices = self.notices, []
         return notices
+
+    def take_registered(self) -> MissionRegistered | None:
+        """Return the head's answer to the last registration, once."""
+        registered, self.registered = self.registered, None
+        return registered
 
     # ---- tasks
 
@@ -230,6 +237,7 @@ class MissionSession:
                 self.answers.append((message.about, unpack(payload)))
             case MissionRegistered():
                 self.epoch = message.epoch
+                self.registered = message
             case _:
                 pass
 

@@ -69,6 +69,7 @@ def _shared(config: Config, name: str | None, on_event: Listener) -> RemoteExecu
 
     address, gnaw = config.head.listen, config.head.gnaw
     options = [f"--idle-quit={gnaw.idle_quit}", f"--max-conn={gnaw.max_conn}"]
+    options += [f"--grace={gnaw.grace}", f"--max-silence={gnaw.max_silence}"]
     if gnaw.swarm:
         options += [f"--swarm={gnaw.swarm}", f"--config={config.source or ''}"]
     arguments = (*options, *gnaw.extra_args)

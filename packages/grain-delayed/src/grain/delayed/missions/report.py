@@ -20,6 +20,7 @@ from grain.head.events import (
     HostingFailed,
     NeverStarts,
     NoWorkers,
+    RunsEnded,
     SchedulerAway,
     SchedulerBack,
     Statistics,
@@ -111,6 +112,8 @@ class Reporter:
                 self.line(f"The scheduler cannot be reached, trying on: {why}")
             case SchedulerBack():
                 self.line("The scheduler is reached again.")
+            case RunsEnded():
+                self.line(ended_runs_line(event))
             case HostingFailed(_, why):
                 self.line(f"warning: only the local worker is used, none can join: {why}")
 
@@ -173,6 +176,22 @@ class Reporter:
             while True:
                 live.refresh()
                 await trio.sleep(_LIVE)
+
+
+def ended_runs_line(event: RunsEnded) -> str:
+    """Return the warning about runs that the scheduler has ended, and what to do."""
+    runs = "its run" if event.runs == 1 else f"its {event.runs} runs"
+    again = "it starts again" if event.runs == 1 else "they start again"
+    if event.stopped:
+        return (
+            f"warning: this program did not run its event loop for {span(event.stopped)}, so the "
+            f"scheduler took it for ended and ended {runs}; {again}. Put what computes for long "
+            "into a function with resources, or into a thread by trio.to_thread.run_sync."
+        )
+    return (
+        f"warning: the scheduler did not reach this mission for {span(event.away)} and ended "
+        f"{runs}; {again}. head.gnaw.grace in grain.toml is the time for which it waits."
+    )
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 GRACE = 60.0
 """Seconds for which workers and missions that are away are waited for."""
 
+MAX_SILENCE = 12 * 3600.0
+"""Seconds for which a mission is waited for that is there, and whose event loop does not run."""
+
 _STOPPED = 30.0  # a longer gap between two looks at the clock means that the process was stopped
 _AT_ONCE = 65536  # tasks in one `Started`; at nine bytes each they fit a message
 _PULSE = 10.0  # seconds of such a gap that count, as in them it may have run
@@ -120,6 +123,11 @@ class Hub:
         self._outgoing.drop(link)
         self.missions.on_link_lost(link, now)
         self.workers.on_link_lost(link, now)
+
+    def on_mission_ended(self, mission: str, now: float) -> None:
+        """End a mission whose process is known to have ended: it cannot come back."""
+        self._look(now)
+        self.missions.on_ended(mission)
 
     def on_tick(self, now: float) -> None:
         """Remove the peers whose grace period is over."""

@@ -4,7 +4,8 @@
     other task of it is wanted. So within a connection a task that does not ascend comes twice.
 2.  When its connection is lost, its waiting tasks are forgotten, as it will submit them again.
     Its runs go on, and their outcomes are kept until it confirms them.
-3.  After the grace period it is over: its runs are revoked, its outcomes acknowledged.
+3.  After the grace period it is over: its runs are revoked, its outcomes acknowledged. So it is
+    at once when its process has ended. One that comes back after all is told how many runs ended.
 4.  A task that ran on a worker under this head's predecessor, as its mission reports, is held back
     until that worker has reported, or until the grace period of this head's start is over.
 """
@@ -12,7 +13,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from grain.head.errors import BadMessage
 from grain.head.hub.state import MissionRecord, TaskRecord
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
     from grain.head.hub.functions import FunctionTable
     from grain.head.hub.state import Link, Outgoing, Registry
     from grain.head.hub.tasks import TaskTable
+
+_REMEMBERED = 1024  # missions that have ended and are remembered
+
+T = TypeVar("T")
 
 
 class Missions:
@@ -72,17 +77,22 @@ class Missions:
         self._limbo_ends = now + grace
         self._last_number = 0
         self.links: dict[Link, MissionRecord] = {}
+        # The runs of missions that were given up, and when their connections were lost, by id.
+        self._given_up: dict[str, tuple[int, float]] = {}
+        # The ids of missions whose processes have ended, which workers may still report.
+        self._ended: dict[str, None] = {}
 
     def get(self, id: str, now: float) -> MissionRecord:  # noqa: A002 - its name
         """Return the mission of an id, made if there is none; then it has the grace period to come.
 
-        A worker may report the runs of a mission before that has found this head.
+        A worker may report the runs of a mission before that has found this head; or those of one
+        whose process has ended, which are not waited for.
         """
         mission = self._missions.get(id)
         if mission is None:
             self._last_number += 1
             mission = self._missions[id] = MissionRecord(id, self._last_number)
-            mission.deadline = now + self._grace
+            mission.deadline = now if id in self._ended else now + self._grace
         return mission
 
     def on_message(self, link: Link, message: Message, payload: Payload, now: float) -> None:
@@ -109,7 +119,7 @@ class Missions:
                 for task in message.tasks:
                     self._table.retract(mission, task)
             case Synced():
-                self._on_synced(mission)
+                self._on_synced(mission, now)
             case Depart():
                 self._remove(mission)
             case _:
@@ -166,13 +176,15 @@ class Missions:
             )
         self._table.claim(task, ran_on, now)
 
-    def _on_synced(self, mission: MissionRecord) -> None:
+    def _on_synced(self, mission: MissionRecord, now: float) -> None:
         if mission.synced:
             return
         mission.synced = True
         for task in [task for task in mission.tasks.values() if not task.claimed]:
             self._table.discard(task)
-        self._outgoing.post(mission.link, MissionRegistered(self._table.epoch))
+        runs, lost_at = self._given_up.pop(mission.id, (0, now))
+        registered = MissionRegistered(self._table.epoch, runs, now - lost_at)
+        self._outgoing.post(mission.link, registered)
 
     # ---- leaving
 
@@ -194,6 +206,18 @@ class Missions:
             if task.lease is None and task.ending is None and not task.crashes:
                 del mission.tasks[task.number]
 
+    def _give_up(self, mission: MissionRecord) -> None:
+        """End a mission that has not come back in time, and remember that for when it does."""
+        runs = sum(task.lease is not None for task in mission.tasks.values())
+        if runs and mission.connection:
+            self._remember(self._given_up, mission.id, (runs, mission.deadline - self._grace))
+        self._remove(mission)
+
+    def _remember(self, among: dict[str, T], mission: str, what: T) -> None:
+        among[mission] = what
+        if len(among) > _REMEMBERED:
+            del among[next(iter(among))]
+
     def _remove(self, mission: MissionRecord) -> None:
         """End a mission: no task of it is wanted any more."""
         if mission.link is not None:
@@ -204,10 +228,17 @@ class Missions:
         del self._missions[mission.id]
         self._functions.on_changed()
 
+    def on_ended(self, id: str) -> None:  # noqa: A002 - its name
+        """Remove a mission whose process has ended, unless it is connected in spite of that."""
+        mission = self._missions.get(id)
+        if mission is not None and mission.link is None:
+            self._remember(self._ended, id, None)
+            self._remove(mission)
+
     def on_tick(self, now: float) -> None:
         """Remove the missions whose grace period is over; end the limbo when it is time."""
         for mission in [m for m in self._missions.values() if m.deadline <= now]:
-            self._remove(mission)
+            self._give_up(mission)
         if self._limbo_ends > now:
             return
         for worker in list(self._table.held_back):
