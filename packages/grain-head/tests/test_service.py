@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from trio.testing import MockClock
 
+    from grain.edge.channel import WireChannel
+
 MISSION = """
 import sys, trio
 from grain.remote_exer import GnawConnector, RemoteExecutor
@@ -88,6 +90,8 @@ async def test_a_mission_that_lost_its_connection_and_lives_is_waited_for(
     sleeping = start_process("sleep", "1000")
     process = PeerProcess(sleeping.pid, start_time(sleeping.pid) or 0)
     service = Service(grace=100.0)
+    ours: WireChannel
+    theirs: WireChannel
     ours, theirs = memory_channels()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(service.run)

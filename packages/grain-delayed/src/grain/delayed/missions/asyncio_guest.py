@@ -23,7 +23,7 @@ import trio
 
 from grain.delayed.host import asyncio_host
 from grain.delayed.missions.current import add_mission_of_asyncio, set_current
-from grain.head import collapsed, collapsing
+from grain.head import Cancelled, collapsed, collapsing
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
@@ -307,4 +307,6 @@ def _more_important(
         return block
     if block is None or isinstance(block, asyncio.CancelledError):
         return mission
+    if isinstance(block, Cancelled) and isinstance(mission, KeyboardInterrupt | SystemExit):
+        return mission  # the block awaited a task that was cancelled for the same reason
     return collapsed(BaseExceptionGroup("a block and its mission failed", [block, mission]))

@@ -12,6 +12,7 @@ from grain.delayed.missions.current import is_inside, set_current
 from grain.delayed.missions.mission import Mission
 from grain.delayed.missions.overload import WARN_QUEUED, Overload
 from grain.delayed.missions.report import Reporter
+from grain.delayed.missions.signals import ended_by_signals
 from grain.head import collapsing
 
 if sys.version_info < (3, 11):
@@ -41,7 +42,9 @@ async def mission(
     The program may be one of trio or of asyncio; tasklets are trio's in both.
 
     Leaving the block waits for the tasks that were started in it. Leaving it by an exception,
-    cancellation or Ctrl-C cancels them, and returns when nothing of them is left.
+    cancellation or Ctrl-C cancels them, and returns when nothing of them is left. SIGTERM and
+    SIGHUP do the same, unless the program has set handlers of its own, or ignores them; so they do
+    not in a thread other than the main one.
 
     Args:
         local: the resources of the local worker. With it the mission schedules for itself, and
@@ -67,6 +70,7 @@ async def mission(
         Exception: the exception of the block; or, if that ended well, the exception of a task that
             nobody awaited; an ExceptionGroup if there are several.
         grain.config.ConfigError: the configuration is not usable.
+        SystemExit: SIGTERM (status 143) or SIGHUP (129) has ended the mission.
         RuntimeError: neither trio nor asyncio runs here; or trio runs already as a guest in this
             asyncio loop, and not for a mission.
         grain.edge.errors.EdgeError: no scheduler can be reached, and waiting would not help.
@@ -117,7 +121,7 @@ async def opened(
     overload = Overload(warn_queued, reporter.line)
     failures: list[Exception] = []
     of_block: list[BaseException] = []
-    with TracebackFilter(of_block):
+    with ended_by_signals(reporter.line), TracebackFilter(of_block):
         config = load(config_file)
         reporter.on_configured(config_file, config.source)
         joinable_config = None if config_file is False else config
