@@ -210,6 +210,13 @@ def wait_for_the_dead(self: Missions, id: str) -> None:  # noqa: A002 - its name
     pass
 
 
+def forget_who_cancelled(self: Missions, link: object, message: Any, now: float) -> None:
+    record = self._missions.get(message.mission)
+    if record is not None:
+        record.cancelled.clear()
+    Missions._register(self, link, message, now)
+
+
 def give_up_the_silent(self: Missions, now: float) -> None:
     for record in list(self._missions.values()):
         if record.link is not None and now % 60 < 1:
@@ -289,6 +296,9 @@ BUGS: dict[str, Cast] = {
     "functions in use are forgotten": functions(_forget_all_but=forget_too_much),
     "tasks that their mission does not want are kept": missions(_on_synced=keep_unclaimed),
     "a mission whose process has ended is waited for": missions(on_ended=wait_for_the_dead),
+    "a cancellation from outside is lost with the connection": missions(
+        _register=forget_who_cancelled
+    ),
     "a mission that is silent is given up": missions(on_tick=give_up_the_silent),
     "a mission that has left is taken for connected": missions(
         _remove=keep_the_link_of_the_given_up

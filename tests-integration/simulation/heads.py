@@ -10,6 +10,7 @@ from simulation.peers import SimulatedMission
 from simulation.wire import Wire
 
 if TYPE_CHECKING:
+    from grain.edge.questions import Ask
     from grain.head.hub.hub import Hub
     from simulation.wire import End, Mail
     from simulation.world import World
@@ -29,6 +30,8 @@ class HeadProcess:
         self.wanted: dict[Wire, set[int]] = {}
         # The newest connection on which each peer has registered.
         self.newest: dict[End, int] = {}
+        # The tasks, by mission and number, that a command has cancelled here.
+        self.cancelled: set[tuple[str, int]] = set()
 
     @property
     def now(self) -> float:
@@ -54,6 +57,15 @@ class HeadProcess:
             self.hub.on_message(wire, message, payload, self.now)
             if isinstance(message, Inventory):
                 self.world.laws.on_inventory(self, wire, message)
+        self.flush()
+
+    def ask(self, ask: Ask) -> None:
+        """Take a question from a command; the answer is dropped."""
+        self.hub.on_message("command", ask, None, self.now)
+        self.hub.on_link_lost("command", self.now)
+        mission = self.hub.registry.missions.get(ask.mission)
+        if mission is not None and ask.task in mission.cancelled:
+            self.cancelled.add((ask.mission, ask.task))
         self.flush()
 
     def on_cut(self, wire: Wire) -> None:

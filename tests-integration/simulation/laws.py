@@ -57,6 +57,8 @@ class Laws:
             self.demand("no lease before the worker has reported", wire in head.ready, message)
             key = (head, message.mission, message.task)
             self.demand("what is retracted does not start", key not in self.retracted, message)
+            cancelled = (message.mission, message.task) in head.cancelled
+            self.demand("what a command has cancelled does not start", not cancelled, message)
             task = head.hub.registry.missions[message.mission].tasks[message.task]
             suspect = len(task.crashes) >= 2
             self.demand("a suspect runs alone", message.alone == suspect, message)
@@ -126,7 +128,8 @@ class Laws:
         record = head.hub.registry.missions.get(lease.mission)
         for mission in self.world.missions:
             waits = mission.alive and lease.task in mission.session.pending
-            wanted = waits and lease.task not in mission.story.cancelled
+            story = mission.story
+            wanted = waits and lease.task not in story.cancelled | story.cancelled_outside
             if mission.session.id == lease.mission and wanted and record is not None:
                 task = record.tasks.get(lease.task)
                 has = task is not None and task.kept_by is not None and task.kept_by[1] != attempt
@@ -165,7 +168,10 @@ class Laws:
         if task in story.cancelled:
             self.demand("cancelled is cancelled", resolution.ending == "cancelled", resolution)
             return
-        self.demand("nothing is cancelled unasked", resolution.ending != "cancelled", resolution)
+        if resolution.ending == "cancelled":
+            asked = task in story.cancelled_outside and resolution.by
+            self.demand("nothing is cancelled unasked", asked, resolution)
+            return
         kind = self.world.behaviour(mission.session.id, task).kind
         if resolution.ending == "crashed":
             attempts = {crash.attempt for crash in resolution.crashes}

@@ -262,6 +262,7 @@ class Story:
 
     submitted: list[int] = field(default_factory=list)
     cancelled: set[int] = field(default_factory=set)
+    cancelled_outside: set[int] = field(default_factory=set)
     resolved: dict[int, Resolution] = field(default_factory=dict)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from grain.edge.questions import Ask
 from grain.head.hub.hub import Hub, Parts
 from grain.remote_exer import MissionSession
 from grain.resource import Cores, Memory
@@ -33,7 +34,7 @@ END = CALM + 20 * GRACE
 FAULTS = (
     "cut", "part", "kill head", "replace head", "kill worker", "crash runner", "freeze worker",
     "drain worker", "kill mission", "cancel", "jump head", "jump worker", "freeze mission",
-    "kill mission here",
+    "kill mission here", "cancel from outside",
 )  # fmt: skip
 
 
@@ -282,6 +283,16 @@ class World:
 
     def cancel(self) -> None:
         self.clock.chance.choice(self.missions).cancel()
+
+    def cancel_from_outside(self) -> None:
+        """Cancel a task as `grain cancel` does, by a question to the head."""
+        mission = self.clock.chance.choice(self.missions)
+        waiting = list(mission.session.pending)
+        if self.head is not None and waiting:
+            task = self.clock.chance.choice(waiting)
+            mission.story.cancelled_outside.add(task)
+            ask = Ask("cancel", mission=mission.session.id, task=task, by="somebody")
+            self.head.ask(ask)
 
     def jump_head(self) -> None:
         if self.head is not None:

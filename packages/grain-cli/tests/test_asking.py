@@ -257,6 +257,23 @@ def test_quit_of_workers_and_jobs(alone: Path, address: str, command: Put, answe
     assert ["6_1", "6_1", "6_2"] == (alone / "cancelled").read_text().split()
 
 
+def test_quit_of_a_name_that_several_workers_have_lists_them(address: str, answering: Any) -> None:
+    """A name with its number means one of them; a pattern means all."""
+    both = [{**WORKER, "name": "w", "label": f"w@{n}", "host": f"n{n}"} for n in (1, 2)]
+    with answering(address, state={**STATE, "workers": both}, retire=both[1:]) as scheduler:
+        ambiguous = grain("quit", "w")
+        one = grain("quit", "w@2")
+        grain("quit", "w@*")
+
+    assert 1 == ambiguous.exit_code
+    assert (
+        "Error: 2 workers are called 'w': w@1 on n1, w@2 on n2; `grain quit 'w@*'` lets all of "
+        "them go\n"
+    ) == ambiguous.output
+    assert "w@2 on n2: leaves, when 3 tasks have ended\n" == one.output
+    assert ["w@2", "w@*"] == [ask.pattern for ask in scheduler.asked if ask.about == "retire"]
+
+
 def test_quit_of_nobody(address: str, answering: Any) -> None:
     """Exit code 1, and the pattern."""
     with answering(address, retire=[]):

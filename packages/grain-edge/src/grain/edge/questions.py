@@ -25,18 +25,21 @@ class Ask(Message, frozen=True):
     Attributes:
         about: ``"state"``: workers, missions and tasks, for ``grain ls``. ``"why"``: why a task
             waits or runs. ``"retire"``: workers whose names match a pattern are to leave.
-        mission: the task's mission, for ``"why"``: its id, or its name; empty for the asking
-            mission.
-        task: the task's number, for ``"why"``.
+            ``"find"``: the mission that a word means. ``"cancel"``: a mission, or a task of it,
+            is to end.
+        mission: the mission, by its name, label or id; for ``"why"``, empty for the asking one.
+        task: the task's number, for ``"why"`` and ``"cancel"``; 0 cancels the whole mission.
         pattern: names of workers, as in a shell, for ``"retire"``.
         at_once: hand runs back instead of waiting for their end, for ``"retire"``.
+        by: who asks, for people, for ``"cancel"``.
     """
 
-    about: Literal["state", "why", "retire"]
+    about: Literal["state", "why", "retire", "find", "cancel"]
     mission: str = ""
     task: int = 0
     pattern: str = ""
     at_once: bool = False
+    by: str = ""
 
 
 class Answer(Message, frozen=True):

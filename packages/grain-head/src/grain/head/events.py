@@ -69,6 +69,12 @@ class RunsEnded(Event, frozen=True):
     stopped: float
 
 
+class MissionCancelled(Event, frozen=True):
+    """Somebody has cancelled the mission from outside: it is to end, as by Ctrl-C."""
+
+    by: str
+
+
 class HostingFailed(Event, frozen=True):
     """Other workers cannot join at this address: the mission has its local worker only."""
 

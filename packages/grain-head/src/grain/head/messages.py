@@ -167,6 +167,28 @@ class Retracted(Message, frozen=True):
     task: int
 
 
+class CancelTask(Message, frozen=True):
+    """A task that somebody has cancelled from outside of its mission; `Retracted` follows.
+
+    Attributes:
+        task: which.
+        by: who, for people.
+    """
+
+    task: int
+    by: str
+
+
+class CancelMission(Message, frozen=True):
+    """The mission is to end, as by Ctrl-C: somebody outside has cancelled it.
+
+    Attributes:
+        by: who, for people.
+    """
+
+    by: str
+
+
 class Notice(Message, frozen=True):
     """A request that no worker here can ever meet; tasks with it wait for another worker.
 
@@ -195,7 +217,17 @@ MISSION = (
 """The messages of a mission; `DefineFunction` is of grain.worker.messages, `Ask` of
 grain.edge.questions."""
 
-HEAD = (MissionRegistered, Started, Crashed, Resolved, Retracted, Notice, Answer)
+HEAD = (
+    MissionRegistered,
+    Started,
+    Crashed,
+    Resolved,
+    Retracted,
+    CancelTask,
+    CancelMission,
+    Notice,
+    Answer,
+)
 """The messages of a head to a mission."""
 
 CODEC = Codec(*MISSION, *HEAD)

@@ -16,7 +16,7 @@ from grain.head import Explanation, Statistics
 from grain.head.base import ExecutorBase, ExecutorPhase
 from grain.head.collapse import collapsing
 from grain.head.errors import Cancelled, TaskCrashed
-from grain.head.events import Event, NeverStarts, NoWorkers, RunsEnded
+from grain.head.events import Event, MissionCancelled, NeverStarts, NoWorkers, RunsEnded
 from grain.head.messages import Ask, Submit
 from grain.remote_exer.connector import GnawConnector
 from grain.remote_exer.functions import FunctionCache
@@ -104,6 +104,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         # and to hash a resource costs more than all else here.
         self._by_identity: dict[tuple[int, int], int] = {}
         self._answered = trio.Event()
+        self._cancel_reported = False
 
     # ---- the queue of jobs
 
@@ -231,6 +232,9 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             self._report_notices()
         if session.registered is not None:
             self._report_ended_runs()
+        if session.cancelled_by and not self._cancel_reported:
+            self._cancel_reported = True
+            self._on_event(MissionCancelled(session.cancelled_by))
         if session.answers:
             self._answered.set()
             self._answered = trio.Event()
@@ -259,7 +263,8 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
 
     def _outcome(self, job: RemoteJob, resolution: Resolution) -> Outcome:
         if resolution.ending == "cancelled":
-            return outcome.Error(Cancelled(f"{job.name} was cancelled (job {resolution.task})"))
+            by = f" by {resolution.by} with `grain cancel`" if resolution.by else ""
+            return outcome.Error(Cancelled(f"{job.name} was cancelled{by} (job {resolution.task})"))
         if resolution.ending == "crashed":
             times = len(resolution.crashes)
             text = f"{job.name} was given up: what it ran in died {times} times"

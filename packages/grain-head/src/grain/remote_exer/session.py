@@ -19,6 +19,8 @@ from grain.head.messages import (
     AckTasks,
     Answer,
     Ask,
+    CancelMission,
+    CancelTask,
     Crash,
     Crashed,
     Depart,
@@ -50,12 +52,14 @@ class Resolution(NamedTuple):
         ending: as in `Resolved`, or ``"cancelled"``.
         payload: what it returned or raised.
         crashes: those for which it was given up.
+        by: who has cancelled it from outside, for people; empty if nobody has.
     """
 
     task: int
     ending: Literal["value", "error", "crashed", "cancelled"]
     payload: Payload
     crashes: tuple[Crash, ...]
+    by: str = ""
 
 
 class PendingTask:
@@ -88,6 +92,7 @@ class MissionSession:
         resolved: outcomes of tasks, until `take_resolved`.
         notices: requests that cannot start, by number, with the reason, until `take_notices`.
         answers: the answers to the last question.
+        cancelled_by: who has cancelled the mission from outside; empty as long as nobody has.
         registered: the head's last answer to the registration, until `take_registered`.
         pending: the unresolved tasks, by number.
         running: how many of them run.
@@ -104,6 +109,7 @@ class MissionSession:
         self.resolved: list[Resolution] = []
         self.notices: list[Notice] = []
         self.answers: list[tuple[str, Any]] = []
+        self.cancelled_by = ""
         self.registered: MissionRegistered | None = None
         self.pending: dict[int, PendingTask] = {}
         self.running = 0
@@ -113,6 +119,8 @@ class MissionSession:
         self._connections = 0
         self._requests: list[Request] = []
         self._last_task = 0
+        # Who has cancelled a task from outside, by its number.
+        self._cancelled: dict[int, str] = {}
         # Tasks whose outcomes have arrived on this connection, and are not confirmed yet.
         self._unconfirmed: list[int] = []
 
@@ -227,6 +235,13 @@ class MissionSession:
                 self._resolve(message.task, "cancelled", None, ())
             case Started():
                 self._started(message)
+            case CancelTask():
+                pending = self.pending.get(message.task)
+                if pending is not None and not pending.retracted:
+                    self._cancelled[message.task] = message.by
+                    self.cancel(message.task)
+            case CancelMission():
+                self.cancelled_by = message.by
             case Crashed():
                 pending = self.pending.get(message.task)
                 if pending is not None and message.crash not in pending.crashes:
@@ -265,9 +280,11 @@ class MissionSession:
         if pending is None:
             return  # it comes again, as its confirmation was lost
         self.running -= bool(pending.worker)
-        if pending.retracted:
+        by = ""
+        if pending.retracted or ending == "cancelled":
             ending, payload = "cancelled", None
-        self.resolved.append(Resolution(task, ending, payload, crashes))
+            by = self._cancelled.pop(task, self.cancelled_by)
+        self.resolved.append(Resolution(task, ending, payload, crashes, by))
 
     def _send_in_parts(self, kind: type[Retract | AckTasks], tasks: list[int]) -> None:
         for at in range(0, len(tasks), _AT_ONCE):

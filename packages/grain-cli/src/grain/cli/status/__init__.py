@@ -1,8 +1,9 @@
-"""The state of the scheduler: `grain ls` and `grain why`.
+"""Missions and their tasks: `grain ls`, `grain why` and `grain cancel`.
 
 Map:
 
 - ``ls``: the command `grain ls`
 - ``ls_text``: its tables
 - ``why``: the command `grain why`
+- ``cancel``: the command `grain cancel`
 """

@@ -46,7 +46,7 @@ def _worker(worker: dict[str, Any]) -> tuple[object, ...]:
     running = worker["running"]
     some = " ".join(worker["tasks"]) + (" ..." if running > len(worker["tasks"]) else "")
     return (
-        worker["name"],
+        worker.get("label") or worker["name"],
         worker["host"],
         worker["state"],
         span(worker["left"]),

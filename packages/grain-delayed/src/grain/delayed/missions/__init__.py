@@ -20,7 +20,7 @@ Map:
 - ``executor``: the choice of the executor
 - ``mission``: `Mission`: leaves, branches, statistics
 - ``current``: the mission that a call belongs to
-- ``signals``: SIGTERM and SIGHUP end a mission as Ctrl-C does
+- ``ending``: the end of a mission from outside: SIGTERM, SIGHUP, `grain cancel`
 - ``report``: log lines and the progress line
 - ``traceback_filter``: short tracebacks for errors of the configuration or the cluster
 - ``opening``: `mission`: the block

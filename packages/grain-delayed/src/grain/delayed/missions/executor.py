@@ -5,7 +5,10 @@ from __future__ import annotations
 import datetime
 import logging
 import os
+import re
+import sys
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grain.head import GrainExecutor
@@ -73,7 +76,8 @@ def _shared(config: Config, name: str | None, on_event: Listener) -> RemoteExecu
     if gnaw.swarm:
         options += [f"--swarm={gnaw.swarm}", f"--config={config.source or ''}"]
     arguments = (*options, *gnaw.extra_args)
-    finder = GnawConnector(address, name=name or "", log_file=gnaw.log_file, arguments=arguments)
+    name = name or mission_name()
+    finder = GnawConnector(address, name=name, log_file=gnaw.log_file, arguments=arguments)
     return RemoteExecutor(address, name=name, on_event=on_event, connect=finder.connect)
 
 
@@ -88,7 +92,8 @@ async def _hosted(
     from grain.remote_exer import HostingExecutor
 
     address = config.head.listen
-    host = HostingExecutor(local or ZERO, address=address, name=name, on_event=on_event)
+    own = name or mission_name()
+    host = HostingExecutor(local or ZERO, address=address, name=own, on_event=on_event)
     try:
         return await stack.enter_async_context(host)
     except MeetingTaken as error:
@@ -96,6 +101,32 @@ async def _hosted(
             raise  # it would wait for workers that go elsewhere
         on_event(HostingFailed(address, str(error)))
     return await stack.enter_async_context(GrainExecutor(local, name=name, on_event=on_event))
+
+
+def mission_name() -> str:
+    """Return the name of a mission whose program gives none: that of its script.
+
+    ``opt.py``, ``python -m opt`` and the directory or archive ``opt`` are ``opt``. A notebook has
+    the name of its file where Jupyter tells it.
+    """
+    if "ipykernel" in sys.modules:
+        return _fit(Path(os.environ.get("JPY_SESSION_NAME", "")).stem) or "notebook"
+    main = sys.modules.get("__main__")
+    spec = getattr(main, "__spec__", None)
+    if spec is not None and spec.name != "__main__":
+        return _fit(spec.name.removesuffix(".__main__")) or "python"
+    file = getattr(main, "__file__", None)
+    if file is not None and not file.startswith("<"):  # as <stdin>
+        path = Path(file)
+        return _fit(path.parent.name if path.name == "__main__.py" else path.stem) or "python"
+    if "IPython" in sys.modules:
+        return "ipython"
+    return {"-c": "python-c", "-": "python-stdin"}.get(sys.argv[0] if sys.argv else "", "python")
+
+
+def _fit(name: str) -> str:
+    """Return a name as one types it in a shell: without spaces, and colons, which end it."""
+    return re.sub(r"[\s:/@*?\[\]]+", "_", name).strip("_")
 
 
 @contextmanager

@@ -9,20 +9,22 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.delayed.missions.current import is_inside, set_current
+from grain.delayed.missions.ending import Ending, ended_from_outside
 from grain.delayed.missions.mission import Mission
 from grain.delayed.missions.overload import WARN_QUEUED, Overload
 from grain.delayed.missions.report import Reporter
-from grain.delayed.missions.signals import ended_by_signals
 from grain.head import collapsing
+from grain.head.events import MissionCancelled
 
 if sys.version_info < (3, 11):
     from exceptiongroup import ExceptionGroup
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
     from typing import Any, Literal
 
+    from grain.head.events import Event
     from grain.resource import Resource
 
 
@@ -54,8 +56,8 @@ async def mission(
         config_file: name of the configuration file; by default ``GRAIN_CONFIG``, or grain.toml in
             the current directory if there is one, else the defaults. False: none, and the mission
             keeps to itself: no other worker can join.
-        name: the name of the mission in the scheduler's log and in ``grain ls``; by default the
-            host's name.
+        name: the name of the mission in the scheduler's log and in ``grain ls``; by default that
+            of its script.
         prioritized: if true, its tasks go before those of missions that are not prioritized.
         progress: if not false, progress is shown on standard error: as one line if that is a
             terminal, else as a log line now and then.
@@ -71,6 +73,7 @@ async def mission(
             nobody awaited; an ExceptionGroup if there are several.
         grain.config.ConfigError: the configuration is not usable.
         SystemExit: SIGTERM (status 143) or SIGHUP (129) has ended the mission.
+        MissionCancelled: `grain cancel` has ended it.
         RuntimeError: neither trio nor asyncio runs here; or trio runs already as a guest in this
             asyncio loop, and not for a mission.
         grain.edge.errors.EdgeError: no scheduler can be reached, and waiting would not help.
@@ -121,7 +124,7 @@ async def opened(
     overload = Overload(warn_queued, reporter.line)
     failures: list[Exception] = []
     of_block: list[BaseException] = []
-    with ended_by_signals(reporter.line), TracebackFilter(of_block):
+    with ended_from_outside(reporter.line) as ending, TracebackFilter(of_block):
         config = load(config_file)
         reporter.on_configured(config_file, config.source)
         joinable_config = None if config_file is False else config
@@ -133,7 +136,9 @@ async def opened(
             with collapsing():
                 async with (
                     reporter.watching(),
-                    executing(local, joinable_config, name, reporter.on_event) as executor,
+                    executing(
+                        local, joinable_config, name, _listener(ending, reporter)
+                    ) as executor,
                 ):
                     try:
                         async with trio.open_nursery() as branches:
@@ -158,3 +163,15 @@ async def opened(
         raise failures[0]
     if failures:
         raise ExceptionGroup(f"{len(failures)} tasks failed that nobody awaited", failures)
+
+
+def _listener(ending: Ending, reporter: Reporter) -> Callable[[Event], object]:
+    """Return the receiver of the executor's events: they are reported, and may end the mission."""
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, MissionCancelled):
+            ending.cancel(event.by)
+        else:
+            reporter.on_event(event)
+
+    return on_event

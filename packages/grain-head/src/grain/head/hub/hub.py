@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from grain.edge.questions import pack
 from grain.head.hub.functions import FunctionTable
 from grain.head.hub.missions import Missions
+from grain.head.hub.names import find_peer, labels, numbered
 from grain.head.hub.prefetch import PREFETCH_SECONDS, Prefetch
 from grain.head.hub.quarantine import Quarantine
-from grain.head.hub.snapshot import find_mission, retired_worker, snapshot
+from grain.head.hub.snapshot import named_mission, retired_worker, snapshot
 from grain.head.hub.state import Outgoing, Registry, TaskState
 from grain.head.hub.tasks import TaskTable
 from grain.head.hub.workers import Workers
@@ -21,7 +22,7 @@ from grain.head.scheduler.starvation_guard import SHARED_MAX_OVERTAKES
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
-    from grain.head.hub.state import Link, TaskRecord
+    from grain.head.hub.state import Link, TaskRecord, WorkerRecord
 
 GRACE = 60.0
 """Seconds for which workers and missions that are away are waited for."""
@@ -193,15 +194,13 @@ class Hub:
         """Explain why a task waits or runs.
 
         Args:
-            mission: its mission, as `grain.head.hub.snapshot.find_mission` takes it.
+            mission: its mission, as `grain.head.hub.names.find_peer` takes it.
             task: its number there.
             now: the time.
         """
-        owner = find_mission(self.registry, mission)
-        if owner is None:
-            names = sorted(one.name or one.id for one in self.registry.missions.values())
-            why = f"no mission, or more than one, goes by {mission!r}; here are: "
-            return Explanation(task, "unknown", (why + (", ".join(names) or "none"),))
+        owner = find_peer(self.registry.missions.values(), mission, "mission")
+        if isinstance(owner, str):
+            return Explanation(task, "unknown", (owner,))
         record = owner.tasks.get(task)
         if record is None:
             return Explanation(task, "unknown", ("it has ended, or was never submitted",))
@@ -229,18 +228,52 @@ class Hub:
         """Ask workers to leave, those that are away when they are back.
 
         Args:
-            pattern: of their names, as a shell would match it.
+            pattern: of their names or labels, as a shell would match it; or an id.
             at_once: have them hand their runs back instead of waiting for the ends of these.
 
         Returns:
-            Of each its ``name``, ``host`` and ``state`` before, as in a snapshot, and how many
-            tasks are ``running`` on it.
+            Of each its ``name``, ``label``, ``host`` and ``state`` before, as in a snapshot, and
+            how many tasks are ``running`` on it.
         """
-        workers = [w for w in self.registry.workers.values() if fnmatchcase(w.name, pattern)]
-        before = [retired_worker(self.tasks, worker) for worker in workers]
+        workers = [one for one in self.registry.workers.values() if _goes_by(one, pattern)]
+        own = labels(self.registry.workers.values())
+        before = [retired_worker(self.tasks, worker, own[worker.number]) for worker in workers]
         for worker in workers:
             self.workers.retire(worker, at_once=at_once)
         return before
+
+    def find(self, mission: str) -> dict[str, Any]:
+        """Return a mission as in a snapshot; or an ``error`` if there is no such one."""
+        found = find_peer(self.registry.missions.values(), mission, "mission")
+        return {"error": found} if isinstance(found, str) else named_mission(self.tasks, found)
+
+    def cancel(self, mission: str, task: int, by: str) -> dict[str, Any]:
+        """End a mission, or one task of it, for somebody outside.
+
+        Args:
+            mission: which, as `grain.head.hub.names.find_peer` takes it.
+            task: the number of the task; 0 for the whole mission.
+            by: who wants that, for people.
+
+        Returns:
+            The mission as in a snapshot, and the ``state`` of the task before, for `why`; or an
+            ``error``.
+        """
+        owner = find_peer(self.registry.missions.values(), mission, "mission")
+        if isinstance(owner, str):
+            return {"error": owner}
+        answer = named_mission(self.tasks, owner)
+        if not task:
+            self.missions.cancel(owner, by)
+            return answer
+        record = owner.tasks.get(task)
+        if record is None or record.state is TaskState.RESOLVED:
+            away = "" if owner.link is not None else ", or waits while its mission is away"
+            why = f"task {task} of {answer['label']} has ended, or was never submitted{away}"
+            return {"error": why}
+        state = "running" if record.lease is not None and not record.lease.waits else "waiting"
+        self.missions.cancel_task(record, by)
+        return {**answer, "state": state}
 
     def _answer(self, link: Link, ask: Ask, now: float) -> None:
         answer: Any
@@ -248,12 +281,21 @@ class Hub:
             answer = self.snapshot(now)
         elif ask.about == "retire":
             answer = self.retire(ask.pattern, at_once=ask.at_once)
+        elif ask.about == "find":
+            answer = self.find(ask.mission)
+        elif ask.about == "cancel":
+            answer = self.cancel(ask.mission, ask.task, ask.by)
         else:
             own = self.missions.links.get(link)
             mission = ask.mission or (own.id if own is not None else "")
             why = self.why(mission, ask.task, now)
             answer = {"task": why.task, "state": why.state, "reasons": list(why.reasons)}
         self._outgoing.post(link, Answer(ask.about), pack(answer))
+
+
+def _goes_by(worker: WorkerRecord, pattern: str) -> bool:
+    names = (worker.name, numbered(worker))
+    return worker.id == pattern or any(fnmatchcase(name, pattern) for name in names)
 
 
 def _crashes(task: TaskRecord) -> list[str]:

@@ -6,7 +6,9 @@
     Its runs go on, and their outcomes are kept until it confirms them.
 3.  After the grace period it is over: its runs are revoked, its outcomes acknowledged. So it is
     at once when its process has ended. One that comes back after all is told how many runs ended.
-4.  A task that ran on a worker under this head's predecessor, as its mission reports, is held back
+4.  A mission, or a task of it, that somebody cancels from outside is retracted here at once, and
+    the mission is informed; on its next connection once more, as the message may be lost.
+5.  A task that ran on a worker under this head's predecessor, as its mission reports, is held back
     until that worker has reported, or until the grace period of this head's start is over.
 """
 
@@ -16,9 +18,12 @@ import math
 from typing import TYPE_CHECKING, TypeVar
 
 from grain.head.errors import BadMessage
+from grain.head.hub.names import next_ordinal
 from grain.head.hub.state import MissionRecord, TaskRecord
 from grain.head.messages import (
     AckTasks,
+    CancelMission,
+    CancelTask,
     Depart,
     MissionRegistered,
     RegisterMission,
@@ -81,6 +86,9 @@ class Missions:
         self._given_up: dict[str, tuple[int, float]] = {}
         # The ids of missions whose processes have ended, which workers may still report.
         self._ended: dict[str, None] = {}
+        # Who has cancelled missions that were given up before they got that message, or tasks of
+        # theirs, by id.
+        self._cancelled: dict[str, tuple[str, dict[int, str]]] = {}
 
     def get(self, id: str, now: float) -> MissionRecord:  # noqa: A002 - its name
         """Return the mission of an id, made if there is none; then it has the grace period to come.
@@ -92,6 +100,7 @@ class Missions:
         if mission is None:
             self._last_number += 1
             mission = self._missions[id] = MissionRecord(id, self._last_number)
+            mission.cancelled_by, mission.cancelled = self._cancelled.pop(id, ("", {}))
             mission.deadline = now if id in self._ended else now + self._grace
         return mission
 
@@ -137,6 +146,8 @@ class Missions:
         if mission.link is not None:
             self.links.pop(mission.link, None)
             self._detach(mission)
+        if not mission.ordinal:
+            mission.ordinal = next_ordinal(message.name, self._missions.values())
         mission.name = message.name
         mission.host = message.host
         mission.link = link
@@ -174,7 +185,12 @@ class Missions:
             ran_on = (
                 ""  # it has reported, or will not: if it has the run, the task is leased by now
             )
-        self._table.claim(task, ran_on, now)
+        if mission.cancelled_by and task.ending is None:
+            self._table.retract(mission, task.number)
+        elif message.task in mission.cancelled and task.ending is None:
+            self.cancel_task(task, mission.cancelled[message.task])
+        else:
+            self._table.claim(task, ran_on, now)
 
     def _on_synced(self, mission: MissionRecord, now: float) -> None:
         if mission.synced:
@@ -185,6 +201,28 @@ class Missions:
         runs, lost_at = self._given_up.pop(mission.id, (0, now))
         registered = MissionRegistered(self._table.epoch, runs, now - lost_at)
         self._outgoing.post(mission.link, registered)
+        if mission.cancelled_by:
+            self._outgoing.post(mission.link, CancelMission(mission.cancelled_by))
+        mission.cancelled = {
+            task: by for task, by in mission.cancelled.items() if task in mission.tasks
+        }
+
+    # ---- cancelling, from outside
+
+    def cancel(self, mission: MissionRecord, by: str) -> None:
+        """End a mission: all its runs at once, and itself when it gets the message."""
+        mission.cancelled_by = by
+        self._outgoing.post(mission.link, CancelMission(by))
+        for task in list(reversed(mission.tasks.values())):  # the youngest first, as in `_detach`
+            if task.ending is None:
+                self._table.retract(mission, task.number)
+
+    def cancel_task(self, task: TaskRecord, by: str) -> None:
+        """Retract a task, and inform its mission by whom it was cancelled."""
+        mission = task.mission
+        mission.cancelled[task.number] = by
+        self._outgoing.post(mission.link, CancelTask(task.number, by))
+        self._table.retract(mission, task.number)
 
     # ---- leaving
 
@@ -209,6 +247,9 @@ class Missions:
     def _give_up(self, mission: MissionRecord) -> None:
         """End a mission that has not come back in time, and remember that for when it does."""
         runs = sum(task.lease is not None for task in mission.tasks.values())
+        if mission.cancelled_by or mission.cancelled:
+            cancelled = (mission.cancelled_by, mission.cancelled)
+            self._remember(self._cancelled, mission.id, cancelled)
         if runs and mission.connection:
             self._remember(self._given_up, mission.id, (runs, mission.deadline - self._grace))
         self._remove(mission)

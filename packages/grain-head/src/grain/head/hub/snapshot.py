@@ -11,13 +11,12 @@ from collections import Counter
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
+from grain.head.hub.names import labels
 from grain.head.hub.state import LeaseRecord
 from grain.resource import Opaque, to_data
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from grain.head.hub.state import MissionRecord, Registry, TaskRecord, WorkerRecord
+    from grain.head.hub.state import MissionRecord, TaskRecord, WorkerRecord
     from grain.head.hub.tasks import TaskTable
     from grain.head.scheduler.state import TaskQueue
     from grain.resource import Supply
@@ -37,20 +36,24 @@ def snapshot(table: TaskTable, now: float) -> dict[str, Any]:
         ``epoch``; ``tasks``: counts; ``workers``, ``missions`` and ``queues``: a list of dicts
         each; ``more_queues``: how many are left out, those with the fewest tasks. Resources are
         plain data, times are seconds; ``used`` is the part of each kind, None where it has no
-        class here. A task is named ``mission:number``, with the mission as `find_mission` takes it.
+        class here. A task is named ``mission:number``, with the mission's label.
     """
     scheduler, registry = table.scheduler, table.registry
-    labels = _labels(registry.missions.values())
+    mission_labels = labels(registry.missions.values())
+    worker_labels = labels(registry.workers.values())
     queues = [queue for queue in scheduler.queues.values() if queue.tasks or queue.running]
     queues.sort(key=lambda queue: -queue.waiting)
     running, waiting = _counts(table)
-    shown = [_queue(table, queue, labels, now) for queue in queues[:_QUEUES]]
+    shown = [_queue(table, queue, mission_labels, now) for queue in queues[:_QUEUES]]
     return {
         "epoch": table.epoch,
         "tasks": table.counts(),
-        "workers": [_worker(table, worker, labels, now) for worker in registry.workers.values()],
+        "workers": [
+            _worker(table, worker, worker_labels, mission_labels, now)
+            for worker in registry.workers.values()
+        ],
         "missions": [
-            _mission(mission, labels, running[mission.number], waiting[mission.number])
+            _mission(mission, mission_labels, running[mission.number], waiting[mission.number])
             for mission in registry.missions.values()
         ],
         # Again: a queue whose tasks were all cancelled finds that out when it is looked at.
@@ -59,33 +62,19 @@ def snapshot(table: TaskTable, now: float) -> dict[str, Any]:
     }
 
 
-def find_mission(registry: Registry, word: str) -> MissionRecord | None:
-    """Return the mission of an id, a name, or the beginning of an id; None unless that is one."""
-    missions = registry.missions
-    if word in missions or not word:
-        return missions.get(word)
-    matches = [mission for mission in missions.values() if mission.name == word]
-    matches = matches or [m for m in missions.values() if m.id.startswith(word)]
-    return matches[0] if len(matches) == 1 else None
-
-
-def retired_worker(table: TaskTable, worker: WorkerRecord) -> dict[str, Any]:
+def retired_worker(table: TaskTable, worker: WorkerRecord, label: str) -> dict[str, Any]:
     """Return what is shown of a worker that is asked to leave."""
     running = len(table.scheduler.workers[worker.number].tasks)
     state = _worker_state(worker)
-    return {"name": worker.name, "host": worker.host, "state": state, "running": running}
+    named = {"name": worker.name, "label": label, "host": worker.host}
+    return {**named, "state": state, "running": running}
 
 
-def _labels(missions: Iterable[MissionRecord]) -> dict[int, str]:
-    """Return each mission's name, or the beginning of its id if others have that name."""
-    by_name: dict[str, list[MissionRecord]] = {}
-    for mission in missions:
-        by_name.setdefault(mission.name, []).append(mission)
-    return {
-        mission.number: name if name and len(same) == 1 else mission.id[:8]
-        for name, same in by_name.items()
-        for mission in same
-    }
+def named_mission(table: TaskTable, mission: MissionRecord) -> dict[str, Any]:
+    """Return what is shown of a mission that a command names."""
+    own = labels(table.registry.missions.values())
+    running, waiting = _counts(table)
+    return _mission(mission, own, running[mission.number], waiting[mission.number])
 
 
 def _worker_state(worker: WorkerRecord) -> str:
@@ -97,7 +86,11 @@ def _worker_state(worker: WorkerRecord) -> str:
 
 
 def _worker(
-    table: TaskTable, worker: WorkerRecord, labels: dict[int, str], now: float
+    table: TaskTable,
+    worker: WorkerRecord,
+    own: dict[int, str],
+    of_missions: dict[int, str],
+    now: float,
 ) -> dict[str, Any]:
     scheduled = table.scheduler.workers[worker.number]
     scheduled.give_back()
@@ -106,6 +99,7 @@ def _worker(
     return {
         "id": worker.id,
         "name": worker.name,
+        "label": own[worker.number],
         "host": worker.host,
         "state": _worker_state(worker),
         "total": to_data(scheduled.supply.total),
@@ -113,7 +107,7 @@ def _worker(
         "used": _used(scheduled.supply),
         "left": None if scheduled.end == math.inf else scheduled.end - now,
         "running": len(scheduled.tasks),
-        "tasks": [_label(task, labels) for task in islice(tasks, _TASKS)],
+        "tasks": [_label(task, of_missions) for task in islice(tasks, _TASKS)],
     }
 
 

@@ -93,6 +93,7 @@ class PeerRecord:
         number: this hub's, in the order of their coming. The scheduler knows peers by it: a worker
             by its number, the owner of a queue by that of the mission.
         name: what people call it.
+        ordinal: its place among those of its name, see `grain.head.hub.names`.
         host: where it is.
         link: its connection; None while it is away.
         connection: the peer's own count of its connections: a registration with a smaller one
@@ -100,12 +101,13 @@ class PeerRecord:
         deadline: when it is given up, if it is away.
     """
 
-    __slots__ = ("connection", "deadline", "host", "id", "link", "name", "number")
+    __slots__ = ("connection", "deadline", "host", "id", "link", "name", "number", "ordinal")
 
     def __init__(self, id: str, number: int) -> None:  # noqa: A002 - its name
         self.id = id
         self.number = number
         self.name = ""
+        self.ordinal = 0
         self.host = ""
         self.link: Link | None = None
         self.connection = 0
@@ -120,6 +122,8 @@ class MissionRecord(PeerRecord):
     """
 
     __slots__ = (
+        "cancelled",
+        "cancelled_by",
         "functions",
         "last_submitted",
         "noticed",
@@ -140,6 +144,10 @@ class MissionRecord(PeerRecord):
         self.noticed: set[int] = set()
         self.last_submitted = -1
         self.share = Share()
+        # The person who has cancelled the mission from outside, or single tasks of it. A mission
+        # that was away, or whose connection was lost meanwhile, is informed when it is back.
+        self.cancelled_by = ""
+        self.cancelled: dict[int, str] = {}
 
 
 class TaskState(Enum):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from grain.head.hub.names import next_ordinal
 from grain.head.hub.state import MissionRecord, WorkerRecord
 from grain.resource import from_data
 from grain.worker.messages import (
@@ -128,6 +129,7 @@ class Workers:
         self._last_number += 1
         worker = WorkerRecord(message.worker, self._last_number)
         worker.name = message.name
+        worker.ordinal = next_ordinal(message.name, self._registry.workers.values())
         worker.host = message.host
         self._registry.workers[worker.id] = self._registry.numbered[worker.number] = worker
         total = from_data(message.total, unknown="keep")

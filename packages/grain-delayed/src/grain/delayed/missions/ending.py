@@ -1,4 +1,6 @@
-"""SIGTERM and SIGHUP end a mission as Ctrl-C does: batch systems and closed terminals send them.
+"""The end of a mission from outside, as by Ctrl-C: SIGTERM, SIGHUP, and `grain cancel`.
+
+Batch systems send SIGTERM, terminals that are closed SIGHUP.
 
 By default either signal ends the process on the spot: no ``finally`` runs, no buffered file is
 written, and the programs of its tasks have nobody to end them. While a mission runs, they cancel it
@@ -26,11 +28,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from grain.head import flattened
+from grain.delayed.errors import MissionCancelled
+from grain.head import Cancelled, flattened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import FrameType
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 """The signals that end a mission."""
@@ -60,7 +62,7 @@ class EndingHandler:
         self._next: EndingHandler | None = None
         self._active = False
 
-    def __call__(self, number: int, frame: FrameType | None) -> None:
+    def __call__(self, *_: object) -> None:
         """Have the mission cancelled, and user code that computes interrupted."""
         self._pass_on()
         # Without trio, an asyncio program is in its loop: there is nothing to interrupt.
@@ -94,45 +96,75 @@ class EndingHandler:
             signal.signal(self._number, signal.SIG_DFL if first is None else first)
 
 
+class Ending:
+    """The end of a mission from outside, while its block runs; `ended_from_outside` makes it.
+
+    Args:
+        report: takes a line for the user.
+
+    Attributes:
+        scope: around the mission.
+        cause: the signal that has ended it, or the error to raise; None as long as nothing has.
+    """
+
+    def __init__(self, report: Callable[[str], object]) -> None:
+        self._report = report
+        self.scope = trio.CancelScope()
+        self.cause: signal.Signals | MissionCancelled | None = None
+
+    def on_signal(self, number: signal.Signals) -> None:
+        """End the mission because of a signal."""
+        self._end(number, f"{number.name} received: the mission ends.")
+
+    def cancel(self, by: str) -> None:
+        """End the mission for somebody outside, with `MissionCancelled`."""
+        text = f"the mission was cancelled by {by} with `grain cancel`"
+        self._end(MissionCancelled(text), f"{text}.")
+
+    def _end(self, cause: signal.Signals | MissionCancelled, line: str) -> None:
+        if self.cause is None:
+            self.cause = cause
+            self._report(line)
+        self.scope.cancel()
+
+
 @contextmanager
-def ended_by_signals(report: Callable[[str], object]) -> Iterator[None]:
+def ended_from_outside(report: Callable[[str], object]) -> Iterator[Ending]:
     """Cancel the block on SIGTERM and SIGHUP, and end the program when the block has been left.
 
     Args:
         report: takes a line for the user.
 
+    Yields:
+        The end, for whoever receives another reason for it.
+
     Raises:
         SystemExit: a signal has arrived: 143 for SIGTERM, 129 for SIGHUP.
+        MissionCancelled: somebody has cancelled the mission.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    received: list[signal.Signals] = []
-    scope = trio.CancelScope()
-
-    def end(number: signal.Signals) -> None:
-        if not received:
-            report(f"{number.name} received: the mission ends.")
-        received.append(number)
-        scope.cancel()
-
-    token = trio.lowlevel.current_trio_token()
-    handlers = [EndingHandler(number, end, token) for number in SIGNALS]
+    ending = Ending(report)
+    handlers: list[EndingHandler] = []
+    if threading.current_thread() is threading.main_thread():
+        token = trio.lowlevel.current_trio_token()
+        handlers = [EndingHandler(number, ending.on_signal, token) for number in SIGNALS]
     for handler in handlers:
         handler.install()
     try:
-        with scope:
-            yield
+        with ending.scope:
+            yield ending
     except BaseException as error:
-        # An error of the clean-up is worth more than the exit status; a cancellation from around
-        # the mission, which mostly follows from the same signal, is not.
-        if not received or not all(map(_interrupts, flattened(error))):
+        # An error of the clean-up is worth more than the reason for the end. A cancellation from
+        # around the mission, which mostly has the same reason, is not; nor is the outcome of a task
+        # that was cancelled with its mission.
+        if ending.cause is None or not all(map(_follows, flattened(error))):
             raise
     finally:
         for handler in handlers:
             handler.remove()
-    if received:
-        end_program(received[0])
+    if isinstance(ending.cause, MissionCancelled):
+        raise ending.cause
+    if ending.cause is not None:
+        end_program(ending.cause)
 
 
 def end_program(number: signal.Signals) -> None:
@@ -146,8 +178,8 @@ def end_program(number: signal.Signals) -> None:
     raise SystemExit(_SHELL + number)
 
 
-def _interrupts(error: BaseException) -> bool:
-    return isinstance(error, KeyboardInterrupt | SystemExit | trio.Cancelled)
+def _follows(error: BaseException) -> bool:
+    return isinstance(error, KeyboardInterrupt | SystemExit | trio.Cancelled | Cancelled)
 
 
 def _in_ipython() -> bool:
