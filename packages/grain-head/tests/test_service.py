@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from grain.edge import serve
+from grain.edge import PeerProcess, serve
 from grain.edge.channel import memory_channels
 from grain.edge.meeting.host import start_time
 from grain.edge.messages import Hello
-from grain.edge.transports.liveness import PeerProcess
 from grain.head.hub.hub import MAX_SILENCE
 from grain.head.messages import RegisterMission, Synced
 from grain.head.service import CODEC, Service

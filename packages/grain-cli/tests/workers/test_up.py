@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
@@ -20,13 +21,12 @@ Put = Callable[[str, str], Path]
 SLURM = 'system = "slurm"\n'
 
 
-class SameSecond:
-    """The module datetime, whose time stands still."""
+class Clock(datetime.datetime):
+    """A clock that stands still."""
 
-    class datetime(datetime.datetime):
-        @classmethod
-        def now(cls, tz: datetime.tzinfo | None = None) -> SameSecond.datetime:
-            return cls(2026, 3, 4, 9, 30, 15, tzinfo=tz)
+    @classmethod
+    def now(cls, tz: datetime.tzinfo | None = None) -> Clock:
+        return cls(2026, 3, 4, 9, 30, 15, tzinfo=tz)
 
 
 def grain(*words: str) -> Result:
@@ -57,7 +57,7 @@ def test_workers_that_are_submitted_in_one_second_get_different_names(
 ) -> None:
     """And different logs; a name without the time is the user's choice."""
     command("sbatch", "cat > /dev/null; echo 6")
-    monkeypatch.setattr("grain.cli.workers.submission.datetime", SameSecond)
+    monkeypatch.setattr("grain.cli.workers.submission.datetime", SimpleNamespace(datetime=Clock))
     (alone / "grain.toml").write_text(SLURM)
     names = [grain("up").output for _ in range(2)] + [grain("up", "-n", "2").output]
     assert [

@@ -17,7 +17,7 @@ from grain.delayed import delayed, mission
 from grain.delayed.missions.report import Reporter, progress_line
 from grain.delayed.times import span
 from grain.head import Statistics
-from grain.head.events import RunsEnded
+from grain.head.events import CanStart, Event, NeverStarts, NoWorkers, RunsEnded
 from grain.resource import Cores
 
 if TYPE_CHECKING:
@@ -38,6 +38,80 @@ def test_the_progress_line_counts_and_estimates_the_rest() -> None:
 def test_the_line_without_an_estimate(now: Statistics) -> None:
     """Before the first task has ended, and when none is left, there is nothing to estimate."""
     assert progress_line(now, 1.0).endswith("failed, 1 s elapsed")
+
+
+FOUR, FIVE = Cores(4), Cores(5)
+LACK = (
+    "a task that asks for Cores({}) (w: too small); it waits for another worker, which `grain up`"
+)
+
+
+@pytest.mark.parametrize(
+    ("events", "lines"),
+    [
+        pytest.param(
+            [NoWorkers(FOUR, "no worker"), NoWorkers(FIVE, "no worker"), CanStart(FOUR),
+             CanStart(FIVE)],
+            ["No workers are there yet", "Workers are there now."],
+            id="workers come after the tasks",
+        ),
+        pytest.param(
+            [NoWorkers(FOUR, "no worker"), CanStart(FOUR), NoWorkers(FOUR, "no worker")],
+            ["No workers are there yet", "Workers are there now.", "No workers are there any more"],
+            id="workers leave again",
+        ),
+        pytest.param(
+            [NoWorkers(FOUR, "no worker"), NeverStarts(FOUR, "w: too small"),
+             NeverStarts(FOUR, "v: too small; w: too small"), CanStart(FOUR)],
+            ["No workers are there yet", LACK.format(4),
+             "A worker is there now that can run tasks which ask for Cores(4)."],
+            id="the first workers do not fit",
+        ),
+        pytest.param(
+            [NoWorkers(FOUR, "no worker"), NoWorkers(FIVE, "no worker"), CanStart(FOUR),
+             NeverStarts(FIVE, "w: too small")],
+            ["No workers are there yet", "Workers are there now.", LACK.format(5)],
+            id="they fit some of the tasks",
+        ),
+        pytest.param([CanStart(FOUR)], [], id="nothing was said before"),
+    ],
+)  # fmt: skip
+def test_what_was_said_about_workers_is_taken_back_when_they_come(
+    events: list[Event], lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    reporter = Reporter(routine=False)
+    for event in events:
+        reporter.on_event(event)
+    said = capsys.readouterr().err.splitlines()
+
+    assert len(lines) == len(said), said
+    for part, line in zip(lines, said, strict=True):
+        assert part in line
+
+
+@pytest.mark.parametrize(
+    ("chosen", "source", "command", "origin"),
+    [
+        (None, None, "grain up", "the default, as no configuration file is used"),
+        (None, "/run/grain.toml", "grain up", "from /run/grain.toml"),
+        ("my.toml", "/run/my.toml", "grain -c /run/my.toml up", "from /run/my.toml"),
+    ],
+)
+def test_the_lack_of_workers_comes_with_the_address_and_where_it_is_from(
+    chosen: str | None,
+    source: str | None,
+    command: str,
+    origin: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    reporter = Reporter(routine=False)
+    reporter.on_configured(chosen, source, "edge:///e")
+    reporter.on_event(NoWorkers(FOUR, "no worker is here"))
+
+    assert (
+        f"No workers are there yet; tasks wait for them. `{command}` starts one, from any shell. "
+        f"Workers join at edge:///e ({origin}).\n"
+    ) == capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

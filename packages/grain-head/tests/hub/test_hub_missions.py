@@ -99,7 +99,7 @@ def test_a_mission_that_comes_back_too_late_is_told_how_many_runs_were_ended(
     for connection, ended, away in ((2, 1, 130.0), (3, 0, 0.0)):
         link = f"m{connection}"
         harness.send(link, RegisterMission("m", "m", connection=connection), Synced())
-        assert [MissionRegistered(1, ended, away)] == harness.sent(link, MissionRegistered)
+        assert [MissionRegistered(1, ended, away, "m")] == harness.sent(link, MissionRegistered)
 
 
 def cancel(harness: HubHarness, task: int = 0) -> dict[str, Any]:

@@ -45,6 +45,12 @@ class NoWorkers(NeverStarts, frozen=True):
     """No worker is here at all; tasks wait for the first."""
 
 
+class CanStart(Event, frozen=True):
+    """A worker is here that can run tasks with a request of which `NeverStarts` was reported."""
+
+    request: Resource
+
+
 class SchedulerAway(Event, frozen=True):
     """The shared scheduler cannot be reached; what runs and waits goes on."""
 
@@ -94,6 +100,8 @@ class Statistics:
         failed: tasks that ended with an exception.
         cancelled: tasks that were cancelled.
         results_waiting: results that nobody took from the result queue yet.
+        stuck: those of the queued tasks whose request no worker here can ever meet.
+        stuck_task: one of them, as ``grain why`` takes it; empty if there is none.
     """
 
     queued: int
@@ -102,3 +110,5 @@ class Statistics:
     failed: int
     cancelled: int
     results_waiting: int
+    stuck: int = 0
+    stuck_task: str = ""

@@ -123,11 +123,13 @@ class MissionRegistered(Message, frozen=True):
         epoch: the head's.
         ended: how many runs this head has ended because the mission was away for too long.
         away: for how many seconds the mission was away then.
+        label: the mission's name in commands, as long as no other comes that has the same name.
     """
 
     epoch: int
     ended: int = 0
     away: float = 0.0
+    label: str = ""
 
 
 class Started(Message, frozen=True):
@@ -192,9 +194,11 @@ class CancelMission(Message, frozen=True):
 class Notice(Message, frozen=True):
     """A request that no worker here can ever meet; tasks with it wait for another worker.
 
+    It is taken back by another one with an empty reason.
+
     Attributes:
         request: the number of the request.
-        why: a sentence.
+        why: a sentence; empty if a worker that is here can meet the request by now.
         workers: whether there is any worker at all.
     """
 

@@ -30,10 +30,9 @@ from grain.resource import ResourceError
 from grain.worker import messages as worker
 
 if TYPE_CHECKING:
-    from grain.edge import Peer
+    from grain.edge import Peer, PeerProcess
     from grain.edge.channel import WireBatch, WireChannel
     from grain.edge.messages import Hello
-    from grain.edge.transports.liveness import PeerProcess
     from grain.head.hub.state import Link
 
 CODEC = Codec(*worker.AGENT, *worker.HEAD, *mission.MISSION, *mission.HEAD)

@@ -6,6 +6,7 @@ import os
 import secrets
 import socket
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import outcome
@@ -16,7 +17,7 @@ from grain.head import Explanation, Statistics
 from grain.head.base import ExecutorBase, ExecutorPhase
 from grain.head.collapse import collapsing
 from grain.head.errors import Cancelled, TaskCrashed
-from grain.head.events import Event, MissionCancelled, NeverStarts, NoWorkers, RunsEnded
+from grain.head.events import CanStart, Event, MissionCancelled, NeverStarts, NoWorkers, RunsEnded
 from grain.head.messages import Ask, Submit
 from grain.remote_exer.connector import GnawConnector
 from grain.remote_exer.functions import FunctionCache
@@ -156,7 +157,12 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
     def statistics(self) -> Statistics:
         """Return the counts of jobs, as far as the scheduler has reported."""
         running = self._session.running
-        return self._counted(len(self._jobs) - running, running)
+        counted = self._counted(len(self._jobs) - running, running)
+        if not self._session.stuck:
+            return counted
+        stuck, task = self._session.count_stuck()
+        name = f"{self._session.label}:{task}" if task else ""
+        return replace(counted, stuck=stuck, stuck_task=name)
 
     def why(self, job: int) -> Explanation:
         """Explain why a job is not running, from the state here alone; `ask_why` explains more."""
@@ -242,6 +248,9 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
     def _report_notices(self) -> None:
         for notice in self._session.take_notices():
             request = from_data(self._session.request_of(notice.request).resources)
+            if not notice.why:
+                self._on_event(CanStart(request))
+                continue
             never = NeverStarts if notice.workers else NoWorkers
             self._on_event(never(request, notice.why))
 

@@ -97,6 +97,8 @@ class MissionSession:
         pending: the unresolved tasks, by number.
         running: how many of them run.
         functions: those that tasks may call, by digest: the only store of their bytes.
+        stuck: the last notice about each request that no worker can meet, by its number.
+        label: the mission's name in commands, as its head has it.
         epoch: the head's number; 0 before the first head has registered the mission.
         connected: whether there is a connection.
     """
@@ -109,6 +111,13 @@ class MissionSession:
         self.resolved: list[Resolution] = []
         self.notices: list[Notice] = []
         self.answers: list[tuple[str, Any]] = []
+        self.stuck: dict[int, Notice] = {}
+        # Those of the connection before, which the head may not repeat.
+        self._stuck_before: dict[int, Notice] = {}
+        # How many tasks wait, by the number of their request; and one of those that are stuck.
+        self._queued: list[int] = []
+        self._stuck_task = 0
+        self.label = name
         self.cancelled_by = ""
         self.registered: MissionRegistered | None = None
         self.pending: dict[int, PendingTask] = {}
@@ -162,6 +171,7 @@ class MissionSession:
         """Define what tasks may ask for; return its number."""
         message = Request(len(self._requests), resources, priority)
         self._requests.append(message)
+        self._queued.append(0)
         self._send(message)
         return message.number
 
@@ -184,6 +194,7 @@ class MissionSession:
         """Submit a task; return its number."""
         self._last_task = task = self._last_task + 1
         self.pending[task] = PendingTask(request, function, arguments)
+        self._queued[request] += 1
         if self.connected:
             self.to_head.append((Submit(task, request, function), arguments))
         return task
@@ -224,6 +235,8 @@ class MissionSession:
         self.connected = False
         self.to_head.clear()
         self._unconfirmed.clear()  # they arrive again
+        self._stuck_before.update(self.stuck)
+        self.stuck = {}
 
     def on_message(self, message: Message, payload: Payload) -> None:
         """Handle one message from the head."""
@@ -247,14 +260,45 @@ class MissionSession:
                 if pending is not None and message.crash not in pending.crashes:
                     pending.crashes = (*pending.crashes, message.crash)
             case Notice():
-                self.notices.append(message)
+                self._on_notice(message)
             case Answer():
                 self.answers.append((message.about, unpack(payload)))
             case MissionRegistered():
-                self.epoch = message.epoch
-                self.registered = message
+                self._on_registered(message)
             case _:
                 pass
+
+    def _on_registered(self, message: MissionRegistered) -> None:
+        self.epoch = message.epoch
+        self.label = message.label or self.name
+        self.registered = message
+        # What this head has not repeated up to now does not hold any more.
+        for request in self._stuck_before.keys() - self.stuck.keys():
+            self.notices.append(Notice(request, ""))
+        self._stuck_before = {}
+
+    def _on_notice(self, notice: Notice) -> None:
+        if notice.why:
+            self.stuck[notice.request] = notice
+        else:
+            self.stuck.pop(notice.request, None)
+        self.notices.append(notice)
+
+    def count_stuck(self) -> tuple[int, int]:
+        """Return how many tasks wait that no worker here can run, and the number of one of them."""
+        count = sum(self._queued[request] for request in self.stuck)
+        if not count:
+            return 0, 0
+        one = self.pending.get(self._stuck_task)
+        if one is None or one.worker or one.request not in self.stuck:
+            # A look at many tasks, and not again before this one has changed.
+            waiting = (
+                number
+                for number, task in self.pending.items()
+                if task.request in self.stuck and not task.worker
+            )
+            self._stuck_task = next(waiting, 0)
+        return count, self._stuck_task
 
     def confirm(self) -> None:
         """Confirm the outcomes that have arrived: soon, and best together with other messages."""
@@ -266,7 +310,9 @@ class MissionSession:
         for task in message.tasks:
             pending = self.pending.get(task)
             if pending is not None:
-                self.running += bool(message.worker) - bool(pending.worker)
+                change = bool(message.worker) - bool(pending.worker)
+                self.running += change
+                self._queued[pending.request] -= change
                 pending.worker = message.worker
 
     def _resolve(
@@ -279,7 +325,10 @@ class MissionSession:
         pending = self.pending.pop(task, None)
         if pending is None:
             return  # it comes again, as its confirmation was lost
-        self.running -= bool(pending.worker)
+        if pending.worker:
+            self.running -= 1
+        else:
+            self._queued[pending.request] -= 1
         by = ""
         if pending.retracted or ending == "cancelled":
             ending, payload = "cancelled", None

@@ -126,7 +126,7 @@ async def opened(
     of_block: list[BaseException] = []
     with ended_from_outside(reporter.line) as ending, TracebackFilter(of_block):
         config = load(config_file)
-        reporter.on_configured(config_file, config.source)
+        reporter.on_configured(config_file, config.source, config.head.listen)
         joinable_config = None if config_file is False else config
         results = await open_cache(cache, config.head.cache, reporter.line)
         # Neither the executor's trio tasks nor the runs on its local worker belong to an outer

@@ -9,6 +9,7 @@ from grain.edge.questions import pack
 from grain.head.hub.functions import FunctionTable
 from grain.head.hub.missions import Missions
 from grain.head.hub.names import find_peer, labels, numbered
+from grain.head.hub.notices import Notices
 from grain.head.hub.prefetch import PREFETCH_SECONDS, Prefetch
 from grain.head.hub.quarantine import Quarantine
 from grain.head.hub.snapshot import named_mission, retired_worker, snapshot
@@ -83,6 +84,7 @@ class Hub:
         functions = parts.functions(self.registry, self._outgoing)
         self.prefetch = parts.prefetch(self.scheduler, prefetch_seconds)
         self._quarantine = Quarantine(self.scheduler, self.registry)
+        self._notices = Notices(self.registry, self.scheduler, self._outgoing)
         self.tasks = parts.tasks(
             epoch,
             wall - now,
@@ -91,6 +93,7 @@ class Hub:
             prefetch=self.prefetch,
             quarantine=self._quarantine,
             functions=functions,
+            notices=self._notices,
             outgoing=self._outgoing,
         )
         self.missions = parts.missions(
@@ -100,6 +103,7 @@ class Hub:
             self.tasks,
             self.registry,
             functions,
+            self._notices,
             self._outgoing,
             grace=grace,
             mission=self.missions.get,
@@ -135,6 +139,7 @@ class Hub:
         self._look(now)
         self.missions.on_tick(now)
         self.workers.on_tick(now)
+        self._notices.on_tick(now)
 
     def _look(self, now: float) -> None:
         """Notice that this process was stopped: nobody could reach it meanwhile."""

@@ -18,7 +18,7 @@ import math
 from typing import TYPE_CHECKING, TypeVar
 
 from grain.head.errors import BadMessage
-from grain.head.hub.names import next_ordinal
+from grain.head.hub.names import labels, next_ordinal
 from grain.head.hub.state import MissionRecord, TaskRecord
 from grain.head.messages import (
     AckTasks,
@@ -199,7 +199,8 @@ class Missions:
         for task in [task for task in mission.tasks.values() if not task.claimed]:
             self._table.discard(task)
         runs, lost_at = self._given_up.pop(mission.id, (0, now))
-        registered = MissionRegistered(self._table.epoch, runs, now - lost_at)
+        label = labels(self._missions.values())[mission.number]
+        registered = MissionRegistered(self._table.epoch, runs, now - lost_at, label)
         self._outgoing.post(mission.link, registered)
         if mission.cancelled_by:
             self._outgoing.post(mission.link, CancelMission(mission.cancelled_by))

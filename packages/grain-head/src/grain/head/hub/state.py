@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from grain.edge.messages import Message, Payload
-    from grain.head.messages import Crash, Ending
+    from grain.head.messages import Crash, Ending, Notice
     from grain.head.scheduler.state import TaskQueue
     from grain.resource import Resource
     from grain.worker.messages import Attempt
@@ -140,8 +140,8 @@ class MissionRecord(PeerRecord):
         self.functions: dict[bytes, Payload] = {}
         # The requests of this link by number: the resources, and the queue for them.
         self.requests: dict[int, tuple[Resource, TaskQueue]] = {}
-        # The requests of this link for which the mission got a `Notice`.
-        self.noticed: set[int] = set()
+        # The requests of this link that were looked at, each with the last notice about it.
+        self.noticed: dict[int, Notice | None] = {}
         self.last_submitted = -1
         self.share = Share()
         # The person who has cancelled the mission from outside, or single tasks of it. A mission

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from grain.edge.messages import Message, Payload
     from grain.head.hub.functions import FunctionTable
+    from grain.head.hub.notices import Notices
     from grain.head.hub.state import Link, Outgoing, Registry
     from grain.head.hub.tasks import TaskTable
 
@@ -46,6 +47,7 @@ class Workers:
         table: has the tasks that run on them.
         registry: has the workers by id.
         functions: is looked at when a worker has reported those that it has.
+        notices: is informed when workers come and go.
         outgoing: takes the messages.
         grace: seconds for which a worker that is away is waited for.
         mission: returns the mission of an id, at a time; made if there is none.
@@ -59,6 +61,7 @@ class Workers:
         table: TaskTable,
         registry: Registry,
         functions: FunctionTable,
+        notices: Notices,
         outgoing: Outgoing,
         *,
         grace: float,
@@ -67,6 +70,7 @@ class Workers:
         self._table = table
         self._registry = registry
         self._functions = functions
+        self._notices = notices
         self._outgoing = outgoing
         self._grace = grace
         self._mission = mission
@@ -92,6 +96,7 @@ class Workers:
                 self._on_inventory_end(worker, now)
             case Draining():
                 worker.draining = True
+                self._notices.on_workers_changed()
                 self._table.scheduler.on_worker_draining(worker.number)
             case Leaving():
                 self._remove(worker, None, now)
@@ -160,6 +165,7 @@ class Workers:
         if worker.retired is not None:
             self._outgoing.post(worker.link, Retire(worker.retired))
         self._functions.on_changed()
+        self._notices.on_workers_changed()
         self._table.enqueue_held_back(worker.id, now)
 
     # ---- leaving
@@ -190,6 +196,7 @@ class Workers:
         del self._registry.workers[worker.id], self._registry.numbered[worker.number]
         if worker.link is not None:
             self.links.pop(worker.link, None)
+        self._notices.on_workers_changed()
         self._table.enqueue_held_back(worker.id, now)
 
     def on_tick(self, now: float) -> None:
