@@ -1,15 +1,22 @@
-"""SIGTERM and SIGHUP during a mission, with real processes: a mission ends as by Ctrl-C."""
+"""The end of a mission from outside: SIGTERM and SIGHUP with real processes, and `grain cancel`."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+import trio
+
+from grain.delayed import MissionCancelled, delayed, mission
+from grain.head import events
+from grain.resource import Cores
 
 HEAD = """
 import asyncio, os, signal, sys, threading, time, trio
@@ -197,3 +204,24 @@ def test_an_error_of_the_clean_up_is_shown(tmp_path: Path) -> None:
 
     assert 1 == process.returncode
     assert "ValueError: of the clean-up" in err
+
+
+@pytest.mark.parametrize("run", [trio.run, asyncio.run], ids=["trio", "asyncio"])
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_cancelled_mission_raises_who_has_cancelled_it(run: Any, waits: bool) -> None:
+    """Whatever its block does meanwhile; and the program goes on."""
+
+    @delayed
+    async def forever() -> None:
+        await trio.sleep_forever()
+
+    async def main() -> str:
+        with pytest.raises(MissionCancelled, match="^the mission was cancelled by me on n1 with"):
+            async with mission(Cores(1), config_file=False, progress=False) as active:
+                r_ = (forever @ Cores(1))()
+                active.executor._on_event(events.MissionCancelled("me on n1"))
+                if waits:
+                    await r_
+        return "goes on"
+
+    assert "goes on" == (run(main) if run is trio.run else run(main()))

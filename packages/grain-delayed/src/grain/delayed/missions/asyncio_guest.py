@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import outcome
 import trio
 
+from grain.delayed.errors import MissionCancelled
 from grain.delayed.host import asyncio_host
 from grain.delayed.missions.current import add_mission_of_asyncio, set_current
 from grain.head import Cancelled, collapsed, collapsing
@@ -307,6 +308,7 @@ def _more_important(
         return block
     if block is None or isinstance(block, asyncio.CancelledError):
         return mission
-    if isinstance(block, Cancelled) and isinstance(mission, KeyboardInterrupt | SystemExit):
+    ended = isinstance(mission, KeyboardInterrupt | SystemExit | MissionCancelled)
+    if isinstance(block, Cancelled) and ended:
         return mission  # the block awaited a task that was cancelled for the same reason
     return collapsed(BaseExceptionGroup("a block and its mission failed", [block, mission]))
