@@ -75,7 +75,8 @@ class HeadProcess:
             self.flush()
             if isinstance(wire.peer, SimulatedMission) and wire.peer.seen and not wire.peer.alive:
                 self.hub.on_mission_ended(wire.peer.session.id, self.now)
-                self.world.laws.on_mission_ended(self, wire.peer.session.id)
+                if wire.number == self.newest.get(wire.peer):  # else another end is to be noticed
+                    self.world.laws.on_mission_ended(self, wire.peer.session.id)
                 self.flush()
 
     def tick(self) -> None:

@@ -157,8 +157,11 @@ class InventoryEnd(Message, frozen=True):
     """The inventory is complete: a lease that was sent to this worker and is not in it was lost."""
 
 
-class BegunCount(Message, frozen=True):
-    """The number of `Lease`s of this connection that have begun, without successors in chains."""
+class ArrivedCount(Message, frozen=True):
+    """The number of `Lease`s of this connection that have arrived, in chains or not.
+
+    So a head knows what had begun if the worker is lost: what has arrived, and does not wait.
+    """
 
     count: int
 
@@ -275,7 +278,7 @@ class Retire(Message, frozen=True):
     at_once: bool = False
 
 
-AGENT = (RegisterWorker, Inventory, InventoryEnd, BegunCount, RunEnded, Draining, Leaving)
+AGENT = (RegisterWorker, Inventory, InventoryEnd, ArrivedCount, RunEnded, Draining, Leaving)
 """The messages that an agent sends to a head."""
 
 HEAD = (WorkerRegistered, DefineFunction, ForgetFunctions, Lease, Revoke, AckRuns, Retire)

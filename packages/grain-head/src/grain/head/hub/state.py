@@ -276,8 +276,8 @@ class LeaseRecord:
         self.revoked = False
         self.alone = False
         # The session of the worker in which the lease was sent or last confirmed, and its place
-        # among those sent in that session, from 1: a worker reports how many it has begun. 0 says
-        # that it has begun for certain: a later session, which counts anew, cannot undo that.
+        # among those sent in that session, from 1: a worker reports how many have arrived. 0 says
+        # that it has arrived for certain: a later session, which counts anew, cannot undo that.
         self.session = worker.session
         self.index = 0
         # The chain that the run is the head of, or waits in.
@@ -295,12 +295,16 @@ class LeaseRecord:
 
     @property
     def begun(self) -> bool:
-        """True if the worker is known to have begun it, so that it may be to blame for a crash."""
+        """True if the worker is known to have begun it, so that it may be to blame for a crash.
+
+        It has arrived there, and does not wait in a chain. One whose predecessor has ended may
+        still have been on its way when the worker died.
+        """
         if self.waits:
             return False
         # One of an earlier session: the worker's count is of later leases.
-        begun = self.worker.begun if self.session == self.worker.session else 0
-        return self.index <= begun
+        arrived = self.worker.arrived if self.session == self.worker.session else 0
+        return self.index <= arrived
 
     def __repr__(self) -> str:
         return f"<LeaseRecord {self.attempt} of {self.task} on {self.worker.name}>"
@@ -334,8 +338,8 @@ class WorkerRecord(PeerRecord):
     """
 
     __slots__ = (
+        "arrived",
         "away_since",
-        "begun",
         "chain_heads",
         "draining",
         "functions",
@@ -356,10 +360,10 @@ class WorkerRecord(PeerRecord):
         # None until the worker is asked to leave; then True if it is to leave at once.
         self.retired: bool | None = None
         # This hub's count of its connections; in the present one, how many leases were sent, and
-        # how many of those it has begun.
+        # how many of those have arrived.
         self.session = 0
         self.sent = 0
-        self.begun = 0
+        self.arrived = 0
         # In the order of sending: leases that wait in a chain come after its head.
         self.leases: dict[Attempt, LeaseRecord] = {}
         self.functions: set[bytes] = set()

@@ -203,8 +203,6 @@ class TaskTable:
         lease = self._new_lease(task, worker, scheduler_id)
         self.by_scheduler_id[scheduler_id] = lease
         lease.began = now
-        worker.sent += 1
-        lease.index = worker.sent
         return lease
 
     def _new_lease(
@@ -214,6 +212,8 @@ class TaskTable:
         lease = LeaseRecord((self.epoch, self._last_attempt), task, worker, scheduler_id)
         task.lease = lease
         worker.leases[lease.attempt] = lease
+        worker.sent += 1
+        lease.index = worker.sent
         return lease
 
     def _send_lease(
@@ -262,7 +262,6 @@ class TaskTable:
         self.by_scheduler_id[scheduler_id] = successor
         successor.scheduler_id = scheduler_id
         successor.began = self.scheduler.tasks[scheduler_id].started = now
-        successor.index = 0  # begun for certain: the worker begins it without any further message
 
     def on_run_ended(
         self, worker: WorkerRecord, ended: RunEnded, payload: Payload, now: float
@@ -423,7 +422,7 @@ class TaskTable:
         """Note that a worker which connects again has a run that is in the table."""
         lease = worker.leases[held.attempt]
         lease.session = worker.session
-        lease.index = 0  # it is there: begun for certain, unless it waits in a chain
+        lease.index = 0  # it is there: for certain, as `begun` wants to know
         if held.ended:
             self.free(lease, now)
         elif lease.revoked:

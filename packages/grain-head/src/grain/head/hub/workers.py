@@ -17,7 +17,7 @@ from grain.head.hub.names import next_ordinal
 from grain.head.hub.state import MissionRecord, WorkerRecord
 from grain.resource import from_data
 from grain.worker.messages import (
-    BegunCount,
+    ArrivedCount,
     Draining,
     Inventory,
     InventoryEnd,
@@ -88,8 +88,8 @@ class Workers:
         match message:
             case RunEnded():
                 self._table.on_run_ended(worker, message, payload, now)
-            case BegunCount():
-                worker.begun = max(worker.begun, message.count)
+            case ArrivedCount():
+                worker.arrived = max(worker.arrived, message.count)
             case Inventory():
                 self._on_inventory(worker, message, now)
             case InventoryEnd():
@@ -123,7 +123,7 @@ class Workers:
         worker.link = link
         worker.connection = message.connection
         worker.session += 1
-        worker.sent = worker.begun = 0
+        worker.sent = worker.arrived = 0
         worker.serving = False
         worker.draining = worker.draining or message.draining
         worker.functions = set(message.functions)
