@@ -201,7 +201,7 @@ class World:
         fault = chance.choices(names, [self.often[name] for name in names])[0]
         self.log(f"{self.clock.now:.3f}: {fault}")
         getattr(self, fault.replace(" ", "_"))()
-        self.clock.after(chance.expovariate(1 / 12), self.go_wrong)
+        self.clock.after(chance.expovariate(1 / 9), self.go_wrong)
 
     def peer(self) -> SimulatedPeer:
         peers = [p for p in (*self.workers, *self.missions) if p.alive]

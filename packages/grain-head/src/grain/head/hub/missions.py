@@ -156,6 +156,11 @@ class Missions:
         mission.requests.clear()
         mission.noticed.clear()
         self.links[link] = mission
+        # Before any run of a cancelled task can end: the mission is to know who has cancelled it.
+        if mission.cancelled_by:
+            self._outgoing.post(link, CancelMission(mission.cancelled_by))
+        for task, by in mission.cancelled.items():
+            self._outgoing.post(link, CancelTask(task, by))
 
     def _submit(
         self, mission: MissionRecord, message: Submit, arguments: Payload, now: float
@@ -185,10 +190,9 @@ class Missions:
             ran_on = (
                 ""  # it has reported, or will not: if it has the run, the task is leased by now
             )
-        if mission.cancelled_by and task.ending is None:
+        cancelled = mission.cancelled_by or message.task in mission.cancelled
+        if cancelled and task.ending is None:
             self._table.retract(mission, task.number)
-        elif message.task in mission.cancelled and task.ending is None:
-            self.cancel_task(task, mission.cancelled[message.task])
         else:
             self._table.claim(task, ran_on, now)
 
@@ -202,8 +206,6 @@ class Missions:
         label = labels(self._missions.values())[mission.number]
         registered = MissionRegistered(self._table.epoch, runs, now - lost_at, label)
         self._outgoing.post(mission.link, registered)
-        if mission.cancelled_by:
-            self._outgoing.post(mission.link, CancelMission(mission.cancelled_by))
         mission.cancelled = {
             task: by for task, by in mission.cancelled.items() if task in mission.tasks
         }
