@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import os
+import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -144,6 +147,77 @@ def test_a_signal_ends_every_job_and_the_log_has_those_that_ended(
     assert not any(map(is_there, pids()))
     assert [(1, 0, 0), (2, 0, 0)] == sorted(logged())
     assert b"Traceback" not in message
+    assert b"interrupted: 2 jobs succeeded, 0 failed; nothing is left running" in message
+
+
+def test_ctrl_c_prints_the_command_that_goes_on() -> None:
+    """The command can be typed as it is: it is run here, and does what is left."""
+    words = ["-j", "2", "--joblog", "my log", "--results", "t.csv", "--shell", STUBBORN, ":::"]
+    words += "12345"
+    with begun(*words) as process:
+        wait_until(lambda: len(logged("my log")) == 2 and len(pids()) == 4)
+        process.send_signal(signal.SIGINT)
+        _, message = process.communicate(timeout=180)
+    Path("go").touch()
+    line = next(line for line in message.decode().splitlines() if line.startswith("To go on: "))
+    grain, name, *rest = shlex.split(line.removeprefix("To go on: "))
+
+    again = grain_map(*rest)
+
+    assert ("grain", "map", "--resume") == (grain, name, rest[0])
+    assert again.returncode == 0, again.stderr
+    with Path("t.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(str(i), f"did {i}\n") for i in range(1, 6)] == sorted(
+        (row["V1"], row["Stdout"]) for row in rows
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "command"),
+    [
+        (["a b"], "grain map --resume-failed -j1 --joblog log --halt 1 -- false ::: 'a b'"),
+        (["\x1b[2J"], "the same command, with --resume-failed before its other options"),
+        (["x"] * 3000, "the same command, with --resume-failed before its other options"),
+    ],
+)
+def test_a_halt_prints_the_command_that_goes_on_unless_it_is_no_line_to_print(
+    values: list[str], command: str
+) -> None:
+    done = grain_map("-j1", "--joblog", "log", "--halt", "1", "--", "false", ":::", *values)
+
+    assert f"To go on: {command}" == done.stderr.splitlines()[-1]
+
+
+def test_without_a_log_ctrl_c_says_what_to_add() -> None:
+    with begun("-j", "2", "--shell", STUBBORN, ":::", *"12345") as process:
+        wait_until(lambda: len(pids()) == 4)
+        process.send_signal(signal.SIGINT)
+        _, message = process.communicate(timeout=180)
+
+    assert "it needs a log: --joblog FILE" in message.decode()
+
+
+def test_values_of_strangers_are_not_run() -> None:
+    """What would be evaluated is refused before its job runs; jobs before it have run."""
+    attack = "a[$(touch ran)]"
+    done = grain_map("-j", "1", "--shell", "echo $(( {} ))", ":::", "7", attack, "8")
+
+    assert done.stdout == "7\n"
+    assert done.returncode == 255
+    assert "{} of input 2 is 'a[$(touch ran)]', and stands in arithmetic" in done.stderr
+    assert not Path("ran").exists()
+
+
+def test_variables_slots_and_tags(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_SETTING", "a b")
+    done = grain_map(
+        "-j", "1", "-k", "--env", "MY_SETTING", "--tagstring", "{#}/{%}", "--wd", "slot-{%}",
+        "--shell", 'echo "$MY_SETTING" {%} {}; pwd', ":::", "x", "y",
+    )  # fmt: skip
+    where = Path("slot-1").resolve()
+
+    assert done.stdout == (f"1/1\ta b 1 x\n1/1\t{where}\n2/1\ta b 1 y\n2/1\t{where}\n"), done.stderr
 
 
 def test_resumed_with_other_inputs() -> None:
@@ -221,7 +295,7 @@ def test_retries_and_timeout() -> None:
     assert [(1, 0, 0)] == logged()
     assert slow.returncode == 1
     assert [(1, -1, signal.SIGTERM)] == logged("slow")
-    assert "ended at its time limit: echo far; exec sleep '1000.25'" in slow.stderr
+    assert "ended at its time limit: echo far; exec sleep 1000.25" in slow.stderr
     assert "far\n" == slow.stdout
     assert socket.gethostname() == Path("slow").read_text().splitlines()[1].split("\t")[1]
 
@@ -266,6 +340,7 @@ def test_halt_ends_what_runs() -> None:
 
     assert done.returncode == 7, done.stderr
     assert not any(map(is_there, pids()))
+    assert re.search(r"; halted, as job \d \([23]\) failed with exit status 7\n", done.stderr)
 
 
 @pytest.mark.parametrize(
@@ -298,6 +373,61 @@ def test_what_goes_wrong(words: list[str], status: int, message: str) -> None:
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert status == done.returncode
+
+
+def test_a_home_that_cannot_be_written_is_a_sentence(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On this machine alone nothing is written there; for the scheduler there is a way around."""
+    monkeypatch.setenv("HOME", "/proc/fs")
+    monkeypatch.setenv("TMPDIR", "/proc/fs")
+
+    local = grain_map("-j", "1", "-k", "echo", ":::", "a")
+    shared = grain_map("echo", ":::", "a")
+
+    assert (0, "a\n") == (local.returncode, local.stdout), local.stderr
+    assert 255 == shared.returncode
+    assert "Traceback" not in shared.stderr
+    assert "Error: /proc/fs/" in shared.stderr
+    assert "To run on this machine alone, without a scheduler, add -j N." in shared.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["-j1"], ["-j1", "--results", "-.csv"], ["-j1", "-k"], ["-j1", "--dry-run"]]
+)
+def test_an_output_that_cannot_be_written_is_a_sentence(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command(*words, "echo", ":::", "a"),
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=240, check=False,
+        )  # fmt: skip
+
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert 255 == done.returncode
+
+
+def test_a_message_that_nobody_can_read_changes_no_exit_status() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command("-j1", "--no-progress", "echo", ":::", "a"),
+            stdout=subprocess.PIPE, stderr=full, text=True, timeout=240, check=False,
+        )  # fmt: skip
+
+    assert (0, "a\n") == (done.returncode, done.stdout)
+
+
+def test_a_directory_that_was_removed_is_a_sentence(home: Path) -> None:
+    (home / "gone").mkdir()
+    os.chdir(home / "gone")
+    (home / "gone").rmdir()
+
+    # As the installed command, whose directory is not on the path of imports.
+    words = [sys.executable, "-I", "-c", GRAIN, "map", "-j1", "echo", ":::", "a"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=240, check=False)
+
+    assert "Error: this directory was removed; change to another one" in done.stderr
+    assert 255 == done.returncode
 
 
 def test_a_dry_run_prints_the_commands_and_runs_nothing() -> None:

@@ -150,9 +150,99 @@ def test_interrupting_a_cell_that_waits() -> None:
             await cells.run("stack, event = AsyncExitStack(), trio.Event()")
             await cells.run("made = await stack.enter_async_context(here())")
             await cells.interrupted("r_ = waited()\ninterrupt_when(lambda: begun)\nawait r_")
-            assert ["<Delayed: pending>"] == await cells.run("event.set()\nr_")
+            assert ["<Delayed waited: not known yet, await it>"] == await cells.run(
+                "event.set()\nr_"
+            )
             assert ["'waited'"] == await cells.run("await r_")
             await cells.run("await stack.aclose()")
             assert ["False\n"] == await cells.run("print(trio.lowlevel.in_trio_run())")
+
+    asyncio.run(main())
+
+
+COMPUTE = """
+import os, subprocess, threading
+from contextlib import AsyncExitStack
+from grain.delayed import delayed, mission
+from grain.resource import Cores
+from grain.subproc import subprocess_pool_scope, subprocify
+from grain.worker.blocking import in_thread
+
+scale = 10
+
+def helper(x):
+    return scale * x
+
+@delayed
+@subprocify
+def in_process(x):
+    print("computes", x)
+    return helper(x), os.getpid()
+
+def plain(x):
+    return helper(x), threading.current_thread() is threading.main_thread()
+
+decorated = delayed(in_thread(plain))
+
+def here():
+    return mission(Cores(2), config_file=False, progress=False)
+"""
+
+
+def test_functions_of_cells_compute_in_processes_and_threads_without_a_scope() -> None:
+    """Functions of a notebook travel with what they use; their prints come back."""
+
+    async def main() -> None:
+        async with kernel() as cells:
+            await cells.run(COMPUTE)
+            assert ["computes 1\n10 True\n"] == await cells.run(
+                "async with here():\n"
+                "    value, pid = await (in_process @ Cores(1))(1)\n"
+                "    print(value, pid != os.getpid())"
+            )
+            assert ["(70, True)\n(30, False) (40, False)\n"] == await cells.run(
+                "async with here():\n"
+                "    print(await (delayed(subprocify(plain)) @ Cores(1))(7))\n"
+                "    print(await (decorated @ Cores(1))(3), await decorated(4))"
+            )
+            await cells.run(COMPUTE.replace("scale = 10", "scale = 100"))
+            assert ["computes 1\n100\n"] == await cells.run(
+                "async with here():\n    print((await (in_process @ Cores(1))(1))[0])"
+            )
+
+    asyncio.run(main())
+
+
+def test_a_mission_of_several_cells_has_one_pool_which_ends_with_it() -> None:
+    async def main() -> None:
+        async with kernel() as cells:
+            await cells.run(COMPUTE)
+            await cells.run("stack = AsyncExitStack()")
+            await cells.run("entered = await stack.enter_async_context(here())")
+            await cells.run("_, first = await (in_process @ Cores(1))(1)")
+            await cells.run("_, second = await (in_process @ Cores(1))(2)")
+            assert ["True True\n"] == await cells.run(
+                "print(first == second, os.path.exists(f'/proc/{first}'))"
+            )
+            await cells.run("await stack.aclose()")
+            assert ["False\n"] == await cells.run("print(os.path.exists(f'/proc/{first}'))")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("async with subprocess_pool_scope(): pass", "in notebooks, leave it out"),
+        ("await subprocify(plain)(1)", "await (delayed(plain) @ Cores(1))(...)"),
+    ],
+)
+def test_what_has_no_place_in_a_cell_says_what_to_write(line: str, message: str) -> None:
+    async def main() -> None:
+        async with kernel() as cells:
+            await cells.run(COMPUTE)
+            for block in ("async with here():", "if True:"):
+                lines = f"try:\n  {block}\n    {line}\nexcept RuntimeError as e:\n  print(e)"
+                assert message in (await cells.run(lines))[0]
 
     asyncio.run(main())

@@ -12,6 +12,7 @@ import outcome
 import trio
 
 from grain.edge import dial
+from grain.edge.version import own_versions
 from grain.resource import Cores
 from grain.worker.messages import CODEC, Ended, Run
 from grain.worker.payload import Payloads
@@ -28,7 +29,9 @@ class Double:
 
     def __init__(self, name: str, cores: int) -> None:
         self.name = name
-        self._session = WorkerSession(name, name, "here", Cores(cores), trio.current_time())
+        self._session = WorkerSession(
+            name, name, "here", Cores(cores), trio.current_time(), versions=own_versions()
+        )
 
     async def serve(self, address: str) -> None:
         """Work for the head at an address, until it has left."""

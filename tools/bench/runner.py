@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from grain.edge.messages import Payload
     from grain.worker.agent.listener import RunnerDeath
-    from grain.worker.messages import Attempt, Ended
+    from grain.worker.messages import Attempt, BlockingCode, Ended
     from grain.worker.payload import Function
 
 RUNS = 20_000
@@ -80,6 +80,9 @@ class Desk:
 
     def unblocked(self, seconds: float) -> None:
         """Ignore the end of a block, too."""
+
+    def blocking(self, attempt: Attempt | None, code: BlockingCode) -> None:
+        """Ignore the code that blocks, too."""
 
     def unusable(self, why: str) -> None:
         """Fail: the benchmark needs a runner."""

@@ -17,6 +17,8 @@ from click.testing import CliRunner, Result
 
 from grain.cli import main
 from grain.cli.batch import JobRecord, JobRecords
+from grain.cli.status.ls_text import state_text
+from grain.cli.status.versions_text import versions_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,6 +131,51 @@ def test_ls_shows_what_there_is(address: str, answering: Any) -> None:
     assert "opt:40  on no worker here: w1: it has no GPUs at all\n" in done.output
     assert "2 tasks wait for the reports of the workers that they ran on.\n" in done.output
     assert "1 task that crashed waits for a worker of its own.\n" in done.output
+
+
+def versions(python: str, grain: str = "1.0", numpy: str = "2.1.0") -> dict[str, str]:
+    return {
+        "interpreter": f"Python {python.rpartition('.')[0]}",
+        "python": python,
+        "grain": grain,
+        "numpy": numpy,
+    }
+
+
+def mixed(mission: dict[str, str], *workers: dict[str, str]) -> dict[str, Any]:
+    """Return the state with a mission and workers of these versions."""
+    here = [{**WORKER, "name": f"w{n}", "versions": v} for n, v in enumerate(workers)]
+    missions = [{**STATE["missions"][0], "versions": mission}]
+    return {**STATE, "workers": here, "missions": missions, "versions": versions("3.13.0")}
+
+
+def test_ls_shows_versions_where_they_differ() -> None:
+    old, new = versions("3.11.7", numpy=""), versions("3.12.1", numpy="1.26.4")
+    state = mixed(old, *[new] * 6, old)
+
+    assert (
+        "VERSIONS DIFFER\n"
+        "PYTHON       GRAIN  NUMPY  WORKERS                 MISSIONS\n"
+        "Python 3.11  1.0    -      w6                      opt\n"
+        "Python 3.12  1.0    1      w0 w1 w2 w3 and 2 more  -\n"
+    ) == versions_text(state)
+    assert versions_text(state) in state_text(state)
+
+
+@pytest.mark.parametrize(
+    ("other", "differs"),
+    [
+        (versions("3.11.2"), False),
+        (versions("3.11.7", numpy="2.4.0"), False),
+        (versions("3.11.7", numpy=""), False),
+        ({}, False),
+        (versions("3.11.7", numpy="1.26.4"), True),
+        (versions("3.11.7", grain="1.1"), True),
+    ],
+    ids=["patch", "minor NumPy", "no NumPy", "not stated", "major NumPy", "Grain"],
+)
+def test_ls_shows_only_versions_that_matter(other: dict[str, str], differs: bool) -> None:
+    assert differs is bool(versions_text(mixed(versions("3.11.7"), other)))
 
 
 def test_ls_as_json(address: str, answering: Any) -> None:

@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from msgspec.structs import asdict
 
 from grain.cli import main
-from grain.cli.doctor import batch, checks, installed, meeting
+from grain.cli.doctor import batch, checks, installed, meeting, peers
 from grain.cli.doctor.checks import Finding
 from grain.config import Config
 from grain.edge import Attempt
+from grain.edge.version import Versions, own_versions
 
 Put = Callable[[str, str], Path]
 Configure = Callable[[str], Config]
@@ -46,7 +48,7 @@ def test_all_is_well(alone: Path, answering: Any) -> None:
     (alone / "s").mkdir(mode=0o700)
     (alone / "grain.toml").write_text(f'address = "edge://{alone}/s/meeting"\n')
     end = time.monotonic() + 120
-    with answering(f"edge://{alone}/s/meeting"):
+    with answering(f"edge://{alone}/s/meeting", state={"workers": []}):
         # It looks for 5 s, in which the scheduler of a busy machine may get no processor.
         while "\nok    scheduler" not in (done := grain("doctor")).output:
             assert time.monotonic() < end, done.output
@@ -258,3 +260,59 @@ def test_an_unwritable_output_directory_is_reported(alone: Path, configure: Conf
     wrong = configure('[worker]\nlog_file = "/proc/nowhere/w.log"')
     expected = "ok" if os.access("/proc", os.W_OK) else "fail"
     assert expected == batch.outputs(wrong)[0].state
+
+
+OWN = Versions("Python 3.11", "3.11.7", "1.0", "2.1.0")
+
+
+def here(**versions: Versions) -> list[dict[str, Any]]:
+    """Return workers of these versions, as in the scheduler's answer."""
+    return [{"name": name, "versions": asdict(v)} for name, v in versions.items()]
+
+
+def test_workers_with_another_python_are_named_with_what_follows() -> None:
+    new = Versions("Python 3.12", "3.12.1", "1.0", "1.26.4")
+    workers = here(a=new, b=OWN, c=new, d=new, e=new)
+
+    assert Finding(
+        "workers",
+        "warn",
+        "this is Python 3.11, workers have another: "
+        "a Python 3.12, c Python 3.12, d Python 3.12, 1 more",
+        "Start workers with the Python of your missions: tasks whose functions travel by "
+        "value wait for such a worker.",
+    ) == peers.judge_workers(workers, OWN)
+
+
+def test_workers_with_another_major_version_of_numpy_are_named() -> None:
+    found = peers.judge_workers(here(a=Versions("Python 3.11", "3.11.2", "1.0", "1.26.4")), OWN)
+
+    assert ("warn", "here is NumPy 2.1.0, on workers another: a NumPy 1.26.4") == found[1:3]
+
+
+@pytest.mark.parametrize(
+    ("workers", "says"),
+    [
+        ({}, "none is here"),
+        ({"a": OWN}, "1 worker has Python 3.11, as this command"),
+        (
+            {"a": OWN, "b": Versions("Python 3.11", "3.11.2", "1.0")},
+            "2 workers have Python 3.11, as this command",
+        ),
+    ],
+)
+def test_workers_that_fit(workers: dict[str, Versions], says: str) -> None:
+    assert Finding("workers", "ok", says) == peers.judge_workers(here(**workers), OWN)
+
+
+@pytest.mark.usefixtures("worker")
+def test_the_scheduler_is_asked_for_its_workers(alone: Path, answering: Any) -> None:
+    (alone / "s").mkdir(mode=0o700)
+    address = f"edge://{alone}/s/meeting"
+    (alone / "grain.toml").write_text(f'address = "{address}"\n')
+    end = time.monotonic() + 120
+    with answering(address, state={"workers": here(a=own_versions())}):
+        while "workers" not in (found := states()):  # it may be slow, as above
+            assert time.monotonic() < end, found
+
+    assert "ok" == found["workers"]

@@ -213,7 +213,7 @@ async def test_a_failure_and_a_cancellation(autojump_clock: trio.testing.MockClo
             async with open_waitgroup() as wg:
                 wg.start_subtask(log.hang, 9)
                 failing_ = wg.submit(Cores(1), fail, "text", 1)
-                while not repr(failing_).startswith("<Delayed: raised"):
+                while not repr(failing_).startswith("<Delayed fail: raised"):
                     with trio.CancelScope(shield=True):
                         await trio.sleep(0.1)
                 scope.cancel()

@@ -75,7 +75,7 @@ async def test_options_stay_when_bound() -> None:
 @pytest.mark.parametrize("wrong", [4, "4", Cores, None])
 def test_binding_what_is_no_resource(wrong: Any) -> None:
     """After @ comes a resource; the error shows how."""
-    with pytest.raises(TypeError, match=r"cannot bind .* to where: .*fn @ Cores\(4\)"):
+    with pytest.raises(TypeError, match=r"cannot bind .* to where: .*where @ Cores\(4\)"):
         where @ wrong
 
 

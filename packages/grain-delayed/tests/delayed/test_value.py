@@ -29,15 +29,19 @@ async def test_the_repr_shows_pending_value_or_error() -> None:
     async with mission(config_file=False):
         value, error = answer(), fail()
         total = value + 1
-        assert ["<Delayed: pending>"] * 3 == [repr(x) for x in (value, error, total)]
+        unknown = "not known yet, await it>"
+        assert [f"<Delayed answer: {unknown}", f"<Delayed fail: {unknown}"] == [
+            repr(value), repr(error),
+        ]  # fmt: skip
+        assert f"<Delayed of answer: {unknown}" == repr(total)
 
         with pytest.raises(ValueError, match="broken"):
             await error
         await total
 
-        assert "<Delayed: 42>" == repr(value) == str(value)
+        assert "<Delayed answer: 42>" == repr(value) == str(value)
         assert "<Delayed: 43>" == repr(total)
-        assert "<Delayed: raised ValueError('broken')>" == repr(error)
+        assert "<Delayed fail: raised ValueError('broken')>" == repr(error)
 
 
 async def test_a_delayed_object_as_a_key_stands_for_itself() -> None:

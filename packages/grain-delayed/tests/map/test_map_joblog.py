@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,13 +14,11 @@ from hypothesis import strategies as st
 
 from grain.map import LogError, MapError, RequestError
 from grain.map.halting import Halt, Tally, parse_halt
-from grain.map.inputs.requests import parse_request
+from grain.map.inputs.requests import parse_jobs, parse_request
 from grain.map.job_log.entries import HEADER, History, JobLogEntry, Past, read_line
 from grain.map.job_log.file import JobLog
+from grain.map.job_log.table import ResultTable
 from grain.resource import Cores, Memory, WTime
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COMMANDS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
 
@@ -111,6 +111,78 @@ def test_a_file_that_is_no_log_is_neither_used_nor_changed(tmp_path: Path, conte
         JobLog(str(path), History())
 
     assert content == path.read_bytes()
+
+
+# What programs print: also bytes that are no text, quotes, and every end of a line.
+OUTPUTS = st.text(st.sampled_from('ab",;\t\r\n\udc80\u00e9')).map(os.fsencode)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv"])
+@given(st.lists(st.tuples(OUTPUTS, OUTPUTS), min_size=1, max_size=4), st.data())
+def test_after_a_crash_complete_rows_count_and_the_next_row_is_whole(
+    tmp_path_factory: pytest.TempPathFactory,
+    ending: str,
+    outputs: list[tuple[bytes, bytes]],
+    data: st.DataObject,
+) -> None:
+    path = tmp_path_factory.mktemp("table") / f"t{ending}"
+    ends = [0]
+    with ResultTable(str(path)) as table:
+        for seq, (out, err) in enumerate(outputs, 1):
+            table.add(entry(seq, os.fsdecode(out)), [os.fsdecode(err)], out, err)
+            ends.append(path.stat().st_size)
+    heading = path.read_bytes().index(b"\n") + 1
+    cut = data.draw(st.integers(0, ends[-1]))
+    os.truncate(path, cut)
+
+    with ResultTable(str(path), go_on=True) as table:
+        table.add(entry(99), ["v"], b"last", b"")
+
+    with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+        rows = list(csv.reader(file, delimiter=ending.replace(".csv", ",").replace(".tsv", "\t")))
+    complete = [one for one, end in zip(outputs, ends[1:], strict=True) if end <= cut]
+    expected = [[os.fsdecode(out), os.fsdecode(err), os.fsdecode(out), os.fsdecode(err)]
+                for out, err in complete]  # fmt: skip
+    assert ["Seq", "V1", "Stderr"] == [rows[0][0], rows[0][9], rows[0][-1]]
+    assert [*expected, ["c", "v", "last", ""]] == [row[8:] for row in rows[1:]]
+    assert heading > 0
+
+
+def test_a_table_of_another_run_is_not_overwritten(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.csv")
+    with ResultTable(path, ["name"]) as table:
+        assert b"" == table.add(entry(1), ["v"], b"", b"")
+        with pytest.raises(LogError, match="in use"):
+            ResultTable(path, go_on=True)
+
+    with pytest.raises(LogError, match="earlier run.*--resume with its --joblog"):
+        ResultTable(path)
+    assert b",Command,name,Stdout,Stderr\n" in Path(path).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("8", 8), ("+1", 5), ("-1", 3), ("-9", 1), ("50%", 2), ("30%", 1), ("150%", 6), ("0%", 1)],
+)
+def test_the_jobs_at_a_time_may_be_relative_to_the_cpus(text: str, expected: int) -> None:
+    assert expected == parse_jobs(text, 4)
+
+
+@pytest.mark.parametrize("text", ["0", "", "x", "1.5", "+", "%", "--1", "1%%"])
+def test_a_text_that_is_no_number_of_jobs_is_refused(text: str) -> None:
+    with pytest.raises(RequestError, match="-j "):
+        parse_jobs(text, 4)
+
+
+def test_a_halt_names_the_job_that_caused_it() -> None:
+    tally = Tally(parse_halt("now,fail=2"))
+    tally.add(1, 0, "job 1 (a) failed with exit status 1")
+    tally.add(0, 9, "job 2 (b) was ended by SIGKILL")
+    tally.add(1, 0, "job 3 (c) failed with exit status 1")
+
+    assert tally.summary() == (
+        "0 jobs succeeded, 3 failed; halted, as job 2 (b) was ended by SIGKILL"
+    )
 
 
 @pytest.mark.parametrize(

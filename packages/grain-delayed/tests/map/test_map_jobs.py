@@ -1,16 +1,18 @@
-"""Jobs of ``grain map`` that were started: how many wait."""
+"""Jobs of ``grain map`` that were started: how many wait, in which slots, how far apart."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
+import pytest
 import trio
 
 from grain.delayed import mission
 from grain.map.halting import Tally, parse_halt
 from grain.map.inputs.splitting import Columns
-from grain.map.jobs import WAITING, Jobs, MapJob
-from grain.map.output import OutputPrinter
+from grain.map.jobs import WAITING, JobEnd, Jobs, MapJob
+from grain.map.output import OutputPrinter, tagged
 from grain.map.plan import Plan
 from grain.resource import Capacity
 
@@ -19,7 +21,9 @@ class Leaving(Exception):
     """Ends a mission whose jobs would not end."""
 
 
-async def started(halt: str, at_once: int | None, most: int, least: int) -> int:
+async def started(
+    halt: str, at_once: int | None, most: int, least: int, *, slots: bool = False
+) -> int:
     """Return the number of endless jobs that are started where two run at a time.
 
     It waits until at least ``least`` have started, then looks whether more follow, up to ``most``.
@@ -31,7 +35,7 @@ async def started(halt: str, at_once: int | None, most: int, least: int) -> int:
         async with mission(Capacity(2), config_file=False, progress=False) as active:
             async with trio.open_nursery() as nursery:
                 with OutputPrinter() as output:
-                    jobs = Jobs(plan, active, nursery, Tally(policy), None, output)
+                    jobs = Jobs(plan, active, nursery, Tally(policy), None, output, slots=slots)
 
                     async def feed() -> None:
                         nonlocal count
@@ -63,3 +67,68 @@ async def test_fewer_wait_if_a_policy_says_soon() -> None:
     """Jobs that the worker has already would run all the same."""
     assert 3 == await started("soon,fail=1", None, 50, 3)
     assert 2 == await started("soon,fail=1", 2, 50, 2)
+
+
+async def test_no_more_jobs_are_made_than_there_are_slots() -> None:
+    """A job gets its slot before it runs, so one that waits would have one, too."""
+    assert 2 == await started("never", 2, 50, 2, slots=True)
+
+
+async def test_a_slot_is_of_one_job_at_a_time_and_the_lowest_that_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = Plan((), (), Columns(), Capacity(1), at_once=2)
+    monkeypatch.chdir(tmp_path)
+    slots = []
+    # The first one ends when the others have had the second slot in turn.
+    first = ["sh", "-c", "while ! [ -e go ]; do sleep 0.02; done"]
+    async with (
+        mission(Capacity(2), config_file=False, progress=False) as active,
+        trio.open_nursery() as nursery,
+    ):
+        output = OutputPrinter()
+        jobs = Jobs(plan, active, nursery, Tally(plan.halt), None, output, slots=True)
+        for seq, argv in enumerate([first, ["true"], ["true"], ["touch", "go"]], 1):
+            await jobs.wait_for_room()
+            slots.append(jobs.take_slot())
+            jobs.start(MapJob(seq, argv, "", Path.cwd(), None, slot=slots[-1]))
+
+    assert [1, 2, 2, 2] == slots
+
+
+async def test_jobs_start_no_closer_than_the_delay() -> None:
+    """The delay counts from the start of a job, which may wait for resources before."""
+    plan = Plan((), (), Columns(), Capacity(1), delay=0.5)
+    starts = []
+    async with (
+        mission(Capacity(3), config_file=False, progress=False) as active,
+        trio.open_nursery() as nursery,
+    ):
+        jobs = Jobs(plan, active, nursery, Tally(plan.halt), None, OutputPrinter())
+        for seq in (1, 2, 3):
+            await jobs.wait_for_room()
+            starts.append(trio.current_time())
+            jobs.start(MapJob(seq, ["true"], "", Path.cwd(), None))
+
+    assert all(later - earlier >= 0.5 for earlier, later in pairwise(starts))
+
+
+def test_every_line_of_an_output_is_tagged() -> None:
+    assert b"" == tagged(b"", b"t\t")
+    assert b"t\ta\n" == tagged(b"a\n", b"t\t")
+    assert b"t\ta\nt\t\nt\tb" == tagged(b"a\n\nb", b"t\t")
+
+
+@pytest.mark.parametrize(
+    ("end", "verdict"),
+    [
+        (JobEnd("h", 1.0, 0), "succeeded"),
+        (JobEnd("h", 1.0, 7), "failed with exit status 7"),
+        (JobEnd("h", 1.0, 0, 9), "was ended by SIGKILL"),
+        (JobEnd("h", 1.0, 0, 40), "was ended by signal 40"),
+        (JobEnd("h", 1.0, -1), "failed without an exit status"),
+        (JobEnd("h", 1.0, -1, 15, timed_out=True), "was ended at its time limit"),
+    ],
+)
+def test_the_end_of_a_job_reads_as_part_of_a_sentence(end: JobEnd, verdict: str) -> None:
+    assert verdict == end.verdict

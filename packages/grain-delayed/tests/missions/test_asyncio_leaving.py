@@ -142,7 +142,7 @@ def test_task_groups_and_timeouts_of_asyncio_cancel_an_await() -> None:
                     group.create_task(each(r_))
                     group.create_task(each(fail(ValueError("sibling"))))
             assert ["sibling"] == [str(e) for e in caught.value.exceptions]
-            assert "<Delayed: pending>" == repr(r_)
+            assert "<Delayed record_end: not known yet, await it>" == repr(r_)
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(None) as limit:  # type: ignore[attr-defined,unused-ignore]
                     async with here():

@@ -41,7 +41,7 @@ def test_tasks_run_in_trio_and_are_awaited_in_asyncio() -> None:
             first, second = await asyncio.gather(r_, s_)
             assert (3, 7) == (first, second)
             assert 3 == await asyncio.wait_for(r_, 60)
-            assert "<Delayed: 3>" == repr(r_)
+            assert "<Delayed add: 3>" == repr(r_)
 
     asyncio_run(main)
 

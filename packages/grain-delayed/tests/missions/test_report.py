@@ -17,7 +17,15 @@ from grain.delayed import delayed, mission
 from grain.delayed.missions.report import Reporter, progress_line
 from grain.delayed.times import span
 from grain.head import Statistics
-from grain.head.events import CanStart, Event, NeverStarts, NoWorkers, RunsEnded
+from grain.head.events import (
+    CanStart,
+    Event,
+    NeverStarts,
+    NoWorkers,
+    OtherInterpreter,
+    OtherNumPy,
+    RunsEnded,
+)
 from grain.resource import Cores
 
 if TYPE_CHECKING:
@@ -158,6 +166,30 @@ def test_runs_that_the_scheduler_has_ended_are_reported_with_the_reason(
 def test_spans_of_time(seconds: float, text: str) -> None:
     """Seconds, then minutes, then hours; never 60 of anything."""
     assert text == span(seconds)
+
+
+def test_a_worker_with_another_python_is_a_warning_with_what_to_do(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Reporter().on_event(OtherInterpreter("w1", "n17", "Python 3.12", "Python 3.11"))
+
+    assert (
+        "warning: worker w1 on host n17 has Python 3.12, this mission Python 3.11: tasks whose "
+        "functions travel by value, as those of the script itself do, wait for a worker with "
+        "Python 3.11; start workers and mission with the same Python, or put the functions, "
+        "undecorated, into a module that both can import, and call delayed(module.function)\n"
+    ) == capsys.readouterr().err
+
+
+def test_a_worker_with_another_major_version_of_numpy_is_a_warning_with_what_to_do(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Reporter().on_event(OtherNumPy("w1", "n17", "1.26.4", "2.1.0"))
+
+    assert (
+        "warning: worker w1 on host n17 has NumPy 1.26.4, this mission NumPy 2.1.0: arrays of the "
+        "one may not load on the other; install the same major version on both\n"
+    ) == capsys.readouterr().err
 
 
 @delayed

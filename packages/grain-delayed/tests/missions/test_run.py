@@ -79,7 +79,7 @@ def test_local_by_position_or_name() -> None:
     assert 1 == run(main, local=Cores(2), config_file=False, prioritized=True)
 
 
-HINT = r"cannot be run: give run\(\) an async function, not its call: run\(main\), or .*partial"
+HINT = r"cannot be run: give run\(\) an async function, not its call: run\(\w+\), or .*partial"
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from grain.head.errors import BadMessage
-from grain.head.messages import Notice, Retract, Retracted, Submit, Synced
-from grain.worker.messages import AckRuns, Lease, Leaving, Revoke
+from grain.head.messages import Blocked, Notice, Retract, Retracted, Submit, Synced
+from grain.worker.messages import AckRuns, BlockingCode, Lease, Leaving, LoopBlocked, Revoke
 from grain_testkit.hub_harness import F, HubHarness
 
 
@@ -123,3 +123,17 @@ def test_a_task_that_names_an_undefined_request_is_a_bad_message(harness: HubHar
     mission = harness.mission()
     with pytest.raises(BadMessage, match="task 1 names a request"):
         harness.send(mission, Submit(1, 99, F))
+
+
+def test_a_task_that_blocks_its_worker_is_reported_to_its_mission(harness: HubHarness) -> None:
+    """With the name of the worker; one whose mission is over is nobody's."""
+    worker, mission = harness.worker("w", 1), harness.mission("m")
+    harness.send(mission, Synced())
+    harness.submit(mission, 1)
+    code = BlockingCode(
+        "relax", "sweep.py:7", "time.sleep(60)", 2.0, "write `await trio.sleep(...)`"
+    )
+
+    harness.send(worker, LoopBlocked("m", 1, code), LoopBlocked("another", 1, code))
+
+    assert [Blocked(1, "w", code)] == harness.sent(mission, Blocked)

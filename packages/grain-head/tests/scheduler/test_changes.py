@@ -135,7 +135,7 @@ def test_nothing_stays_of_amounts_of_memory_that_were_free_once() -> None:
     scheduler.dispatch(0.0)
     check_scheduler(scheduler, dispatched=0.0)
 
-    assert len(scheduler._queues.levels._levels) <= 1024
+    assert len(scheduler._queues.levels.of("")) <= 1024
     assert len(quiet.heap) <= 1024
 
 

@@ -109,6 +109,9 @@ class Model:
         self.ends = {w.id: w.end for w in cluster.scheduler.workers.values() if not w.draining}
         for worker in cluster.scheduler.workers.values():
             worker.give_back()
+        self.interpreters = {
+            worker: cluster.scheduler.workers[worker].shape.interpreter for worker in self.ends
+        }
         self.free = {w: Supply(cluster.scheduler.workers[w].supply.free) for w in self.ends}
         waiting = [task for task in cluster.scheduler.tasks.values() if task.worker is None]
         self.waiting = sorted(waiting, key=lambda task: (-task.queue.priority, task.age))
@@ -130,6 +133,8 @@ class Model:
     def rank(self, task: Task, worker: int) -> tuple[float, float]:
         """Return how well a task fits a worker: smaller is better."""
         queue, end, free = task.queue, self.ends[worker], self.free[worker]
+        if queue.interpreter not in ("", self.interpreters[worker]):
+            return _NOWHERE
         if end <= self.now or end < self.now + queue.need or not free.free.request(queue.space):
             return _NOWHERE
         return (free.slack(queue.space), end if queue.need else -end)
@@ -139,22 +144,29 @@ class Machine(RuleBasedStateMachine):
     """Any events in any order; `Cluster` checks every invariant after each."""
 
     requests = requests
+    # Of workers, and of tasks that do not need any.
+    interpreters: st.SearchStrategy[str] = st.sampled_from(["", "", "Python 3.11", "Python 3.12"])
     bounds: st.SearchStrategy[int] = st.sampled_from([0, 1, 3, 64])
 
     @initialize(data=st.data())
     def begin(self, data: st.DataObject) -> None:
         self.cluster = Cluster(max_overtakes=data.draw(self.bounds))
-        self.join(data.draw(workers))
+        self.join(data.draw(workers), data.draw(self.interpreters))
 
-    @rule(total=workers)
-    def join(self, total: Resource) -> None:
+    @rule(total=workers, interpreter=interpreters)
+    def join(self, total: Resource, interpreter: str) -> None:
         if len(self.cluster.scheduler.workers) < 4:
-            self.cluster.join(total)
+            self.cluster.join(total, interpreter)
 
-    @rule(data=st.data(), priority=st.sampled_from([0, 0, 0, 1]), n=st.integers(1, 4))
-    def submit(self, data: st.DataObject, priority: int, n: int) -> None:
+    @rule(
+        data=st.data(),
+        priority=st.sampled_from([0, 0, 0, 1]),
+        n=st.integers(1, 4),
+        interpreter=interpreters,
+    )
+    def submit(self, data: st.DataObject, priority: int, n: int, interpreter: str) -> None:
         asked = [data.draw(self.requests) for _ in range(n)]
-        self.cluster.submit_many(*asked, priority=priority)
+        self.cluster.submit_many(*asked, priority=priority, interpreter=interpreter)
 
     @precondition(lambda self: self.cluster.running)
     @rule(data=st.data(), n=st.integers(1, 2))
@@ -206,7 +218,7 @@ class ComparedMachine(Machine):
     @initialize(data=st.data())
     def begin(self, data: st.DataObject) -> None:
         self.cluster = ComparedCluster(max_overtakes=data.draw(self.bounds))
-        self.join(data.draw(workers))
+        self.join(data.draw(workers), data.draw(self.interpreters))
 
 
 @pytest.mark.parametrize("machine", [Machine, ComparedMachine])

@@ -186,3 +186,27 @@ async def test_nothing_follows_a_run_while_something_is_left_of_its_process(
         assert 3 == await s.result(three, chain=first)
 
     assert {"returned"} == {s.witness.outcomes[number][0].status for number in (early, late)}
+
+
+async def test_the_code_that_blocks_is_reported_while_it_blocks() -> None:
+    """With the run, the line, and what to write instead."""
+
+    async def relax() -> None:
+        import time
+
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            time.sleep(0.01)  # noqa: ASYNC251 - what is reported
+
+    async with station() as s:
+        number = s.start(relax)
+        await s.witness.until(lambda: s.witness.blocking_code)
+        assert {} == s.witness.outcomes
+        s.runner.kill()
+
+    attempt, code = s.witness.blocking_code[0]
+    assert (1, number) == attempt
+    assert "relax" == code.function
+    assert code.where.partition(":")[0].endswith("test_runner_process_crashes.py")
+    assert 1 <= code.seconds < 60
+    assert "write `await trio.sleep(...)`" in code.instead or "in_thread" in code.instead

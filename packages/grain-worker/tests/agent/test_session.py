@@ -13,6 +13,7 @@ from grain.worker.messages import (
     AGENT,
     AckRuns,
     ArrivedCount,
+    BlockingCode,
     Cancel,
     DefineFunction,
     Draining,
@@ -21,6 +22,7 @@ from grain.worker.messages import (
     InventoryEnd,
     Lease,
     Leaving,
+    LoopBlocked,
     RegisterWorker,
     Retire,
     Revoke,
@@ -201,3 +203,20 @@ def test_a_worker_forgets_its_oldest_functions_where_no_message_has_room_for_all
     assert len(Codec(*AGENT).encode(register, None)) <= MAX_MESSAGE
     assert digests[-30_000:] == list(register.functions)[-30_000:]
     assert tuple(session.functions) == register.functions
+
+
+def test_a_run_that_blocks_its_runner_is_reported_to_the_head_and_so_is_the_end_of_that() -> None:
+    """Also if the run has ended by then; a run that this worker does not have is not reported."""
+    session = joined_session()
+    session.on_message(lease(1), b"args", 0.0)
+    code = BlockingCode(
+        "relax", "sweep.py:7", "time.sleep(60)", 2.0, "write `await trio.sleep(...)`"
+    )
+    over = BlockingCode(code.function, code.where, code.line, 60.0, code.instead, over=True)
+
+    session.on_blocking((1, 1), code)
+    session.on_ended(Ended((1, 1)), b"", 60.0)
+    session.on_blocking((1, 1), over)
+    session.on_blocking((1, 2), code)
+
+    assert [LoopBlocked("m", 1, code), LoopBlocked("m", 1, over)] == sent(session, LoopBlocked)

@@ -1,114 +1,224 @@
-"""The report of a tasklet that blocks the event loop, with the line that it is in."""
+"""The report of code that blocks an event loop: which line, for how long, what to write instead."""
 
 from __future__ import annotations
 
-import io
+import hashlib
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from typing import TYPE_CHECKING, Any
 
-from grain.worker.runner.watchdog import Watchdog
+import pytest
+import trio
+
+from grain.worker import LoopWatchdog, look_at
+from grain.worker.runner.watchdog import Account, _instead, was_stopped
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from types import FrameType
+
+    from grain.worker.messages import BlockingCode
 
 
-class Output(io.StringIO):
-    """The output of the watchdog, and an event that is set once there is some."""
+class Reports:
+    """The reports of a watchdog, and an event that is set once there is one."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.written = threading.Event()
+        self.codes: list[BlockingCode] = []
+        self.came = threading.Event()
 
-    def flush(self) -> None:
-        self.written.set()
-
-
-def blocked_here(event: threading.Event, seconds: float) -> bool:
-    return event.wait(seconds)
+    def __call__(self, code: BlockingCode, frames: tuple[FrameType, ...]) -> None:
+        assert frames or code.over
+        self.codes.append(code)
+        self.came.set()
 
 
-def test_the_line_that_blocks_is_printed_once() -> None:
-    """With the stack of the thread."""
-    out = Output()
-    with Watchdog(0.5, out) as dog:
-        assert blocked_here(out.written, 120)
-        while "in blocked_here" not in out.getvalue():  # it took us longer to get there
-            out.written.clear()
-            out.seek(0)
-            out.truncate()
-            dog.feed()
-            assert blocked_here(out.written, 120)
-        blocked_here(threading.Event(), 1.5)
-
-    output = out.getvalue()
-    assert output.startswith("The event loop has been blocked for 0.5 s.\nThread ")
-    assert "Thread MainThread (most recent call last):\n" in output
-    assert ", in blocked_here\n    return event.wait(seconds)\n" in output
-    assert 1 == output.count("has been blocked")
+def wait(came: threading.Event) -> bool:
+    return came.wait(120)
 
 
-def test_every_blocking_is_reported_after_the_loop_was_free_again() -> None:
-    out = Output()
-    with Watchdog(0.05, out) as dog:
-        assert blocked_here(out.written, 120)
-        out.truncate(0)
-        out.written.clear()
-        dog.feed()
-        assert blocked_here(out.written, 120)
-
-    assert "has been blocked" in out.getvalue()
+async def relax(came: threading.Event, waits: Callable[[threading.Event], bool] = wait) -> None:
+    assert waits(came)
 
 
-def test_a_loop_that_is_not_blocked_is_not_reported() -> None:
+async def in_a_task(fn: Callable[..., Awaitable[None]], *args: object) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(fn, *args)
+
+
+async def test_the_function_and_the_innermost_line_that_block_are_reported() -> None:
+    reports = Reports()
+    with LoopWatchdog(reports, 0.2, 0.05):
+        await in_a_task(relax, reports.came)
+
+    (code,) = reports.codes
+    line = wait.__code__.co_firstlineno + 1
+    path = os.path.relpath(__file__)
+    assert ("relax", "return came.wait(120)") == (code.function, code.line)
+    assert code.where in (f"{path}:{line}", f"{__file__}:{line}")
+    assert 0.2 <= code.seconds < 100
+    assert "in_thread" in code.instead
+    assert not code.over
+
+
+async def test_a_function_is_reported_once_in_a_while() -> None:
+    reports = Reports()
+    with LoopWatchdog(reports, 0.1, 0.02):
+        for _ in range(5):
+            await relax(reports.came)
+            threading.Event().wait(0.2)
+            await trio.lowlevel.checkpoint()
+
+    assert 1 == len(reports.codes)
+
+
+async def test_many_short_stalls_are_reported_as_one_long_one_is() -> None:
+    reports = Reports()
+
+    async def brief() -> None:
+        reports.came.wait(0.3)
+
+    with trio.fail_after(120), LoopWatchdog(reports, 0.5, 0.05):
+        while not reports.came.is_set():
+            await in_a_task(brief)
+
+    assert reports.codes[0].function.endswith("brief")
+
+
+async def test_a_loop_that_waits_or_takes_turns_is_not_reported() -> None:
     """And leaving ends the thread."""
-    out = io.StringIO()
+    reports = Reports()
     before = set(threading.enumerate())  # some of which may end meanwhile
-    with Watchdog(60.0, out) as dog:
+    with LoopWatchdog(reports, 60.0, 0.001):
         for _ in range(20):
-            dog.feed()
-            time.sleep(0.01)
+            await trio.sleep(0.005)
+            hashlib.sha256(b"x" * 100_000).hexdigest()
         (thread,) = set(threading.enumerate()) - before
 
-    assert "" == out.getvalue()
+    assert [] == reports.codes
     assert not thread.is_alive()
-    assert set(threading.enumerate()) <= before
 
 
-BUSY = """
-import sys, threading, time
-from grain.worker.runner.watchdog import Watchdog
+async def test_code_that_runs_below_no_coroutine_is_nobodys() -> None:
+    """As that of another thread."""
+    looks: list[Any] = []
+    thread = threading.Thread(target=lambda: looks.append(look_at(threading.get_ident())))
+    thread.start()
+    thread.join()
 
-class Output:
-    written = threading.Event()
-    def write(self, text): sys.stderr.write(text)
-    def flush(self): sys.stderr.flush(); self.written.set()
+    assert [None] == looks
+
+
+async def test_the_look_names_the_user_function_and_skips_the_library() -> None:
+    """`subprocess.run` waits with selectors, as the loop of asyncio does."""
+    looks: list[Any] = []
+
+    def peek() -> None:
+        while not looks or "subprocess.run" not in looks[-1].line:
+            look = look_at(loop)
+            if look is not None:
+                looks.append(look)
+
+    loop = threading.get_ident()
+    thread = threading.Thread(target=peek)
+    thread.start()
+    while thread.is_alive():
+        subprocess.run([sys.executable, "-c", ""], check=True, capture_output=True)  # noqa: ASYNC221
+    thread.join()
+
+    look = looks[-1]
+    assert "test_the_look_names_the_user_function_and_skips_the_library" == look.function
+    assert look.line.startswith("subprocess.run(")
+    assert (
+        "run the program with `await run_external([...])` (grain.worker.external)" == look.instead
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("time.sleep(3)", "await trio.sleep(...)"),
+        ("sleep(3)", "await trio.sleep(...)"),
+        ("os.system('xtb a.xyz')", "run_external"),
+        ("out = subprocess.check_output(words)", "run_external"),
+        ("requests.get(url)", "in_thread"),
+        ("energy = np.linalg.eigh(matrix)", "subprocify"),
+    ],
+)
+def test_the_advice_fits_the_line(line: str, word: str) -> None:
+    assert word in _instead(line, [], own=False)
+
+
+def test_a_loop_that_submits_tasks_has_more_patience_and_advice_of_its_own() -> None:
+    account = Account(1.5)
+
+    assert 0.0 == account.charge("main", 9.0, 10.0, own=True)
+    assert 0.0 < account.charge("main", 1.5, 11.5, own=True)
+    assert "QueueLimiter" in _instead("ts = [f(i) for i in range(10**6)]", [], own=True)
+
+
+def test_the_account_adds_up_forgets_and_repeats_itself_after_a_minute() -> None:
+    account = Account(1.5)
+
+    assert 0.0 == account.charge("f", 1.0, 0.0)
+    assert 0.0 == account.charge("f", 0.5, 300.0), "the first second is forgotten"
+    assert 0.0 == account.charge("g", 1.4, 300.0), "each function has its own account"
+    assert 1.5 < account.charge("f", 1.2, 301.0) < 1.7
+    assert 0.0 == account.charge("f", 5.0, 310.0)
+    assert 5.0 <= account.charge("f", 5.0, 362.0)
+
+
+STOPPED = """
+import threading, time, sys, trio
+from grain.worker import LoopWatchdog
+
+reports = []
+async def computes(seconds):
+    end = time.process_time() + seconds  # which does not pass while it is stopped
+    while time.process_time() < end:
+        deep(50)
 
 def deep(n):
     return deep(n - 1) if n else [str(i) for i in range(50)]
 
-with Watchdog(0.02, Output()) as dog:
-    print("ready", flush=True)
-    while time.process_time() < 3:  # which does not pass while it is stopped
-        dog.feed()
-        for _ in range(2000):
-            deep(50)
-    assert Output.written.wait(120)  # on a machine of any speed
+async def main():
+    with LoopWatchdog(lambda code, frames: reports.append(code), 0.02, 0.01):
+        print("ready", flush=True)
+        await computes(0.3)
+
+trio.run(main)
+assert reports[0].function == "main", reports
+assert all(code.seconds < 1.5 for code in reports), reports
+print("reported")
 """
 
 
-def test_a_process_survives_that_its_stacks_are_printed_while_it_runs() -> None:
-    """Also after it was stopped."""
+def test_a_process_survives_that_it_is_looked_at_while_it_runs() -> None:
+    """Also after it was stopped; the time for which it was stopped is charged to nobody."""
     busy = subprocess.Popen(
-        [sys.executable, "-c", BUSY], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", STOPPED], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert busy.stdout is not None
     assert busy.stdout.readline() == "ready\n"
     os.kill(busy.pid, signal.SIGSTOP)
-    time.sleep(1.2)
+    time.sleep(2)
     os.kill(busy.pid, signal.SIGCONT)
-    _, output = busy.communicate(timeout=300)
+    output, errors = busy.communicate(timeout=60)
 
-    assert 0 == busy.returncode
-    assert "has been blocked" in output
-    assert "Thread MainThread" in output
+    assert "" == errors
+    assert (0, "reported\n") == (busy.returncode, output)
+
+
+@pytest.mark.parametrize(
+    ("late", "used", "stopped"),
+    [(0.5, 0.0, False), (30.0, 0.01, True), (30.0, 29.0, False), (30.0, 10.0, False)],
+)
+def test_a_thread_that_wakes_late_was_stopped_or_waited_for_the_lock(
+    late: float, used: float, stopped: bool
+) -> None:
+    """By the time that the process computed; a busy machine gives it a part of a processor."""
+    assert stopped == was_stopped(late, used)

@@ -13,6 +13,7 @@ import outcome
 import pytest
 import trio
 
+from grain.edge.version import INTERPRETER
 from grain.resource import Cores, to_data
 from grain.worker.agent.signals import on_signals
 from grain.worker.errors import PayloadError
@@ -56,6 +57,18 @@ def test_a_function_or_arguments_that_come_without_a_payload_fail_their_task_alo
         wire.decode(run(function.digest), None)
     with pytest.raises(PayloadError, match="never came"):
         wire.decode(run(b"empty"), b"")
+
+
+def test_bytecode_of_another_python_fails_each_task_that_calls_it() -> None:
+    """The runner does not load it, whichever head sent it here."""
+    mission, wire = Payloads(), WireTranslation("w1")
+    function = mission.dump_function(lambda: add)
+    foreign = function.payload.replace(INTERPRETER.encode(), f"{INTERPRETER[:-2]}99".encode())
+    wire.learn(DefineFunction(function.digest), foreign)
+
+    for _ in range(2):
+        with pytest.raises(PayloadError, match="bytecode of Python .*99"):
+            wire.decode(run(function.digest), mission.dump_arguments((), {}))
 
 
 def test_an_outcome_too_large_to_travel_fails_with_both_sizes_and_advice() -> None:
@@ -149,6 +162,7 @@ class Witness:
     def died(self, death): sys.exit(str(death))
     def blocked(self, *_): pass  # nor does it get a processor at times
     def unblocked(self, *_): pass
+    def blocking(self, *_): pass
 
 async def main():
     me, witness, functions = Payloads("mission"), Witness(), FunctionStore()

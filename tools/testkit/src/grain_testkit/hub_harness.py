@@ -27,8 +27,8 @@ F = b"function"
 class HubHarness:
     """A hub, named peers, and the messages sent to each."""
 
-    def __init__(self, epoch: int = 1, grace: float = 60.0) -> None:
-        self.hub = Hub(epoch, 0.0, grace=grace)
+    def __init__(self, epoch: int = 1, grace: float = 60.0, **more: Any) -> None:
+        self.hub = Hub(epoch, 0.0, grace=grace, **more)
         self.now = 0.0
         self.mail: dict[str, list[tuple[Message, Any]]] = {}
         self.connections = 0
@@ -64,21 +64,28 @@ class HubHarness:
         return sent
 
     def worker(
-        self, name: str, cores: int = 2, held: tuple[InventoryRun, ...] = (), link: str = ""
+        self,
+        name: str,
+        cores: int = 2,
+        held: tuple[InventoryRun, ...] = (),
+        link: str = "",
+        **more: Any,
     ) -> str:
         """Register a worker; return its link."""
         link = link or name
         self.connections += 1
-        register = RegisterWorker(name, name, "host", {"Cores": cores}, connection=self.connections)
+        offered = {"Cores": cores}
+        register = RegisterWorker(name, name, "host", offered, connection=self.connections, **more)
         self.send(link, register, *([Inventory(held)] if held else []), InventoryEnd())
         return link
 
-    def mission(self, name: str = "m", cores: int = 1, link: str = "") -> str:
+    def mission(
+        self, name: str = "m", cores: int = 1, link: str = "", interpreter: str = "", **more: Any
+    ) -> str:
         """Register a mission with one request; return its link."""
         link = link or name
-        self.send(
-            link, RegisterMission(name, name), Request(0, {"Cores": cores}), DefineFunction(F)
-        )
+        request = Request(0, {"Cores": cores}, interpreter=interpreter)
+        self.send(link, RegisterMission(name, name, **more), request, DefineFunction(F))
         return link
 
     def submit(self, link: str, *tasks: int, **more: Any) -> None:

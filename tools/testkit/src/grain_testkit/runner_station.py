@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from grain.edge.messages import Payload
     from grain.worker.agent.listener import RunnerDeath
-    from grain.worker.messages import Attempt, Ended
+    from grain.worker.messages import Attempt, BlockingCode, Ended
 
 
 class Witness:
@@ -31,6 +31,7 @@ class Witness:
         self.outcomes: dict[int, tuple[Ended, Payload]] = {}
         self.deaths: list[RunnerDeath] = []
         self.silences: list[tuple[str, float]] = []
+        self.blocking_code: list[tuple[Attempt | None, BlockingCode]] = []
         self.lost = ""
         self.changed = trio.Event()
 
@@ -51,6 +52,10 @@ class Witness:
 
     def unblocked(self, seconds: float) -> None:
         self.silences.append(("unblocked", seconds))
+        self._tell()
+
+    def blocking(self, attempt: Attempt | None, code: BlockingCode) -> None:
+        self.blocking_code.append((attempt, code))
         self._tell()
 
     def unusable(self, why: str) -> None:

@@ -45,8 +45,8 @@ class GroupJob(TaskNode):
 
     __slots__ = ("group",)
 
-    def __init__(self, group: WaitGroup, mission: Mission) -> None:
-        super().__init__(mission.tasks)
+    def __init__(self, group: WaitGroup, mission: Mission, fn: Callable[..., Any]) -> None:
+        super().__init__(mission.tasks, fn)
         self.group: WaitGroup | None = group
         self.awaited = True
 
@@ -176,7 +176,7 @@ class WaitGroup:
             )
         for arg in (*args, *kwargs.values()):
             check_argument(arg, fn)
-        return GroupJob(self, self._mission)
+        return GroupJob(self, self._mission, fn)
 
     def _add(self, job: GroupJob) -> Delayed[Any]:
         self._jobs.append(job)

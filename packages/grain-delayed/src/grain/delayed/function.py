@@ -92,13 +92,43 @@ class DelayedFn(Generic[P, T]):
             ValueError: a resource of this kind is bound already.
         """
         if not isinstance(res, Resource):
-            raise TypeError(
-                f"cannot bind {res!r} to {name_of(self.fn)}: after @ comes a resource, as in "
-                "fn @ Cores(4) or fn @ (Cores(4) & Memory(8))"
-            )
+            raise self._not_bound(res)
         if self.res is not ZERO:
             res = self.res & res
         return DelayedFn(self.fn, self.nout, self.copy_on_setitem, self.policy, res)
+
+    def _not_bound(self, res: object) -> TypeError:
+        name, write = self.__name__, "Cores(4)"
+        if isinstance(res, int) and not isinstance(res, bool) and res > 0:
+            write = f"Cores({res})"
+        elif isinstance(res, list | tuple) and all(isinstance(part, Resource) for part in res):
+            write = f"({' & '.join(part.ask() for part in res)})"
+        return TypeError(
+            f"cannot bind {res!r} to {name}: after @ comes a resource; write {name} @ {write}"
+        )
+
+    if not TYPE_CHECKING:  # type checkers are to find these mistakes by themselves
+
+        def __and__(self, res):
+            if not isinstance(res, Resource):
+                return NotImplemented
+            asked = f"{self.res.ask()} & {res.ask()}" if self.res is not ZERO else res.ask()
+            raise TypeError(
+                f"@ binds tighter than &: write {self.__name__} @ ({asked}), with brackets"
+            )
+
+        def __rmatmul__(self, res):
+            if not isinstance(res, Resource):
+                return NotImplemented
+            raise TypeError(f"the function comes first: write {self.__name__} @ {res.ask()}")
+
+        def __getattr__(self, name):
+            if name.startswith("_"):
+                raise AttributeError(name)
+            raise AttributeError(
+                f"a delayed function has no attribute {name!r}: call it, and await what it "
+                f"returns, as in r_ = {self.__name__}(...); r = await r_"
+            )
 
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...

@@ -17,6 +17,7 @@ import trio
 from grain.delayed.errors import NotInMission
 from grain.delayed.host import checkpoint, event_here
 from grain.head import Cancelled
+from grain.worker.job import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -60,12 +61,21 @@ class MissionTasks:
 
 
 class TaskNode:
-    """A node that one task fills in: the executor calls it with the outcome of the task."""
+    """A node that one task fills in: the executor calls it with the outcome of the task.
 
-    __slots__ = ("awaited", "dependents", "outcome", "tasks", "traceback")
+    Args:
+        tasks: the tasks of its mission.
+        fn: the function that the task calls; the node keeps its name.
+    """
 
-    def __init__(self, tasks: MissionTasks) -> None:
+    __slots__ = ("awaited", "dependents", "name", "outcome", "tasks", "traceback")
+
+    def __init__(self, tasks: MissionTasks, fn: Callable[..., Any]) -> None:
         self.tasks = tasks
+        try:
+            self.name: str = fn.__qualname__
+        except AttributeError:  # as of a partial
+            self.name = name_of(fn)
         self.outcome: Outcome | None = None
         self.traceback: TracebackType | None = None
         # True once an await of it has ended. Until then its failure is reported at the end of the
@@ -190,6 +200,25 @@ def tasks_behind(roots: Iterable[Node]) -> list[TaskNode]:
             seen.add(node)
             stack.extend(reversed(node.needs))
     return list(tasks)
+
+
+def name_behind(root: Node) -> str:
+    """Return a name for people of what a node is computed from; empty if it is from no task."""
+    if isinstance(root, TaskNode):
+        return root.name.rpartition("<locals>.")[2]
+    stack: list[Node] = [root]
+    looked_at = 0
+    while stack and looked_at < _MOST:
+        node = stack.pop()
+        looked_at += 1
+        if isinstance(node, TaskNode):
+            return f"of {name_behind(node)}"
+        if isinstance(node, Operation) and not node.done:
+            stack.extend(node.needs)
+    return ""
+
+
+_MOST = 1000  # nodes that are looked at for a name
 
 
 async def gather(roots: Sequence[Node]) -> list[Any]:

@@ -5,12 +5,21 @@ from __future__ import annotations
 import copy
 import math
 import operator
+import reprlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
 import outcome
 
-from grain.delayed.graph import Constant, Nested, Node, Operation, TaskNode, gather
+from grain.delayed.graph import (
+    Constant,
+    Nested,
+    Node,
+    Operation,
+    TaskNode,
+    gather,
+    name_behind,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -79,11 +88,14 @@ class Delayed(Generic[T_co]):
 
     def __repr__(self) -> str:
         node = self._node
+        name = name_behind(node)
         if not node.done:
-            return f"<{type(self).__name__}: pending>"
-        if isinstance(node, TaskNode) and isinstance(node.outcome, outcome.Error):
-            return f"<{type(self).__name__}: raised {node.outcome.error!r}>"
-        return f"<{type(self).__name__}: {node.value!r}>"
+            state = "not known yet, await it"
+        elif isinstance(node, TaskNode) and isinstance(node.outcome, outcome.Error):
+            state = f"raised {_short(node.outcome.error)}"
+        else:
+            state = _short(node.value)
+        return f"<{type(self).__name__} {name}: {state}>" if name else f"<Delayed: {state}>"
 
     # ---- operations, which are recorded
 
@@ -115,7 +127,7 @@ class Delayed(Generic[T_co]):
     def __iter__(self) -> Iterator[Delayed[Any]]:
         if self._length is None:
             raise TypeError(
-                "how many items this delayed object has is not known yet, so it cannot be iterated "
+                f"how many items {_called(self)} has is not known yet, so it cannot be iterated "
                 "or unpacked: declare it with @delayed(nout=...), or await it first"
             )
         return (self[i] for i in range(self._length))
@@ -123,7 +135,7 @@ class Delayed(Generic[T_co]):
     def __len__(self) -> int:
         if self._length is None:
             raise TypeError(
-                "the length of this delayed object is not known yet: declare it with "
+                f"the length of {_called(self)} is not known yet: declare it with "
                 "@delayed(nout=...), or await it first"
             )
         return self._length
@@ -195,26 +207,35 @@ class Delayed(Generic[T_co]):
 
     # ---- operations that cannot be recorded, as Python wants their result at once
 
+    def __format__(self, spec: str) -> NoReturn:
+        _refuse(self, "be formatted (in an f-string, or by str.format)")
+
+    def __fspath__(self) -> NoReturn:
+        _refuse(self, "be used as a path, or as a word of a command")
+
+    def __bytes__(self) -> NoReturn:
+        _refuse(self, "be made bytes")
+
     def __bool__(self) -> NoReturn:
-        _refuse("be used as a predicate (in if, while, and, or, not)")
+        _refuse(self, "be used as a predicate (in if, while, and, or, not)")
 
     def __contains__(self, item: object) -> NoReturn:
-        _refuse("be searched for an item (with in)")
+        _refuse(self, "be searched for an item (with in)")
 
     def __int__(self) -> NoReturn:
-        _refuse("be made an int")
+        _refuse(self, "be made an int")
 
     def __float__(self) -> NoReturn:
-        _refuse("be made a float")
+        _refuse(self, "be made a float")
 
     def __complex__(self) -> NoReturn:
-        _refuse("be made a complex")
+        _refuse(self, "be made a complex")
 
     def __index__(self) -> NoReturn:
-        _refuse("be used as an index or a count")
+        _refuse(self, "be used as an index or a count")
 
     def __delitem__(self, key: object) -> NoReturn:
-        _refuse("have an item deleted")
+        _refuse(self, "have an item deleted")
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise TypeError(
@@ -223,7 +244,7 @@ class Delayed(Generic[T_co]):
         )
 
     def __delattr__(self, name: str) -> NoReturn:
-        _refuse("have an attribute deleted")
+        _refuse(self, "have an attribute deleted")
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -282,8 +303,34 @@ def _set_item_of_copy(target: Any, key: Any, value: Any) -> Any:
     return _set_item(copy.copy(target), key, value)
 
 
-def _refuse(what: str) -> NoReturn:
-    raise TypeError(f"a delayed object cannot {what}: its value is not known yet; await it first")
+def _refuse(value: Delayed[Any], what: str) -> NoReturn:
+    known = value._node.done
+    name = f"the value of {_called(value)}"
+    reason = f"only an await gives {name}" if known else f"{name} is not known yet"
+    raise TypeError(f"a delayed object cannot {what}: {reason}; await it first")
+
+
+def _called(value: Delayed[Any]) -> str:
+    """Return a name for a delayed object in messages: that of its function, if it has one."""
+    return name_behind(value._node).removeprefix("of ") or "this delayed object"
+
+
+class _Short(reprlib.Repr):
+    """The representation of values in a line; what is large is cut."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlist = self.maxtuple = self.maxdict = self.maxset = self.maxfrozenset = 4
+        self.maxstring = self.maxother = self.maxlong = 80
+        self.maxlevel = 3
+
+
+def _short(value: object) -> str:
+    text = " ".join(_Short().repr(value).split())
+    return text if len(text) <= _LONG else f"{text[: _LONG - 3]}..."
+
+
+_LONG = 160
 
 
 def _refuse_writing(function: Any) -> NoReturn:

@@ -14,11 +14,12 @@ Map:
 - ``plan``: the options as one value
 - ``mission``: the mission of a call, from the first input to the last end
 - ``inputs/``: from words, files and standard input to filled-in commands
-- ``results``: the files and directories of each job
+- ``results``: the files, directories and tags of each job
 - ``jobs``: jobs that run: submitted, awaited, retried, written down
-- ``job_log/``: the result log: its lines, and its file
+- ``job_log/``: the result log: its lines, and its file; the table of results
 - ``output``: the outputs of jobs, printed one job at a time
 - ``halting``: the count of failures, the decision to halt, the exit status
+- ``refused``: the options of GNU parallel that are missing, with what to do instead
 - ``errors``: the errors of this package
 """
 

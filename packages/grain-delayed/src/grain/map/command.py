@@ -7,53 +7,30 @@ parallel, since smaller numbers count failed jobs.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from grain.map.errors import MapError
-from grain.map.halting import INTERRUPTED, TROUBLE, parse_halt
+from grain.map.errors import MapError, RequestError
+from grain.map.halting import INTERRUPTED, NEVER, TROUBLE, Tally, parse_halt
 from grain.map.inputs.words import STDIN, take_apart
+from grain.map.refused import instead_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from grain.map.plan import Plan
     from grain.resource import Resource
 
 
-# Options of GNU parallel that users will try, with the replacements.
-_INSTEAD = {
-    ("-S", "--sshlogin", "--sshloginfile", "--slf"): "workers join by `grain up`",
-    ("--pipe", "--pipepart", "--pipe-part", "--block", "--recstart", "--recend"): (
-        "a job reads nothing; give it a file, as in --shell 'wc < {}'"
-    ),
-    ("-X", "-m", "-n", "-N", "--max-args", "-L", "--max-replace-args", "--xargs"): (
-        "each input is one job; several columns come from several sources or --colsep"
-    ),
-    ("-I", "-U", "--rpl", "--plus"): "the replacements are fixed: {} {.} {/} {//} {/.} {#} {1}",
-    ("--link", "--xapply"): "link sources by :::+ and ::::+",
-    ("--bar", "--progress", "--eta"): "progress is shown on a terminal; --no-progress ends that",
-    ("-u", "--ungroup", "--lb", "--line-buffer"): (
-        "outputs are printed job by job; --results writes them while jobs run"
-    ),
-    ("--tag", "--tagstring"): "--results keeps the output of each job apart",
-    ("-d", "--delimiter"): "inputs are lines, or end with a null character with -0; see --colsep",
-    ("-q", "--quote"): "values are never read by a shell",
-    ("-i", "--replace"): "{} is replaced anyway",
-    ("-v", "-t", "--verbose"): "--dry-run prints the commands, --joblog has those that ran",
-    ("--will-cite", "--citation"): "nothing is to be cited",
-    ("--load", "--memfree", "--noswap", "--limit"): "state what a job needs: -r 'Cores=1,Memory=4'",
-    ("--nice",): "programs inherit the nice value of the worker",
-    ("--env",): "jobs have the worker's environment; --shell 'X=1 prog {}' sets a variable",
-    ("--transfer", "--transferfile", "--tf", "--return", "--cleanup", "--trc", "--basefile"): (
-        "workers share a file system with this directory"
-    ),
-    ("--retry-failed",): "--resume-failed runs once more what failed",
-    ("-P", "--max-procs"): "it is -j here",
-    ("--delay", "--shuf", "--sem", "--semaphore", "--tmux", "--sql", "--sqlmaster"): (
-        "there is nothing like it"
-    ),
-}
+# The key of the words of the command line in the context.
+_WORDS = "grain.map.words"
+# The longest command that is printed as a whole, in characters.
+_LONG = 4000
 
 
 class _Trouble(click.ClickException):
@@ -73,15 +50,18 @@ class MapCommand(click.Command):
         Raises:
             click.UsageError: the command line makes no sense.
         """
+        words = list(args[1] if len(args) > 1 else kwargs["args"])
         try:
-            return super().make_context(*args, **kwargs)
+            context = super().make_context(*args, **kwargs)
+            context.meta[_WORDS] = words
         except click.UsageError as error:
             message = error.format_message()
             if isinstance(error, click.NoSuchOption):
-                for names, hint in _INSTEAD.items():
-                    if error.option_name in names:
-                        message = f"No such option: {error.option_name}; {hint}."
+                hint = instead_of(error.option_name)
+                if hint is not None:
+                    message = f"No such option: {error.option_name}; {hint}."
             raise _Misuse(message, error.ctx) from None
+        return context
 
 
 @click.command(
@@ -99,8 +79,8 @@ class MapCommand(click.Command):
     "[default: Cores=1; nothing with -j]",
 )  # fmt: skip
 @click.option(
-    "-j", "--jobs", type=click.IntRange(min=1), metavar="N",
-    help="Run on this machine, at most N jobs at a time.",
+    "-j", "--jobs", "-P", "--max-procs", "jobs", metavar="N",
+    help="Run on this machine, at most N jobs at a time; +N, -N, N%: relative to its CPUs.",
 )  # fmt: skip
 @click.option(
     "--local", metavar="Kind=value,...",
@@ -109,22 +89,27 @@ class MapCommand(click.Command):
 @click.option("--shell", is_flag=True, help="The command is one line for sh, with pipes and all.")
 @click.option("-a", "--arg-file", "files", multiple=True, metavar="FILE", help="Inputs: its lines.")
 @click.option("-0", "--null", is_flag=True, help="Lines of files end with a null character.")
-@click.option("--colsep", metavar="REGEX", help="Split each input into columns {1}, {2}, ...")
+@click.option("-C", "--colsep", metavar="REGEX", help="Split each input into columns {1}, {2}, ...")
 @click.option("--csv", is_flag=True, help="Each input is a row of comma-separated values.")
 @click.option(
-    "--header", type=click.Choice([":"]), metavar=":",
+    "--header", metavar=":",
     help="The first input names the columns: {name}.",
 )  # fmt: skip
 @click.option("-k", "--keep-order", is_flag=True, help="Print outputs in the order of the inputs.")
 @click.option(
     "--results", metavar="NAME",
-    help="Write outputs to files: NAME/{#}/stdout and stderr, or a name such as out/{/.}.log.",
+    help="Write outputs to files: NAME/{#}/stdout and stderr, or a name such as out/{/.}.log; "
+    "or to a table: FILE.csv, FILE.tsv.",
 )  # fmt: skip
+@click.option("--tag", is_flag=True, help="Print the input before each line of output.")
+@click.option("--tagstring", metavar="TEXT", help="Print a text such as {/.} before each line.")
 @click.option(
     "--wd", "--workdir", "workdir", metavar="DIR",
     help="Run each job in this directory, as in work/{#}; it is made if it is not there.",
 )  # fmt: skip
-@click.option("--joblog", metavar="FILE", help="Write a line for each job that ended.")
+@click.option(
+    "--joblog", "--jl", "joblog", metavar="FILE", help="Write a line for each job that ended."
+)
 @click.option("--resume", is_flag=True, help="Do not run again what ended by the joblog.")
 @click.option("--resume-failed", is_flag=True, help="The same, but run again what failed.")
 @click.option("--by-command", is_flag=True, help="Know jobs again by command, not by number.")
@@ -133,12 +118,25 @@ class MapCommand(click.Command):
     help="Run a job that fails up to N times in all.",
 )  # fmt: skip
 @click.option("--timeout", metavar="SECONDS", help="End a job after so long; also 10m, 2h, 1d.")
+@click.option("--delay", metavar="SECONDS", help="Start jobs at least so far apart.")
+@click.option("--shuf", "shuffle", is_flag=True, help="Run the jobs in random order.")
 @click.option(
-    "--halt", default="never", metavar="WHEN,WHY",
+    "--env", "variables", multiple=True, metavar="NAME",
+    help="Give this environment variable to the jobs.",
+)  # fmt: skip
+@click.option(
+    "--halt", "--halt-on-error", "halt", default="never", metavar="WHEN,WHY",
     help="Stop early: now,fail=1 or soon,fail=3; also success= and done=.",
 )  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Print the commands and run nothing.")
+@click.option(
+    "--dry-run", "--dryrun", "dry_run", is_flag=True, help="Print the commands and run nothing."
+)
 @click.option("--no-progress", is_flag=True, help="Show no progress.")
+# What GNU parallel does by these options is always done here.
+@click.option(
+    "--group", "--no-keep-order", "--silent", "--gnu", "--plain", "--bar", "--eta", "--progress",
+    "_always", is_flag=True, expose_value=False, hidden=True,
+)  # fmt: skip
 @click.option("-c", "--config", "config_file", metavar="FILE", help="Configuration to use.")
 @click.argument(
     "words", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND [::: VALUES | :::: FILES]..."
@@ -149,7 +147,7 @@ def map_command(ctx: click.Context, /, dry_run: bool, **given: Any) -> None:
 
     Inputs are the values after :::, the lines of files after :::: or of standard input. In the
     command, {} is the input, {.} without its extension, {/} without its directories, {//} its
-    directory, {/.} without both, {#} the number of the job, {2} the second column.
+    directory, {/.} without both, {#} the number of the job, {%} its slot, {2} the second column.
 
     The exit status is the number of jobs that failed, 101 for more than 100, 255 for other errors.
 
@@ -162,13 +160,20 @@ def map_command(ctx: click.Context, /, dry_run: bool, **given: Any) -> None:
 
     from grain.map import mission
 
+    tally = Tally(NEVER)
     try:
         plan = _plan(ctx, **given)
         if dry_run:
             trio.run(mission.dry_run, plan)
             return
-        tally = trio.run(mission.run_map, plan)
+        tally = Tally(plan.halt)
+        trio.run(mission.run_map, plan, tally)
     except KeyboardInterrupt:
+        if not dry_run:
+            click.echo(
+                f"grain map: interrupted: {tally.summary()}; nothing is left running", err=True
+            )
+            _say_how_to_go_on(ctx, "--resume")
         ctx.exit(INTERRUPTED)
     except BrokenPipeError:
         # The reader has gone; Python must not try to flush to it once more at its exit.
@@ -180,10 +185,34 @@ def map_command(ctx: click.Context, /, dry_run: bool, **given: Any) -> None:
             raise
         raise _Trouble(sentence) from None
     if not tally.total:
-        click.echo("grain map: there was no input, so nothing was run", err=True)
+        _say("grain map: there was no input, so nothing was run")
     else:
-        click.echo(f"grain map: {tally.summary()}", err=True)
+        _say(f"grain map: {tally.summary()}")
+        if tally.halted and tally.halt.why == "fail":
+            _say_how_to_go_on(ctx, "--resume-failed")
     ctx.exit(tally.exit_status())
+
+
+def _say_how_to_go_on(ctx: click.Context, option: str) -> None:
+    """Print the command that goes on where this one has ended."""
+    if ctx.params["joblog"] is None:
+        _say("To go on where a run ended, it needs a log: --joblog FILE. Then --resume goes on.")
+        return
+    words = [word for word in ctx.meta[_WORDS] if word not in ("--resume", "--resume-failed")]
+    # What stands before them: an option of `grain` itself, and the name of this command.
+    before = sys.argv[1 : len(sys.argv) - len(ctx.meta[_WORDS])] or ["map"]
+    command = shlex.join(["grain", *before, option, *words])
+    if len(command) > _LONG or not command.isprintable():
+        # As with thousands of names from a pattern, or one that would upset the terminal.
+        command = f"the same command, with {option} before its other options"
+    if STDIN in (source.file for source in take_apart(ctx.params["words"], ctx.params["files"])[1]):
+        command += "   (with the same standard input)"
+    _say(f"To go on: {command}")
+
+
+def _say(line: str) -> None:
+    with suppress(OSError):  # the exit status has to be right also where nobody can read this
+        click.echo(line, err=True)
 
 
 def _plan(ctx: click.Context, **given: Any) -> Plan:
@@ -192,9 +221,14 @@ def _plan(ctx: click.Context, **given: Any) -> Plan:
     Raises:
         MapError: the options contradict one another.
     """
+    from grain.map.inputs.requests import parse_jobs
     from grain.map.inputs.splitting import Columns
     from grain.map.plan import Plan
 
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise MapError("this directory was removed; change to another one") from None
     command, sources = take_apart(given["words"], given["files"])
     stdin = sys.stdin if [source.file for source in sources] == [STDIN] else None
     if stdin is not None and stdin.isatty():
@@ -204,9 +238,20 @@ def _plan(ctx: click.Context, **given: Any) -> Plan:
         raise MapError("--resume needs the --joblog FILE of the run that it goes on with")
     if given["by_command"] and not resume:
         raise MapError("--by-command makes --resume identify jobs by their commands; add --resume")
-    if given["keep_order"] and given["results"] is not None:
-        raise MapError("-k orders what is printed, and --results prints nothing; use one of them")
-    request, local = _resources(given["res"], given["jobs"], given["local"])
+    _check_results(**given)
+    if given["joblog"] is not None and given["joblog"].startswith("+"):
+        raise MapError(f"--joblog {given['joblog']}: write it without the +; --resume adds lines")
+    if given["workdir"] == "...":
+        raise MapError("--wd ...: name the directory of each job, as in --wd 'work/{#}'")
+    if given["header"] not in (None, ":"):
+        raise MapError(
+            f"--header {given['header']}: write --header : for the first line; cut other headers, "
+            "as by tail -n +3"
+        )
+    at_once = None
+    if given["jobs"] is not None:
+        at_once = parse_jobs(given["jobs"], len(os.sched_getaffinity(0)))
+    request, local = _resources(given["res"], at_once, given["local"])
     chosen = ctx.find_root().obj  # what `grain -c FILE` names, see grain.cli.plugin
     config_file = given["config_file"] or (chosen if isinstance(chosen, str) else None)
     return Plan(
@@ -215,7 +260,7 @@ def _plan(ctx: click.Context, **given: Any) -> Plan:
         columns=Columns(given["colsep"], csv=given["csv"]),
         request=request,
         local=local,
-        at_once=given["jobs"],
+        at_once=at_once,
         # Jobs that run on this machine alone need no configuration, unless one is named.
         config_file=config_file or (None if local is None else False),
         shell=given["shell"],
@@ -226,9 +271,17 @@ def _plan(ctx: click.Context, **given: Any) -> Plan:
         by_command=given["by_command"],
         results=given["results"],
         workdir=given["workdir"],
+        tag=given["tagstring"]
+        if given["tagstring"] is not None
+        else "{}"
+        if given["tag"]
+        else None,
         keep_order=given["keep_order"],
         tries=given["tries"],
-        timeout=_seconds(given["timeout"]),
+        timeout=_seconds("--timeout", given["timeout"]) or None,
+        delay=_seconds("--delay", given["delay"]),
+        shuffle=given["shuffle"],
+        env=_environment(given["variables"]),
         halt=parse_halt(given["halt"]),
         progress=False if given["no_progress"] else None,
     )
@@ -241,6 +294,11 @@ def _resources(
     from grain.map.inputs.requests import parse_request
     from grain.resource import Capacity, Cores, Memory
 
+    if res is not None and "=" not in res:
+        raise RequestError(
+            f"-r {res}: -r and --res state what each job needs, as in -r Cores=4,Memory=8. What "
+            "they do in GNU parallel is done here by --results; and nothing runs without input"
+        )
     request = None if res is None else parse_request(res)
     if local is not None:
         supply = parse_request(local)
@@ -258,22 +316,71 @@ def _resources(
     return request or Cores(1), supply
 
 
-def _seconds(text: str | None) -> float | None:
-    """Return a span of time in seconds; a number without a unit is one of seconds."""
+def _check_results(
+    results: str | None, keep_order: bool, tag: bool, tagstring: str | None, **_: Any
+) -> None:
+    """Refuse options for outputs that contradict one another.
+
+    Raises:
+        MapError: they do.
+    """
+    from grain.map.job_log.table import is_table
+
+    if results is None:
+        return
+    if results.endswith(".json"):
+        raise MapError(
+            f"--results {results}: write {results[:-5]}.csv for a table of all jobs, or a name "
+            "with replacements, as out/{#}.txt, for a file of each"
+        )
+    if keep_order:
+        order = "sort the table by its first column" if is_table(results) else "leave -k out"
+        raise MapError(f"-k orders what is printed, and --results prints nothing of it: {order}")
+    if tag or tagstring is not None:
+        raise MapError(
+            "--tag and --tagstring begin lines that are printed, and --results prints none: leave "
+            "them out"
+        )
+
+
+def _environment(names: Sequence[str]) -> dict[str, str] | None:
+    """Return the variables of these names.
+
+    Raises:
+        MapError: there is no such variable.
+    """
+    for name in names:
+        if name == "_":
+            raise MapError("--env _: name each variable, as in --env PATH --env OMP_STACKSIZE")
+        if name in os.environ:
+            continue
+        if f"BASH_FUNC_{name}%%" in os.environ:
+            raise MapError(f"--env {name}: it is a function of bash; write it into a script")
+        raise MapError(f"--env {name}: there is no such variable here; export {name} first")
+    return {name: os.environ[name] for name in names} or None
+
+
+def _seconds(option: str, text: str | None) -> float:
+    """Return a span of time in seconds, 0 for none; a number without a unit is one of seconds.
+
+    Raises:
+        MapError: the text is no span of time.
+    """
     from grain.resource import unit_seconds
 
     if text is None:
-        return None
+        return 0.0
     seconds = unit_seconds(text if text[-1:].isalpha() else f"{text}s")
-    if not seconds:
+    if not seconds and not (option == "--delay" and text == "0"):
         percent = " A share of the median, as 200%, is not known here." if "%" in text else ""
-        raise MapError(f"--timeout {text}: write seconds, or 90s, 10m, 2h, 1d.{percent}")
-    return seconds
+        raise MapError(f"{option} {text}: write seconds, or 90s, 10m, 2h, 1d.{percent}")
+    return seconds or 0.0
 
 
 def _sentence(error: Exception) -> str | None:
     """Return the message for an error that the user can act upon; None for any other."""
     from grain.config import ConfigError
+    from grain.edge.errors import EdgeError
     from grain.resource import Infeasible, ResourceError
 
     if isinstance(error, OSError) and error.strerror:
@@ -281,6 +388,8 @@ def _sentence(error: Exception) -> str | None:
         return f"{name}{error.strerror}"
     if isinstance(error, Infeasible):
         return f"{error}\nIn terms of grain map: -r asks for less, -j and --local give more."
+    if isinstance(error, EdgeError):
+        return f"{error}\nTo run on this machine alone, without a scheduler, add -j N."
     if isinstance(error, (MapError, ConfigError, ResourceError, OSError)):
         return str(error)
     return None

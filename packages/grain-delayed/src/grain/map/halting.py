@@ -29,7 +29,12 @@ class Halt:
 
 NEVER = Halt()
 _FORM = re.compile(r"(now|soon),(fail|success|done)=([1-9][0-9]{0,8})", re.ASCII)
-_SHORT = {"1": "soon,fail=1", "2": "now,fail=1"}
+_SHORT = {
+    "1": "soon,fail=1",
+    "2": "now,fail=1",
+    "-1": "soon,success=1",
+    "-2": "now,success=1",
+}
 
 
 def parse_halt(text: str) -> Halt:
@@ -63,6 +68,7 @@ class Tally:
         failed_before: jobs that failed in an earlier run, and were not run again.
         skipped: jobs that ended in an earlier run, those that failed among them.
         halted: True once the policy says that it is enough.
+        reason: the job whose end made it so, and that end, as part of a sentence.
     """
 
     def __init__(self, halt: Halt) -> None:
@@ -72,6 +78,7 @@ class Tally:
         self.failed_before = 0
         self.skipped = 0
         self.halted = False
+        self.reason = ""
         self._last_failure = 0
 
     def skip(self, *, failed: bool) -> None:
@@ -79,8 +86,14 @@ class Tally:
         self.skipped += 1
         self.failed_before += failed
 
-    def add(self, exitval: int, signal: int) -> None:
-        """Count a job that ended."""
+    def add(self, exitval: int, signal: int, description: str = "") -> None:
+        """Count a job that ended.
+
+        Args:
+            exitval: its exit code.
+            signal: the number of the signal that ended it, 0 if none did.
+            description: the job and its end, as in "job 3 (b.xyz) failed with exit status 1".
+        """
         if self.halted:  # a job that ends thereafter was not the reason
             self.succeeded += not (exitval or signal)
             self.failed += bool(exitval or signal)
@@ -98,6 +111,7 @@ class Tally:
                 "done": self.failed + self.succeeded,
             }
             self.halted = reached[self.halt.why] >= self.halt.count
+            self.reason = description if self.halted else ""
 
     @property
     def total(self) -> int:
@@ -122,7 +136,9 @@ class Tally:
             line += (
                 f" ({self.failed_before} of them by failing; --resume-failed runs these once more)"
             )
-        return f"{line}; halted" if self.halted else line
+        if not self.halted:
+            return line
+        return f"{line}; halted, as {self.reason}" if self.reason else f"{line}; halted"
 
 
 def _jobs(count: int) -> str:

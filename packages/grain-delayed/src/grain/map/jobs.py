@@ -7,6 +7,7 @@ package. Its end is written to the result log in the same step in which it arriv
 from __future__ import annotations
 
 import errno
+import heapq
 import math
 import os
 import signal
@@ -18,6 +19,7 @@ import trio
 
 from grain.delayed import Delayed, delayed
 from grain.map.job_log.entries import UNKNOWN, JobLogEntry
+from grain.map.output import tagged
 from grain.worker.external import (
     CAPTURE,
     Completed,
@@ -28,11 +30,13 @@ from grain.worker.external import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from grain.delayed import Mission
     from grain.map.halting import Tally
     from grain.map.job_log.file import JobLog
+    from grain.map.job_log.table import ResultTable
     from grain.map.output import OutputPrinter
     from grain.map.plan import Plan
     from grain.map.results import Files
@@ -46,13 +50,27 @@ _LOOK_AGAIN_SOON = 0.02
 
 @dataclass(frozen=True)
 class MapJob:
-    """One job: its number, its command in both forms, where it runs and where its output goes."""
+    """One job: its number, its command in both forms, where it runs and where its output goes.
+
+    Attributes:
+        seq: its number.
+        argv: its command as words.
+        command: its command as the result log has it.
+        directory: the directory in which it runs.
+        files: the files for its outputs; None to capture them.
+        values: its input.
+        tag: what begins each line of its output.
+        slot: the number that no other job has while this one runs; None if it needs none.
+    """
 
     seq: int
     argv: list[str]
     command: str
     directory: Path
     files: Files | None
+    values: Sequence[str] = ()
+    tag: bytes = b""
+    slot: int | None = None
 
 
 @dataclass(frozen=True)
@@ -66,11 +84,23 @@ class JobEnd:
     out: bytes = b""
     err: bytes = b""
     remark: str = ""
+    timed_out: bool = False
 
     @property
     def failed(self) -> bool:
         """True if it did not succeed."""
         return bool(self.exitval or self.signal)
+
+    @property
+    def verdict(self) -> str:
+        """The end as part of a sentence."""
+        if self.timed_out:
+            return "was ended at its time limit"
+        if self.signal:
+            return f"was ended by {_signal_name(self.signal)}"
+        if self.exitval == UNKNOWN:
+            return "failed without an exit status"
+        return f"failed with exit status {self.exitval}" if self.exitval else "succeeded"
 
 
 class Jobs:
@@ -84,6 +114,8 @@ class Jobs:
         tally: counts the ends.
         log: takes an entry for each end; None for no log.
         output: prints the outputs.
+        table: takes a row for each end; None for no table.
+        slots: True if every job has a slot: then no more jobs are made than run at a time.
 
     Attributes:
         feeding: the scope around the making of jobs; it is cancelled to make no more.
@@ -98,30 +130,50 @@ class Jobs:
         tally: Tally,
         log: JobLog | None,
         output: OutputPrinter,
+        table: ResultTable | None = None,
+        *,
+        slots: bool = False,
     ) -> None:
         self.feeding = trio.CancelScope()
         self.error: OSError | None = None
         self._tries = plan.tries
         self._timeout = plan.timeout
+        self._delay = plan.delay
+        self._env = plan.env
         self._leaf = delayed(run_external) @ plan.request
         self._statistics = mission.executor.statistics
         self._nursery = nursery
         self._tally = tally
         self._log = log
         self._output = output
+        self._table = table
         # Jobs that wait when the policy says soon run all the same, so hardly any may wait.
-        self._careful = plan.halt.when == "soon"
-        self._most = plan.at_once if self._careful and plan.at_once is not None else math.inf
+        self._careful = plan.halt.when == "soon" or bool(plan.delay)
+        few = (self._careful or slots) and plan.at_once is not None
+        self._most = plan.at_once if few and plan.at_once is not None else math.inf
+        self._free_slots = list(range(1, plan.at_once + 1)) if slots and plan.at_once else []
         self._count = 0
+        # The last time at which a job was submitted, or waited for resources.
+        self._last_waiting = -math.inf
         self._one_ended = trio.Event()
 
     async def wait_for_room(self) -> None:
         """Wait until few enough jobs wait for resources."""
         waiting = 1 if self._careful else WAITING
         while self._count >= self._most or self._count - self._statistics().running >= waiting:
+            self._last_waiting = trio.current_time()
             self._one_ended = trio.Event()
             with trio.move_on_after(_LOOK_AGAIN_SOON if self._careful else _LOOK_AGAIN):
                 await self._one_ended.wait()
+        if self._delay:
+            await trio.sleep_until(self._last_waiting + self._delay)
+
+    def take_slot(self) -> int | None:
+        """Return the slot of the next job, once there is room for it; None if jobs have none.
+
+        It is free again when the job has ended.
+        """
+        return heapq.heappop(self._free_slots) if self._free_slots else None
 
     def start(self, job: MapJob) -> None:
         """Submit a job, and start to await its end.
@@ -132,6 +184,7 @@ class Jobs:
         """
         first = self._submit(job)
         self._count += 1
+        self._last_waiting = trio.current_time()
         self._nursery.start_soon(self._await_end, job, first)
 
     def _submit(self, job: MapJob) -> Delayed[Completed]:
@@ -139,7 +192,12 @@ class Jobs:
             folder.mkdir(parents=True, exist_ok=True)
         out, err = job.files or (CAPTURE, CAPTURE)
         return self._leaf(
-            job.argv, cwd=str(job.directory), stdout=out, stderr=err, timeout=self._timeout
+            job.argv,
+            cwd=str(job.directory),
+            env=self._env,
+            stdout=out,
+            stderr=err,
+            timeout=self._timeout,
         )
 
     async def _await_end(self, job: MapJob, submitted: Delayed[Completed]) -> None:
@@ -151,37 +209,46 @@ class Jobs:
                     break
                 began = time.time()
                 ended = await _end_of(job, self._submit(job), began)
-            self._write_down(job, ended)
-            err = ended.err
+            out, err = self._write_down(job, ended)
             if ended.remark:
                 err += os.fsencode(f"grain map: job {job.seq}: {ended.remark}\n")
-            await self._output.put(job.seq, ended.out, err)
+            await self._output.put(job.seq, out, err)
         except OSError as error:  # of the log or the output, which all jobs share
             self.error = self.error or error
             self._nursery.cancel_scope.cancel()
         finally:
             self._count -= 1
+            if job.slot is not None:
+                heapq.heappush(self._free_slots, job.slot)
             self._one_ended.set()
         if self._tally.halted:
             self.feeding.cancel()
             if self._tally.halt.when == "now":
                 self._nursery.cancel_scope.cancel()
 
-    def _write_down(self, job: MapJob, ended: JobEnd) -> None:
-        if self._log is not None:
-            self._log.append(
-                JobLogEntry(
-                    seq=job.seq,
-                    host=ended.host,
-                    start=time.time() - ended.runtime,
-                    runtime=ended.runtime,
-                    received=len(ended.out),
-                    exitval=ended.exitval,
-                    signal=ended.signal,
-                    command=job.command,
-                )
+    def _write_down(self, job: MapJob, ended: JobEnd) -> tuple[bytes, bytes]:
+        """Write down the end of a job; return what is to be printed on both streams."""
+        out, err = tagged(ended.out, job.tag), tagged(ended.err, job.tag)
+        if self._log is not None or self._table is not None:
+            entry = JobLogEntry(
+                seq=job.seq,
+                host=ended.host,
+                start=time.time() - ended.runtime,
+                runtime=ended.runtime,
+                received=len(ended.out),
+                exitval=ended.exitval,
+                signal=ended.signal,
+                command=job.command,
             )
-        self._tally.add(ended.exitval, ended.signal)
+            if self._table is not None:
+                out, err = self._table.add(entry, job.values, ended.out, ended.err), b""
+            if self._log is not None:
+                self._log.append(entry)
+        description = ""
+        if self._tally.halt.when != "never":
+            description = f"job {job.seq} ({_shortened(' '.join(job.values))}) {ended.verdict}"
+        self._tally.add(ended.exitval, ended.signal, description)
+        return out, err
 
 
 async def _end_of(job: MapJob, waiting: Delayed[Completed], began: float) -> JobEnd:
@@ -196,7 +263,7 @@ async def _end_of(job: MapJob, waiting: Delayed[Completed], began: float) -> Job
         remark = f"ended at its time limit: {job.command}"
         runtime = error.elapsed or time.time() - began
         out, err = error.stdout or b"", error.stderr or b""
-        return JobEnd(error.host, runtime, UNKNOWN, signal.SIGTERM, out, err, remark)
+        return JobEnd(error.host, runtime, UNKNOWN, signal.SIGTERM, out, err, remark, True)
     except ExternalError as error:
         ended_by = error.returncode
         out, err = error.stdout or b"", error.stderr or b""
@@ -206,8 +273,22 @@ async def _end_of(job: MapJob, waiting: Delayed[Completed], began: float) -> Job
         return JobEnd(error.host, runtime, max(ended_by, 0), max(-ended_by, 0), out, err)
     except trio.TooSlowError:  # of the WTime that was asked for
         remark = f"ended at its time limit: {job.command}"
-        return JobEnd("?", time.time() - began, UNKNOWN, signal.SIGTERM, remark=remark)
+        runtime = time.time() - began
+        return JobEnd("?", runtime, UNKNOWN, signal.SIGTERM, remark=remark, timed_out=True)
     except Exception as error:  # the other jobs go on
         name = type(error).__name__
         return JobEnd("?", time.time() - began, UNKNOWN, remark=f"{name}: {error}")
     return JobEnd(done.host, done.elapsed, 0, 0, done.stdout or b"", done.stderr or b"")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
+
+
+def _shortened(text: str) -> str:
+    """Return an input as one short line, without control characters."""
+    line = "".join(char if char.isprintable() else "?" for char in text[:80])
+    return f"{line}..." if len(text) > 80 else line

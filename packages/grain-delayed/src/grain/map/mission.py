@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -12,17 +13,20 @@ import trio
 from grain.delayed.missions.opening import opened
 from grain.delayed.missions.report import Reporter
 from grain.head import collapsing
-from grain.map.errors import MapError
-from grain.map.halting import Tally
+from grain.map.errors import MapError, TemplateError
 from grain.map.inputs.sources import Inputs
 from grain.map.inputs.template import Template
 from grain.map.job_log.entries import History, Past
 from grain.map.job_log.file import JobLog
+from grain.map.job_log.table import ResultTable, is_table
 from grain.map.jobs import Jobs, MapJob
 from grain.map.output import OutputPrinter
-from grain.map.results import Results, WorkingDirectory
+from grain.map.results import Results, Tag, WorkingDirectory
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from grain.map.halting import Tally
     from grain.map.inputs.splitting import Record
     from grain.map.plan import Plan
 
@@ -36,21 +40,20 @@ async def dry_run(plan: Plan) -> None:
     """
     async with _inputs(plan) as inputs:
         template = _template(plan, inputs)
-        seq = 0
-        while (record := await inputs.next()) is not None:
-            seq += 1
+        async for seq, record in _numbered(inputs, shuffle=plan.shuffle):
             sys.stdout.buffer.write(os.fsencode(f"{template.command(seq, record)}\n"))
     sys.stdout.buffer.flush()
 
 
-async def run_map(plan: Plan) -> Tally:
+async def run_map(plan: Plan, tally: Tally) -> None:
     """Run the command for every input.
 
     It returns when all jobs have ended, or when the halting policy says so. If an input turns out
     to be unusable, the jobs that run by then end and are written down before that is raised.
 
-    Returns:
-        The counts, from which comes the exit status.
+    Args:
+        plan: the options.
+        tally: counts the jobs, from which comes the exit status.
 
     Raises:
         MapError: template, inputs and result log do not go together.
@@ -59,15 +62,16 @@ async def run_map(plan: Plan) -> Tally:
         KeyboardInterrupt: on Ctrl-C, when no process is left; jobs that ended are written down.
     """
     async with _inputs(plan) as inputs:
-        template = _template(plan, inputs)
-        results = plan.results and Results(plan.results, inputs.names, inputs.width)
+        maker = _JobMaker(plan, inputs)
         with ExitStack() as stack:
             history = None if plan.resume == "no" else History(by_command=plan.by_command)
             log = stack.enter_context(JobLog(plan.joblog, history)) if plan.joblog else None
+            table = None
+            if plan.results is not None and is_table(plan.results):
+                go_on = plan.resume != "no"
+                table = stack.enter_context(ResultTable(plan.results, inputs.names, go_on=go_on))
             output = stack.enter_context(OutputPrinter(in_order=plan.keep_order))
-            tally = Tally(plan.halt)
-            where = WorkingDirectory(plan.workdir, inputs.names, inputs.width)
-            feed = _Feed(plan, template, where, results or None, history, tally, output)
+            feed = _Feed(plan, maker, history, tally, output)
             error: Exception | None = None
             try:
                 # The routine lines of a mission are noise around a command's own output.
@@ -77,7 +81,10 @@ async def run_map(plan: Plan) -> Tally:
                 ) as entered:
                     with collapsing():
                         async with trio.open_nursery() as nursery:
-                            jobs = Jobs(plan, entered, nursery, tally, log, output)
+                            jobs = Jobs(
+                                plan, entered, nursery, tally, log, output, table,
+                                slots=maker.uses_slot,
+                            )  # fmt: skip
                             error = await feed.all(inputs, jobs)
                     error = jobs.error or error
                     if jobs.error or (tally.halted and plan.halt.when == "now"):
@@ -86,11 +93,59 @@ async def run_map(plan: Plan) -> Tally:
                 pass
         if error is not None:
             raise error
-        return tally
 
 
 class _Leaving(Exception):
     """The exception that cancels the mission's jobs: without one the mission waits for them."""
+
+
+class _JobMaker:
+    """A maker of jobs: the templates of a plan, filled with inputs.
+
+    Args:
+        plan: the options.
+        inputs: the inputs, opened.
+
+    Attributes:
+        uses_slot: True if a job has the number of its slot anywhere.
+
+    Raises:
+        TemplateError: a template and the inputs, or the options, do not go together.
+    """
+
+    def __init__(self, plan: Plan, inputs: Inputs) -> None:
+        columns = inputs.names, inputs.width
+        self._template = _template(plan, inputs)
+        self._where = WorkingDirectory(plan.workdir, *columns)
+        self._results: Results | None = None
+        if plan.results is not None and not is_table(plan.results):
+            self._results = Results(plan.results, *columns)
+        self._tag = None if plan.tag is None else Tag(plan.tag, *columns)
+        makers = (self._template, self._where, self._results, self._tag)
+        self.uses_slot = any(one.uses_slot for one in makers if one is not None)
+        if self.uses_slot and plan.at_once is None:
+            raise TemplateError(
+                "{%} is the number of one of the N jobs that -j N runs at a time. Add -j, or use "
+                "{#}, the number of the job"
+            )
+
+    def command(self, seq: int, record: Record) -> str:
+        """Return the command of a job as the result log has it: without the number of a slot."""
+        return self._template.command(seq, record)
+
+    def job(self, seq: int, record: Record, command: str, slot: int | None) -> MapJob:
+        """Return a job."""
+        results = self._results
+        return MapJob(
+            seq,
+            self._template.argv(seq, record, slot),
+            command,
+            self._where.of(seq, record, slot),
+            None if results is None else results.files(seq, record, slot),
+            record,
+            b"" if self._tag is None else self._tag.of(seq, record, slot),
+            slot,
+        )
 
 
 class _Feed:
@@ -99,17 +154,14 @@ class _Feed:
     def __init__(
         self,
         plan: Plan,
-        template: Template,
-        where: WorkingDirectory,
-        results: Results | None,
+        maker: _JobMaker,
         history: History | None,
         tally: Tally,
         output: OutputPrinter,
     ) -> None:
         self._again = plan.resume == "succeeded"
-        self._template = template
-        self._where = where
-        self._results = results
+        self._shuffle = plan.shuffle
+        self._maker = maker
         self._history = history
         self._tally = tally
         self._output = output
@@ -120,42 +172,48 @@ class _Feed:
         Returns:
             The error of the input at which it stopped; the jobs before it go on.
         """
-        seq = 0
         with jobs.feeding:
             try:
-                while (record := await inputs.next()) is not None:
-                    seq += 1
-                    job = self._job(seq, record)
-                    if self._is_over(job):
+                async for seq, record in _numbered(inputs, shuffle=self._shuffle):
+                    command = self._maker.command(seq, record)
+                    if self._is_over(seq, command):
                         await self._output.put(seq, b"", b"")
                         continue
                     await jobs.wait_for_room()
                     if self._tally.halted:  # by the job that has just made room
                         break
-                    jobs.start(job)
+                    jobs.start(self._maker.job(seq, record, command, jobs.take_slot()))
             except (MapError, OSError) as error:
                 return error
         return None
 
-    def _job(self, seq: int, record: Record) -> MapJob:
-        return MapJob(
-            seq,
-            self._template.argv(seq, record),
-            self._template.command(seq, record),
-            self._where.of(seq, record),
-            None if self._results is None else self._results.files(seq, record),
-        )
-
-    def _is_over(self, job: MapJob) -> bool:
+    def _is_over(self, seq: int, command: str) -> bool:
         """Return True if an earlier run has finished a job."""
         if self._history is None:
             return False
-        past = self._history.past(job.seq, job.command)
+        past = self._history.past(seq, command)
         failed = past is Past.FAILED
         if past is Past.NEVER_ENDED or (failed and self._again):
             return False
         self._tally.skip(failed=failed)
         return True
+
+
+async def _numbered(inputs: Inputs, *, shuffle: bool) -> AsyncIterator[tuple[int, Record]]:
+    """Yield the inputs with their numbers, from 1; in random order, if they are to be shuffled."""
+    if not shuffle:
+        seq = 0
+        while (record := await inputs.next()) is not None:
+            seq += 1
+            yield seq, record
+        return
+    records = []
+    while (record := await inputs.next()) is not None:
+        records.append(record)
+    numbered = list(enumerate(records, 1))
+    random.shuffle(numbered)
+    for one in numbered:
+        yield one
 
 
 def _inputs(plan: Plan) -> Inputs:

@@ -122,4 +122,16 @@ def _write(stream: TextIO, data: bytes) -> None:
     view = memoryview(data)
     while view:
         # In pieces of a pipe's size: the buffered layer would hold its lock during all of it.
-        view = view[os.write(stream.fileno(), view[:65536]) :]
+        try:
+            view = view[os.write(stream.fileno(), view[:65536]) :]
+        except OSError as error:
+            error.filename = stream.name  # for the message
+            raise
+
+
+def tagged(data: bytes, tag: bytes) -> bytes:
+    """Return an output with a tag before each line."""
+    if not tag or not data:
+        return data
+    end = b"\n" if data.endswith(b"\n") else b""
+    return tag + data.removesuffix(b"\n").replace(b"\n", b"\n" + tag) + end

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from grain.map.halting import NEVER, Halt
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Literal
 
     from grain.map.inputs.splitting import Columns
@@ -34,11 +35,16 @@ class Plan:
         resume: the jobs of the log that are not run again: "no" (there must be none), "ended" or
             "succeeded".
         by_command: True to identify jobs of the log by their commands alone.
-        results: the files for outputs, see `Results`; None to print them.
+        results: the files for outputs, see `Results`, or a table, see `ResultTable`; None to print
+            them.
         workdir: the directory that jobs run in, see `WorkingDirectory`; None for the current one.
+        tag: the template for what begins each line of output; None for nothing.
         keep_order: True to print outputs in the order of the inputs.
         tries: the most attempts for a job that fails.
         timeout: seconds after which a job is ended; None for no limit.
+        delay: the least number of seconds between the starts of two jobs.
+        shuffle: True to run the jobs in random order; each has the number of its input.
+        env: environment variables for the jobs, over those of the worker.
         halt: the policy for stopping early.
         progress: as for `grain.delayed.mission`.
     """
@@ -58,8 +64,12 @@ class Plan:
     by_command: bool = False
     results: str | None = None
     workdir: str | None = None
+    tag: str | None = None
     keep_order: bool = False
     tries: int = 1
     timeout: float | None = None
+    delay: float = 0.0
+    shuffle: bool = False
+    env: Mapping[str, str] | None = None
     halt: Halt = NEVER
     progress: bool | None = None

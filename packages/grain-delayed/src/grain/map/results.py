@@ -1,7 +1,8 @@
-"""The files and the working directory of each job: names made from templates."""
+"""The files, the working directory and the tag of each job: names made from templates."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,6 +29,9 @@ class Results:
         names: the names of the columns.
         width: the number of columns, if it is known.
 
+    Attributes:
+        uses_slot: True if the names have the slot of the job in them.
+
     Raises:
         TemplateError: a replacement that no input can fill.
     """
@@ -41,14 +45,15 @@ class Results:
             inside = f"{name.rstrip('/') or name}/{{#}}"
             self._template = Template([inside], names=names, width=width, path=True)
             self._folder = True
+        self.uses_slot = self._template.uses_slot
 
-    def files(self, seq: int, record: Sequence[str]) -> Files:
+    def files(self, seq: int, record: Sequence[str], slot: int | None = None) -> Files:
         """Return the files of one job.
 
         Raises:
             InputError: the input lacks a column.
         """
-        path = Path(self._template.fill(seq, record)).absolute()
+        path = Path(self._template.fill(seq, record, slot)).absolute()
         if self._folder:
             return Files(path / "stdout", path / "stderr")
         return Files(path, path.with_name(f"{path.name}.err"))
@@ -62,6 +67,9 @@ class WorkingDirectory:
         names: the names of the columns.
         width: the number of columns, if it is known.
 
+    Attributes:
+        uses_slot: True if the name has the slot of the job in it.
+
     Raises:
         TemplateError: a replacement that no input can fill.
     """
@@ -72,8 +80,9 @@ class WorkingDirectory:
         template = Template([name or "."], names=names, width=width, path=True)
         # A name without replacements is made absolute once.
         self._directory = Path(name or ".").absolute() if template.plain else template
+        self.uses_slot = template.uses_slot
 
-    def of(self, seq: int, record: Sequence[str]) -> Path:
+    def of(self, seq: int, record: Sequence[str], slot: int | None = None) -> Path:
         """Return the directory of one job, absolute.
 
         Raises:
@@ -81,4 +90,34 @@ class WorkingDirectory:
         """
         if isinstance(self._directory, Path):
             return self._directory
-        return Path(self._directory.fill(seq, record)).absolute()
+        return Path(self._directory.fill(seq, record, slot)).absolute()
+
+
+class Tag:
+    """The text that begins each line of a job's output, before a tab.
+
+    Args:
+        text: the text, with replacements or without.
+        names: the names of the columns.
+        width: the number of columns, if it is known.
+
+    Attributes:
+        uses_slot: True if the text has the slot of the job in it.
+
+    Raises:
+        TemplateError: a replacement that no input can fill.
+    """
+
+    def __init__(self, text: str, names: Sequence[str] = (), width: int | None = None) -> None:
+        self._text = text
+        self._template = Template([text], names=names, width=width, path=True)
+        self.uses_slot = self._template.uses_slot
+
+    def of(self, seq: int, record: Sequence[str], slot: int | None = None) -> bytes:
+        """Return what begins each line of one job.
+
+        Raises:
+            InputError: the input lacks a column.
+        """
+        plain = self._template.plain
+        return os.fsencode(f"{self._text if plain else self._template.fill(seq, record, slot)}\t")

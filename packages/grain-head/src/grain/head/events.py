@@ -9,6 +9,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from grain.resource import Resource
+    from grain.worker.messages import BlockingCode
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -49,6 +50,45 @@ class CanStart(Event, frozen=True):
     """A worker is here that can run tasks with a request of which `NeverStarts` was reported."""
 
     request: Resource
+
+
+class OtherInterpreter(Event, frozen=True):
+    """A worker has another version of Python: it runs no tasks whose functions travel by value.
+
+    Attributes:
+        worker: its name; workers with the same interpreter that come later are not reported.
+        host: where it is.
+        theirs: its interpreter, as in "Python 3.12".
+        ours: that of the mission.
+    """
+
+    worker: str
+    host: str
+    theirs: str
+    ours: str
+
+
+class OtherNumPy(Event, frozen=True):
+    """A worker has NumPy of another major version: one side may not load the arrays of the other.
+
+    Attributes:
+        worker: its name; workers of the same versions that come later are not reported.
+        host: where it is.
+        theirs: the version of its NumPy, as in "2.1.0".
+        ours: that of the mission.
+    """
+
+    worker: str
+    host: str
+    theirs: str
+    ours: str
+
+
+class TaskBlocks(Event, frozen=True):
+    """A task blocks the event loop of its worker, and with it the other tasks there."""
+
+    worker: str
+    code: BlockingCode
 
 
 class SchedulerAway(Event, frozen=True):

@@ -13,7 +13,8 @@ import msgspec
 from grain.edge.messages import Codec, Message
 from grain.edge.questions import Answer as Answer
 from grain.edge.questions import Ask as Ask
-from grain.worker.messages import Attempt, DefineFunction
+from grain.edge.version import Versions
+from grain.worker.messages import Attempt, BlockingCode, DefineFunction
 
 _GIB = 1024**3
 
@@ -50,6 +51,7 @@ class RegisterMission(Message, frozen=True):
         pid: its process there.
         connection: counts its connections: of two, the one with the larger number is in use,
             whichever arrives first.
+        versions: of its Python, and of what else matters to workers.
     """
 
     mission: str
@@ -57,6 +59,7 @@ class RegisterMission(Message, frozen=True):
     host: str = ""
     pid: int = 0
     connection: int = 1
+    versions: Versions = Versions()
 
 
 class Request(Message, frozen=True):
@@ -66,11 +69,15 @@ class Request(Message, frozen=True):
         number: by which `Submit` refers to it.
         resources: as plain data.
         priority: larger goes first.
+        interpreter: the one that workers for these tasks must have, as
+            `grain.edge.version.INTERPRETER`, because the function or an argument of each has
+            bytecode; empty if any will do.
     """
 
     number: int
     resources: dict[str, Any]
     priority: int = 0
+    interpreter: str = ""
 
 
 class Submit(Message, frozen=True):
@@ -207,6 +214,34 @@ class Notice(Message, frozen=True):
     workers: bool = True
 
 
+class OtherVersions(Message, frozen=True):
+    """A worker that cannot exchange everything with this mission, the first of its versions.
+
+    Attributes:
+        worker: its name.
+        host: where it is.
+        versions: which it has.
+    """
+
+    worker: str
+    host: str
+    versions: Versions
+
+
+class Blocked(Message, frozen=True):
+    """A task blocks the event loop of its worker, and with it the other tasks there.
+
+    Attributes:
+        task: which task.
+        worker: the name of the worker.
+        code: where, and for how long.
+    """
+
+    task: int
+    worker: str
+    code: BlockingCode
+
+
 MISSION = (
     RegisterMission,
     DefineFunction,
@@ -230,6 +265,8 @@ HEAD = (
     CancelTask,
     CancelMission,
     Notice,
+    OtherVersions,
+    Blocked,
     Answer,
 )
 """The messages of a head to a mission."""

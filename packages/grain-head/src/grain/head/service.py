@@ -23,6 +23,7 @@ import trio
 
 from grain.edge.errors import ChannelError, LocalProtocolError
 from grain.edge.messages import Codec
+from grain.edge.version import own_versions
 from grain.head import messages as mission
 from grain.head.errors import BadMessage
 from grain.head.hub.hub import GRACE, MAX_SILENCE, Hub
@@ -67,7 +68,9 @@ class Service:
     ) -> None:
         # From the time, so that no two heads have the same, and that of a successor is larger.
         epoch = time.time_ns() // 1000
-        self.hub = Hub(epoch, trio.current_time(), grace=grace, wall=time.time())
+        self.hub = Hub(
+            epoch, trio.current_time(), grace=grace, wall=time.time(), versions=own_versions()
+        )
         self._max_missions = max_missions
         self._max_silence = max_silence
         self._links = itertools.count(1)

@@ -53,12 +53,12 @@ class Cluster:
         for total in workers:
             self.join(total)
 
-    def join(self, total: Resource) -> int:
+    def join(self, total: Resource, interpreter: str = "") -> int:
         """Let a worker join; return its id."""
-        self._last_worker += 1
-        self.scheduler.on_worker_joined(self._last_worker, f"w{self._last_worker}", total, self.now)
+        self._last_worker = worker = self._last_worker + 1
+        self.scheduler.on_worker_joined(worker, f"w{worker}", total, self.now, interpreter)
         self.settle()
-        return self._last_worker
+        return worker
 
     def drain(self, worker: int) -> None:
         """Let a worker take no more tasks."""
@@ -72,18 +72,18 @@ class Cluster:
         self.settle()
         return again
 
-    def submit(self, request: Resource, *, priority: int = 0) -> int:
+    def submit(self, request: Resource, *, priority: int = 0, interpreter: str = "") -> int:
         """Submit a task; return its id."""
-        self._last_task += 1
-        self.scheduler.on_submitted(self._last_task, self.scheduler.queue(request, priority))
-        self.settle()
-        return self._last_task
+        return self.submit_many(request, priority=priority, interpreter=interpreter)[0]
 
-    def submit_many(self, *requests: Resource, priority: int = 0) -> list[int]:
+    def submit_many(
+        self, *requests: Resource, priority: int = 0, interpreter: str = ""
+    ) -> list[int]:
         """Submit tasks in the same instant; return their ids."""
         for request in requests:
             self._last_task += 1
-            self.scheduler.on_submitted(self._last_task, self.scheduler.queue(request, priority))
+            queue = self.scheduler.queue(request, priority, interpreter=interpreter)
+            self.scheduler.on_submitted(self._last_task, queue)
         self.settle()
         return list(range(self._last_task - len(requests) + 1, self._last_task + 1))
 
@@ -248,8 +248,8 @@ def _check_queues(scheduler: Scheduler) -> None:
     """Check the order of tasks and of queues, and the bits of queues."""
     expected = []
     for key, queue in scheduler.queues.items():
-        priority, request, share = key
-        assert (priority, request, share) == (queue.priority, queue.request, queue.share)
+        priority, _, _, _ = key
+        assert key == (queue.priority, queue.request, queue.share, queue.interpreter)
         # Two may have one age: a task that was cancelled and submitted again, and the cancelled
         # one, which is dropped later.
         assert [task.age for task in queue.tasks] == sorted(task.age for task in queue.tasks)
@@ -282,9 +282,10 @@ def _check_shapes(scheduler: Scheduler) -> None:
     queues = scheduler.queues.values()
     for shape in scheduler._queues.shapes.values():
         assert shape.workers == sum(w.shape is shape for w in scheduler.workers.values()) > 0
-        assert shape.mask == _mask(queues, shape.sample.total)
+        assert shape.mask == _mask(queues, shape.interpreter, shape.sample.total)
     for worker in scheduler.workers.values():
-        assert worker.shape is scheduler._queues.shapes[Supply(worker.supply.total).level()]
+        key = worker.shape.interpreter, Supply(worker.supply.total).level()
+        assert worker.shape is scheduler._queues.shapes[key]
     for queue in queues:
         assert queue.serving_shapes == sum(
             bool(s.mask & queue.bit) for s in scheduler._queues.shapes.values()
@@ -293,10 +294,15 @@ def _check_shapes(scheduler: Scheduler) -> None:
 
 def _check_levels(scheduler: Scheduler) -> None:
     """Check that each worker is at the level of what it has free, and the heaps of the queues."""
-    levels = scheduler._queues.levels._levels
+    levels = {
+        (interpreter, key): level
+        for interpreter, peers in scheduler._queues.levels._levels.items()
+        for key, level in peers.items()
+    }
     placed: list[WorkerState] = []
     for key, level in levels.items():
-        assert level.sample.level() == level.key == key
+        assert (level.interpreter, level.sample.level()) == key
+        assert level.key == key[1]
         _check_level(scheduler, level)
         assert level.order == sorted(level.order) == [w.order for w in level.workers]
         assert all(worker.level is level for worker in level.workers)
@@ -308,7 +314,7 @@ def _check_levels(scheduler: Scheduler) -> None:
             assert worker.id not in scheduler._queues.unplaced
         elif worker.id not in scheduler._queues.unplaced:
             assert worker.level is not None
-            assert worker.level is levels[worker.supply.level()]
+            assert worker.level is levels[worker.shape.interpreter, worker.supply.level()]
     for queue in scheduler.queues.values():
         heap = queue.heap
         assert all(heap[(k - 1) // 2] <= heap[k] for k in range(1, len(heap)))
@@ -317,7 +323,7 @@ def _check_levels(scheduler: Scheduler) -> None:
 
 def _check_level(scheduler: Scheduler, level: Level) -> None:
     queues = scheduler.queues.values()
-    assert level.mask == _mask(queues, level.sample.free)
+    assert level.mask == _mask(queues, level.interpreter, level.sample.free)
     assert not level.in_heap & ~level.mask
     if level.workers:
         assert level.in_heap == level.mask
@@ -327,8 +333,9 @@ def _check_level(scheduler: Scheduler, level: Level) -> None:
         assert entries == wanted
 
 
-def _mask(queues: Iterable[TaskQueue], free: Resource) -> int:
-    return reduce(or_, (q.bit for q in queues if free.request(q.space)), 0)
+def _mask(queues: Iterable[TaskQueue], interpreter: str, free: Resource) -> int:
+    able = [queue for queue in queues if queue.interpreter in ("", interpreter)]
+    return reduce(or_, (queue.bit for queue in able if free.request(queue.space)), 0)
 
 
 def _check_reservations(scheduler: Scheduler) -> None:
@@ -369,7 +376,7 @@ def _check_work_conserved(scheduler: Scheduler, now: float) -> None:
         for worker in scheduler.workers.values():
             if worker.draining or not worker.has_time(queue, now):
                 continue
-            if worker.supply.free.request(queue.space):
+            if queue.fits(worker.shape.interpreter, worker.supply.free):
                 reservation = worker.reservation
                 task = _head(queue)
                 assert reservation is not None, f"{task} could start on {worker.name}"

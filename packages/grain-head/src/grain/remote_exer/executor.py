@@ -13,12 +13,23 @@ import outcome
 import trio
 
 from grain.edge import DEFAULT
+from grain.edge.version import own_versions
 from grain.head import Explanation, Statistics
 from grain.head.base import ExecutorBase, ExecutorPhase
 from grain.head.collapse import collapsing
 from grain.head.errors import Cancelled, TaskCrashed
-from grain.head.events import CanStart, Event, MissionCancelled, NeverStarts, NoWorkers, RunsEnded
-from grain.head.messages import Ask, Submit
+from grain.head.events import (
+    CanStart,
+    Event,
+    MissionCancelled,
+    NeverStarts,
+    NoWorkers,
+    OtherInterpreter,
+    OtherNumPy,
+    RunsEnded,
+    TaskBlocks,
+)
+from grain.head.messages import Ask, OtherVersions, Submit
 from grain.remote_exer.connector import GnawConnector
 from grain.remote_exer.functions import FunctionCache
 from grain.remote_exer.link import AT_ONCE, SchedulerLink
@@ -26,12 +37,13 @@ from grain.remote_exer.session import MissionSession, Resolution
 from grain.resource import from_data, to_data
 from grain.worker.errors import PayloadError
 from grain.worker.messages import DefineFunction
-from grain.worker.payload import Function, Payloads
+from grain.worker.payload import Function, Payloads, interpreter_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from grain.edge.channel import WireBatch
+    from grain.edge.version import Versions
     from grain.head.base import Deliver
     from grain.remote_exer.link import Connect
     from grain.resource import Resource
@@ -64,6 +76,17 @@ def check_size(what: str, size: int, most: int) -> None:
         )
 
 
+def differences(worker: str, host: str, theirs: Versions) -> list[Event]:
+    """Return the events that report a worker of other versions than those of this process."""
+    ours = own_versions()
+    events: list[Event] = []
+    if not ours.runs_code_of(theirs):
+        events.append(OtherInterpreter(worker, host, theirs.interpreter, ours.interpreter))
+    if not ours.loads_arrays_of(theirs):
+        events.append(OtherNumPy(worker, host, theirs.numpy, ours.numpy))
+    return events
+
+
 class RemoteExecutor(ExecutorBase[RemoteJob]):
     """An executor whose jobs go to a scheduler that missions share.
 
@@ -94,16 +117,18 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         self.name = name or socket.gethostname()
         self._on_event = on_event or (lambda _: None)
         self._session = MissionSession(
-            secrets.token_hex(8), self.name, socket.gethostname(), os.getpid()
+            secrets.token_hex(8), self.name, socket.gethostname(), os.getpid(), own_versions()
         )
         connect = connect or GnawConnector(address, name=self.name).connect
         self._link = SchedulerLink(self._session, connect, self._take, self._on_event)
         self._payloads = Payloads(f"mission {self.name}")
         self._functions = FunctionCache(self._define)
-        self._requests: dict[tuple[Resource, int], int] = {}
+        self._requests: dict[tuple[Resource, int, str], int] = {}
         # By the identity of objects that `_requests` keeps: most jobs bring the same object again,
         # and to hash a resource costs more than all else here.
-        self._by_identity: dict[tuple[int, int], int] = {}
+        self._by_identity: dict[tuple[int, int, str], int] = {}
+        # Workers that are of no concern while nothing of this mission travels by value.
+        self._other_interpreters: list[OtherInterpreter] = []
         self._answered = trio.Event()
         self._cancel_reported = False
 
@@ -123,12 +148,12 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         function = self._functions.find(call.fn)
         arguments = self._payloads.dump_arguments(call.args, call.kwargs)
         check_size(f"the arguments of {function.name}", len(arguments), Submit.max_payload)
-        request = self._by_identity.get((id(res), priority))
+        interpreter = function.interpreter or interpreter_of(arguments)
+        request = self._by_identity.get((id(res), priority, interpreter))
         if request is None:
-            request = self._requests.get((res, priority))
+            request = self._requests.get((res, priority, interpreter))
         if request is None:
-            request = self._session.request(to_data(res), priority)
-            self._requests[res, priority] = self._by_identity[id(res), priority] = request
+            request = self._define_request(res, priority, interpreter)
         job = self._session.submit(request, function.digest, arguments)
         self._jobs[job] = RemoteJob(function.name, deliver)
         self._link.wanted.set()
@@ -137,6 +162,16 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         if unsent and not unsent % AT_ONCE:
             self._link.flush()
         return job
+
+    def _define_request(self, res: Resource, priority: int, interpreter: str) -> int:
+        request = self._session.request(to_data(res), priority, interpreter)
+        self._requests[res, priority, interpreter] = request
+        self._by_identity[id(res), priority, interpreter] = request
+        if interpreter:
+            for event in self._other_interpreters:
+                self._on_event(event)
+            self._other_interpreters.clear()
+        return request
 
     def _define(self, fn: Callable[..., Any]) -> Function:
         function = self._payloads.dump_function(fn)
@@ -241,12 +276,17 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         if session.cancelled_by and not self._cancel_reported:
             self._cancel_reported = True
             self._on_event(MissionCancelled(session.cancelled_by))
+        for blocked in session.take_blocked():
+            self._on_event(TaskBlocks(blocked.worker, blocked.code))
         if session.answers:
             self._answered.set()
             self._answered = trio.Event()
 
     def _report_notices(self) -> None:
         for notice in self._session.take_notices():
+            if isinstance(notice, OtherVersions):
+                self._report_versions(notice)
+                continue
             request = from_data(self._session.request_of(notice.request).resources)
             if not notice.why:
                 self._on_event(CanStart(request))
@@ -261,6 +301,14 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             if stopped < _STOPPED:
                 stopped = 0.0
             self._on_event(RunsEnded(registered.ended, registered.away, stopped))
+
+    def _report_versions(self, other: OtherVersions) -> None:
+        by_value = any(interpreter for _, _, interpreter in self._requests)
+        for event in differences(other.worker, other.host, other.versions):
+            if isinstance(event, OtherInterpreter) and not by_value:
+                self._other_interpreters.append(event)
+            else:
+                self._on_event(event)
 
     def _resolve(self, resolution: Resolution) -> None:
         job = self._jobs.pop(resolution.task, None)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.edge.channel import memory_channels
+from grain.edge.version import own_versions
 from grain.worker import Runner
 from grain.worker.messages import Ended, Leaving
 from grain.worker.payload import whole
@@ -37,7 +38,12 @@ class LocalWorker:
         self._of_runner: WireChannel
         self._to_runner, self._of_runner = memory_channels()
         self._session = WorkerSession(
-            secrets.token_hex(8), name, socket.gethostname(), total, trio.current_time()
+            secrets.token_hex(8),
+            name,
+            socket.gethostname(),
+            total,
+            trio.current_time(),
+            versions=own_versions(),
         )
         self._functions = self._session.functions.feed()
         self._changed = trio.Event()

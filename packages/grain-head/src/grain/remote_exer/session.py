@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 from grain.edge.questions import unpack
+from grain.edge.version import Versions
 from grain.head.messages import (
     AckTasks,
     Answer,
     Ask,
+    Blocked,
     CancelMission,
     CancelTask,
     Crash,
@@ -26,6 +28,7 @@ from grain.head.messages import (
     Depart,
     MissionRegistered,
     Notice,
+    OtherVersions,
     RegisterMission,
     Request,
     Resolved,
@@ -85,12 +88,15 @@ class MissionSession:
         name: what people call it.
         host: where it is.
         pid: its process there.
+        versions: its own.
 
     Attributes:
         to_head: messages for the head, until `take_mail`. There are none while there is no
             connection: the next one begins with everything.
         resolved: outcomes of tasks, until `take_resolved`.
-        notices: requests that cannot start, by number, with the reason, until `take_notices`.
+        notices: requests that cannot start, by number, with the reason, and workers of other
+            versions, until `take_notices`.
+        blocked: reports of tasks that block their worker, until `take_blocked`.
         answers: the answers to the last question.
         cancelled_by: who has cancelled the mission from outside; empty as long as nobody has.
         registered: the head's last answer to the registration, until `take_registered`.
@@ -103,13 +109,22 @@ class MissionSession:
         connected: whether there is a connection.
     """
 
-    def __init__(self, id: str, name: str, host: str = "", pid: int = 0) -> None:  # noqa: A002
+    def __init__(
+        self,
+        id: str,  # noqa: A002 - its name
+        name: str,
+        host: str = "",
+        pid: int = 0,
+        versions: Versions = Versions(),  # noqa: B008 - it cannot change
+    ) -> None:
         self.id = id
         self.name = name
-        self._registration = RegisterMission(id, name, host, pid)
+        self._registration = RegisterMission(id, name, host, pid, versions=versions)
         self.to_head: list[tuple[Message, Payload]] = []
         self.resolved: list[Resolution] = []
-        self.notices: list[Notice] = []
+        self.notices: list[Notice | OtherVersions] = []
+        self._other_versions: set[Versions] = set()
+        self.blocked: list[Blocked] = []
         self.answers: list[tuple[str, Any]] = []
         self.stuck: dict[int, Notice] = {}
         # Those of the connection before, which the head may not repeat.
@@ -150,7 +165,7 @@ class MissionSession:
         resolved, self.resolved = self.resolved, []
         return resolved
 
-    def take_notices(self) -> list[Notice]:
+    def take_notices(self) -> list[Notice | OtherVersions]:
         """Return the notices that have arrived since the last call."""
         notices, self.notices = self.notices, []
         return notices
@@ -160,6 +175,11 @@ class MissionSession:
         registered, self.registered = self.registered, None
         return registered
 
+    def take_blocked(self) -> list[Blocked]:
+        """Return the reports of tasks that block their worker, since the last call."""
+        blocked, self.blocked = self.blocked, []
+        return blocked
+
     # ---- tasks
 
     def ask(self, question: Ask) -> None:
@@ -167,9 +187,9 @@ class MissionSession:
         self.answers.clear()
         self._send(question)
 
-    def request(self, resources: dict[str, Any], priority: int = 0) -> int:
-        """Define what tasks may ask for; return its number."""
-        message = Request(len(self._requests), resources, priority)
+    def request(self, resources: dict[str, Any], priority: int = 0, interpreter: str = "") -> int:
+        """Define what tasks may ask for, and the interpreter that they need; return its number."""
+        message = Request(len(self._requests), resources, priority, interpreter)
         self._requests.append(message)
         self._queued.append(0)
         self._send(message)
@@ -248,6 +268,20 @@ class MissionSession:
                 self._resolve(message.task, "cancelled", None, ())
             case Started():
                 self._started(message)
+            case Crashed():
+                pending = self.pending.get(message.task)
+                if pending is not None and message.crash not in pending.crashes:
+                    pending.crashes = (*pending.crashes, message.crash)
+            case Answer():
+                self.answers.append((message.about, unpack(payload)))
+            case MissionRegistered():
+                self._on_registered(message)
+            case _:
+                self._on_rare(message)
+
+    def _on_rare(self, message: Message) -> None:
+        """Handle a message of those that do not come with every task."""
+        match message:
             case CancelTask():
                 pending = self.pending.get(message.task)
                 if pending is not None and not pending.retracted:
@@ -255,16 +289,14 @@ class MissionSession:
                     self.cancel(message.task)
             case CancelMission():
                 self.cancelled_by = message.by
-            case Crashed():
-                pending = self.pending.get(message.task)
-                if pending is not None and message.crash not in pending.crashes:
-                    pending.crashes = (*pending.crashes, message.crash)
             case Notice():
                 self._on_notice(message)
-            case Answer():
-                self.answers.append((message.about, unpack(payload)))
-            case MissionRegistered():
-                self._on_registered(message)
+            case OtherVersions():
+                if message.versions not in self._other_versions:  # or another head has said so
+                    self._other_versions.add(message.versions)
+                    self.notices.append(message)
+            case Blocked():
+                self.blocked.append(message)
             case _:
                 pass
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from typing import TYPE_CHECKING, Any
 
-from grain.resource.base import Resource
+from grain.resource.base import Resource, with_usage
 from grain.resource.identities import Cores
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class Memory(Amount):
     _kind = "Memory"
     _exports = ("M", "m")
 
+    @with_usage(lambda _: "the memory in GB alone, as in Memory(8)")
     def __init__(self, M: float) -> None:  # noqa: N803 - the user's name for it
         try:
             amount = float(M)
@@ -81,7 +83,9 @@ class Memory(Amount):
         except OverflowError:
             amount = math.inf
         if isinstance(M, str | bytes | bool) or (amount != amount and not isinstance(M, float)):
-            raise TypeError(f"Memory({M!r}): give the memory in GB as a number, as in Memory(8)")
+            raise TypeError(
+                f"Memory({M!r}): give the memory in GB as a number, as in {_corrected(M)}"
+            )
         if not 0 <= amount * _KB_PER_GB < math.inf:
             raise ValueError(f"Memory({M!r}): memory in GB cannot be negative, infinite or NaN")
         units = round(amount * _KB_PER_GB)
@@ -103,6 +107,18 @@ class Memory(Amount):
 
     def _data(self) -> int | float:
         return self.M
+
+
+def _corrected(given: object) -> str:
+    """Return what to write for an amount with a unit."""
+    match = _WITH_UNIT.fullmatch(given) if isinstance(given, str) else None
+    if match is None:
+        return "Memory(8)"
+    return f"Memory({float(match[1]) * _GB[match[2][:1].upper()]:g})"
+
+
+_WITH_UNIT = re.compile(r" *([0-9]+(?:\.[0-9]+)?) *([KMGT]?)i?B? *", re.IGNORECASE)
+_GB = {"": 1.0, "K": 1e-6, "M": 1e-3, "G": 1.0, "T": 1e3}
 
 
 class Capacity(Amount):
@@ -150,6 +166,13 @@ ONE_INSTANCE = Capacity(1)
 Capacity._implied = ONE_INSTANCE
 
 
+@with_usage(
+    lambda given: (
+        f"Node({given[0]}, 8), with the memory in GB, or Cores({given[0]}) for the cores alone"
+        if given
+        else "Node(N=4, M=8), with the memory in GB"
+    )
+)
 def Node(N: int, M: float) -> Resource:  # noqa: N802, N803 - it stands for a resource class
     """Return ``Cores(N) & Memory(M)``: N cores and M GB of memory."""
     return Cores(N) & Memory(M)

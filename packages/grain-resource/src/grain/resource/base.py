@@ -18,15 +18,18 @@ cores; what the request does not mention stays free. Two class attributes make t
 from __future__ import annotations
 
 import copy
+import functools
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from grain.resource.errors import DuplicateKind, Infeasible, Insufficient
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
     from typing_extensions import Self
+
+F = TypeVar("F", bound="Callable[..., Any]")
 
 _INTERFACE = ("_request", "_alloc", "_dealloc", "_repr", "_stat")
 
@@ -238,6 +241,22 @@ class Resource:
             return NotImplemented
         return join((self, other))
 
+    if not TYPE_CHECKING:  # type checkers are to find these mistakes by themselves
+
+        def __add__(self, other):
+            if not isinstance(other, Resource):
+                return NotImplemented
+            raise TypeError(f"resources are joined by &: write {self._ask()} & {other._ask()}")
+
+        __or__ = __add__
+
+        def __mul__(self, other):
+            raise TypeError(
+                f"{self._ask()} cannot be multiplied: write the amount itself, as in Cores(4)"
+            )
+
+        __rmul__ = __mul__
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Resource):
             return NotImplemented
@@ -261,6 +280,35 @@ class Resource:
         if name.startswith("_"):
             raise AttributeError(name)
         raise AttributeError(f"{self!r} has no attribute {name!r}: no such resource was asked for")
+
+
+def with_usage(correct: Callable[[tuple[Any, ...]], str]) -> Callable[[F], F]:
+    """Make a function refuse arguments that it does not take with the call as it should be.
+
+    Args:
+        correct: returns that call; its argument are the positional arguments that were given.
+    """
+
+    def decorate(function: F) -> F:
+        code = function.__code__
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        method = names[0] == "self"
+
+        @functools.wraps(function)
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return function(*args, **kwargs)
+            except TypeError as error:
+                if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                    raise  # not by the call, but in the function
+                name = type(args[0]).__name__ if method else function.__name__
+                given = args[1:] if method else args
+                words = [*map(repr, given), *(f"{k}={v!r}" for k, v in kwargs.items())]
+                raise TypeError(f"{name}({', '.join(words)}): write {correct(given)}") from None
+
+        return checked  # type: ignore[return-value]
+
+    return decorate
 
 
 def defined_kinds() -> dict[str, type[Resource]]:

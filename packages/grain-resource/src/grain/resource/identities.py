@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from grain.resource.base import Resource
+from grain.resource.base import Resource, with_usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,6 +31,7 @@ class Identities(Resource):
     _noun: ClassVar[str]
     _label: ClassVar[str]
 
+    @with_usage(lambda _: "the number alone, as in Cores(4) or GPUs(1)")
     def __init__(self, N: int | Iterable[int]) -> None:  # noqa: N803 - the user's name for it
         self._mask = self._owned = _mask_of(type(self).__name__, self._noun, N)
 
@@ -172,7 +173,10 @@ class GPUs(Identities):
 
 def _mask_of(kind: str, noun: str, given: Any) -> int:
     if isinstance(given, (bool, str, bytes)):
-        raise TypeError(f"{kind} takes a number of {noun}s or a list of ids, not {given!r}")
+        write = ""
+        if isinstance(given, str) and given.strip().isdecimal():
+            write = f": write {kind}({given.strip()})"
+        raise TypeError(f"{kind} takes a number of {noun}s or a list of ids, not {given!r}{write}")
     try:
         n = operator.index(given)
     except TypeError:

@@ -6,8 +6,8 @@ import math
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grain.resource.base import Resource
-from grain.resource.spans import clock_seconds, on_clock
+from grain.resource.base import Resource, with_usage
+from grain.resource.spans import clock_seconds, on_clock, unit_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -55,6 +55,7 @@ class WTime(Resource):
     _exports = ("T", "group", "softT")
     _unlimited_if_absent = True
 
+    @with_usage(lambda given: _corrected(*given))
     def __init__(
         self,
         *,
@@ -212,8 +213,25 @@ def _limit(name: str, given: float | str) -> float:
     elif isinstance(given, int | float) and not isinstance(given, bool):
         seconds = given
     if seconds is None or not 0 < seconds < math.inf:
+        instead = _on_clock(given)
         raise ValueError(
             f"WTime({name}={given!r}): a time limit is a positive number of seconds or a str of "
-            'the form [d]-hh:mm:ss, as in "1-12:00:00" or "02:30:00"'
+            "the form [d]-hh:mm:ss, "
+            + (f'so write {name}="{instead}"' if instead else 'as in "1-12:00:00" or "02:30:00"')
         )
     return seconds
+
+
+def _on_clock(given: object) -> str:
+    """Return a span with units as on a clock; empty if it is none."""
+    seconds = unit_seconds(given.replace(" ", "")) if isinstance(given, str) else None
+    return on_clock(seconds) if seconds else ""
+
+
+def _corrected(given: object = None, *_: object) -> str:
+    """Return the call for a limit that was given without its name."""
+    if isinstance(given, int | float):
+        return f"WTime(T={given!r}), with the time limit in seconds"
+    if isinstance(given, str) and clock_seconds(given) is not None:
+        return f'WTime(T="{given}")'
+    return f'WTime(T="{_on_clock(given) or "02:30:00"}")'

@@ -8,7 +8,9 @@
     def inertia(positions, masses):         # computes, awaits nothing
         ...
 
-    async with subprocess_pool_scope():
+    moments = await (delayed(inertia) @ Cores(1))(positions, masses)
+
+    async with subprocess_pool_scope():     # in a trio program without a mission
         moments = await inertia(positions, masses)
 
 Meanwhile the event loop, and so every other task, goes on. Processes are reused. A process whose

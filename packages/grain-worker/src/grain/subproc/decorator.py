@@ -20,8 +20,8 @@ def subprocify(fn: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     """Make an async function of a synchronous one, which runs in another process.
 
     As a decorator, or as a call: ``slow = subprocify(numpy.linalg.eigvalsh)``. The result has the
-    signature of ``fn``, and is a tasklet: ``delayed(subprocify(fn)) @ Cores(2)``. Awaiting it needs
-    a pool, see `subprocess_pool_scope`.
+    signature of ``fn``, and is a tasklet: ``delayed(subprocify(fn)) @ Cores(2)``. A leaf finds the
+    pool of its worker; awaiting it elsewhere needs a pool around it, see `subprocess_pool_scope`.
 
     The process is bound to the CPUs of ``GVAR.res``, and was started with ``OMP_NUM_THREADS`` and
     its siblings as their number; without CPUs it is not bound, and inherits these variables. In the
@@ -43,7 +43,7 @@ def subprocify(fn: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
         - `grain.worker.errors.PayloadError` if the function, an argument, the result or the
           exception cannot travel; the process lives on;
         - `grain.worker.errors.TaskletAborted` if ``fn`` calls `sys.exit`;
-        - `RuntimeError` if there is no pool;
+        - `RuntimeError` if it is awaited where there is no pool;
         - `OSError` if no process can be started.
 
         Cancellation ends the process with everything that it has started, by SIGTERM, and after

@@ -32,3 +32,5 @@ from grain.worker.errors import TaskletError as TaskletError
 from grain.worker.job import Call as Call
 from grain.worker.runner.runner import Runner as Runner
 from grain.worker.runner.translation import MemoryTranslation as MemoryTranslation
+from grain.worker.runner.watchdog import LoopWatchdog as LoopWatchdog
+from grain.worker.runner.watchdog import look_at as look_at

@@ -5,27 +5,65 @@ The functions of this module travel to workers by their names.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import trio
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from typing import Any
+from grain.worker.job import name_of
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
+
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
-async def in_thread(
+def in_thread(fn: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Make an async function of one that blocks, which runs in a thread.
+
+    As a decorator, or as a call: ``delayed(in_thread(fetch)) @ Cores(1)``. The result has the
+    signature of ``fn``, and is a tasklet like any other. Meanwhile the other tasks of the worker
+    go on, if ``fn`` waits, as for a file, a network or a lock, or computes in a library that
+    releases the interpreter, as NumPy does. For Python code that computes there is
+    `grain.subproc.subprocify`: threads share the interpreter.
+
+    The function sees ``GVAR`` as the task does, and may call back with `trio.from_thread`. The
+    resources of tasks alone limit how many threads there are.
+
+    A thread cannot be stopped: a task that is cancelled, or exceeds a time limit, ends when the
+    function has returned.
+
+    Args:
+        fn: a function that awaits nothing.
+
+    Returns:
+        The async function. It raises what ``fn`` raises.
+
+    Raises:
+        TypeError: ``fn`` is not callable, or is itself an async function.
+    """
+    if not callable(fn):
+        raise TypeError(f"in_thread takes a function, not {fn!r:.100}")
+    if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
+        raise TypeError(
+            f"{name_of(fn)} is an async function, in_thread is for those that block: leave "
+            "in_thread out"
+        )
+
+    @functools.wraps(fn)
+    async def threaded(*args: P.args, **kwargs: P.kwargs) -> T:
+        return await call_in_thread(fn, args, kwargs)
+
+    return threaded
+
+
+async def call_in_thread(
     fn: Callable[..., T], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
 ) -> T:
-    """Call a function that blocks in a thread, so that the worker's other tasks go on.
-
-    The function sees ``GVAR`` as the task does, and may call back with `trio.from_thread`. Python
-    code that computes takes turns with all other tasks of the worker: they share the interpreter.
-
-    A thread cannot be stopped: a cancelled task ends when the function has returned.
+    """Call a function in a thread, as `in_thread` has it.
 
     Raises:
         BaseException: what the function raised.

@@ -197,3 +197,21 @@ def explain_start(step: str, path: str, code: int) -> str:
         "stderr": "write stderr to",
     }
     return f"cannot {what.get(step, step)} {path}: {why}"
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Add a note to an exception (PEP 678), on Python 3.10 where nothing prints it, too."""
+    try:
+        if hasattr(error, "add_note"):
+            error.add_note(note)
+        else:
+            notes = [*getattr(error, "__notes__", ()), note]
+            error.__notes__ = notes  # type: ignore[attr-defined,unused-ignore]
+    except Exception:  # noqa: S110 - a class that wants no attributes does without
+        pass
+
+
+def add_note_once(error: BaseException, note: str) -> None:
+    """Add a note to an exception that does not have it yet."""
+    if note not in getattr(error, "__notes__", ()):
+        add_note(error, note)

@@ -46,6 +46,7 @@ from grain.worker.errors import (
     ExternalTimeoutError as ExternalTimeoutError,
 )
 from grain.worker.errors import Failure, command_line, explain_start
+from grain.worker.job import program_listener
 from grain.worker.processes.environment import binding, environment
 from grain.worker.processes.fork_server_client import ForkServerClient, LostError, ProgramResult
 from grain.worker.processes.mpi import mpi_prefix as mpi_prefix
@@ -139,6 +140,7 @@ async def run_external(
     bind: bool = True,
     threads: int | None = None,
     scratch: bool = False,
+    here: bool = False,
 ) -> Completed:
     """Run a program to its end, and to the end of everything it started.
 
@@ -164,6 +166,8 @@ async def run_external(
         scratch: Make a private directory below $TMPDIR, or /tmp, which is the program's TMPDIR
             and, without `cwd`, its working directory. It is removed when the tree is gone, and
             also when the calling process was killed.
+        here: Set it for a program that a mission's own process is meant to run, without cores of
+            its own. A mission warns of others once: they mostly lack an ``@ Cores(1)``.
 
     Raises:
         ExternalError: The program failed, and `check` is set. The message has the reason, the host
@@ -182,6 +186,9 @@ async def run_external(
     are the programs.
     """
     call = _Call(argv, cwd, env or {}, stdin, stdout, stderr, grace, bind, threads, scratch)
+    listener = program_listener.get()
+    if listener is not None and not here and not GVAR.res.parts():
+        listener(argv)
     with trio.move_on_after(math.inf if timeout is None else timeout):
         return call.completed(await call.run(), check)
     raise call.timed_out(f"ended after its time limit of {timeout:g} s")

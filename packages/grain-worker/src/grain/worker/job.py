@@ -5,21 +5,30 @@ from __future__ import annotations
 import functools
 import math
 import sys
+from contextvars import ContextVar
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import outcome
 import trio
 
 from grain import GVAR
-from grain.worker.errors import TaskletAborted
+from grain.worker.errors import TaskletAborted, add_note_once
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from grain.resource import Resource
+
+
+program_listener: ContextVar[Callable[[Sequence[object]], object] | None] = ContextVar(
+    "grain.worker.job program listener", default=None
+)
+"""Called with the command of each program that code without an allocation runs: in a mission's own
+process. None elsewhere."""
 
 
 class Call(NamedTuple):
@@ -96,7 +105,11 @@ async def capture(call: Call) -> Outcome:
         awaitable = fn(*args, **kwargs)
         if not hasattr(awaitable, "__await__"):
             return outcome.Error(not_async(fn))
-        return outcome.Value(await awaitable)
+        value = await awaitable
+        if type(value) is CoroutineType:
+            value.close()  # or Python warns that it was never awaited
+            return outcome.Error(_not_awaited(fn, value))
+        return outcome.Value(value)
     except BaseException as error:
         return failure(call, error)
 
@@ -109,6 +122,7 @@ def failure(call: Call, error: BaseException) -> outcome.Error:
         trio.Cancelled: likewise.
     """
     if isinstance(error, Exception):
+        note_other_loop(error)
         return outcome.Error(error)
     if isinstance(error, _PASS) or (
         isinstance(error, BaseExceptionGroup) and error.subgroup(_PASS) is not None
@@ -134,6 +148,61 @@ def not_async(fn: object) -> TypeError:
         "Put a CPU-bound Python function into a process (grain.subproc.subprocify), or call an "
         "external program from an async function"
     )
+
+
+def _not_awaited(fn: object, coroutine: CoroutineType[Any, Any, Any]) -> TypeError:
+    return TypeError(
+        f"{name_of(fn)} returned a coroutine: an await is missing, write "
+        f"`return await {coroutine.__name__}(...)`"
+    )
+
+
+_IN_TRIO = (
+    "Tasklets, branches and main functions run in trio, not in asyncio: write `await "
+    "trio.sleep(1)` instead of `await asyncio.sleep(1)`, `await each(a_, b_)` instead of `await "
+    "asyncio.gather(a_, b_)`; call a library that needs asyncio in a thread, by in_thread "
+    "(grain.worker.blocking) with asyncio.run"
+)
+_TWICE = "This code runs in trio already: await the function instead of giving it to trio.run"
+_IN_ASYNCIO = (
+    "This code runs in asyncio, not in trio: write `await asyncio.sleep(1)` instead of `await "
+    "trio.sleep(1)`. Only delayed functions run in trio"
+)
+_OTHER_LOOP = {
+    "no running event loop": _IN_TRIO,
+    "There is no current event loop": _IN_TRIO,
+    "trio.run received unrecognized yield message": _IN_TRIO,
+    "Attempted to call run() from inside a run()": _TWICE,
+    "must be called from async context": _IN_ASYNCIO,
+}
+
+
+def note_other_loop(error: BaseException) -> None:
+    """Add a note to an error that comes of a call to the other event loop: what to write.
+
+    Python, trio and asyncio raise these as `RuntimeError` or `TypeError`.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            note_other_loop(one)
+    elif isinstance(error, (RuntimeError, TypeError)):
+        text = str(error)
+        for beginning, note in _OTHER_LOOP.items():
+            # A thread, where neither loop runs, raises the same as code of asyncio.
+            if text.startswith(beginning) and (note is not _IN_ASYNCIO or runs_asyncio()):
+                add_note_once(error, note)
+
+
+def runs_asyncio() -> bool:
+    """Return True if the calling code runs in an asyncio loop, and not in trio."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None or trio.lowlevel.in_trio_task():
+        return False
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def name_of(fn: object) -> str:

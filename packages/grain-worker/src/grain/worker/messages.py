@@ -17,6 +17,7 @@ from typing import Any, Literal
 import msgspec
 
 from grain.edge.messages import Codec, Message
+from grain.edge.version import Versions
 
 _GIB = 1024**3
 
@@ -28,6 +29,26 @@ Attempt = tuple[int, int]
 
 Status = Literal["value", "error", "cancelled", "crashed", "returned"]
 """The status of a run that has ended: see `RunEnded`."""
+
+
+class BlockingCode(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The code that keeps an event loop from running other tasks.
+
+    Attributes:
+        function: the name of the tasklet or branch.
+        where: the file and line.
+        line: the text of the line; empty if it is not known.
+        seconds: for which it has blocked the loop by now.
+        instead: what to write instead, as a clause.
+        over: True if that was all: the loop goes on.
+    """
+
+    function: str
+    where: str
+    line: str
+    seconds: float
+    instead: str
+    over: bool = False
 
 
 # ---- agent and runner
@@ -109,6 +130,7 @@ class RegisterWorker(Message, frozen=True):
         draining: True if it takes no more runs.
         connection: the number of this connection. Of two connections of one worker, the one with
             the larger number is in use, whichever registers first.
+        versions: of its Python, and of what else matters to missions.
     """
 
     worker: str
@@ -118,6 +140,7 @@ class RegisterWorker(Message, frozen=True):
     functions: tuple[bytes, ...] = ()
     draining: bool = False
     connection: int = 1
+    versions: Versions = Versions()
 
 
 class InventoryRun(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -189,6 +212,20 @@ class RunEnded(Message, frozen=True):
     detail: str = ""
 
 
+class LoopBlocked(Message, frozen=True):
+    """A run blocks the event loop of its runner, and with it the other runs; nothing depends on it.
+
+    Attributes:
+        mission: the mission of its task.
+        task: the task's number in that mission.
+        code: where, and for how long.
+    """
+
+    mission: str
+    task: int
+    code: BlockingCode
+
+
 class Draining(Message, frozen=True):
     """The worker takes no more runs."""
 
@@ -205,9 +242,11 @@ class WorkerRegistered(Message, frozen=True):
 
     Attributes:
         epoch: the head's epoch.
+        versions: the head's, for the worker's log.
     """
 
     epoch: int
+    versions: Versions = Versions()
 
 
 class DefineFunction(Message, frozen=True):
@@ -278,7 +317,16 @@ class Retire(Message, frozen=True):
     at_once: bool = False
 
 
-AGENT = (RegisterWorker, Inventory, InventoryEnd, ArrivedCount, RunEnded, Draining, Leaving)
+AGENT = (
+    RegisterWorker,
+    Inventory,
+    InventoryEnd,
+    ArrivedCount,
+    RunEnded,
+    LoopBlocked,
+    Draining,
+    Leaving,
+)
 """The messages that an agent sends to a head."""
 
 HEAD = (WorkerRegistered, DefineFunction, ForgetFunctions, Lease, Revoke, AckRuns, Retire)

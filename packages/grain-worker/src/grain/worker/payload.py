@@ -14,7 +14,10 @@ Between the two ends a payload is opaque, but for one thing: `failure_in` says w
 a failure, and which, in plain data and without importing anything.
 
 What can be imported travels by its name, the rest by value (`grain.worker.pickling.by_value`): the
-process that loads it must be able to import the same names.
+process that loads it must be able to import the same names. Functions and classes by value are
+bytecode, which needs the version of Python that made it: `Function.interpreter` and
+`interpreter_of` say which, so that the head can choose a worker. A process of another version
+refuses them before it loads anything of them.
 """
 
 from __future__ import annotations
@@ -28,11 +31,14 @@ import msgspec
 import outcome
 
 from grain.edge.messages import Pieces
+from grain.edge.version import INTERPRETER
 from grain.worker import job
 from grain.worker.errors import PayloadError
+from grain.worker.errors import add_note as add_note
 from grain.worker.pickling.blame import find_unpicklable
 from grain.worker.pickling.by_value import Classes
-from grain.worker.pickling.pickler import dump_pieces, dumps, gathered, loads
+from grain.worker.pickling.origin import ForeignCode
+from grain.worker.pickling.pickler import dump_pieces, dumps, gathered, has_code, loads
 from grain.worker.pickling.pickler import whole as whole
 
 if TYPE_CHECKING:
@@ -50,11 +56,20 @@ _LONGEST = 64 * 1024  # characters of a message or a traceback
 
 
 class Function(NamedTuple):
-    """A function as bytes: it travels to each worker once, and calls refer to it by its digest."""
+    """A function as bytes: it travels to each worker once, and calls refer to it by its digest.
+
+    Attributes:
+        digest: of the bytes.
+        payload: the bytes.
+        name: for people.
+        interpreter: the interpreter that can load it, as `grain.edge.version.INTERPRETER`; empty
+            if any can, as it travels by name.
+    """
 
     digest: bytes
     payload: bytes
     name: str
+    interpreter: str = ""
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -100,7 +115,9 @@ class Payloads:
         """
         name = job.name_of(fn)
         payload = self._dump(fn, f"the function {name}", name)
-        return Function(hashlib.blake2b(payload, digest_size=16).digest(), bytes(payload), name)
+        digest = hashlib.blake2b(payload, digest_size=16).digest()
+        interpreter = INTERPRETER if has_code(payload) else ""
+        return Function(digest, bytes(payload), name, interpreter)
 
     def load_function(self, payload: Buffer | Pieces) -> Callable[..., Any]:
         """Return the function behind the bytes.
@@ -214,6 +231,8 @@ class Payloads:
             if isinstance(error, BaseException):
                 return error
             why: object = f"it became {error!r:.200}"
+        except ForeignCode as obstacle:
+            why = obstacle
         except Exception as obstacle:
             why = f"{type(obstacle).__name__}: {obstacle}"
         return PayloadError(
@@ -243,11 +262,26 @@ class Payloads:
                 f"{what} cannot be loaded here ({self.where or 'in this process'}): {error}. "
                 "What comes from a module travels by its name: the module must be importable here"
             ) from error
+        except ForeignCode as error:
+            raise PayloadError(
+                f"{what} cannot be loaded here ({self.where or 'in this process'}): {error}"
+            ) from error
         except Exception as error:
             raise PayloadError(
                 f"{what} cannot be loaded here ({self.where or 'in this process'}): "
                 f"{type(error).__name__}: {error}"
             ) from error
+
+
+def interpreter_of(arguments: Buffer | Pieces) -> str:
+    """Return the interpreter that can load arguments of `Payloads.dump_arguments` made here.
+
+    Returns:
+        As `grain.edge.version.INTERPRETER`; empty if any can, as they have no bytecode.
+    """
+    if isinstance(arguments, Pieces):
+        return INTERPRETER if has_code(arguments.parts[1]) else ""
+    return INTERPRETER if has_code(arguments, len(UNNAMED)) else ""
 
 
 def failed(payload: Buffer | Pieces) -> bool:
@@ -308,18 +342,6 @@ def _formatted(error: BaseException) -> str:
 def _note(failure: Failed) -> str:
     where = f"on {failure.where}" if failure.where else "elsewhere"
     return f"Raised {where}:\n{failure.traceback.rstrip()}"
-
-
-def add_note(error: BaseException, note: str) -> None:
-    """Add a note to an exception (PEP 678), on Python 3.10 where nothing prints it, too."""
-    try:
-        if hasattr(error, "add_note"):
-            error.add_note(note)
-        else:
-            notes = [*getattr(error, "__notes__", ()), note]
-            error.__notes__ = notes  # type: ignore[attr-defined,unused-ignore]
-    except Exception:  # noqa: S110 - a class that wants no attributes does without
-        pass
 
 
 def _refusal(what: str, culprit: tuple[str, Any, BaseException]) -> PayloadError:

@@ -6,5 +6,6 @@ Map:
 - ``checks``: findings, and a time limit for checks
 - ``installed``: the installed packages
 - ``batch``: the batch system, and what its jobs need on this host
+- ``peers``: the versions of the workers that are here
 - ``meeting``: the address, its file system, the clock, the scheduler
 """

@@ -47,7 +47,7 @@ def examine(ctx: click.Context, config_file: str | None, *, slow: bool) -> list[
     """Run all checks at once; return their findings in a fixed order."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from grain.cli.doctor import batch, installed, meeting
+    from grain.cli.doctor import batch, installed, meeting, peers
     from grain.cli.doctor.checks import LIMIT, Finding, within
     from grain.config import ConfigError
 
@@ -70,6 +70,7 @@ def examine(ctx: click.Context, config_file: str | None, *, slow: bool) -> list[
             ("outputs", LIMIT, lambda: batch.outputs(config)),
             ("file system", LIMIT, lambda: meeting.files(dial)),
             ("scheduler", 120.0 if slow else LIMIT, lambda: meet(dial)),
+            ("workers", LIMIT, lambda: peers.workers(config)),
         ]
     with ThreadPoolExecutor(len(checks)) as pool:
         answers = pool.map(lambda one: within(one[1], one[0], one[2]), checks)

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from grain.cli.show import resources, span, table
+from grain.cli.status.versions_text import versions_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -34,6 +35,7 @@ def state_text(state: dict[str, Any]) -> str:
             ("ASKING FOR", "MISSION", "PRIORITY", "RUNNING", "WAITING", "OLDEST", "WAITS BECAUSE"),
             map(_queue, state["queues"]),
         ),
+        versions_text(state),
         "".join(f"{line}\n" for line in _remarks(state, tasks)),
     ]
     return "\n".join(part for part in parts if part)

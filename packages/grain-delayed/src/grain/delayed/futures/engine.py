@@ -25,7 +25,7 @@ import trio
 from grain.delayed.function import is_async
 from grain.head import Cancelled, ExecutorClosed
 from grain.worker import Call
-from grain.worker.blocking import in_thread
+from grain.worker.blocking import call_in_thread
 from grain.worker.job import name_of
 
 if TYPE_CHECKING:
@@ -135,7 +135,9 @@ class Engine:
                 "this executor belongs to the process that this one was forked from: make another"
             )
         future: Future[Any] = Future(self)
-        call = Call(fn, args, kwargs) if is_async(fn) else Call(in_thread, (fn, args, kwargs), {})
+        call = (
+            Call(fn, args, kwargs) if is_async(fn) else Call(call_in_thread, (fn, args, kwargs), {})
+        )
         with self._lock:
             if self._error is not None:
                 raise futures.BrokenExecutor("the executor's mission has failed") from self._error
@@ -329,7 +331,7 @@ class _Observed:
     """A call in this process that marks its future as running. It has its function's name."""
 
     def __init__(self, engine: Engine, future: Future[Any], call: Call) -> None:
-        self.__qualname__ = name_of(call.args[0] if call.fn is in_thread else call.fn)
+        self.__qualname__ = name_of(call.args[0] if call.fn is call_in_thread else call.fn)
         self._engine = engine
         self._future = future
         self._call = call

@@ -63,7 +63,7 @@ class Leaf:
         self.in_process = in_process
         self.key = key
         self.retry = retry
-        self.node = TaskNode(tasks)
+        self.node = TaskNode(tasks, call.fn)
         self.attempts = Attempts(res)
         self.began = time.monotonic()
         self.error: Exception | None = None

@@ -127,7 +127,7 @@ class LeafManager:
             if self._cache is not None and bound is not None:
                 key = self._key(caching, call, value, bound)
         if key is None and policy.retry is None:
-            node = TaskNode(self._mission.tasks)
+            node = TaskNode(self._mission.tasks, call.fn)
             self._mission.submit(res, call, node)
         else:
             node = self._start(res, call, key, policy.retry)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import outcome
 import trio
 
+from grain.delayed.advice import note_mistakes
 from grain.delayed.errors import MissionCancelled
 from grain.delayed.host import asyncio_host
 from grain.delayed.missions.current import add_mission_of_asyncio, set_current
@@ -66,6 +67,7 @@ async def hosted(open_mission: Open) -> AsyncGenerator[Mission]:
         finally:
             set_current(outer)
     except BaseException as error:
+        note_mistakes(error)
         raised = error
     cancelled = await entered.end(raised)
     cancelled = await guest.leave(until_ended=entered.aborted) or cancelled

@@ -9,7 +9,7 @@ import trio
 
 from grain import GVAR
 from grain.delayed.errors import NotInMission
-from grain.worker.job import name_of
+from grain.worker.job import name_of, program_listener, runs_asyncio
 
 if TYPE_CHECKING:
     from grain.delayed.missions.mission import Mission
@@ -49,9 +49,14 @@ def current_mission(fn: object) -> Mission:
             "where delayed functions cannot be called. Call them in a branch: a delayed function "
             "without resources"
         )
+    instead = ""
+    if trio.lowlevel.in_trio_task():
+        instead = ". Write run(main, local=Cores(2)) instead of trio.run(main)"
+    elif runs_asyncio():
+        instead = ". Write run(main, local=Cores(2)) instead of asyncio.run(main())"
     raise NotInMission(
         f"{name_of(fn)} was called outside of a mission: call it in a function that is given to "
-        "grain.delayed.run, or inside `async with grain.delayed.mission(...)`"
+        f"grain.delayed.run, or inside `async with grain.delayed.mission(...)`{instead}"
     )
 
 
@@ -59,6 +64,7 @@ def set_current(mission: Mission | None) -> Mission | None:
     """Let calls in this context belong to a mission, or to none; return the one before."""
     before = _current.get()
     _current.set(mission)
+    program_listener.set(None if mission is None else mission.on_program)
     return before
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import outcome
 
 from grain import GVAR
+from grain.delayed.advice import Advice, Caller, note_mistakes
 from grain.delayed.graph import MissionTasks, TaskNode
 from grain.delayed.missions.turns import Turns
 from grain.head import Cancelled, GrainExecutor
 from grain.resource import ZERO
+from grain.worker import look_at
 from grain.worker.job import capture, name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     import trio
@@ -42,9 +45,11 @@ class Mission:
         overload: watches the number of waiting tasks.
         cache: holds results of earlier missions; None for no cache.
         report: takes one line for the user.
+        advice: takes note of what the user's code does.
 
     Attributes:
         tasks: the tasks of the mission as delayed objects see them.
+        advice: takes note of what the user's code does.
         ended: True when its block and all its branches have ended.
     """
 
@@ -56,6 +61,7 @@ class Mission:
         overload: Overload,
         cache: Cache | None,
         report: Callable[[str], object],
+        advice: Advice,
     ) -> None:
         self.executor = executor
         self.branches = branches
@@ -66,6 +72,9 @@ class Mission:
         self._overload = overload
         self._cache = cache
         self._report = report
+        self.advice = advice
+        # The last request that was looked at: most calls bring the same object again.
+        self._looked_at: Resource | None = None
         # Made with the first leaf that is cached or the first task that is retried: most missions
         # need none.
         self._manager: LeafManager | None = None
@@ -81,12 +90,15 @@ class Mission:
         """
         if policy is not None:
             return self._leaf_manager().leaf(res, call, policy)
-        node = TaskNode(self.tasks)
+        node = TaskNode(self.tasks, call.fn)
         self.submit(res, call, node)
         return node
 
     def submit(self, res: Resource, call: Call, deliver: Callable[[Any], object]) -> int:
         """Submit a call to the executor; return the id that the executor's `cancel` takes."""
+        if res is not self._looked_at:
+            self._looked_at = res
+            self.advice.on_request(name_of(call.fn), res)
         job = self.executor.submit_call(res, call, deliver, priority=self._priority)
         if job >= self._overload.look_at:
             self._overload.on_submitted(job, self.executor.statistics().queued)
@@ -113,7 +125,7 @@ class Mission:
         if policy is not None:
             policy.check_branch(call)
             retry = policy.retry
-        node = TaskNode(self.tasks)
+        node = TaskNode(self.tasks, call.fn)
         self.start_branch(self.branches, call, node, retry)
         return node
 
@@ -133,12 +145,27 @@ class Mission:
         GVAR.instance = ""  # a mission may run in a leaf of another one
         try:
             if retry is None:
-                node(await capture(call))
+                ended = await capture(call)
+                if type(ended) is outcome.Error:
+                    note_mistakes(ended.error)
+                node(ended)
             else:
                 node(await self._leaf_manager().run_branch(call, retry))
         finally:
             if node.outcome is None:
                 node(outcome.Error(Cancelled(f"{name_of(call.fn)} was cancelled")))
+
+    def on_program(self, command: Sequence[object]) -> None:
+        """Take note that code of this process, the caller's, is about to run a program here."""
+        look = look_at(threading.get_ident())
+        if look is None:
+            return
+        caller = Caller.ROOT
+        for frame in look.frames:
+            if frame.f_code is Mission._run_branch.__code__:
+                delayed = type(frame.f_locals["node"]) is TaskNode
+                caller = Caller.DELAYED if delayed else Caller.SUBTASK
+        self.advice.on_program(look.function, command, caller)
 
     # ---- the whole
 

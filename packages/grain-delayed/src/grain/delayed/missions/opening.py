@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import trio
 
+from grain.delayed.advice import Advice, note_mistakes
 from grain.delayed.missions.current import is_inside, set_current
-from grain.delayed.missions.ending import Ending, ended_from_outside
+from grain.delayed.missions.ending import ended_from_outside
 from grain.delayed.missions.mission import Mission
 from grain.delayed.missions.overload import WARN_QUEUED, Overload
 from grain.delayed.missions.report import Reporter
 from grain.head import collapsing
-from grain.head.events import MissionCancelled
+from grain.head.events import MissionCancelled, TaskBlocks
+from grain.worker import LoopWatchdog
 
 if sys.version_info < (3, 11):
     from exceptiongroup import ExceptionGroup
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator
     from typing import Any, Literal
 
     from grain.head.events import Event
     from grain.resource import Resource
+    from grain.worker.messages import BlockingCode
 
 
 @asynccontextmanager
@@ -122,8 +125,23 @@ async def opened(
     from grain.delayed.missions.traceback_filter import TracebackFilter
 
     overload = Overload(warn_queued, reporter.line)
+    advice = Advice(reporter.line)
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, TaskBlocks):
+            advice.on_blocked(event.code, event.worker)
+        elif isinstance(event, MissionCancelled):
+            ending.cancel(event.by)
+        else:
+            reporter.on_event(event)
+
+    def on_blocked(code: BlockingCode, _: object) -> None:
+        advice.on_blocked(code)
+
     failures: list[Exception] = []
     of_block: list[BaseException] = []
+    # The loop of a mission inside of another one, or of a leaf, is watched already.
+    watchdog = nullcontext() if is_inside() else LoopWatchdog(on_blocked)
     with ended_from_outside(reporter.line) as ending, TracebackFilter(of_block):
         config = load(config_file)
         reporter.on_configured(config_file, config.source, config.head.listen)
@@ -133,24 +151,23 @@ async def opened(
         # mission: they start while there is no current one.
         outer = set_current(None)
         try:
-            with collapsing():
+            with collapsing(), watchdog:
                 async with (
                     reporter.watching(),
-                    executing(
-                        local, joinable_config, name, _listener(ending, reporter)
-                    ) as executor,
+                    executing(local, joinable_config, name, on_event) as executor,
                 ):
                     try:
                         async with trio.open_nursery() as branches:
                             current = Mission(
                                 executor, branches, int(prioritized), overload, results,
-                                reporter.line,
+                                reporter.line, advice,
                             )  # fmt: skip
                             reporter.on_opened(current.statistics)
                             set_current(current)
                             try:
                                 yield current
                             except BaseException as error:
+                                note_mistakes(error)
                                 of_block.append(error)
                                 raise
                     finally:
@@ -163,15 +180,3 @@ async def opened(
         raise failures[0]
     if failures:
         raise ExceptionGroup(f"{len(failures)} tasks failed that nobody awaited", failures)
-
-
-def _listener(ending: Ending, reporter: Reporter) -> Callable[[Event], object]:
-    """Return the receiver of the executor's events: they are reported, and may end the mission."""
-
-    def on_event(event: Event) -> None:
-        if isinstance(event, MissionCancelled):
-            ending.cancel(event.by)
-        else:
-            reporter.on_event(event)
-
-    return on_event

@@ -21,6 +21,8 @@ from grain.head.events import (
     HostingFailed,
     NeverStarts,
     NoWorkers,
+    OtherInterpreter,
+    OtherNumPy,
     RunsEnded,
     SchedulerAway,
     SchedulerBack,
@@ -144,6 +146,8 @@ class Reporter:
                         f"{request.ask()} ({why}); it waits for another worker, which "
                         f"`{self._start_workers}` starts"
                     )
+            case OtherInterpreter() | OtherNumPy():
+                self.line(f"warning: {other_versions(event)}")
 
     def on_ended(self) -> None:
         """Report the time that the mission took."""
@@ -219,6 +223,22 @@ def ended_runs_line(event: RunsEnded) -> str:
     return (
         f"warning: the scheduler did not reach this mission for {span(event.away)} and ended "
         f"{runs}; {again}. head.gnaw.grace in grain.toml is the time for which it waits."
+    )
+
+
+def other_versions(event: OtherInterpreter | OtherNumPy) -> str:
+    """Return what follows from the versions of a worker, and what to do."""
+    worker = f"worker {event.worker} on host {event.host}"
+    if isinstance(event, OtherNumPy):
+        return (
+            f"{worker} has NumPy {event.theirs}, this mission NumPy {event.ours}: arrays of the "
+            "one may not load on the other; install the same major version on both"
+        )
+    return (
+        f"{worker} has {event.theirs}, this mission {event.ours}: tasks whose functions travel by "
+        f"value, as those of the script itself do, wait for a worker with {event.ours}; start "
+        "workers and mission with the same Python, or put the functions, undecorated, into a "
+        "module that both can import, and call delayed(module.function)"
     )
 
 

@@ -150,9 +150,11 @@ def _functions(subtasks: Any) -> tuple[list[Subtask[Any]], bool]:
     wrong = [f for f in functions if not callable(f) or isinstance(f, Delayed)]
     if not wrong:
         return functions, False
+    name = getattr(wrong[0], "__name__", "") if inspect.iscoroutine(wrong[0]) else ""
     text = (
-        f"{wrong[0]!r} cannot be run: give run() an async function, not its call: run(main), or "
-        "with arguments run(functools.partial(main, 1)); or a list of async functions"
+        f"{f'{name}()' if name else repr(wrong[0])} cannot be run: give run() an async function, "
+        f"not its call: run({name or 'main'}), or with arguments "
+        f"run(functools.partial({name or 'main'}, 1)); or a list of async functions"
     )
     for coroutine in wrong:
         if inspect.iscoroutine(coroutine):

@@ -5,7 +5,8 @@ split into records; the records of several sources are combined or linked, and e
 fills the template once. Only ``sources`` does I/O.
 
 A value must reach the program exactly as it stands in the input: bytes that are no UTF-8 survive as
-surrogates, and in a line for the shell every value is quoted, or the template refused.
+surrogates, and in a line for the shell every value is quoted where it needs it, or refused where no
+quotes would hold.
 
 Map:
 
@@ -13,6 +14,6 @@ Map:
 - ``sources``: inputs as streams of records
 - ``splitting``: records out of bytes: lines, columns, CSV rows
 - ``template``: the template: holes, and what fills them
-- ``shell``: the places in a line for sh where a value can be quoted
-- ``requests``: resources as one word, ``Cores=4,Memory=8``
+- ``shell``: the places in a line for sh where a value may stand, and as what
+- ``requests``: resources as one word, ``Cores=4,Memory=8``, and the number of jobs at a time
 """

@@ -9,12 +9,14 @@ The replacements have GNU parallel's names and meanings (its manual, section OPT
 ``{//}``    its directory
 ``{/.}``    without both
 ``{#}``     the sequence number of the job, from 1
+``{%}``     the slot of the job: no two jobs that run at a time have the same
 ``{2}``     the second column, also as ``{2.}``, ``{2/}``, ``{2//}``, ``{2/.}``
 ``{name}``  the column of this name, where there is a header; with the same endings
 ==========  =============================================
 
 Without any of them, ``{}`` is appended. A template is either the words of an argument vector,
-which no shell ever sees, or one line for ``sh``, in which every value is quoted for it.
+which no shell ever sees, or one line for ``sh``, in which every value is quoted for it where it
+needs that.
 """
 
 from __future__ import annotations
@@ -25,16 +27,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from grain.map.errors import InputError, TemplateError
-from grain.map.inputs.shell import check_places
+from grain.map.inputs.shell import Kind, Place, code_words, find_places, script_place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 _ENDINGS = r"(?P<ending>//|/\.|/|\.)?"
-_PLAIN = re.compile(r"\{(?:(?P<seq>#)|(?P<number>[0-9]+)?" + _ENDINGS + r")\}")
+_PLAIN = re.compile(r"\{(?:(?P<mark>[#%])|(?P<number>[0-9]+)?" + _ENDINGS + r")\}")
 # Replacements of GNU parallel that are missing here: leaving them as they stand would be a silent
 # mistake.
-_FOREIGN = re.compile(r"\{(?:%|=.*?=|\+\+?[/.]+|-[0-9]+[/.]*|[0-9]*(?:\.\.|/\.\.)\.?)\}", re.DOTALL)
+_FOREIGN = re.compile(r"\{(?:=.*?=|\+\+?[/.]+|-[0-9]+[/.]*|[0-9]*(?:\.\.|/\.\.)\.?)\}", re.DOTALL)
+
+
+SEQ, SLOT = -1, -2
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,8 @@ class Hole:
     """A place to fill in.
 
     Attributes:
-        column: the index of the column; None for all columns, -1 for the sequence number.
+        column: the index of the column; None for all columns, `SEQ` for the sequence number, `SLOT`
+            for the slot.
         ending: the change to the value: "", ".", "/", "//" or "/.".
         written: the text of the hole in the template.
     """
@@ -66,6 +72,7 @@ class Template:
     Attributes:
         shell: True if the command is for the shell.
         plain: True if it was written without holes.
+        uses_slot: True if there is a `{%}` in it.
 
     Raises:
         TemplateError: no program, a hole that no input can fill, or one that cannot be quoted.
@@ -93,61 +100,107 @@ class Template:
             self._words = (
                 [[*self._words[0], " ", everything]] if shell else [*self._words, [everything]]
             )
+        holes = [part for word in self._words for part in word if isinstance(part, Hole)]
+        self.uses_slot = any(hole.column == SLOT for hole in holes)
+        self._places: list[Place] = []
+        # The words that a shell reads as a script, though the template is none.
+        self._scripts: set[int] = set()
         if shell and words:
-            check_places([p if isinstance(p, str) else None for p in self._words[0]])
+            parts = [part if isinstance(part, str) else None for part in self._words[0]]
+            self._places = find_places(parts)
+            for hole, place in zip(holes, self._places, strict=True):
+                _check_place(hole, place)
+        elif not shell and not path:
+            self._scripts = code_words(words)
 
-    def argv(self, seq: int, record: Sequence[str]) -> list[str]:
+    def argv(self, seq: int, record: Sequence[str], slot: int | None = None) -> list[str]:
         """Return the argument vector of one job.
 
+        Args:
+            seq: the number of the job.
+            record: the input.
+            slot: the slot of the job; None leaves ``{%}`` as it is.
+
         Raises:
-            InputError: the input lacks a column.
+            InputError: the input lacks a column, or may not stand where it would.
         """
         if self.shell:
-            return ["sh", "-c", self.command(seq, record)]
-        return [text for word in self._words for text in self._arguments(word, seq, record)]
+            return ["sh", "-c", self.command(seq, record, slot)]
+        return [
+            text
+            for i, word in enumerate(self._words)
+            for text in self._arguments(word, seq, record, slot, is_script=i in self._scripts)
+        ]
 
-    def command(self, seq: int, record: Sequence[str]) -> str:
+    def command(self, seq: int, record: Sequence[str], slot: int | None = None) -> str:
         """Return the command of one job as one would type it, for the result log.
 
-        Raises:
-            InputError: the input lacks a column.
+        Arguments and errors are those of `argv`.
         """
         if self._as_line:
             return " ".join(record)
         if self.shell:
-            return self._joined(self._words[0], seq, record, _single_quoted)
-        return shlex.join(self.argv(seq, record))
+            return self._line(seq, record, slot)
+        return shlex.join(self.argv(seq, record, slot))
 
-    def fill(self, seq: int, record: Sequence[str]) -> str:
-        """Return all words joined, with nothing quoted, for the names of files."""
-        return " ".join(self._joined(word, seq, record, str) for word in self._words)
+    def fill(self, seq: int, record: Sequence[str], slot: int | None = None) -> str:
+        """Return all words joined, with nothing quoted, for the names of files and for tags."""
+        return " ".join(self._joined(word, seq, record, slot) for word in self._words)
 
-    def _arguments(self, word: list[str | Hole], seq: int, record: Sequence[str]) -> list[str]:
-        first = word[0] if word else ""
-        if len(word) == 1 and isinstance(first, Hole) and first.column is None:
-            # A word for each column, as a shell would make them.
-            return [_ended(value, first.ending) for value in record]
-        return [self._joined(word, seq, record, str)]
-
-    def _joined(
+    def _arguments(
         self,
         word: list[str | Hole],
         seq: int,
         record: Sequence[str],
-        quote: Callable[[str], str],
+        slot: int | None,
+        *,
+        is_script: bool,
+    ) -> list[str]:
+        if is_script:
+            for hole in (part for part in word if isinstance(part, Hole) and part.column != SLOT):
+                for value in self._values(hole, seq, record, slot):
+                    _check_value(hole, script_place(), seq, value)
+        first = word[0] if word else ""
+        if len(word) == 1 and isinstance(first, Hole) and first.column is None:
+            # A word for each column, as a shell would make them.
+            return [_ended(value, first.ending) for value in record]
+        return [self._joined(word, seq, record, slot)]
+
+    def _joined(
+        self, word: list[str | Hole], seq: int, record: Sequence[str], slot: int | None
     ) -> str:
         return "".join(
-            part
-            if isinstance(part, str)
-            else " ".join(quote(value) for value in self._values(part, seq, record))
+            part if isinstance(part, str) else " ".join(self._values(part, seq, record, slot))
             for part in word
         )
 
-    def _values(self, hole: Hole, seq: int, record: Sequence[str]) -> list[str]:
+    def _line(self, seq: int, record: Sequence[str], slot: int | None) -> str:
+        """Return the line for sh."""
+        places = iter(self._places)
+        texts = []
+        for part in self._words[0]:
+            if isinstance(part, str):
+                texts.append(part)
+                continue
+            place, values = next(places), self._values(part, seq, record, slot)
+            if part.column == SLOT and slot is None:
+                texts += values
+                continue
+            if part.column is None or part.column >= 0:
+                for value in values:
+                    _check_value(part, place, seq, value)
+            texts.append(" ".join(place.written(value) for value in values))
+        return "".join(texts)
+
+    def _values(
+        self, hole: Hole, seq: int, record: Sequence[str], slot: int | None
+    ) -> Sequence[str]:
         if hole.column is None:
             return [_ended(value, hole.ending) for value in record]
-        if hole.column < 0:
+        if hole.column == SEQ:
             return [str(seq)]
+        if hole.column == SLOT:
+            return [hole.written if slot is None else str(slot)]
         if hole.column >= len(record):
             raise InputError(
                 f"{hole.written}: input {seq} has only {_columns(len(record))}: "
@@ -187,7 +240,7 @@ class Template:
         if foreign := _FOREIGN.search(word):
             raise TemplateError(
                 f"{foreign[0]} is not known here; there are {{}}, {{.}}, {{/}}, {{//}}, {{/.}}, "
-                "{#}, and with the number or name of a column {2}, {2.}, {name/}"
+                "{#}, {%}, and with the number or name of a column {2}, {2.}, {name/}"
             )
         parts: list[str | Hole] = []
         position = 0
@@ -206,15 +259,15 @@ class Template:
             return _PLAIN
         longest = sorted(map(re.escape, self._names), key=len, reverse=True)
         return re.compile(
-            r"\{(?:(?P<seq>#)|(?:(?P<name>" + "|".join(longest) + ")|(?P<number>[0-9]+))?"
+            r"\{(?:(?P<mark>[#%])|(?:(?P<name>" + "|".join(longest) + ")|(?P<number>[0-9]+))?"
             + _ENDINGS + r")\}"
         )  # fmt: skip
 
     def _hole(self, match: re.Match[str]) -> Hole:
         groups = match.groupdict()
         column: int | None = None
-        if groups["seq"]:
-            column = -1
+        if groups["mark"]:
+            column = SEQ if groups["mark"] == "#" else SLOT
         elif groups.get("name") is not None:
             column = self._names[groups["name"]]
         elif groups["number"]:
@@ -239,12 +292,39 @@ class Template:
                     )
 
 
-def _single_quoted(value: str) -> str:
-    """Return a value as one word of sh(1), whatever stands beside it.
+def _check_place(hole: Hole, place: Place) -> None:
+    """Refuse a template with a hole where no value may stand.
 
-    Always in quotes, unlike `shlex.quote`: beside a ``>``, a plain ``2`` is a file descriptor.
+    Raises:
+        TemplateError: it is such a template.
     """
-    return "'" + value.replace("'", "'\"'\"'") + "'"
+    is_number = hole.column in (SEQ, SLOT)
+    if place.kind is Kind.NOTHING or (place.kind is Kind.REFUSED and not is_number):
+        raise TemplateError(
+            f"{hole.written} stands in {place.where}, where no value can be quoted. {place.advice}"
+        )
+
+
+def _check_value(hole: Hole, place: Place, seq: int, value: str) -> None:
+    """Refuse a value that may not stand in its place.
+
+    Raises:
+        InputError: it may not.
+    """
+    if place.accepts(value):
+        return
+    written = repr(value if len(value) <= 200 else f"{value[:200]}...")
+    if re.fullmatch(r"[+-]?[0-9]+", value):
+        plain = str(int(value[:300]))
+        raise InputError(
+            f"{hole.written} of input {seq} is {written}, and stands in {place.where}, where zeros "
+            f"before a number make it octal. Write {plain}"
+        )
+    raise InputError(
+        f"{hole.written} of input {seq} is {written}, and stands in {place.where}, where a shell "
+        f"would run commands that are in it. Only a plain number, as 7 or -12, may stand there. "
+        f"{place.advice}"
+    )
 
 
 def _columns(count: int) -> str:

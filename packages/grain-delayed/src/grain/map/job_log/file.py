@@ -97,6 +97,10 @@ class JobLog:
         history.add(entry)
 
     def _write(self, line: bytes) -> None:
-        written = os.write(self._fd, line)
-        while written < len(line):  # the next write raises the reason, or succeeds
-            written += os.write(self._fd, line[written:])
+        try:
+            written = os.write(self._fd, line)
+            while written < len(line):  # the next write raises the reason, or succeeds
+                written += os.write(self._fd, line[written:])
+        except OSError as error:
+            error.filename = self._path
+            raise

@@ -45,6 +45,6 @@ Map:
 - ``functions``: which workers have which functions of missions
 - ``fair_share``: turns of missions of equal priority
 - ``notices``: requests that no worker here can meet, as missions are informed of them
-- ``names``: the labels of missions and workers, and which one a word means
-- ``snapshot``: the state of everything as plain data, for ``grain ls``
+- ``versions``: reports to missions of workers that have other versions
+- ``snapshot``: the state of everything as plain data, for ``grain ls``, and names of peers
 """

@@ -5,16 +5,26 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec.structs import asdict
+
 from grain.edge.questions import pack
+from grain.edge.version import Versions
 from grain.head.hub.functions import FunctionTable
 from grain.head.hub.missions import Missions
-from grain.head.hub.names import find_peer, labels, numbered
 from grain.head.hub.notices import Notices
 from grain.head.hub.prefetch import PREFETCH_SECONDS, Prefetch
 from grain.head.hub.quarantine import Quarantine
-from grain.head.hub.snapshot import named_mission, retired_worker, snapshot
+from grain.head.hub.snapshot import (
+    find_peer,
+    labels,
+    named_mission,
+    numbered,
+    retired_worker,
+    snapshot,
+)
 from grain.head.hub.state import Outgoing, Registry, TaskState
 from grain.head.hub.tasks import TaskTable
+from grain.head.hub.versions import VersionReports
 from grain.head.hub.workers import Workers
 from grain.head.messages import MISSION, Answer, Ask, Started
 from grain.head.scheduler.explain import Explanation, explain
@@ -57,6 +67,7 @@ class Hub:
         ahead: seconds of work that are sent ahead for each run, see `grain.head.hub.prefetch`.
         max_overtakes: see `Scheduler`.
         parts: the classes of its parts.
+        versions: this head's.
 
     Attributes:
         registry: the missions and workers with their tasks and leases.
@@ -77,6 +88,7 @@ class Hub:
         prefetch_seconds: float = PREFETCH_SECONDS,
         max_overtakes: int = SHARED_MAX_OVERTAKES,
         parts: Parts = Parts(),  # noqa: B008 - it cannot change
+        versions: Versions = Versions(),  # noqa: B008 - as above
     ) -> None:
         self.registry = Registry()
         self.scheduler = Scheduler(max_overtakes=max_overtakes)
@@ -96,15 +108,19 @@ class Hub:
             notices=self._notices,
             outgoing=self._outgoing,
         )
+        self._versions = versions
+        reports = VersionReports(self.registry, self._outgoing)
         self.missions = parts.missions(
-            self.tasks, self.registry, functions, self._outgoing, grace=grace, now=now
+            self.tasks, self.registry, functions, reports, self._outgoing, grace=grace, now=now
         )
         self.workers = parts.workers(
             self.tasks,
             self.registry,
             functions,
             self._notices,
+            reports,
             self._outgoing,
+            own_versions=versions,
             grace=grace,
             mission=self.missions.get,
         )
@@ -192,14 +208,17 @@ class Hub:
         return not self.registry.missions
 
     def snapshot(self, now: float) -> dict[str, Any]:
-        """Return the state of everything as plain data: see `grain.head.hub.snapshot`."""
-        return snapshot(self.tasks, now)
+        """Return the state of everything as plain data: see `grain.head.hub.snapshot`.
+
+        Beside it, ``versions`` are those of this head, as each worker and mission has its own.
+        """
+        return {**snapshot(self.tasks, now), "versions": asdict(self._versions)}
 
     def why(self, mission: str, task: int, now: float) -> Explanation:
         """Explain why a task waits or runs.
 
         Args:
-            mission: its mission, as `grain.head.hub.names.find_peer` takes it.
+            mission: its mission, as `grain.head.hub.snapshot.find_peer` takes it.
             task: its number there.
             now: the time.
         """
@@ -256,7 +275,7 @@ class Hub:
         """End a mission, or one task of it, for somebody outside.
 
         Args:
-            mission: which, as `grain.head.hub.names.find_peer` takes it.
+            mission: which, as `grain.head.hub.snapshot.find_peer` takes it.
             task: the number of the task; 0 for the whole mission.
             by: who wants that, for people.
 

@@ -18,7 +18,7 @@ import math
 from typing import TYPE_CHECKING, TypeVar
 
 from grain.head.errors import BadMessage
-from grain.head.hub.names import labels, next_ordinal
+from grain.head.hub.snapshot import labels, next_ordinal
 from grain.head.hub.state import MissionRecord, TaskRecord
 from grain.head.messages import (
     AckTasks,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from grain.head.hub.functions import FunctionTable
     from grain.head.hub.state import Link, Outgoing, Registry
     from grain.head.hub.tasks import TaskTable
+    from grain.head.hub.versions import VersionReports
 
 _REMEMBERED = 1024  # missions that have ended and are remembered
 
@@ -53,6 +54,7 @@ class Missions:
         table: has their tasks.
         registry: has the missions by id.
         functions: is kept free of functions that no mission has.
+        versions: reports the workers of other versions to missions.
         outgoing: takes the messages.
         grace: seconds for which a mission that is away is waited for.
         now: the time, from which workers have the grace period to come over.
@@ -66,6 +68,7 @@ class Missions:
         table: TaskTable,
         registry: Registry,
         functions: FunctionTable,
+        versions: VersionReports,
         outgoing: Outgoing,
         *,
         grace: float,
@@ -75,6 +78,7 @@ class Missions:
         self._missions = registry.missions
         self._workers = registry.workers
         self._functions = functions
+        self._versions = versions
         self._outgoing = outgoing
         self._grace = grace
         # Until then a worker may still come over from this head's predecessor, with runs that a
@@ -120,7 +124,9 @@ class Missions:
                     self._table.on_confirmed(mission, task)
             case Request():
                 resources = from_data(message.resources, unknown="keep")
-                queue = self._table.scheduler.queue(resources, message.priority, mission.number)
+                queue = self._table.scheduler.queue(
+                    resources, message.priority, mission.number, message.interpreter
+                )
                 mission.requests[message.number] = (resources, queue)
             case DefineFunction():
                 mission.functions[message.digest] = payload
@@ -150,17 +156,20 @@ class Missions:
             mission.ordinal = next_ordinal(message.name, self._missions.values())
         mission.name = message.name
         mission.host = message.host
+        mission.versions = message.versions
         mission.link = link
         mission.deadline = math.inf
         mission.last_submitted = -1
         mission.requests.clear()
         mission.noticed.clear()
+        mission.reported.clear()
         self.links[link] = mission
         # Before any run of a cancelled task can end: the mission is to know who has cancelled it.
         if mission.cancelled_by:
             self._outgoing.post(link, CancelMission(mission.cancelled_by))
         for task, by in mission.cancelled.items():
             self._outgoing.post(link, CancelTask(task, by))
+        self._versions.on_mission(mission)
 
     def _submit(
         self, mission: MissionRecord, message: Submit, arguments: Payload, now: float
@@ -175,7 +184,9 @@ class Missions:
             task = mission.tasks[message.task] = TaskRecord(mission, message.task)
         # The queue is looked up again: one without tasks may have been retired meanwhile.
         resources, queue = mission.requests[message.request]
-        task.queue = self._table.scheduler.queue(resources, queue.priority, mission.number)
+        task.queue = self._table.scheduler.queue(
+            resources, queue.priority, mission.number, queue.interpreter
+        )
         task.request = message.request
         task.age = self._table.shares.age(mission.share, queue.priority)
         task.function = message.function

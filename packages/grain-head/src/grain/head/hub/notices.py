@@ -55,7 +55,7 @@ class Notices:
             if mission.link is None:
                 continue
             for number, (resources, before) in mission.requests.items():
-                key = (before.priority, resources, mission.number)
+                key = (before.priority, resources, mission.number, before.interpreter)
                 queue = self._scheduler.queues.get(key)
                 if queue is not None and queue.waiting:
                     self._update(mission, number, queue, now)
@@ -65,7 +65,9 @@ class Notices:
                     del mission.noticed[number]
 
     def _update(self, mission: MissionRecord, number: int, queue: TaskQueue, now: float) -> None:
-        why = None if self._may_come_back(queue) else self._scheduler.why_never(queue.request, now)
+        why = None
+        if not self._may_come_back(queue):
+            why = self._scheduler.why_never(queue.request, now, queue.interpreter)
         self._send(mission, number, why)
 
     def _send(self, mission: MissionRecord, number: int, why: str | None) -> None:
@@ -82,7 +84,8 @@ class Notices:
     def _may_come_back(self, queue: TaskQueue) -> bool:
         for worker in self._registry.workers.values():
             leaves = worker.serving or worker.draining or worker.retired is not None
-            total = self._scheduler.workers[worker.number].supply.total
-            if not leaves and total.request(queue.space):
+            scheduled = self._scheduler.workers[worker.number]
+            runs = queue.runs_on(scheduled.shape.interpreter)
+            if not leaves and runs and scheduled.supply.total.request(queue.space):
                 return True
         return False

@@ -93,7 +93,7 @@ class Quarantine:
             and worker.serving
             and not worker.draining
             and scheduled.end >= now + queue.need
-            and scheduled.supply.total.request(queue.space)
+            and queue.fits(scheduled.shape.interpreter, scheduled.supply.total)
         )
 
     def _give_up_reservations(self) -> None:

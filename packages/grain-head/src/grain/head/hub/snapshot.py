@@ -1,7 +1,12 @@
-"""The state of a hub as plain data, which ``grain ls`` shows.
+"""The state of a hub as plain data, which ``grain ls`` shows, and the names of peers in it.
 
 The hub does nothing else meanwhile, so nothing here goes through the waiting tasks, of which there
 may be a million: they are counted by queue.
+
+Names repeat: two runs of one script, workers that were given a fixed name. A peer gets an ordinal
+among those of its name when it comes, and keeps it. Its *label* is its name as long as no other
+peer has that, else ``name@ordinal``; one without a name goes by the beginning of its id. Each
+command takes a label, a name that is the only one, an id, and the beginning of an id.
 """
 
 from __future__ import annotations
@@ -9,20 +14,27 @@ from __future__ import annotations
 import math
 from collections import Counter
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from grain.head.hub.names import labels
+from msgspec.structs import asdict
+
 from grain.head.hub.state import LeaseRecord
 from grain.resource import Opaque, to_data
 
 if TYPE_CHECKING:
-    from grain.head.hub.state import MissionRecord, TaskRecord, WorkerRecord
+    from collections.abc import Collection, Iterable
+
+    from grain.head.hub.state import MissionRecord, PeerRecord, TaskRecord, WorkerRecord
     from grain.head.hub.tasks import TaskTable
     from grain.head.scheduler.state import TaskQueue
     from grain.resource import Supply
 
 _QUEUES = 200  # shown at most: a look at each costs a look at the workers
 _TASKS = 4  # named for each worker
+_ID = 8  # the beginning of an id that people see
+_SHOWN = 8  # peers that a message names
+
+P = TypeVar("P", bound="PeerRecord")
 
 
 def snapshot(table: TaskTable, now: float) -> dict[str, Any]:
@@ -108,6 +120,7 @@ def _worker(
         "left": None if scheduled.end == math.inf else scheduled.end - now,
         "running": len(scheduled.tasks),
         "tasks": [_label(task, of_missions) for task in islice(tasks, _TASKS)],
+        "versions": asdict(worker.versions),
     }
 
 
@@ -153,6 +166,7 @@ def _mission(
         "connected": mission.link is not None,
         "running": running,
         "waiting": waiting,
+        "versions": asdict(mission.versions),
     }
 
 
@@ -160,11 +174,13 @@ def _queue(
     table: TaskTable, queue: TaskQueue, labels: dict[int, str], now: float
 ) -> dict[str, Any]:
     head = queue.head()
-    never = _shortened(table.scheduler.why_never(queue.request, now)) if head else ""
+    never = table.scheduler.why_never(queue.request, now, queue.interpreter) if head else None
+    never = _shortened(never)
     oldest = table.by_scheduler_id.get(head.id) if head else None
     task = oldest.task if isinstance(oldest, LeaseRecord) else oldest
     return {
         "request": to_data(queue.request),
+        "interpreter": queue.interpreter,
         "mission": labels.get(queue.share, ""),
         "priority": queue.priority,
         "waiting": queue.waiting,
@@ -195,3 +211,57 @@ def _why(table: TaskTable, queue: TaskQueue, now: float) -> str:
     if not serving:
         return "no worker that is here takes tasks"
     return "the worker is full" if serving == 1 else f"all {serving} workers are full"
+
+
+def next_ordinal(name: str, peers: Iterable[PeerRecord]) -> int:
+    """Return the ordinal of a peer that comes, among those of its name."""
+    return 1 + max((peer.ordinal for peer in peers if peer.name == name), default=0)
+
+
+def labels(peers: Collection[PeerRecord]) -> dict[int, str]:
+    """Return the label of each peer by its number."""
+    names = Counter(peer.name for peer in peers)
+    return {peer.number: _peer_label(peer, alone=names[peer.name] == 1) for peer in peers}
+
+
+def numbered(peer: PeerRecord) -> str:
+    """Return the label of a peer that it has among others of its name."""
+    return _peer_label(peer, alone=False)
+
+
+def _peer_label(peer: PeerRecord, *, alone: bool) -> str:
+    if not peer.name:
+        return peer.id[:_ID]
+    return peer.name if alone else f"{peer.name}@{peer.ordinal}"
+
+
+def find_peer(peers: Collection[P], word: str, kind: str) -> P | str:
+    """Return the peer that a word means, or a sentence that says why none can be meant.
+
+    Args:
+        peers: to be looked at; those with an empty id and name are never meant.
+        word: a label, a name, an id, or the beginning of an id.
+        kind: the noun for such a peer.
+    """
+    exact = [peer for peer in peers if word and peer.id == word]
+    named = [peer for peer in peers if word and peer.name == word]
+    matches = exact or named
+    matches = matches or [peer for peer in peers if word and numbered(peer) == word]
+    matches = matches or [peer for peer in peers if word and peer.id.startswith(word)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        which = _listed(
+            f"{numbered(peer)} (id {peer.id[:_ID]}, on {peer.host or 'an unknown host'})"
+            for peer in matches
+        )
+        return f"{len(matches)} {kind}s are called {word!r}: {which}"
+    here = labels(peers)
+    which = _listed(sorted(here.values())) or "none"
+    return f"no {kind} goes by {word!r}; here are: {which}"
+
+
+def _listed(items: Iterable[str]) -> str:
+    listed = list(items)
+    more = [f"and {len(listed) - _SHOWN} more"] if len(listed) > _SHOWN else []
+    return ", ".join(listed[:_SHOWN] + more)

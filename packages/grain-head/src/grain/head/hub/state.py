@@ -11,6 +11,7 @@ from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from grain.edge.version import Versions
 from grain.head.hub.fair_share import Share
 from grain.worker.messages import AckRuns
 
@@ -93,15 +94,26 @@ class PeerRecord:
         number: this hub's, in the order of their coming. The scheduler knows peers by it: a worker
             by its number, the owner of a queue by that of the mission.
         name: what people call it.
-        ordinal: its place among those of its name, see `grain.head.hub.names`.
+        ordinal: its place among those of its name, see `grain.head.hub.snapshot`.
         host: where it is.
         link: its connection; None while it is away.
         connection: the peer's own count of its connections: a registration with a smaller one
             comes late.
         deadline: when it is given up, if it is away.
+        versions: of its Python, and others.
     """
 
-    __slots__ = ("connection", "deadline", "host", "id", "link", "name", "number", "ordinal")
+    __slots__ = (
+        "connection",
+        "deadline",
+        "host",
+        "id",
+        "link",
+        "name",
+        "number",
+        "ordinal",
+        "versions",
+    )
 
     def __init__(self, id: str, number: int) -> None:  # noqa: A002 - its name
         self.id = id
@@ -112,6 +124,7 @@ class PeerRecord:
         self.link: Link | None = None
         self.connection = 0
         self.deadline = math.inf
+        self.versions = Versions()
 
 
 class MissionRecord(PeerRecord):
@@ -127,6 +140,7 @@ class MissionRecord(PeerRecord):
         "functions",
         "last_submitted",
         "noticed",
+        "reported",
         "requests",
         "share",
         "synced",
@@ -142,6 +156,8 @@ class MissionRecord(PeerRecord):
         self.requests: dict[int, tuple[Resource, TaskQueue]] = {}
         # The requests of this link that were looked at, each with the last notice about it.
         self.noticed: dict[int, Notice | None] = {}
+        # The versions of workers that were reported to the mission on this link.
+        self.reported: set[Versions] = set()
         self.last_submitted = -1
         self.share = Share()
         # The person who has cancelled the mission from outside, or single tasks of it. A mission

@@ -13,8 +13,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from grain.head.hub.names import next_ordinal
+from grain.head.hub.snapshot import next_ordinal
 from grain.head.hub.state import MissionRecord, WorkerRecord
+from grain.head.messages import Blocked
 from grain.resource import from_data
 from grain.worker.messages import (
     ArrivedCount,
@@ -22,6 +23,7 @@ from grain.worker.messages import (
     Inventory,
     InventoryEnd,
     Leaving,
+    LoopBlocked,
     RegisterWorker,
     Retire,
     RunEnded,
@@ -32,10 +34,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from grain.edge.messages import Message, Payload
+    from grain.edge.version import Versions
     from grain.head.hub.functions import FunctionTable
     from grain.head.hub.notices import Notices
     from grain.head.hub.state import Link, Outgoing, Registry
     from grain.head.hub.tasks import TaskTable
+    from grain.head.hub.versions import VersionReports
 
 _WALLTIME_SLACK = 60.0  # batch systems end a job up to a minute early
 
@@ -48,7 +52,9 @@ class Workers:
         registry: has the workers by id.
         functions: is looked at when a worker has reported those that it has.
         notices: is informed when workers come and go.
+        versions: reports workers of other versions to missions.
         outgoing: takes the messages.
+        own_versions: this head's.
         grace: seconds for which a worker that is away is waited for.
         mission: returns the mission of an id, at a time; made if there is none.
 
@@ -62,8 +68,10 @@ class Workers:
         registry: Registry,
         functions: FunctionTable,
         notices: Notices,
+        versions: VersionReports,
         outgoing: Outgoing,
         *,
+        own_versions: Versions,
         grace: float,
         mission: Callable[[str, float], MissionRecord],
     ) -> None:
@@ -71,6 +79,8 @@ class Workers:
         self._registry = registry
         self._functions = functions
         self._notices = notices
+        self._versions = versions
+        self._own_versions = own_versions
         self._outgoing = outgoing
         self._grace = grace
         self._mission = mission
@@ -94,6 +104,11 @@ class Workers:
                 self._on_inventory(worker, message, now)
             case InventoryEnd():
                 self._on_inventory_end(worker, now)
+            case LoopBlocked():
+                mission = self._registry.missions.get(message.mission)
+                if mission is not None:
+                    blocked = Blocked(message.task, worker.name, message.code)
+                    self._outgoing.post(mission.link, blocked)
             case Draining():
                 worker.draining = True
                 self._notices.on_workers_changed()
@@ -136,9 +151,12 @@ class Workers:
         worker.name = message.name
         worker.ordinal = next_ordinal(message.name, self._registry.workers.values())
         worker.host = message.host
+        worker.versions = message.versions
         self._registry.workers[worker.id] = self._registry.numbered[worker.number] = worker
         total = from_data(message.total, unknown="keep")
-        self._table.scheduler.on_worker_joined(worker.number, worker.name, total, now)
+        self._table.scheduler.on_worker_joined(
+            worker.number, worker.name, total, now, worker.versions.interpreter
+        )
         return worker
 
     def _on_inventory(self, worker: WorkerRecord, message: Inventory, now: float) -> None:
@@ -161,11 +179,12 @@ class Workers:
                 self._table.on_run_lost(lease, None, now)
         if not worker.draining and not worker.reserved:
             self._table.scheduler.on_worker_back(worker.number)
-        self._outgoing.post(worker.link, WorkerRegistered(self._table.epoch))
+        self._outgoing.post(worker.link, WorkerRegistered(self._table.epoch, self._own_versions))
         if worker.retired is not None:
             self._outgoing.post(worker.link, Retire(worker.retired))
         self._functions.on_changed()
         self._notices.on_workers_changed()
+        self._versions.on_worker(worker)
         self._table.enqueue_held_back(worker.id, now)
 
     # ---- leaving

@@ -13,13 +13,16 @@ The policy:
     ``starvation_guard``).
 3.  Among the workers on which a task fits the tightest fit wins, and among equally tight ones the
     one with the least time left that suffices (``index``).
-4.  After every ``dispatch``, no task waits that could start.
+4.  A task that has bytecode needs workers with the interpreter that made it. That is no resource,
+    as nothing of it is used up: queues and workers have it as a label.
+5.  After every ``dispatch``, no task waits that could start.
 
 Why it is fast: the scheduler decides between queues, of which there are few, and looks for room
-once per *level*, that is, once for all workers that have the same resources free. Which queues fit
-at which level is worked out when a queue or a level is first seen, and kept as bit masks: each
-queue owns one bit. A submission, a start and an end then each cost the same however many tasks
-wait, as long as distinct requests are few; the number of workers enters by its logarithm.
+once per *level*, that is, once for all workers that have the same interpreter and the same
+resources free. Which queues fit at which level is worked out when a queue or a level is first seen,
+and kept as bit masks: each queue owns one bit. A submission, a start and an end then each cost the
+same however many tasks wait, as long as distinct requests are few; the number of workers enters by
+its logarithm.
 
 Invariants, which ``check_scheduler`` in `grain.head.testing` asserts after every step of the tests:
 

@@ -44,6 +44,10 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
         return Explanation(task, "running", (since,))
     queue = asked.queue
     reasons = [f"it asks for {queue.request.ask()}"]
+    if queue.interpreter:
+        reasons.append(
+            f"it needs {queue.interpreter}, as its function or an argument travels by value"
+        )
     if queue.rank is not None and queue.rank[1] != asked.age:
         reasons.append(_before(asked))
     else:
@@ -89,6 +93,8 @@ def _standing(queue: TaskQueue, now: float) -> list[str]:
 def _why_not(queue: TaskQueue, worker: WorkerState, now: float) -> str:
     """Return the reason why a queue's oldest task does not run on a worker."""
     left = worker.end - now
+    if not queue.runs_on(worker.shape.interpreter):
+        return f"never, {queue.why_not_on(worker.shape.interpreter)}"
     if not worker.supply.total.request(queue.space):
         return f"never, {worker.supply.why_never(queue.space)}"
     if left <= 0:

@@ -5,11 +5,16 @@ Workers with the same free resources are interchangeable, so room is looked for 
 whose requests fit there, each queue has a heap of the levels that fit, the tightest first. Both are
 worked out once, when a level or a queue is first seen: from then on a start or an end moves one
 worker from one level to another.
+
+Workers of one level also have the same interpreter: each interpreter has levels of its own, which
+its workers refer to (`WorkerState.peers`). So to look up a level costs the same as if there were
+one interpreter.
 """
 
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from grain.head.scheduler.state import Level
@@ -34,14 +39,18 @@ class LevelIndex:
 
     def __init__(self, queues: Mapping[int, TaskQueue]) -> None:
         self._queues = queues
-        self._levels: dict[Hashable, Level] = {}
+        self._levels: dict[str, dict[Hashable, Level]] = {}
         self._count = 0
         self._prune_at = _FEW
+
+    def of(self, interpreter: str) -> dict[Hashable, Level]:
+        """Return the levels of the workers with an interpreter: the `WorkerState.peers` of each."""
+        return self._levels.setdefault(interpreter, {})
 
     def level_of(self, worker: WorkerState) -> Level:
         """Return the level of what a worker has free now, where it may yet have to be placed."""
         key = worker.supply.level()
-        return self._levels.get(key) or self._new(key, worker.supply)
+        return worker.peers.get(key) or self._new(key, worker)
 
     def place(self, worker: WorkerState, level: Level) -> None:
         """Move a worker to a level."""
@@ -66,12 +75,12 @@ class LevelIndex:
 
     def add_queue(self, queue: TaskQueue) -> None:
         """Work out at which levels a new queue's request fits."""
-        for level in self._levels.values():
+        for level in self._all():
             self._try(queue, level)
 
     def remove_queue(self, queue: TaskQueue) -> None:
         """Forget a queue, so that another can have its bit."""
-        for level in self._levels.values():
+        for level in self._all():
             level.mask &= ~queue.bit
             level.in_heap &= ~queue.bit
             level.slack.pop(queue.bit, None)
@@ -97,25 +106,30 @@ class LevelIndex:
             for entry in passed:
                 heappush(heap, entry)
 
-    def _new(self, key: Hashable, supply: Supply) -> Level:
-        if len(self._levels) >= self._prune_at:
+    def _all(self) -> Iterator[Level]:
+        return chain.from_iterable(levels.values() for levels in self._levels.values())
+
+    def _new(self, key: Hashable, worker: WorkerState) -> Level:
+        if sum(map(len, self._levels.values())) >= self._prune_at:
             self._prune()
         self._count += 1
-        level = self._levels[key] = Level(key, self._count, Supply(supply.free))
+        interpreter, sample = worker.shape.interpreter, Supply(worker.supply.free)
+        level = worker.peers[key] = Level(key, self._count, interpreter, sample)
         for queue in self._queues.values():
             self._try(queue, level)
         return level
 
     def _prune(self) -> None:
         """Drop the levels without workers: amounts of memory that come and go leave many."""
-        self._levels = {k: v for k, v in self._levels.items() if v.workers}
-        self._prune_at = max(_FEW, 2 * len(self._levels))
+        for level in [level for level in self._all() if not level.workers]:
+            del self._levels[level.interpreter][level.key]
+        self._prune_at = max(_FEW, 2 * sum(map(len, self._levels.values())))
         for queue in self._queues.values():
             queue.heap = [entry for entry in queue.heap if entry[2].workers]
             heapify(queue.heap)
 
     def _try(self, queue: TaskQueue, level: Level) -> None:
-        if level.sample.free.request(queue.space):
+        if queue.fits(level.interpreter, level.sample.free):
             level.mask |= queue.bit
             level.slack[queue.bit] = level.sample.slack(queue.space)
             if level.workers:

@@ -1,4 +1,4 @@
-"""The queues: one for each request and priority, and the order in which they are served.
+"""The queues: one for each request, priority, owner and interpreter, and their order of service.
 
 Each queue has a bit, so that one number says which queues fit at a level. Queues without tasks are
 kept for a while, as their requests usually come back; then their bits go to others.
@@ -27,7 +27,7 @@ class QueueTable:
     """All queues, by request and by rank, and the workers that their requests fit.
 
     Attributes:
-        by_request: the queues by priority, request and owner.
+        by_request: the queues by priority, request, owner and interpreter.
         by_identity: by the identity of the request object that a queue holds: most submissions
             bring the same object again, and comparing requests costs more than all else.
         by_bit: the queues by their bit.
@@ -58,7 +58,7 @@ class QueueTable:
     def __init__(self, run_times: RunTimes) -> None:
         self._run_times = run_times
         self._free_bits: list[int] = []
-        self.by_request: dict[tuple[int, Resource, int], TaskQueue] = {}
+        self.by_request: dict[tuple[int, Resource, int, str], TaskQueue] = {}
         self.by_identity: dict[int, TaskQueue] = {}
         self.by_bit: dict[int, TaskQueue] = {}
         self.order: list[tuple[int, int, TaskQueue]] = []
@@ -68,13 +68,18 @@ class QueueTable:
         self.shapes: dict[Hashable, Shape] = {}
         self.unplaced: dict[int, WorkerState] = {}
 
-    def get(self, request: Resource, priority: int, share: int) -> TaskQueue:
+    def get(self, request: Resource, priority: int, share: int, interpreter: str) -> TaskQueue:
         """Return the queue of a request, which is new if there was none."""
         queue = self.by_identity.get(id(request))
-        if queue is not None and queue.priority == priority and queue.share == share:
+        if (
+            queue is not None
+            and queue.priority == priority
+            and queue.share == share
+            and queue.interpreter == interpreter
+        ):
             return queue
-        equal = self.by_request.get((priority, request, share))
-        return equal or self._new(request, priority, share)
+        equal = self.by_request.get((priority, request, share, interpreter))
+        return equal or self._new(request, priority, share, interpreter)
 
     def enter(self, queue: TaskQueue, head: Task) -> None:
         """Put a queue into the order of service by its oldest task."""
@@ -122,12 +127,12 @@ class QueueTable:
         self.unplaced.pop(worker.id, None)
         self.levels.remove(worker)
 
-    def join(self, supply: Supply) -> Shape:
+    def join(self, supply: Supply, interpreter: str) -> Shape:
         """Return the shape of a new worker, which counts it from now on."""
-        key = supply.level()
+        key = interpreter, supply.level()
         shape = self.shapes.get(key)
         if shape is None:
-            shape = self.shapes[key] = Shape(key, Supply(supply.total))
+            shape = self.shapes[key] = Shape(key, interpreter, Supply(supply.total))
             for queue in self.by_bit.values():
                 self._try(queue, shape)
         shape.workers += 1
@@ -143,12 +148,12 @@ class QueueTable:
             for queue in self.by_bit.values():
                 queue.serving_shapes -= bool(shape.mask & queue.bit)
 
-    def _new(self, request: Resource, priority: int, share: int) -> TaskQueue:
+    def _new(self, request: Resource, priority: int, share: int, interpreter: str) -> TaskQueue:
         if len(self.by_request) - self.nonempty.bit_count() > _IDLE:
             self._retire()
         bit = self._free_bits.pop() if self._free_bits else 1 << len(self.by_bit)
-        queue = TaskQueue(request, priority, bit, self._run_times, share)
-        self.by_request[priority, request, share] = self.by_bit[bit] = queue
+        queue = TaskQueue(request, priority, bit, self._run_times, share, interpreter)
+        self.by_request[priority, request, share, interpreter] = self.by_bit[bit] = queue
         self.by_identity.setdefault(id(request), queue)
         for shape in self.shapes.values():
             self._try(queue, shape)
@@ -168,6 +173,6 @@ class QueueTable:
                     shape.mask &= ~queue.bit
 
     def _try(self, queue: TaskQueue, shape: Shape) -> None:
-        if shape.sample.total.request(queue.space):
+        if queue.fits(shape.interpreter, shape.sample.total):
             shape.mask |= queue.bit
             queue.serving_shapes += 1

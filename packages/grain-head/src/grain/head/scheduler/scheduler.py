@@ -47,8 +47,17 @@ class Scheduler:
 
     # ---- workers
 
-    def on_worker_joined(self, worker: int, name: str, total: Resource, now: float) -> None:
+    def on_worker_joined(
+        self, worker: int, name: str, total: Resource, now: float, interpreter: str = ""
+    ) -> None:
         """Add a worker, which offers its resources.
+
+        Args:
+            worker: an id that no other worker has.
+            name: its name, for messages.
+            total: its resources.
+            now: the time.
+            interpreter: runs its tasks; only those tasks start there that need this one, or none.
 
         Raises:
             ValueError: a worker of this id is here already.
@@ -60,7 +69,12 @@ class Scheduler:
         end = math.inf if left is None else now + left
         supply = Supply(space)
         new = self.workers[worker] = WorkerState(
-            worker, name, supply, self._queues.join(supply), end
+            worker,
+            name,
+            supply,
+            self._queues.join(supply, interpreter),
+            self._queues.levels.of(interpreter),
+            end,
         )
         self._queues.unplaced[worker] = new
 
@@ -96,15 +110,18 @@ class Scheduler:
 
     # ---- tasks
 
-    def queue(self, request: Resource, priority: int = 0, share: int = 0) -> TaskQueue:
+    def queue(
+        self, request: Resource, priority: int = 0, share: int = 0, interpreter: str = ""
+    ) -> TaskQueue:
         """Return the queue of a request, for `on_submitted`; it is new if there was none.
 
         Args:
             request: what the tasks need.
             priority: larger goes first.
             share: the owner of the tasks; each owner has queues of its own.
+            interpreter: the one that the tasks need; empty if any will do.
         """
-        return self._queues.get(request, priority, share)
+        return self._queues.get(request, priority, share, interpreter)
 
     def on_submitted(self, task: int, queue: TaskQueue, age: int | None = None) -> None:
         """Add a task, which is to run once.
@@ -258,13 +275,15 @@ class Scheduler:
 
     # ---- questions
 
-    def why_never(self, request: Resource, now: float) -> str | None:
+    def why_never(self, request: Resource, now: float, interpreter: str = "") -> str | None:
         """Say why no worker that is here could ever run such a task; None if one could."""
-        probe = TaskQueue(request, 0, 0, self.run_times)
+        probe = TaskQueue(request, 0, 0, self.run_times, interpreter=interpreter)
         reasons = []
         for worker in self.workers.values():
             left = worker.end - now
-            if not worker.supply.total.request(probe.space):
+            if not probe.runs_on(worker.shape.interpreter):
+                reasons.append(f"{worker.name}: {probe.why_not_on(worker.shape.interpreter)}")
+            elif not worker.supply.total.request(probe.space):
                 reasons.append(f"{worker.name}: {worker.supply.why_never(probe.space)}")
             elif left < 0:
                 reasons.append(f"{worker.name}: its time is over")
@@ -277,8 +296,8 @@ class Scheduler:
         return "; ".join(reasons) or "no worker is here"
 
     @property
-    def queues(self) -> Mapping[tuple[int, Resource, int], TaskQueue]:
-        """The queues by priority, request and owner; idle ones are forgotten after a while."""
+    def queues(self) -> Mapping[tuple[int, Resource, int, str], TaskQueue]:
+        """The queues by priority, request, owner and interpreter; idle ones are soon forgotten."""
         return self._queues.by_request
 
     @property

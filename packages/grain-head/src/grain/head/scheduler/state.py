@@ -81,6 +81,8 @@ class TaskQueue:
         request: what each of the tasks asks for.
         priority: larger goes first.
         share: the owner of the tasks, where several owners share a scheduler.
+        interpreter: the one that its tasks need, as `grain.edge.version.INTERPRETER`, because they
+            have bytecode; empty if any will do.
         bit: the queue's place in the bit masks of `QueueTable`, `Level` and `Shape`.
         wtime: the part of the request that limits the time, if any.
         space: the rest of the request.
@@ -109,6 +111,7 @@ class TaskQueue:
         "bit",
         "cancelled",
         "heap",
+        "interpreter",
         "limits",
         "overtaken",
         "priority",
@@ -126,11 +129,18 @@ class TaskQueue:
     )
 
     def __init__(
-        self, request: Resource, priority: int, bit: int, run_times: RunTimes, share: int = 0
+        self,
+        request: Resource,
+        priority: int,
+        bit: int,
+        run_times: RunTimes,
+        share: int = 0,
+        interpreter: str = "",
     ) -> None:
         self.request = request
         self.priority = priority
         self.share = share
+        self.interpreter = interpreter
         self.bit = bit
         self.wtime, self.space = split_time(request)
         self.limits = limits_of(self.wtime, run_times)
@@ -144,6 +154,19 @@ class TaskQueue:
         self.span = 1.0
         self.reservation: Reservation | None = None
         self.reservation_sought = False
+
+    def fits(self, interpreter: str, free: Resource) -> bool:
+        """Return True if its tasks can run on workers of an interpreter that have this free."""
+        return self.runs_on(interpreter) and free.request(self.space)
+
+    def runs_on(self, interpreter: str) -> bool:
+        """Return True if an interpreter can run its tasks."""
+        return not self.interpreter or self.interpreter == interpreter
+
+    def why_not_on(self, interpreter: str) -> str:
+        """Return a clause with the reason why an interpreter cannot run its tasks."""
+        there = interpreter or "an interpreter that it does not state"
+        return f"it has {there}, and a function that travels by value needs {self.interpreter}"
 
     def head(self) -> Task | None:
         """Return the oldest waiting task, and drop the cancelled ones in front of it."""
@@ -186,6 +209,7 @@ class WorkerState:
         end: when its time is over; ``math.inf`` if it has no limit.
         order: the key by which workers of a level are sorted.
         shape: the group of workers that have the same in all.
+        peers: the levels of all workers with its interpreter, see `LevelIndex`.
         level: the group of workers that have the same free; None while the worker is new or
             draining. It is out of date while the worker is in ``QueueTable.unplaced``.
         tasks: the tasks that run on it, by id.
@@ -207,6 +231,7 @@ class WorkerState:
         "name",
         "open_to_all",
         "order",
+        "peers",
         "reservation",
         "returned",
         "shape",
@@ -220,6 +245,7 @@ class WorkerState:
         name: str,
         supply: Supply,
         shape: Shape,
+        peers: dict[Hashable, Level],
         end: float,
     ) -> None:
         self.id = id
@@ -228,6 +254,7 @@ class WorkerState:
         self.end = end
         self.order = (end, id)
         self.shape = shape
+        self.peers = peers
         self.level: Level | None = None
         self.tasks: dict[int, Task] = {}
         self.returned: list[tuple[TaskQueue, Resource]] = []
@@ -250,26 +277,29 @@ class Shape:
     """All workers that are alike when nothing runs on them.
 
     Attributes:
-        key: the level of such a worker's supply when all of it is free.
+        key: their interpreter, and the level of such a worker's supply when all of it is free.
+        interpreter: the one that runs their tasks.
         sample: a supply of this shape, all of it free.
         mask: the bits of the queues whose requests fit on such a worker when it is empty.
         workers: the number of these workers.
     """
 
-    __slots__ = ("key", "mask", "sample", "workers")
+    __slots__ = ("interpreter", "key", "mask", "sample", "workers")
 
-    def __init__(self, key: Hashable, sample: Supply) -> None:
+    def __init__(self, key: Hashable, interpreter: str, sample: Supply) -> None:
         self.key = key
+        self.interpreter = interpreter
         self.sample = sample
         self.mask = 0
         self.workers = 0
 
 
 class Level:
-    """All workers that have the same resources free, ordered by the time they have left.
+    """All workers with the same interpreter and resources free, ordered by the time they have left.
 
     Attributes:
         key: the level of their supplies, see `grain.resource.Supply.level`.
+        interpreter: the one that runs their tasks.
         number: distinguishes levels in the heaps of queues.
         sample: a supply of this level that answers for all of them, and that never changes.
         mask: the bits of the queues whose requests fit.
@@ -280,10 +310,21 @@ class Level:
         workers: the workers, ascending by the time at which they end.
     """
 
-    __slots__ = ("in_heap", "key", "mask", "number", "order", "sample", "slack", "workers")
+    __slots__ = (
+        "in_heap",
+        "interpreter",
+        "key",
+        "mask",
+        "number",
+        "order",
+        "sample",
+        "slack",
+        "workers",
+    )
 
-    def __init__(self, key: Hashable, number: int, sample: Supply) -> None:
+    def __init__(self, key: Hashable, number: int, interpreter: str, sample: Supply) -> None:
         self.key = key
+        self.interpreter = interpreter
         self.number = number
         self.sample = sample
         self.mask = 0

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from grain.worker.agent.lifecycle import Lifecycle
     from grain.worker.agent.listener import RunnerDeath
     from grain.worker.agent.session import WorkerSession
-    from grain.worker.messages import Attempt
+    from grain.worker.messages import Attempt, BlockingCode
 
     Dial = Callable[[], AbstractAsyncContextManager[Peer]]
 
@@ -164,6 +164,7 @@ class Agent:
         now = trio.current_time()
         for message, payload in batch:
             if isinstance(message, WorkerRegistered):
+                _log.info("registered at the scheduler, which runs %s", message.versions)
                 self._lifecycle.on_linked()
             elif isinstance(message, Retire):
                 self._lifecycle.on_quit(now, force=message.at_once)
@@ -207,6 +208,18 @@ class Agent:
     def unblocked(self, seconds: float) -> None:
         """See `RunnerListener`."""
         _log.warning("the runner answers again, after %.0f s", seconds)
+
+    def blocking(self, attempt: Attempt | None, code: BlockingCode) -> None:
+        """See `RunnerListener`."""
+        line = f" `{code.line}`" if code.line else ""
+        verb = "blocked" if code.over else "blocks"
+        _log.warning(
+            "%s %s the event loop, %.0f s, at %s%s; %s instead",
+            code.function, verb, code.seconds, code.where, line, code.instead,
+        )  # fmt: skip
+        if attempt is not None:
+            self._session.on_blocking(attempt, code)
+            self._settle()
 
     def unusable(self, why: str) -> None:
         """See `RunnerListener`."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from grain.edge import DEFAULT, dial
+from grain.edge.version import own_versions
 from grain.worker.agent.agent import FAILED, USAGE, Agent
 from grain.worker.agent.lifecycle import TERM_GRACE, Lifecycle, Times
 from grain.worker.agent.session import WorkerSession
@@ -123,7 +124,9 @@ async def serve(options: argparse.Namespace, offer: NodeOffer, info: HostInfo) -
     """Serve as a worker until it leaves; return the exit code."""
     now = trio.current_time()
     name = options.name or info.hostname
-    session = WorkerSession(secrets.token_hex(8), name, info.hostname, offer.resources, now)
+    session = WorkerSession(
+        secrets.token_hex(8), name, info.hostname, offer.resources, now, versions=own_versions()
+    )
     lifecycle = make_lifecycle(options, offer, info, now)
     connect = partial(dial, options.url, role="worker", name=name, codec=CODEC)
     return await Agent(session, lifecycle, connect, options.context).run()
@@ -142,6 +145,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for remark in offer.remarks:
         _log.warning("%s", remark)
     _log.info("this worker, %s, offers %r", options.name or info.hostname, offer.resources)
+    _log.info("it runs %s", own_versions())
     if options.dry:
         return 0
     raise_open_files()

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from grain.edge.messages import Payload
-    from grain.worker.messages import Attempt, Ended
+    from grain.worker.messages import Attempt, BlockingCode, Ended
     from grain.worker.processes.subreaper_client import ProcessEnd
 
 
@@ -47,6 +47,9 @@ class RunnerListener(Protocol):
 
     def unblocked(self, seconds: float) -> None:
         """Take note that the runner answers again, after so many seconds."""
+
+    def blocking(self, attempt: Attempt | None, code: BlockingCode) -> None:
+        """Take a report of the runner's watchdog: the code that blocks it, of a run if known."""
 
     def unusable(self, why: str) -> None:
         """Take note that no other runner can be started: what was ordered since will not run."""

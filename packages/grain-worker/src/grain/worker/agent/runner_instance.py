@@ -7,6 +7,7 @@ import socket
 import sys
 from typing import TYPE_CHECKING
 
+import msgspec
 import trio
 
 from grain.edge.channel import FramedChannel
@@ -14,7 +15,13 @@ from grain.edge.errors import ChannelError
 from grain.worker.agent.listener import RunnerDeath
 from grain.worker.messages import Ended, Ready, Run
 from grain.worker.processes.subreaper_client import ProcessEnd, SubreaperProcess
-from grain.worker.runner.wire import BLOCKED, CODEC, HEARTBEAT
+from grain.worker.runner.wire import (
+    BLOCKED,
+    CODEC,
+    HEARTBEAT,
+    LARGEST_REPORT,
+    BlockingReport,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,8 +68,8 @@ class RunnerInstance:
         listener: RunnerListener,
         functions: FunctionFeed,
     ) -> None:
-        words = [sys.executable, "-m", "grain.worker.runner.main", name]
-        self._argv = [*words, context] if context else words
+        self._name = name
+        self._context = [context] if context else []
         self._grace = grace
         self._listener = listener
         self._functions = functions
@@ -112,8 +119,23 @@ class RunnerInstance:
         Raises:
             OSError: no process can be started.
         """
-        self._process = await SubreaperProcess.start(self._argv, self._grace)
-        stream = trio.SocketStream(trio.socket.from_stdlib_socket(self._process.socket))
+        reports, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        with theirs, reports:
+            fd = theirs.fileno()
+            words = [sys.executable, "-m", "grain.worker.runner.main", self._name, str(fd)]
+            argv = [*words, *self._context]
+            self._process = await SubreaperProcess.start(argv, self._grace, pass_fds=(fd,))
+            theirs.close()
+            await self._receive(self._process.socket, reports, on_ready, on_ended)
+
+    async def _receive(
+        self,
+        connection: socket.socket,
+        reports: socket.socket,
+        on_ready: Callable[[], object],
+        on_ended: Callable[[], object],
+    ) -> None:
+        stream = trio.SocketStream(trio.socket.from_stdlib_socket(connection))
 
         def take(batch: WireBatch) -> None:
             ended = []
@@ -136,6 +158,7 @@ class RunnerInstance:
         ):
             self._channel = channel
             nursery.start_soon(self._watch, channel)
+            nursery.start_soon(self._take_reports, reports)
             try:
                 await channel.receive_into(take)
             except (ChannelError, trio.ClosedResourceError):
@@ -158,6 +181,19 @@ class RunnerInstance:
             elif not misses and self._blocked:
                 self._listener.unblocked(self._blocked)
                 self._blocked = 0.0
+
+    async def _take_reports(self, reports: socket.socket) -> None:
+        """Pass on the reports of the process's watchdog."""
+        reports.setblocking(False)
+        while True:
+            await trio.lowlevel.wait_readable(reports)
+            try:
+                data = reports.recv(LARGEST_REPORT)
+                report = msgspec.msgpack.decode(data, type=BlockingReport)
+            except (BlockingIOError, msgspec.MsgspecError):
+                continue  # user code of that process has written to the descriptor
+            if report.attempt is None or report.attempt in self.runs or report.code.over:
+                self._listener.blocking(report.attempt, report.code)
 
     async def bury(self, *, leaving: bool) -> RunnerDeath:
         """Wait until nothing of it is left.

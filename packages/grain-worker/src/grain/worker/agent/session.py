@@ -11,6 +11,7 @@ import math
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
+from grain.edge.version import Versions
 from grain.resource import WTime, to_data
 from grain.worker.agent.chains import PATIENCE, Chains, RunRecord, Wish
 from grain.worker.agent.functions import FunctionStore
@@ -19,6 +20,7 @@ from grain.worker.messages import (
     AckRuns,
     ArrivedCount,
     Attempt,
+    BlockingCode,
     Cancel,
     DefineFunction,
     Ended,
@@ -28,6 +30,7 @@ from grain.worker.messages import (
     InventoryRun,
     Lease,
     Leaving,
+    LoopBlocked,
     RegisterWorker,
     Retire,
     Revoke,
@@ -72,6 +75,7 @@ class WorkerSession:
         total: its resources; time left counts from now.
         now: the time.
         chain_patience: seconds that a run may take while others wait for its end.
+        versions: its own.
 
     Attributes:
         to_head: messages for the head, until `take_mail`; those taken while there is no
@@ -93,11 +97,13 @@ class WorkerSession:
         total: Resource,
         now: float,
         chain_patience: float = PATIENCE,
+        versions: Versions = Versions(),  # noqa: B008 - it cannot change
     ) -> None:
         self.id = id
         self.name = name
         self.host = host
         self.total = total
+        self.versions = versions
         self.to_head: list[tuple[Message, Payload]] = []
         self.to_runner: list[Order] = []
         self.functions = FunctionStore()
@@ -112,6 +118,8 @@ class WorkerSession:
         self._count_due = math.inf
         self._deadline = math.inf
         self._flush_until = math.inf
+        # The last run that was reported to block the runner.
+        self._blocking: Lease | None = None
         self._chains = Chains(chain_patience)
         self._started = now
 
@@ -158,6 +166,7 @@ class WorkerSession:
                 tuple(self.functions)[-FUNCTIONS:],
                 self.draining,
                 self._connections,
+                self.versions,
             )
         )
         held = [self._held(r.lease, now - r.began) for r in self.runs.values()]
@@ -235,6 +244,15 @@ class WorkerSession:
         else:
             returned = run.wish is Wish.RETURN or ended.status == "returned"
             self._end(run, "returned" if returned else "cancelled", None, now)
+
+    def on_blocking(self, attempt: Attempt, code: BlockingCode) -> None:
+        """Report to the mission of a run that it blocks its runner; the run may just have ended."""
+        run = self.runs.get(attempt)
+        if run is not None:
+            self._blocking = run.lease
+        lease = self._blocking
+        if lease is not None and lease.attempt == attempt and self.connected:
+            self._send(LoopBlocked(lease.mission, lease.task, code))
 
     def on_runner_crashed(
         self, detail: str, now: float, attempts: Collection[Attempt] | None = None

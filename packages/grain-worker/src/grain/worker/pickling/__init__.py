@@ -2,7 +2,8 @@
 
 1. The C pickler does what it can, and that is nearly all. What can be imported travels by its name.
 2. Functions and classes that cannot be imported travel by value: dill pickles them, and bundles
-   give the classes an identity (``by_value``).
+   give the classes an identity (``by_value``). Their bytecode is loaded by an interpreter of the
+   version that made it, and refused by any other (``origin``).
 3. Where the C pickler fails, dill pickles the whole object.
 4. Large buffers travel beside the pickle, and are copied once; ``pickler`` has the format.
 
@@ -10,6 +11,7 @@ Map:
 
 - ``pickler``: the format of a payload, dumping and loading
 - ``by_value``: functions and classes that cannot be imported
+- ``origin``: the interpreter that made the bytecode in what travels by value
 - ``enums``: enumerations by value
 - ``exceptions``: exceptions, whatever arguments their classes take
 - ``in_process``: types whose copies would be of no use

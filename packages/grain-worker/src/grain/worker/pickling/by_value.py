@@ -11,6 +11,10 @@ that comes back from a worker. Hence *bundles*:
    are in one bundle, and a bundle mentions only older ones: there are no cycles between them.
 3. `Classes` remembers the classes of all bundles that it made or loaded, by their keys. So a class
    that comes back is the very class that was sent.
+
+What is dilled begins with the origin of the bytecode in it, if it has any
+(`grain.worker.pickling.origin`). A class without methods has none, and may travel between any two
+versions of Python; a class of a known bundle is not loaded, so its origin does not matter.
 """
 
 from __future__ import annotations
@@ -22,11 +26,13 @@ import sys
 import warnings
 import weakref
 from enum import EnumMeta
+from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.worker.pickling.enums import reduce_enum
 from grain.worker.pickling.exceptions import reduce_exception
 from grain.worker.pickling.in_process import is_in_process, refuse
+from grain.worker.pickling.origin import dilled_code, with_origin, without_origin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +63,9 @@ class Classes:
         Args:
             obj: the function or class.
             copy_all: True to copy also what connects threads or tasks of this process.
+
+        Returns:
+            It, or NotImplemented for what travels by name; `reduces_to_code` looks into it.
         """
         if importable(obj):
             return NotImplemented
@@ -109,8 +118,13 @@ class Classes:
     ) -> tuple[bytes, tuple[type, ...]]:
         """Dill an object with these classes in place; return the bytes, and the others in place."""
         unknown: dict[type, None] = {}
+        code = False
 
         def override(part: Any) -> Any:
+            nonlocal code
+            if type(part) is CodeType:
+                code = True
+                return NotImplemented
             if isinstance(part, BaseException):
                 return reduce_exception(part)
             if not copy_all and is_in_process(type(part)):
@@ -120,7 +134,9 @@ class Classes:
             if part in inline:
                 return in_place(part)
             if part in self._places:
-                return restore, self._places[part]
+                place = self._places[part]
+                code = code or dilled_code(place.blob)
+                return restore, place
             unknown[part] = None
             return in_place(part)
 
@@ -130,7 +146,7 @@ class Classes:
             # It warns where it writes a reference that nobody else can follow.
             warnings.simplefilter("error", self._dill.PicklingWarning)
             pickler.dump(obj)
-        return file.getvalue(), tuple(unknown)
+        return with_origin(file.getvalue(), code=code), tuple(unknown)
 
     # ---- reading
 
@@ -141,8 +157,12 @@ class Classes:
         return None
 
     def undill(self, data: Any, buffers: Any = None) -> Any:
-        """Return the object behind bytes of `dill`."""
-        return self._dill_unpickler(self, data, buffers).load()
+        """Return the object behind bytes of `dill`.
+
+        Raises:
+            ForeignCode: they have bytecode of another interpreter; nothing was loaded.
+        """
+        return self._dill_unpickler(self, without_origin(data), buffers).load()
 
     def _restore(self, key: str, blob: bytes, number: int) -> type:
         cls = self._classes_by_key.get((key, number))
@@ -190,6 +210,12 @@ class Classes:
                 return self._classes.find_class(module, name) or super().find_class(module, name)
 
         return Unpickler
+
+
+def reduces_to_code(reduction: Any) -> bool:
+    """Return True if a reduction by `Classes.reduce` has bytecode."""
+    arguments = reduction[1]
+    return dilled_code(arguments.blob if isinstance(arguments, Place) else arguments[0])
 
 
 def in_place(cls: type) -> Any:

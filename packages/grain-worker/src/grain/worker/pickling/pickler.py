@@ -1,12 +1,13 @@
 """Objects to bytes and back: the C pickler, and dill for the parts that need it.
 
-A payload is one piece of bytes. Its first byte has three bits:
+A payload is one piece of bytes. Its first byte has four bits:
 
 - `PARTS`: not one pickle, but one and the large buffers (arrays) that it mentions, as pickle
   protocol 5 keeps them apart: 3 bytes of zeros, u32 number n of buffers, n + 1 times u64 size;
   then the pickle and the buffers, each beginning at a multiple of 64 bytes of the payload.
 - `VALUE`: it has functions or classes by value.
 - `DILL`: dill made the pickle.
+- `CODE`: something in it has bytecode, which the interpreter that made it alone can run.
 
 The buffers are copied once, into the payload, so later changes of the object do not change what is
 sent. Large `bytes` cannot change and are not copied: the payload is `Pieces` then. On arrival only
@@ -18,13 +19,16 @@ from __future__ import annotations
 import io
 import pickle
 import struct
+from pkgutil import resolve_name
 from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from grain.edge.buffers import LARGE, allocate
 from grain.edge.messages import Pieces
+from grain.worker.pickling.by_value import reduces_to_code
 from grain.worker.pickling.exceptions import reduce_exception
 from grain.worker.pickling.in_process import is_in_process, refuse
+from grain.worker.pickling.origin import dilled_code
 from grain.worker.pickling.reading import Reader
 
 if TYPE_CHECKING:
@@ -34,13 +38,15 @@ if TYPE_CHECKING:
 
     Buffer = bytes | bytearray | memoryview
 
-PARTS, VALUE, DILL = 1, 2, 4
+PARTS, VALUE, DILL, CODE = 1, 2, 4, 8
 _SMALL = {type(None), bool, int, float, complex}
 _ATOMS = _SMALL | {str, bytes}
 _ALIGN = 64
 # Smaller buffers stay within the pickle. This is more than a channel sends inline, so that a large
 # array arrives in a buffer of its own, which can be written to.
 _APART = 64 * 1024
+# The module that paths belong to in Python 3.13, and that older versions do not have.
+_HIDDEN = "pathlib._local"
 _COUNT = struct.Struct("<B3xI")
 
 
@@ -60,9 +66,11 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
         kind = type(obj)
         if kind is FunctionType or issubclass(kind, type):
+            if obj.__module__ == _HIDDEN:
+                return resolve_name, (f"pathlib:{obj.__qualname__}",)
             reduction = self._classes.reduce(obj, self._copy_all)
             if reduction is not NotImplemented:
-                self.form = VALUE
+                self.form |= VALUE | CODE if reduces_to_code(reduction) else VALUE
             return reduction
         if issubclass(kind, BaseException):
             return reduce_exception(obj)
@@ -132,11 +140,17 @@ def dump_pieces(
         # Not only PicklingError: the C pickler raises TypeError or AttributeError for most objects
         # that it cannot pickle.
         buffers.clear()
-        form = DILL
-        parts = [classes.dill(obj, keep_inside, copy_all=copy_all)]
+        dilled = classes.dill(obj, keep_inside, copy_all=copy_all)
+        form = DILL | CODE if dilled_code(dilled) else DILL
+        parts = [dilled]
     if not buffers:
         return [head, bytes([form]), *parts]
     return _aligned(head, form, b"".join(parts), [buffer.raw() for buffer in buffers])
+
+
+def has_code(payload: Buffer, start: int = 0) -> bool:
+    """Return True if a payload of `dumps` has bytecode; ``start`` is the length of its head."""
+    return bool(payload[start] & CODE)
 
 
 def is_simple(obj: Any) -> bool:
@@ -204,10 +218,11 @@ def loads(data: Buffer, classes: Classes, start: int = 0) -> Any:
 
     Raises:
         ValueError: these bytes are not from `dumps`.
+        ForeignCode: they have bytecode of another interpreter, which was not loaded.
         Exception: whatever the object's classes raise, or importing them does.
     """
     view = memoryview(data)
-    if len(view) <= start or view[start] > PARTS | VALUE | DILL:
+    if len(view) <= start or view[start] > PARTS | VALUE | DILL | CODE:
         raise ValueError("not a payload, or damaged")
     form = view[start]
     buffers: list[memoryview] = []

@@ -91,6 +91,7 @@ class SubreaperProcess:
         env: Mapping[bytes, bytes] | None = None,
         stdout: int | None = None,
         stderr: int | None = None,
+        pass_fds: tuple[int, ...] = (),
     ) -> SubreaperProcess:
         """Start a process.
 
@@ -101,6 +102,7 @@ class SubreaperProcess:
             env: its environment; ours by default.
             stdout: a descriptor for what it prints; ours by default.
             stderr: the same for its stderr.
+            pass_fds: descriptors that it has, too, under the same numbers.
 
         Raises:
             OSError: no process can be started.
@@ -120,7 +122,7 @@ class SubreaperProcess:
                 stdout=stdout,
                 stderr=stderr,
                 env=environ,
-                pass_fds=fds,
+                pass_fds=(*fds, *pass_fds),
                 # Ctrl-C at the terminal is for the caller, which then decides.
                 start_new_session=True,
             )

@@ -12,7 +12,8 @@ that differs.
 3. When its other end closes the channel, the runner begins nothing any more, lets the runs end,
    leaves the context, and exits. When the agent dies, the subreaper ends the runner.
 4. A tasklet that blocks the event loop blocks the runner, which is no death. The agent notices by
-   the missing heartbeats, and the watchdog prints where the tasklet is.
+   the missing heartbeats. The watchdog reports the code, on a socket of its own, to the agent, from
+   which it goes to the mission. The watchdog of a mission is the same.
 
 The runner knows a run by its attempt alone; the docstring of `grain.worker.agent` has a table of
 all identities.
@@ -23,8 +24,9 @@ Map:
 - ``chains``: the runs that wait for the end of another; no I/O
 - ``translation``: the boundary between payloads and objects, and the translation in memory
 - ``wire_translation``: the translation of bytes, with the functions that have come
-- ``wire``: the codec and the pace between agent and runner
+- ``wire``: the codec and the pace between agent and runner, reports of blocking
 - ``main``: the runner's process
 - ``context``: the context module
-- ``watchdog``: prints the stacks of a blocked process
+- ``services``: what runs share, as a pool of processes; opened when a run needs it
+- ``watchdog``: the code that blocks an event loop, for runners and missions
 """

@@ -1,4 +1,6 @@
-"""The runner's process: ``python -m grain.worker.runner.main NAME [CONTEXT]``, its channel on fd 3.
+"""The runner's process: ``python -m grain.worker.runner.main NAME REPORTS [CONTEXT]``.
+
+Its channel is on the descriptor 3, and its socket for reports of blocking on REPORTS.
 
 It serves a `Runner` until its agent closes the channel, or dies. A subreaper starts it
 (`grain.worker.guards`), and ends whatever it leaves behind.
@@ -11,9 +13,11 @@ import signal
 import socket
 import sys
 import traceback
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
 import trio
 
 from grain.edge.channel import FramedChannel
@@ -21,16 +25,19 @@ from grain.edge.errors import ChannelError
 from grain.worker.messages import Ready
 from grain.worker.processes.child_setup import set_up_child
 from grain.worker.runner.context import ContextError, user_context
-from grain.worker.runner.runner import Runner
-from grain.worker.runner.watchdog import Watchdog
-from grain.worker.runner.wire import BLOCKED, CODEC, HEARTBEAT
+from grain.worker.runner.runner import Runner, attempt_on
+from grain.worker.runner.watchdog import LoopWatchdog
+from grain.worker.runner.wire import CODEC, HEARTBEAT, BlockingReport
 from grain.worker.runner.wire_translation import WireTranslation
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from grain.edge.messages import WireBytes
+    from grain.worker.messages import Attempt, BlockingCode
 
 CONTEXT_FAILED, AGENT_GONE = 3, 4
 
@@ -39,22 +46,51 @@ def main() -> None:
     """Serve as the runner's process until its agent ends it."""
     caught = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
     sock = set_up_child(b"grain-runner", caught)
-    name, context = sys.argv[1], (*sys.argv[2:], "")[0]
+    name, reports, context = sys.argv[1], int(sys.argv[2]), (*sys.argv[3:], "")[0]
+    os.set_inheritable(reports, False)
     # User code is not to see our command line.
     sys.argv[1:] = []
-    code = trio.run(partial(serve, sock, name, context))
+    code = trio.run(partial(serve, sock, socket.socket(fileno=reports), name, context))
     sys.stdout.flush()
     sys.exit(code)
 
 
-async def serve(sock: socket.socket, name: str, context: str) -> int:
+async def serve(sock: socket.socket, reports: socket.socket, name: str, context: str) -> int:
     """Serve runs over a socket until its other end is closed; return the exit code."""
     stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
-    async with FramedChannel(stream, CODEC, HEARTBEAT) as channel, trio.open_nursery() as nursery:
-        nursery.start_soon(watch)
-        code = await serve_in_context(channel, name, context)
-        nursery.cancel_scope.cancel()
-    return code
+    async with FramedChannel(stream, CODEC, HEARTBEAT) as channel:
+        with reports, LoopWatchdog(BlockingReporter(reports)):
+            return await serve_in_context(channel, name, context)
+
+
+class BlockingReporter:
+    """The reporter of blocking code, in the thread of the watchdog: to the agent and on stderr.
+
+    Args:
+        sock: leads to the agent.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._attempt: Attempt | None = None  # the last one reported, for the report of its end
+
+    def __call__(self, code: BlockingCode, frames: tuple[FrameType, ...]) -> None:
+        """Take a report of a `LoopWatchdog`."""
+        if not code.over:
+            self._attempt = attempt_on(frames)
+            sys.stderr.write(
+                f"The event loop has been blocked for {code.seconds:.0f} s by {code.function}:\n"
+                + "".join(traceback.format_list([_summary(frame) for frame in frames]))
+            )
+            sys.stderr.flush()
+        report = msgspec.msgpack.encode(BlockingReport(self._attempt, code))
+        with suppress(OSError):  # the agent is gone, or does not read
+            self._socket.send(report, socket.MSG_DONTWAIT)
+
+
+def _summary(frame: FrameType) -> traceback.FrameSummary:
+    code = frame.f_code
+    return traceback.FrameSummary(code.co_filename, frame.f_lineno, code.co_name)
 
 
 async def serve_in_context(channel: FramedChannel, name: str, context: str) -> int:
@@ -87,14 +123,6 @@ async def serve_runs(channel: FramedChannel, name: str) -> int:
             raise
         return AGENT_GONE
     return 0
-
-
-async def watch() -> None:
-    """Print the stacks of all threads when the event loop has been blocked for long."""
-    with Watchdog(BLOCKED) as watchdog:
-        while True:
-            watchdog.feed()
-            await trio.sleep(HEARTBEAT.interval)
 
 
 if __name__ == "__main__":

@@ -24,12 +24,14 @@ from grain.worker.messages import (
     chain_of,
 )
 from grain.worker.runner.chains import WaitingRuns
+from grain.worker.runner.services import open_nursery_of_runs
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable
+    from types import FrameType
 
     from grain.edge.channel import Batch, Channel
     from grain.resource import Resource
@@ -70,7 +72,7 @@ class Runner(Generic[Arriving, Departing]):
 
         Cancelling it cancels the runs, and it returns when nothing of them is left.
         """
-        async with trio.open_nursery() as nursery:
+        async with open_nursery_of_runs() as nursery:
             execution = _Execution(self.name, self._channel, self._translation, nursery)
             await self._channel.receive_into(execution.take)
             execution.leave()
@@ -268,6 +270,18 @@ class _Execution(Generic[Arriving, Departing]):
             self._channel.post(unsent, more=bool(self._runs))
         except trio.BrokenResourceError:
             pass  # the other end has left: nobody wants the outcomes
+
+
+_RUNNING = (_Execution._run_pooled.__code__, _Execution._run_in_scope.__code__)
+
+
+def attempt_on(frames: Iterable[FrameType]) -> Attempt | None:
+    """Return the attempt whose run has a stack, None if it is not that of a run."""
+    for frame in frames:
+        if frame.f_code in _RUNNING:
+            run: Run = frame.f_locals["run"]
+            return run.attempt
+    return None
 
 
 def has_interrupt(error: BaseException) -> bool:

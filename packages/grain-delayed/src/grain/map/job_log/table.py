@@ -1,0 +1,138 @@
+"""The table of results: a row for each job that ended, with its values and its outputs.
+
+The columns are those of GNU parallel's ``--results FILE.csv``: those of the result log, then the
+values of the input by the names of a header or as V1, V2, ..., then Stdout and Stderr. ``.tsv`` has
+tabs in the place of commas. Columns are quoted as in RFC 4180; bytes are written as they came.
+"""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import io
+import os
+from typing import TYPE_CHECKING
+
+from grain.map.errors import LogError
+from grain.map.job_log.entries import HEADER, JobLogEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Self
+
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_PIECE = 1 << 20
+
+
+def is_table(name: str) -> bool:
+    """Return True if a name for results is that of a table."""
+    return name[-4:] in _DELIMITERS
+
+
+class ResultTable:
+    """A table that is written; use it in a ``with`` block, which closes its file.
+
+    Args:
+        name: the file, which ends with .csv or .tsv; "-.csv" and "-.tsv" are standard output.
+        names: the names of the columns of inputs; empty for V1, V2, ...
+        go_on: True if rows may be there, to which others are added.
+
+    Raises:
+        LogError: the file has rows of another run, or is in use.
+        OSError: the file cannot be read or written.
+    """
+
+    def __init__(self, name: str, names: Sequence[str] = (), *, go_on: bool = False) -> None:
+        self._name = name
+        self._delimiter = _DELIMITERS[name[-4:]]
+        self._names = tuple(names)
+        self._fd: int | None = None
+        self._begun = False
+        if name[:-4] == "-":
+            return
+        self._fd = os.open(name, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            self._lock(self._fd)
+            length = self._complete_rows(self._fd, go_on=go_on)
+            os.ftruncate(self._fd, length)  # which removes a torn row
+            self._begun = length > 0
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def add(self, entry: JobLogEntry, values: Sequence[str], out: bytes, err: bytes) -> bytes:
+        """Add the row of a job.
+
+        Returns:
+            What is to be printed: nothing, if the table is a file.
+
+        Raises:
+            OSError: the row could not be written as a whole, as when the disk is full.
+        """
+        row = [
+            str(entry.seq), entry.host, f"{entry.start:.3f}", f"{entry.runtime:.3f}", "0",
+            str(entry.received), str(entry.exitval), str(entry.signal), entry.command,
+        ]  # fmt: skip
+        data = self._line([*row, *values, os.fsdecode(out), os.fsdecode(err)])
+        if not self._begun:
+            self._begun = True
+            names = self._names or [f"V{i + 1}" for i in range(len(values))]
+            first = os.fsdecode(HEADER).rstrip("\n").split("\t")
+            data = self._line([*first, *names, "Stdout", "Stderr"]) + data
+        if self._fd is None:
+            return data
+        try:
+            written = os.write(self._fd, data)
+            while written < len(data):  # the next write raises the reason, or succeeds
+                written += os.write(self._fd, data[written:])
+        except OSError as error:
+            error.filename = self._name
+            raise
+        return b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+
+    def _line(self, columns: Sequence[str]) -> bytes:
+        text = io.StringIO(newline="")
+        # The writer quotes only those ends of lines that are its own.
+        csv.writer(text, delimiter=self._delimiter, lineterminator="\r\n").writerow(columns)
+        return os.fsencode(text.getvalue()[:-2] + "\n")
+
+    def _lock(self, fd: int) -> None:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LogError(
+                f"{self._name} is in use by another grain map; wait for its end, or name another "
+                "file"
+            ) from None
+        except OSError:
+            pass  # a file system without locks
+
+    def _complete_rows(self, fd: int, *, go_on: bool) -> int:
+        """Return the length of the rows that are complete, in bytes.
+
+        A row ends with a newline outside quotes, and there an even number of quotes has come.
+
+        Raises:
+            LogError: there are rows, and there must be none.
+        """
+        length = position = quotes = 0
+        with open(fd, "rb", closefd=False) as file:
+            while piece := file.readline(_PIECE):
+                position += len(piece)
+                quotes += piece.count(b'"')
+                if piece.endswith(b"\n") and quotes % 2 == 0:
+                    length = position
+        if length and not go_on:
+            raise LogError(
+                f"{self._name} has the results of an earlier run. --resume with its --joblog goes "
+                "on with it; for a new run, remove the file or name another one"
+            )
+        return length

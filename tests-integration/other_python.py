@@ -1,0 +1,44 @@
+"""Another version of Python on this machine, with Grain installed for it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SUPPORTED = ["3.10", "3.11", "3.12", "3.13"]
+
+
+def others() -> dict[str, str]:
+    """Return the interpreters of other versions that are on PATH or that pyenv has built."""
+    # What pyenv puts on PATH itself, its "shims", may only print an error.
+    pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
+    folders = [d for d in os.environ["PATH"].split(os.pathsep) if Path(d) != pyenv / "shims"]
+    path = os.pathsep.join([*folders, *map(str, pyenv.glob("versions/*/bin"))])
+    own = "{}.{}".format(*sys.version_info)
+    there = {v: shutil.which(f"python{v}", path=path) for v in SUPPORTED if v != own}
+    return {version: command for version, command in there.items() if command}
+
+
+def with_grain(python: str, folder: Path) -> str:
+    """Make an environment in a folder, with the packages of this tree; return its interpreter."""
+    packages = sorted(str(package) for package in ROOT.glob("packages/grain-*"))
+    editable = [word for package in packages for word in ("-e", package)]
+    made = str(folder / "bin/python")
+    if importlib.util.find_spec("uv") is not None:
+        uv = [sys.executable, "-m", "uv"]
+        _run(*uv, "venv", "-q", "--python", python, str(folder))
+        _run(*uv, "pip", "install", "-q", "--python", made, *editable)
+    else:  # ten times slower
+        _run(python, "-m", "venv", str(folder))
+        _run(made, "-m", "pip", "install", "-q", *editable)
+    return made
+
+
+def _run(*words: str) -> None:
+    done = subprocess.run(words, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert 0 == done.returncode, done.stdout

@@ -1,0 +1,391 @@
+"""The mistakes of the first hour, as a table: what one types, and the text that one must see.
+
+A row is the code, and parts of the text. To add a mistake, add a row to the table of its kind:
+
+- `EXPRESSIONS`: code outside of a mission, which raises;
+- `IN_A_MISSION`: code in a mission's main function; the text is in its exception or on standard
+  error;
+- `BLOCKING`: code in a tasklet that keeps its event loop from running others, on standard error of
+  the mission, once for local tasks and once for those of a worker in another process;
+- `IN_ASYNCIO`: code in a mission's block in an asyncio program;
+- `COMMANDS`: a command line, whose complaint is one line and no traceback; `CONFIGURATIONS`: a
+  grain.toml that `grain up` refuses.
+
+The code has ``f``, a delayed function that returns its argument, and what a user imports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+import time
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+from command_site import Site
+
+from grain.combine import open_waitgroup
+from grain.delayed import delayed, each, mission, run
+from grain.resource import Capacity, Cores, Memory, Node, WTime
+from grain.worker.external import run_external
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+
+@delayed
+async def f(x: Any = 1) -> Any:
+    """Return the argument."""
+    return x
+
+
+OBJECTS: tuple[Any, ...] = (
+    asyncio,
+    json,
+    math,
+    os,
+    subprocess,
+    time,
+    trio,
+    Path,
+    f,
+    delayed,
+    each,
+    run,
+)
+OBJECTS += (Capacity, Cores, Memory, Node, WTime, open_waitgroup, run_external)
+NAMES: dict[str, Any] = {thing.__name__: thing for thing in OBJECTS}
+
+EXPRESSIONS = [
+    # ---- resources
+    ('WTime("1h")', 'write WTime(T="01:00:00")'),
+    ("WTime(3600)", "write WTime(T=3600), with the time limit in seconds"),
+    ('WTime("1:30:00")', 'write WTime(T="1:30:00")'),
+    ('WTime(T="1h30m")', 'so write T="01:30:00"'),
+    ("Cores(2) + Memory(2)", "resources are joined by &: write Cores(2) & Memory(2)"),
+    ("Cores(2) | Memory(2)", "resources are joined by &: write Cores(2) & Memory(2)"),
+    ("Cores(1) * 4", "write the amount itself, as in Cores(4)"),
+    ("Node(cores=4)", "write Node(N=4, M=8), with the memory in GB"),
+    ("Node(4)", "write Node(4, 8), with the memory in GB, or Cores(4) for the cores alone"),
+    ('Cores("4")', "write Cores(4)"),
+    ("Cores(2.5)", "a number of cores is a whole number, as in Cores(4)"),
+    ("Cores(cores=4)", "write the number alone, as in Cores(4)"),
+    ('Memory("4GB")', "as in Memory(4)"),
+    ('Memory("500 MB")', "as in Memory(0.5)"),
+    ("Memory(8) & Memory(2)", "both are of the kind Memory; state one of them"),
+    # ---- binding resources to functions
+    ("f @ 4", "write f @ Cores(4)"),
+    ("f @ (Cores(4), Memory(8))", "write f @ (Cores(4) & Memory(8))"),
+    ("f @ Cores(4) & Memory(8)", "write f @ (Cores(4) & Memory(8)), with brackets"),
+    ("Cores(4) @ f", "write f @ Cores(4)"),
+    # ---- functions
+    ("delayed(math.sqrt)", "a tasklet is defined with `async def`"),
+    ("delayed(f)", "f is a delayed function already"),
+    ("f.submit(1)", "call it, and await what it returns, as in r_ = f(...); r = await r_"),
+    ("f(1)", "call it in a function that is given to grain.delayed.run"),
+    # ---- the main function
+    ("run(main())", "give run() an async function, not its call: run(main)"),
+    ("run(main, local=2)", "give the resources of the local worker, as Cores(2)"),
+    ("run(lambda: 3, local=Cores(1))", "a tasklet is defined with `async def`"),
+    ("asyncio.run(main())", "Write run(main, local=Cores(2)) instead of asyncio.run(main())"),
+    ("trio.run(main)", "Write run(main, local=Cores(2)) instead of trio.run(main)"),
+]
+
+NOT_KNOWN = "the value of f is not known yet; await it first"
+STANDS_FOR = "A Delayed stands for a value that is not known yet: await it first"
+IN_TRIO = "write `await trio.sleep(1)` instead of `await asyncio.sleep(1)`"
+
+IN_A_MISSION = [
+    # ---- a value that is not there yet
+    ('f"{f(1)}"', NOT_KNOWN),
+    ('f"{f(1):.3f}"', NOT_KNOWN),
+    ('"{}".format(f(1))', NOT_KNOWN),
+    ('"%.3f" % f(1)', NOT_KNOWN),
+    ('"%d" % f(1)', STANDS_FOR),
+    ("print(f(1))", "<Delayed f: not known yet, await it>"),
+    ("print(f(1) + 1)", "<Delayed of f: not known yet, await it>"),
+    ("json.dumps({'energy': f(1)})", STANDS_FOR),
+    ("1 if f(1) else 2", NOT_KNOWN),
+    ("2 in f([1, 2])", NOT_KNOWN),
+    ("min(f(1), f(2))", NOT_KNOWN),
+    ("int(f(1))", NOT_KNOWN),
+    ("float(f(1))", NOT_KNOWN),
+    ("math.sqrt(f(1))", NOT_KNOWN),
+    ("range(f(1))", NOT_KNOWN),
+    ("open(f('a.xyz'))", NOT_KNOWN),
+    ("Path(f('a.xyz'))", NOT_KNOWN),
+    ("os.path.exists(f('a.xyz'))", NOT_KNOWN),
+    ("os.path.join('run', f('a.xyz'))", STANDS_FOR),
+    ("','.join([f('a')])", STANDS_FOR),
+    ("await run_external(['cat', f('a.xyz')])", NOT_KNOWN),
+    ("for x in f([1, 2]): pass", "declare it with @delayed(nout=...), or await it first"),
+    ("len(f([1, 2]))", "the length of f is not known yet"),
+    ("f(f(1))", "await it first and pass the value"),
+    ("(f @ Cores(1))([f(1)])", "await it first and pass the value"),
+    ("f @ Cores(4)(1)", "write (fn @ Cores(4))(x), with brackets"),
+    ("await [f(1), f(2)]", "results = await each(delayed_objects)"),
+    ("await f", "A delayed function is called, and what it returns is awaited"),
+    (
+        "async with trio.open_nursery() as nursery: nursery.start_soon(f, 1)",
+        "It starts at the call: no nursery is needed",
+    ),
+    (
+        """
+        async def forgets():
+            return trio.sleep(0)
+        await (delayed(forgets) @ Cores(1))()
+        """,
+        "returned a coroutine: an await is missing, write `return await sleep(...)`",
+    ),
+    (
+        """
+        async def leaf():
+            return await f(1)
+        await (delayed(leaf) @ Cores(1))()
+        """,
+        "f was called in a leaf",
+    ),
+    # ---- trio and asyncio
+    ("await asyncio.sleep(1)", IN_TRIO),
+    ("await asyncio.gather(f(1), f(2))", "`await each(a_, b_)` instead of `await asyncio.gather"),
+    (
+        """
+        async def leaf():
+            await asyncio.sleep(1)
+        await (delayed(leaf) @ Cores(1))()
+        """,
+        IN_TRIO,
+    ),
+    ("trio.run(trio.sleep, 0)", "This code runs in trio already: await the function"),
+    # ---- programs and cores
+    (
+        """
+        @delayed
+        async def opt(x):
+            await run_external(["echo", x])
+        await each([opt("a.xyz"), opt("b.xyz")])
+        """,
+        (
+            "opt runs `echo a.xyz` without cores of its own, in the mission's own process: such "
+            "calls all start at once, however many there are. Write (opt @ Cores(1))(...); if it "
+            "is meant, run_external([...], here=True)\n"
+        ),
+    ),
+    (
+        """
+        async def opt(x):
+            await run_external(["echo", x])
+        async with open_waitgroup() as wg:
+            wg.start_subtask(opt, "a.xyz")
+        """,
+        "Write wg.submit(Cores(1), opt, ...) instead of start_subtask",
+    ),
+    (
+        "await run_external(['echo', 'a.xyz'])",
+        "Put the program into a delayed function fn, and write (fn @ Cores(1))(...)",
+    ),
+    (
+        "await (f @ Cores(0))(1)",
+        (
+            "f @ Cores(0) asks for no core: such tasks all start at once on a worker, however many "
+            "there are. Write f @ Cores(1); or f @ (Cores(0) & Capacity(1)) if that is meant\n"
+        ),
+    ),
+    ("await (f @ Cores(64))(1)", "ask for less, or give the local worker more"),
+]
+
+BLOCKING = [
+    ("time.sleep(3.5)", "`time.sleep(3.5)`", "write `await trio.sleep(...)`"),
+    (
+        "subprocess.run(['sleep', '3.5'])",
+        "`subprocess.run(['sleep', '3.5'])`",
+        "run the program with `await run_external([...])` (grain.worker.external)",
+    ),
+]
+
+IN_ASYNCIO = [
+    ("await trio.sleep(1)", "write `await asyncio.sleep(1)` instead of `await trio.sleep(1)`"),
+    ("json.dumps(f(1))", STANDS_FOR),
+]
+
+COMMANDS = [
+    ("grain map", "no command. Write one, as in: grain map wc -l {} ::: a.txt b.txt"),
+    ("grain map 'echo {1}' ::: a", "Write it without the quotes around it"),
+    ("grain map --timeout 1x echo ::: a", "write seconds, or 90s, 10m, 2h, 1d"),
+    ("grain map --resume echo ::: a", "--resume needs the --joblog FILE of the run"),
+    ("grain -c nofile.toml ls", "nofile.toml: no such file"),
+    ("grain logs nobody", "no job that `grain` has submitted from here is called 'nobody'"),
+]
+
+CONFIGURATIONS = [
+    ('adress = "edge:///shared/me"', "adress: found an unknown key", "did you mean address?"),
+    ("[script]\ncores = '4'", "script.cores: found the string '4'", "expected a whole number"),
+    ("[worker]\nname = 3", "worker.name: found the number 3", "expected a name"),
+]
+
+# What is meant, and says so: no row of these prints anything.
+MEANT = [
+    "await run_external(['hostname'], here=True)",
+    "await (f @ (Cores(0) & Capacity(1)))(1)",
+    "await (f @ Memory(1))(1)",
+    "await trio.to_thread.run_sync(time.sleep, 0.01)",
+]
+
+
+def shown(error: BaseException) -> str:
+    """Return the text of a traceback, with the notes that Python 3.10 does not print."""
+    text = "".join(traceback.format_exception(error))
+    if sys.version_info >= (3, 11):
+        return text
+    inner = getattr(error, "exceptions", ())
+    return "\n".join([text, *getattr(error, "__notes__", ()), *map(shown, inner)])
+
+
+def main_of(code: str) -> Callable[[], Awaitable[Any]]:
+    """Return an async function with some code as its body."""
+    names = dict(NAMES)
+    exec(f"async def main():\n{textwrap.indent(textwrap.dedent(code), '    ')}", names)
+    main: Callable[[], Awaitable[Any]] = names["main"]
+    return main
+
+
+def ids(rows: list[Any]) -> list[str]:
+    return [" ".join((row if isinstance(row, str) else row[0]).split()) for row in rows]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+@pytest.mark.parametrize(("code", "text"), EXPRESSIONS, ids=ids(EXPRESSIONS))
+def test_outside_of_a_mission_it_raises(code: str, text: str) -> None:
+    async def main() -> None:
+        await f(1)
+
+    with pytest.raises((TypeError, ValueError, AttributeError, RuntimeError)) as caught:
+        eval(code, {**NAMES, "main": main})
+
+    assert text in shown(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore:There is no current event loop:DeprecationWarning")
+@pytest.mark.parametrize(("code", "text"), IN_A_MISSION, ids=ids(IN_A_MISSION))
+def test_in_a_mission_it_is_said(code: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    error = ""
+    try:
+        run(main_of(code), local=Cores(2), config_file=False, progress=False)
+    except Exception as raised:
+        error = shown(raised)
+
+    out, err = capsys.readouterr()
+    assert 1 == (error + out + err).count(text)
+
+
+@pytest.mark.parametrize(("code", "text"), IN_ASYNCIO, ids=ids(IN_ASYNCIO))
+def test_in_an_asyncio_program_it_raises(code: str, text: str) -> None:
+    async def block() -> None:
+        async with mission(local=Cores(1), config_file=False, progress=False):
+            await main_of(code)()
+
+    with pytest.raises((TypeError, RuntimeError)) as caught:
+        asyncio.run(block())
+
+    assert text in shown(caught.value)
+
+
+@pytest.mark.parametrize("code", MEANT, ids=ids(MEANT))
+def test_what_is_meant_is_not_warned_of(code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run(main_of(code), local=Cores(1) & Memory(2), config_file=False, progress=False)
+
+    assert "warning" not in capsys.readouterr().err
+
+
+def program_of_blocking() -> str:
+    """Return a program whose tasklets block, each from a function of its own."""
+    tasklets = [
+        f"@delayed\nasync def blocks_{number}():\n    {code}\n"
+        for number, (code, *_) in enumerate(BLOCKING)
+    ]
+    calls = "".join(f"    await (blocks_{n} @ Cores(1))()\n" for n in range(len(BLOCKING)))
+    return (
+        "import subprocess, sys, time\n"
+        "from grain.delayed import delayed, run\n"
+        "from grain.resource import Cores\n\n"
+        f"{''.join(tasklets)}\nasync def main():\n{calls}\n"
+        "if sys.argv[1:]:\n    run(main, local=Cores(1), config_file=False)\nelse:\n    run(main)\n"
+    )
+
+
+def test_what_blocks_an_event_loop_is_named_with_its_line(tmp_path: Path) -> None:
+    """For tasks of the local worker, and for those of a worker in a process of its own."""
+    site = Site(tmp_path)
+    program = program_of_blocking()
+    (tmp_path / "sweep.py").write_text(program)
+    lines = program.splitlines()
+
+    def start(*words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "sweep.py", *words],
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    with site.gnaw(), site.worker("n17", Cores=1):
+        runs = {"of this process": start("local"), "on n17": start()}
+        printed = {where: process.communicate(timeout=120)[1] for where, process in runs.items()}
+
+    for where, text in printed.items():
+        for number, (_, line, instead) in enumerate(BLOCKING):
+            at = lines.index(f"    {line.strip('`')}") + 1
+            words = (
+                rf"warning: blocks_{number} blocks the event loop {where}, [2-9] s by now, at "
+                rf"sweep\.py:{at}: {re.escape(line)}\. Until it returns, .* must wait\. Instead, "
+                + re.escape(instead)
+            )
+            assert 1 == len(re.findall(words, text)), f"{words}\n{text}"
+
+
+def typed(words: str, folder: Path) -> str:
+    """Return what a command prints on standard error; it must fail, without a traceback."""
+    done = subprocess.run(
+        [sys.executable, "-m", "grain.cli", *shlex.split(words)[1:]],
+        cwd=folder,
+        env={**os.environ, "HOME": str(folder), "XDG_STATE_HOME": str(folder / "state")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize(("words", "text"), COMMANDS, ids=ids(COMMANDS))
+def test_a_command_says_what_to_write(words: str, text: str, tmp_path: Path) -> None:
+    assert text in typed(words, tmp_path)
+
+
+@pytest.mark.parametrize(("toml", "text", "advice"), CONFIGURATIONS, ids=ids(CONFIGURATIONS))
+def test_a_configuration_is_refused_with_the_key_and_what_is_expected(
+    toml: str, text: str, advice: str, tmp_path: Path
+) -> None:
+    (tmp_path / "grain.toml").write_text(f"{toml}\n")
+
+    complaint = typed("grain up", tmp_path)
+    assert text in complaint
+    assert advice in complaint
