@@ -105,6 +105,8 @@ class Reporter:
                 self.line(f"worker {name} clear")
             case NeverStarts() | CanStart():
                 self._on_request(event)
+            case OtherInterpreter() | OtherNumPy():
+                self.line(f"warning: {other_versions(event)}")
             case SchedulerAway(why):
                 self.line(f"The scheduler cannot be reached, trying on: {why}")
             case SchedulerBack():
@@ -146,8 +148,6 @@ class Reporter:
                         f"{request.ask()} ({why}); it waits for another worker, which "
                         f"`{self._start_workers}` starts"
                     )
-            case OtherInterpreter() | OtherNumPy():
-                self.line(f"warning: {other_versions(event)}")
 
     def on_ended(self) -> None:
         """Report the time that the mission took."""
