@@ -17,6 +17,7 @@ from command_site import Site, running
 from grain.remote_exer import GnawConnector, RemoteExecutor
 from grain.resource import Cores, Memory
 from grain.worker import Call
+from grain.worker.external import run_external
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,8 +37,9 @@ async def test_what_is_listed_is_what_there_is(site: Site) -> None:
             await site.until(lambda _: True)
             async with RemoteExecutor(site.address, name="opt", connect=connect) as executor:
                 sleep = Call(trio.sleep, (1000.0,), {})
+                program = Call(run_external, (["sleep", "1000"],), {"check": False})
                 jobs = [
-                    executor.submit_call(Cores(2) & Memory(6), sleep, lambda _: None),
+                    executor.submit_call(Cores(2) & Memory(6), program, lambda _: None),
                     executor.submit_call(Cores(2), sleep, lambda _: None),
                     executor.submit_call(Cores(64), sleep, lambda _: None),
                 ]
@@ -47,6 +49,11 @@ async def test_what_is_listed_is_what_there_is(site: Site) -> None:
                 [busy] = [one for one in state["workers"] if one["name"] == "w-a"]
                 listed = await site.grain("ls")
                 why = await site.grain("why", f"opt:{jobs[1]}")
+                while (
+                    ": sleep 1000\n"
+                    not in (runs := await site.grain("why", f"opt:{jobs[0]}")).stdout
+                ):
+                    await trio.sleep(0.1)
                 never = await site.grain("why", f"opt:{jobs[2]}")
                 quitting = await site.grain("quit", "w-a")
                 nobody = await site.grain("quit", "x*")
@@ -58,9 +65,13 @@ async def test_what_is_listed_is_what_there_is(site: Site) -> None:
 
     assert {"Cores": 1.0, "Memory": 0.75} == busy["used"]
     assert [f"opt:{jobs[0]}"] == busy["tasks"]
-    assert "Cores(2) & Memory(8)" in listed.stdout
-    assert "Cores 100%, Memory 75%" in listed.stdout
-    assert "on no worker here: " in listed.stdout
+    words = " ".join(listed.stdout.split())
+    assert "uses Cores 100%, Memory 75% of Cores(2) & Memory(8)" in words
+    assert "on no worker here: " in words
+    assert f"configuration is {site.folder}/grain.toml.\n" in listed.stdout
+    assert f"task opt:{jobs[0]} is running\n" in runs.stdout
+    assert "  it calls run_external(['sleep', '1000'], check=False)\n" in runs.stdout
+    assert "  it runs on worker w-a (host " in runs.stdout
     assert f"task opt:{jobs[1]} is waiting\n" in why.stdout
     assert "w-a: not now, " in why.stdout
     assert "w-b: never, " in why.stdout

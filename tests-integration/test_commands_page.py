@@ -51,6 +51,10 @@ MASKS = [
     (re.compile(r"in /\S+/bin$"), "in BIN"),
     (re.compile(r"/\S*/grain-\d+/[0-9a-f]+\.\d+"), "SOCKET"),
     (re.compile(r"[\w.:\[\]]+:\d+ \("), "HOST:PORT ("),
+    (re.compile(r"The scheduler is at \S+;"), "The scheduler is at ADDRESS;"),
+    (re.compile(r"it calls .*"), "it calls CALL"),
+    (re.compile(r"is on (btrfs|ext4|overlay|tmpfs|xfs|zfs)\b"), "is on KIND"),
+    (re.compile(r"\d+ GB\b"), "# GB"),
 ]
 
 

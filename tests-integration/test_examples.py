@@ -49,11 +49,12 @@ def run_program(*words: str) -> tuple[list[str], list[str]]:
 
 def check_frame(stderr: list[str], shortest: float) -> None:
     """The lines that a mission adds to what the program itself prints."""
-    config, cleaning, clear, elapsed = stderr
+    config, cleaning, clear, *summary, elapsed = stderr
 
     assert config == "Config file is disabled, using default settings."
     assert re.fullmatch(r"worker \S+\(local\) starts cleaning up", cleaning)
     assert re.fullmatch(r"worker \S+\(local\) clear", clear)
+    assert all(re.fullmatch(r"\d+ done, \d+ s(, cores \d+ % busy)?", line) for line in summary)
     match = re.fullmatch(r"Time elapsed for all jobs: (\d+\.\d{3})s", elapsed)
     assert match
     assert float(match[1]) >= shortest

@@ -470,3 +470,16 @@ def test_on_a_cluster(home: Path) -> None:
     assert done.stdout == "1\n1\n1\n"  # bound to the core that each was given
     assert [(1, 0, 0), (2, 3, 0), (3, 0, 0)] == sorted(logged())
     assert Path("3.out").read_text() == "3\n"
+
+
+def test_a_read_only_home_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can meet there, and no scheduler be started; /proc is read-only for root, too."""
+    monkeypatch.setenv("HOME", "/proc")
+    done = grain_map("echo", ":::", "a")
+
+    assert 255 == done.returncode
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(
+        "Error: /proc/.local/share/edge-file-default: No such file or directory."
+    )
+    assert "Traceback" not in done.stderr

@@ -67,7 +67,13 @@ class Kernel:
     def __init__(self, client: NotebookClient) -> None:
         self._client = client
 
+    @property
+    def all(self) -> list[Any]:
+        """The cells that were run."""
+        return list(self._client.nb.cells)
+
     async def run(self, code: str) -> list[str]:
+        """Run a cell, and return what it shows."""
         cell = nbformat.v4.new_code_cell(code)  # type: ignore[no-untyped-call]
         self._client.nb.cells.append(cell)
         await self._client.async_execute_cell(cell, len(self._client.nb.cells) - 1)
@@ -226,6 +232,69 @@ def test_a_mission_of_several_cells_has_one_pool_which_ends_with_it() -> None:
             )
             await cells.run("await stack.aclose()")
             assert ["False\n"] == await cells.run("print(os.path.exists(f'/proc/{first}'))")
+
+    asyncio.run(main())
+
+
+def bars(cell: Any) -> list[str]:
+    """Return the bars of progress that a cell shows, as text."""
+    return [
+        output["data"]["text/plain"]
+        for output in cell.outputs
+        if "<progress" in output.get("data", {}).get("text/html", "")
+    ]
+
+
+SLEEP = """
+@delayed
+async def sleep(seconds):
+    await trio.sleep(seconds)
+    if not seconds:
+        raise ValueError("no time")
+"""
+OPEN = """
+stack = AsyncExitStack()
+await stack.enter_async_context(mission(Cores(2), config_file=False, name="t"))
+"""
+
+
+def test_each_cell_that_runs_tasks_has_a_bar_of_its_own() -> None:
+    """Also in a mission that an earlier cell has opened; other cells have none."""
+
+    async def main() -> None:
+        async with kernel() as cells:
+            codes = [
+                DEFINE + SLEEP + OPEN,
+                "1 + 1",
+                "await (sleep @ Cores(1))(2)",
+                "2 + 2",
+                "broken = (sleep @ Cores(1))(0)\nawait (sleep @ Cores(1))(2)",
+                "await asyncio.wait([asyncio.ensure_future(stack.aclose())])",
+            ]
+            for code in codes:
+                await cells.run(code)
+            shown = [bars(cell) for cell in cells.all]
+            assert [[], [], [], []] == [shown[0], shown[1], shown[3], shown[5]]
+            [first], [second] = shown[2], shown[4]
+            assert first.startswith("100 %, 1 done, 0 running, 0 queued, ")
+            assert second.startswith("100 %, 2 done, 1 failed, 0 running, 0 queued, ")
+
+    asyncio.run(main())
+
+
+def test_a_failure_in_a_cell_shows_the_frames_of_the_notebook() -> None:
+    async def main() -> None:
+        async with kernel() as cells:
+            await cells.run(DEFINE + SLEEP)
+            with pytest.raises(CellExecutionError) as caught:
+                await cells.run(
+                    "async with mission(Cores(1), config_file=False):\n"
+                    "    await (sleep @ Cores(1))(0)"
+                )
+            shown = str(caught.value)
+            assert "no time" in shown
+            assert "graph.py" not in shown
+            assert "value.py" not in shown
 
     asyncio.run(main())
 

@@ -206,7 +206,7 @@ def keep_unclaimed(self: Missions, record: MissionRecord, now: float) -> None:
     Missions._on_synced(self, record, now)
 
 
-def wait_for_the_dead(self: Missions, id: str) -> None:  # noqa: A002 - its name
+def wait_for_the_dead(self: Missions, id: str, now: float) -> None:  # noqa: A002 - its name
     pass
 
 
@@ -220,13 +220,13 @@ def forget_who_cancelled(self: Missions, link: object, message: Any, now: float)
 def give_up_the_silent(self: Missions, now: float) -> None:
     for record in list(self._missions.values()):
         if record.link is not None and now % 60 < 1:
-            self._give_up(record)
+            self._give_up(record, now)
     Missions.on_tick(self, now)
 
 
-def keep_the_link_of_the_given_up(self: Missions, record: MissionRecord) -> None:
+def keep_the_link_of_the_given_up(self: Missions, record: MissionRecord, now: float) -> None:
     links = dict(self.links)
-    Missions._remove(self, record)
+    Missions._remove(self, record, now)
     self.links.update(links)
 
 

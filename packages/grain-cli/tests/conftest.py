@@ -92,7 +92,7 @@ class Fake:
             for ask, _ in batch:
                 assert isinstance(ask, Ask)
                 self.asked.append(ask)
-                if self.answers[ask.about] is None:
+                if self.answers.get(ask.about) is None:
                     return  # hangs up
                 await peer.channel.send([(Answer(ask.about), pack(self.answers[ask.about]))])
 

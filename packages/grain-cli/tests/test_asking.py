@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner, Result
 
-from grain.cli import main
+from grain.cli import completion, main
 from grain.cli.batch import JobRecord, JobRecords
 from grain.cli.status.ls_text import state_text
 from grain.cli.status.versions_text import versions_text
@@ -50,8 +51,11 @@ STATE: dict[str, Any] = {
             "connected": True,
             "running": 3,
             "waiting": 13,
+            "done": 120,
+            "failed": 2,
         }
     ],
+    "ended": [{"name": "first", "host": "login1", "at": 86400.0, "done": 7, "failed": 0}],
     "queues": [
         {
             "request": {"Cores": 4},
@@ -121,14 +125,19 @@ def test_ls_shows_what_there_is(address: str, answering: Any) -> None:
 
     assert 0 == done.exit_code
     lines = [line.split() for line in done.output.splitlines()]
-    [worker] = [line for line in lines if line[:1] == ["w1"]]
-    assert ["w1", "n17", "serving", "00:42:10", "3", "(opt:3", "opt:5", "...)"] == worker[:8]
-    assert 'Cores(16) & Memory(59.5) & Licences({"orca": 3})' in done.output
-    assert "Cores 75%, Memory 67%, Licences ?" in done.output
-    assert 'Cores(4) & Memory(19.5) & Licences({"orca": 1})' in done.output
-    assert ["opt", "login1", "connected", "3", "13"] in lines
-    assert "Cores(4)    opt      0         3        12       opt:6   the worker" in done.output
-    assert "opt:40  on no worker here: w1: it has no GPUs at all\n" in done.output
+    words = " ".join(done.output.split())
+    assert ["w1", "n17", "serving", "00:42:10", "3"] in lines
+    assert "runs opt:3 opt:5 ...\n" in done.output
+    assert (
+        "uses Cores 75%, Memory 67%, Licences ? of Cores(16) & Memory(59.5) & "
+        'Licences({"orca": 3}); free Cores(4) & Memory(19.5) & Licences({"orca": 1}) '
+    ) in words
+    assert ["opt", "login1", "connected", "3", "13", "120", "2"] in lines
+    assert "opt      0         3        12       opt:6   Cores(4)\n  waits: the " in done.output
+    assert "opt:40  GPUs(1)\n  waits: on no worker here: w1: it has no GPUs at all" in done.output
+    [last] = [line for line in lines if line[:1] == ["first"]]
+    assert ["login1", "7", "0"] == [last[1], *last[-2:]]
+    assert last[2].startswith("1970-01-0")
     assert "2 tasks wait for the reports of the workers that they ran on.\n" in done.output
     assert "1 task that crashed waits for a worker of its own.\n" in done.output
 
@@ -187,13 +196,64 @@ def test_ls_as_json(address: str, answering: Any) -> None:
     assert (address, []) == (results["address"], results["jobs"])
 
 
+def test_ls_names_the_scheduler_and_the_configuration(
+    alone: Path, address: str, answering: Any
+) -> None:
+    """Also one that was found in a directory above."""
+    below = alone / "runs"
+    below.mkdir()
+    os.chdir(below)
+    with answering(address, state=STATE):
+        done = grain("ls")
+
+    last = f"The scheduler is at {address}; the configuration is {alone}/grain.toml.\n"
+    assert done.output.endswith(last)
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_ls_fits_the_terminal(
+    address: str, answering: Any, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    """Names are shortened in the middle, sentences are folded between words."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    name = "a-very-long-name-of-a-mission-that-somebody-chose-for-its-parameters-0.25"
+    host = "node0017.cluster.chemistry.example-university.edu"
+    state = {
+        **STATE,
+        "workers": [{**WORKER, "name": f"w-{name}", "host": host, "tasks": [f"{name}:1"] * 4}],
+        "missions": [{**STATE["missions"][0], "label": name, "host": host}],
+        "queues": [{**one, "mission": name, "oldest": f"{name}:7"} for one in STATE["queues"]],
+        "ended": [{**STATE["ended"][0], "name": name, "host": host}],
+    }
+    with answering(address, state=state):
+        listed = grain("ls").output
+
+    *lines, _ = listed.splitlines()  # the last one has the paths of this test
+    assert [] == [line for line in lines if len(line) > columns]
+    assert (f"\n{name} " in listed) == (columns > 80)
+    assert "on no worker here" in " ".join(listed.split())
+
+
+def test_ls_shows_versions_that_differ_from_those_of_the_scheduler(
+    address: str, answering: Any
+) -> None:
+    own = {"interpreter": "Python 3.11", "python": "3.11.7", "grain": "1.0.0", "numpy": ""}
+    other = {**own, "interpreter": "Python 3.12", "python": "3.12.1", "numpy": "2.1.0"}
+    workers = [{**WORKER, "versions": own}, {**WORKER, "name": "w2", "versions": other}]
+    with answering(address, state={**STATE, "workers": workers, "versions": own}):
+        words = " ".join(grain("ls").output.split())
+
+    expected = "has Python 3.12 (3.12.1), Grain 1.0.0, NumPy 2.1.0; the scheduler has Python 3.11 ("
+    assert 1 == words.count(expected) == words.count("the scheduler has")
+
+
 def test_ls_of_nothing(address: str, answering: Any) -> None:
     """It says what to do."""
-    state = {**STATE, "workers": [], "missions": [], "queues": [], "tasks": {}}
+    state = {**STATE, "workers": [], "missions": [], "queues": [], "tasks": {}, "ended": []}
     with answering(address, state=state):
         done = grain("ls")
 
-    assert "No worker is here; `grain up` submits some.\n\nNo mission is here.\n" == done.output
+    assert done.output.startswith("No worker is here; `grain up` submits some.\n\nNo mission is h")
 
 
 def test_ls_shows_jobs_that_are_not_here(
@@ -208,7 +268,7 @@ def test_ls_shows_jobs_that_are_not_here(
     table = done.output.split("JOBS NOT HERE YET\n")[1].splitlines()
     assert ["w2", "6_1", "pending"] == table[1].split()[:3]
     assert "Priority" == table[1].split()[-1]
-    assert 2 == len(table)
+    assert "" == table[2]
 
 
 def test_ls_shows_workers_without_an_answer_of_the_batch_system(
@@ -222,6 +282,110 @@ def test_ls_shows_workers_without_an_answer_of_the_batch_system(
     assert 0 == done.exit_code
     assert "w1" in done.output
     assert "Note: jobs are not shown: squeue failed (exit code 1)" in done.output
+
+
+def test_without_a_task_why_lists_some(address: str, answering: Any) -> None:
+    with answering(address, state=STATE):
+        done = grain("why")
+
+    assert 2 == done.exit_code
+    expected = "name a task, as in: grain why opt:6; waiting: opt:6 opt:40; running: opt:3 opt:5\n"
+    assert done.output.endswith(f"Error: {expected}")
+
+
+@pytest.mark.parametrize(
+    ("missions", "expected"),
+    [
+        (STATE["missions"], "none of opt waits or runs now"),
+        ([], "none is here, no mission either"),
+    ],
+)
+def test_without_a_task_why_says_that_there_is_none(
+    address: str, answering: Any, missions: list[Any], expected: str
+) -> None:
+    state = {**STATE, "workers": [], "queues": [], "missions": missions}
+    with answering(address, state=state):
+        done = grain("why")
+
+    assert done.output.endswith(f"Error: name a task, as in: grain why opt:17; {expected}\n")
+
+
+def test_without_a_pattern_quit_lists_the_workers(
+    alone: Path, address: str, command: Put, answering: Any
+) -> None:
+    """Those that are here, and jobs that are not here yet."""
+    submitted(alone, address, w1="6_0", w2="6_1")
+    command("squeue", "echo '6_0|RUNNING|None|n17'; echo '6_1|PENDING|Priority|'")
+    with answering(address, state=STATE):
+        done = grain("quit")
+
+    assert 2 == done.exit_code
+    expected = "name the workers, as in: grain quit w1; there are: w1, w2\n"
+    assert done.output.endswith(f"Error: {expected}")
+
+
+def test_without_a_pattern_and_workers_quit_says_what_to_do(address: str, answering: Any) -> None:
+    with answering(address, state={**STATE, "workers": []}):
+        done = grain("quit")
+
+    expected = "no worker is here, and none waits for its job; `grain up` submits some\n"
+    assert done.output.endswith(f"Error: {expected}")
+
+
+def complete(monkeypatch: pytest.MonkeyPatch, *words: str) -> set[str]:
+    """Return the completions of the last word, as bash gets them."""
+    monkeypatch.setenv("_GRAIN_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", " ".join(["grain", *words]))
+    monkeypatch.setenv("COMP_CWORD", str(len(words)))
+    done = CliRunner().invoke(main, [], prog_name="grain")
+    assert not done.stderr
+    return {line.removeprefix("plain,") for line in done.stdout.split()}
+
+
+@pytest.mark.usefixtures("patient_completion")
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["quit", "w"], {"w1", "w2"}),
+        (["quit", "x"], set()),
+        (["logs", ""], {"w2"}),
+        (["why", "opt:"], {"opt:6", "opt:40", "opt:3", "opt:5"}),
+    ],
+)
+def test_completion_knows_names(
+    alone: Path, address: str, answering: Any, monkeypatch: pytest.MonkeyPatch,
+    words: list[str], expected: set[str],
+) -> None:  # fmt: skip
+    """Of workers, those that are here and those that were submitted; of tasks, some of each."""
+    submitted(alone, address, w2="6_1")
+    evil = {**WORKER, "name": "w\x1b[2J", "tasks": []}
+    with answering(address, state={**STATE, "workers": [WORKER, evil]}):
+        completed = complete(monkeypatch, *words)
+
+    assert expected == completed
+
+
+@pytest.fixture
+def patient_completion(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a busy machine may keep the scheduler from answering."""
+    monkeypatch.setattr(completion, "PATIENCE", 60.0)
+
+
+@pytest.mark.usefixtures("address")
+def test_completion_is_silent_when_nobody_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set() == complete(monkeypatch, "why", "")
+
+
+def test_completion_follows_the_configuration_that_is_named(
+    alone: Path, address: str, answering: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(completion, "PATIENCE", 60.0)
+    (alone / "grain.toml").rename(alone / "other.toml")
+    with answering(address, state=STATE):
+        before = complete(monkeypatch, "-c", "other.toml", "quit", "w")
+        after = complete(monkeypatch, "quit", "-c", "other.toml", "w")
+
+    assert {"w1"} == before == after
 
 
 def test_names_cannot_move_the_cursor(address: str, answering: Any) -> None:
@@ -258,6 +422,76 @@ def test_why_sends_the_task_and_prints_the_reasons(address: str, answering: Any)
 
     assert ("my:opt", 17) == (scheduler.asked[0].mission, scheduler.asked[0].task)
     assert "task my:opt:17 is waiting\n  it asks for Cores(4)\n  w1: not now\n" == done.output
+
+
+RUN = {"function": "energy", "worker": "w1", "began": 86400.0, "seconds": 3723.4}
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (
+            {"state": "running", "reasons": ["it asks for Cores(4)"], **RUN, "host": "n17"},
+            (
+                "task opt:17 is running\n"
+                "  it calls energy\n"
+                "  it runs on worker w1 (host n17), from 1970-01-02 AT, for 01:02:03\n"
+                "  it asks for Cores(4)\n"
+            ),
+        ),
+        (
+            {
+                "state": "running",
+                "reasons": [],
+                **RUN,
+                "host": "n17",
+                "programs": [["xtb h2o.xyz --opt", 65.2]],
+            },
+            (
+                "task opt:17 is running\n"
+                "  it calls energy\n"
+                "  it runs on worker w1 (host n17), from 1970-01-02 AT, for 01:02:03\n"
+                "  it has run for 00:01:05: xtb h2o.xyz --opt\n"
+            ),
+        ),
+        (
+            {"state": "ended", "reasons": [], **RUN, "ended": "value"},
+            (
+                "task opt:17 is done\n"
+                "  it calls energy\n"
+                "  it ran on worker w1, from 1970-01-02 AT, for 01:02:03\n"
+            ),
+        ),
+        (
+            {"state": "ended", "reasons": [], **RUN, "ended": "error"},
+            (
+                "task opt:17 has failed\n"
+                "  it calls energy\n"
+                "  it ran on worker w1, from 1970-01-02 AT, for 01:02:03\n"
+            ),
+        ),
+    ],
+)
+def test_why_of_a_run_says_function_worker_and_time(
+    address: str, answering: Any, answer: dict[str, Any], expected: str
+) -> None:
+    """Also of one that has ended."""
+    programs = {"programs": answer.pop("programs", [])}
+    with answering(address, why={"task": 17, **answer}, arguments={"call": ""}, programs=programs):
+        done = grain("why", "opt:17")
+
+    assert expected == re.sub(r"1970-01-0\d [\d:]+", "1970-01-02 AT", done.output)
+    assert 0 == done.exit_code
+
+
+def test_why_shows_the_call_that_the_mission_has(address: str, answering: Any) -> None:
+    """In place of the function's name alone; without an answer that stays."""
+    answer = {"task": 17, "state": "waiting", "reasons": [], "function": "energy"}
+    with answering(address, why=answer, arguments={"call": "energy('h2o.xyz')"}, programs={}):
+        assert "  it calls energy('h2o.xyz')\n" in grain("why", "opt:17").output
+        assert "energy('h2o.xyz')" == json.loads(grain("why", "--json", "opt:17").output)["call"]
+    with answering(address, why=answer, arguments={"call": ""}, programs={}):
+        assert "  it calls energy\n" in grain("why", "opt:17").output
 
 
 def test_why_of_what_is_not_there(address: str, answering: Any) -> None:

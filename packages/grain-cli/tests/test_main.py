@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -10,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from grain.cli import main
+from grain.cli import main, plugins
 from grain.cli.app import OWN
 from grain.cli.version import named_version
 
@@ -53,12 +54,77 @@ def test_help_says_what_grain_is() -> None:
 def test_help_lists_the_commands() -> None:
     """Each is listed without being imported, by the first line of its own help."""
     result = CliRunner().invoke(main, ["-h"])
-    listed = dict(line.split(None, 1) for line in result.output.splitlines() if line[:2] == "  ")
+    lines = result.output.split("\nCommands:\n")[1].splitlines()
+    listed = dict(line.split(None, 1) for line in lines)
 
     for name, own in OWN.items():
         command = main.get_command(click.Context(main), name)
         assert command is not None
         assert command.get_short_help_str(80) == own.help == listed[name]
+
+
+def commands() -> list[str]:
+    """Every command that is installed, with those of groups, as typed."""
+
+    def below(command: click.Command, words: list[str]) -> list[str]:
+        found = [" ".join(words)]
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for name in command.list_commands(context):
+                inner = command.get_command(context, name)
+                assert inner is not None
+                found += below(inner, [*words, name])
+        return found
+
+    return below(main, ["grain"])
+
+
+@pytest.mark.parametrize("command", commands())
+def test_every_help_has_an_example(command: str) -> None:
+    """An example is a line of its own that begins with the command."""
+    help_text = CliRunner().invoke(main, [*command.split()[1:], "--help"]).output
+
+    examples = [line for line in help_text.splitlines() if line.startswith(f"    {command} ")]
+    assert examples or re.search(rf"^ +{command}( |$)", help_text, re.MULTILINE)
+    assert all(len(line) <= 80 for line in help_text.splitlines())
+
+
+def test_help_says_what_commands_of_other_packages_are_for() -> None:
+    """Without importing them; each line is the first one of the command's own help."""
+    listed = CliRunner().invoke(main, ["-h"]).output
+    for name, known in plugins.ELSEWHERE.items():
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
+        assert command.get_short_help_str(80) == known.help
+        assert f"  {name:7} {known.help}\n" in listed
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("lss", "did you mean 'ls'?"),
+        ("docter", "did you mean 'doctor'?"),
+        ("UP", "did you mean 'up'?"),
+        ("status", "did you mean 'ls'?"),
+        ("stop", "did you mean 'quit'?"),
+        ("nonsense", "there are cache, doctor, "),
+    ],
+)
+def test_an_unknown_command_suggests_the_nearest(typed: str, meant: str) -> None:
+    done = CliRunner().invoke(main, [typed])
+
+    assert f"No such command {typed!r}; {meant}" in done.output
+    assert 2 == done.exit_code
+
+
+@pytest.mark.parametrize("words", [["--verson"], ["ls", "--jso"], ["up", "--cnfig", "x"]])
+def test_an_unknown_option_suggests_the_nearest(words: list[str]) -> None:
+    done = CliRunner().invoke(main, words)
+
+    nearest = {"--verson": "--version", "--jso": "--json", "--cnfig": "--config"}
+    [option] = [word for word in words if word in nearest]
+    assert re.search(rf"No such option:? '?{option}'?.*{nearest[option]}", done.output)
+    assert 2 == done.exit_code
 
 
 HEAVY = {

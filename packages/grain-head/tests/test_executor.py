@@ -10,7 +10,14 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from grain.head import Cancelled, ExecutorClosed, GrainExecutor
-from grain.head.events import Event, NeverStarts, WorkerCleaning, WorkerJoined, WorkerLeft
+from grain.head.events import (
+    Event,
+    NeverStarts,
+    TaskFailed,
+    WorkerCleaning,
+    WorkerJoined,
+    WorkerLeft,
+)
 from grain.resource import Capacity, Cores, GPUs, Infeasible, WTime
 from grain.worker import Call
 
@@ -228,6 +235,55 @@ async def test_a_sync_function_or_a_base_exception_fails_its_job_only() -> None:
         executor.submit(Cores(1), nap, 0)
 
     assert (executor.statistics().failed, executor.statistics().done) == (2, 1)
+
+
+async def fail(x: int, name: str = "") -> None:
+    raise ValueError(x)
+
+
+async def test_a_failure_is_reported_with_its_call_before_its_outcome_is_handed_over() -> None:
+    events: list[Event] = []
+    async with GrainExecutor(Cores(1), on_event=events.append) as executor:
+        executor.submit(Cores(1), nap, 0)
+        executor.submit(Cores(1), fail, 7, name="n")
+        executor.submit_call(
+            Cores(1), Call(fail, (8,), {}), lambda _: events.append(WorkerLeft(""))
+        )
+
+    failed = [event for event in events if isinstance(event, TaskFailed)]
+    assert [(2, "fail(7, name='n')"), (3, "fail(8)")] == [(e.task, e.call()) for e in failed]
+    assert [ValueError] * 2 == [type(event.error) for event in failed]
+    assert events.index(WorkerLeft("")) > events.index(failed[1])
+
+
+async def test_cancelled_jobs_that_never_ran_are_counted() -> None:
+    events: list[Event] = []
+    executor = GrainExecutor(Cores(2), on_event=events.append)
+    with pytest.raises(KeyError):
+        async with executor:
+            jobs = [executor.submit(Cores(1), trio.sleep_forever) for _ in range(6)]
+            await wait_all_tasks_blocked()
+            executor.cancel(jobs[0])
+            executor.cancel(jobs[5])
+            await wait_all_tasks_blocked()
+            raise KeyError
+
+    now = executor.statistics()
+    assert (6, 3, 0, 0) == (now.cancelled, now.not_begun, now.failed, now.done)
+    assert not any(isinstance(event, TaskFailed) for event in events)
+
+
+async def test_statistics_have_the_cores_in_use() -> None:
+    async with GrainExecutor(Cores([1, 3, 5]) & GPUs(1)) as executor:
+        assert (0, 3) == (executor.statistics().busy, executor.statistics().cores)
+        release = trio.Event()
+        executor.submit(Cores(2), release.wait)
+        executor.submit(GPUs(1), release.wait)
+        await wait_all_tasks_blocked()
+        assert (2, 3) == (executor.statistics().busy, executor.statistics().cores)
+        release.set()
+        await executor.join()
+        assert (0, 3) == (executor.statistics().busy, executor.statistics().cores)
 
 
 def test_local_of_a_wrong_type() -> None:

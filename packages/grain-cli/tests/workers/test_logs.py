@@ -57,6 +57,32 @@ def test_jobs_of_one_name_are_told_apart(alone: Path) -> None:
     assert 1 == grain("logs", "w@4").exit_code
 
 
+@pytest.mark.usefixtures("alone")
+def test_without_a_worker_logs_says_how_to_get_some() -> None:
+    done = grain("logs")
+
+    assert 2 == done.exit_code
+    expected = "no job was submitted from here, so there is no output; `grain up` submits workers\n"
+    assert done.output.endswith(f"Error: {expected}")
+
+
+def test_without_a_worker_logs_lists_the_last_ones(alone: Path) -> None:
+    for number in range(12):
+        submitted(alone, f"w{number}", "", float(number))
+        # Files are read in the order of their names, which begin with the second.
+        [*_, last] = sorted(
+            (alone / "state/grain/jobs").glob("2*"), key=lambda p: p.stat().st_mtime
+        )
+        last.rename(last.with_name(f"{number:02}.jsonl"))
+    done = grain("logs")
+
+    names = ", ".join(f"w{number}" for number in range(11, 1, -1))
+    expected = (
+        f"name a worker, as in: grain logs w11; the last ones are: {names}, and earlier ones\n"
+    )
+    assert done.output.endswith(f"Error: {expected}")
+
+
 def test_logs_of_several_jobs_stand_below_their_names(alone: Path) -> None:
     """Each below the name of its file."""
     for name in ("w-0", "w-1", "x"):

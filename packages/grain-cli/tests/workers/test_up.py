@@ -33,6 +33,13 @@ def grain(*words: str) -> Result:
     return CliRunner().invoke(main, [*words], catch_exceptions=False)
 
 
+def said(result: Result) -> str:
+    """Return what a command printed below the line that names the configuration."""
+    first, _, rest = result.output.partition("\n")
+    assert f"Using config file {Path.cwd()}/grain.toml." == first
+    return rest
+
+
 def records(folder: Path) -> list[dict[str, object]]:
     files = sorted((folder / "state/grain/jobs").glob("*"))
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
@@ -91,7 +98,7 @@ def test_up_submits_what_the_dry_run_shows_and_records_it(alone: Path, command: 
     dry = grain("up", "--dry")
     result = grain("up")
 
-    assert f"w is job 6, output in {alone}/logs/%j/w.log\n" == result.output
+    assert f"w is job 6, output in {alone}/logs/%j/w.log\n" == said(result)
     assert (0, dry.output) == (result.exit_code, (alone / "read").read_text())
     assert ["logs"] == [path.name for path in alone.iterdir() if path.name == "logs"]
     [record] = records(alone)
@@ -134,7 +141,7 @@ def test_a_refusal_is_shown_unchanged_with_a_remedy_and_leaves_no_record(
     assert (
         f"Error: sbatch failed (exit code 1):\n  {message}\n"
         "Set script.queue to a partition that there is; `sinfo -s` lists them.\n"
-    ) == result.output
+    ) == said(result)
     assert [] == list((alone / "state/grain/jobs").iterdir())
 
 
@@ -155,7 +162,7 @@ def test_refusal_after_the_first(alone: Path, command: Put) -> None:
         "Error: qsub failed (exit code 170):\n"
         "  qsub: Unknown queue\n"
         "Set script.queue to a queue that there is; `qstat -Q` lists them.\n"
-    ) == result.output
+    ) == said(result)
     assert ["0.pbs"] == [record["id"] for record in records(alone)]
 
 
@@ -181,7 +188,7 @@ def test_no_batch_system(
     result = grain("up")
 
     assert 1 == result.exit_code
-    assert result.output.startswith(f"Error: {missing}: there is no such command\nRun this where ")
+    assert said(result).startswith(f"Error: {missing}: there is no such command\nRun this where ")
 
 
 def test_the_users_command_gets_the_path_of_the_script(alone: Path, command: Put) -> None:
@@ -245,7 +252,7 @@ def test_nothing_is_submitted_that_cannot_be_recorded(alone: Path, command: Put)
         "Error: nothing was submitted, as it cannot be recorded:\n"
         f"  {alone}/state/grain/jobs: Not a directory\n"
         "Set XDG_STATE_HOME to a directory that you may write to.\n"
-    ) == result.output
+    ) == said(result)
     assert not (alone / "called").exists()
 
 

@@ -53,7 +53,7 @@ async def external():
     await run_external(["sleep", "1000.5"])
 
 async def main():
-    async with mission(Cores(2), config_file=False, progress=False):
+    async with mission(Cores(2), config_file=False):
         r_ = (external @ Cores(1))()
         {wait}
 
@@ -105,5 +105,7 @@ def test_ctrl_c_in_an_asyncio_program_leaves_no_process_and_shows_no_trio(
     assert -signal.SIGINT == child.returncode
     assert err.endswith(("KeyboardInterrupt\n", "KeyboardInterrupt: \n"))
     assert "worker" in err
+    assert "\n1 stopped, " in err
     assert "ExceptionGroup" not in err
+    assert "grain/" not in err
     assert {} == processes_of(tmp_path)

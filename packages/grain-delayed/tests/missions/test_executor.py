@@ -143,14 +143,15 @@ async def test_local_without_file(home: Path) -> None:
 async def test_a_local_worker_with_a_file_hosts_a_scheduler_for_others(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with mission(Cores(1), config_file=config(home), name="me", progress=False):
+    async with mission(Cores(1), config_file=config(home), name="me"):
         assert "me(local)" == await (where @ Cores(1))()
         async with RemoteExecutor(address(home)) as other:
             other.submit(Cores(1), where.fn)
             assert "me(local)" == (await other.results.receive()).outcome.unwrap()
 
     lines = capsys.readouterr().err.splitlines()
-    assert ["worker me(local) starts cleaning up", "worker me(local) clear"] == lines[1:-1]
+    assert ["worker me(local) starts cleaning up", "worker me(local) clear"] == lines[1:-2]
+    assert lines[-2].startswith("1 done, ")
 
 
 async def test_where_another_scheduler_serves_only_the_local_worker_is_used(

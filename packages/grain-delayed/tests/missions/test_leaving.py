@@ -119,7 +119,7 @@ async def test_the_worker_is_gone_in_time(
     log = Log()
 
     with trio.move_on_after(5):
-        async with mission(Cores(2), config_file=False, name="me", progress=False):
+        async with mission(Cores(2), config_file=False, name="me"):
             await (log.hang @ Cores(1))(1)
     lines = capsys.readouterr().err.splitlines()
 

@@ -14,9 +14,8 @@ import pytest
 import trio
 
 from grain.delayed import delayed, mission
-from grain.delayed.missions.report import Reporter, progress_line
+from grain.delayed.missions.report import Reporter
 from grain.delayed.times import span
-from grain.head import Statistics
 from grain.head.events import (
     CanStart,
     Event,
@@ -30,22 +29,6 @@ from grain.resource import Cores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-
-def stats(done: int = 0, running: int = 0, queued: int = 0, failed: int = 0) -> Statistics:
-    return Statistics(queued, running, done, failed, cancelled=0, results_waiting=0)
-
-
-def test_the_progress_line_counts_and_estimates_the_rest() -> None:
-    assert "3 done, 2 running, 5 queued, 1 failed, 8 s elapsed, about 14 s left" == progress_line(
-        stats(3, 2, 5, 1), 8.0
-    )
-
-
-@pytest.mark.parametrize("now", [stats(), stats(running=3, queued=2), stats(done=4, failed=1)])
-def test_the_line_without_an_estimate(now: Statistics) -> None:
-    """Before the first task has ended, and when none is left, there is nothing to estimate."""
-    assert progress_line(now, 1.0).endswith("failed, 1 s elapsed")
 
 
 FOUR, FIVE = Cores(4), Cores(5)
@@ -198,31 +181,99 @@ async def sleep(seconds: float) -> None:
 
 
 async def log_of(capsys: pytest.CaptureFixture[str], progress: bool | None) -> list[str]:
-    async with mission(Cores(1), config_file=False, progress=progress):
+    async with mission(Cores(1), config_file=False, progress=progress, name="me"):
         for _ in range(7):
-            (sleep @ Cores(1))(10)
+            (sleep @ Cores(1))(20)
     captured = capsys.readouterr()
     assert "" == captured.out
-    return [re.sub(r"\d+ s elapsed.*", "...", line) for line in captured.err.splitlines()[1:-3]]
+    return captured.err.splitlines()
 
 
 @pytest.mark.parametrize("progress", [None, True])
-async def test_without_a_terminal_progress_is_a_line_every_30_seconds(
+async def test_without_a_terminal_progress_is_a_line_a_minute(
     autojump_clock: trio.testing.MockClock,
     capsys: pytest.CaptureFixture[str],
     progress: bool | None,
 ) -> None:
-    lines = await log_of(capsys, progress)
+    first, *lines, cleaning, clear, summary, last = await log_of(capsys, progress)
 
+    assert FRAME == [first, cleaning, clear]
+    assert re.fullmatch(r"7 done, \d+ s, cores 100 % busy", summary)
+    assert last.startswith("Time elapsed for all jobs: ")
     assert 2 == len(lines)
-    for line in lines:
-        assert re.fullmatch(r"\d done, 1 running, \d queued, 0 failed, \.\.\.", line)
+    for line, minutes in zip(lines, "12", strict=True):
+        assert re.fullmatch(
+            rf"\d done, 1 running, \d queued, 0 failed, {minutes} min 0 s elapsed, "
+            r"[\d.]+/min, 1 of 1 cores busy, about (\d min )?\d+ s left",
+            line,
+        )
 
 
-async def test_progress_can_be_turned_off_and_single_events_are_still_reported(
+async def test_progress_can_be_turned_off_and_nothing_is_written_then(
     autojump_clock: trio.testing.MockClock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert [] == await log_of(capsys, False)
+
+
+async def test_without_progress_failures_are_written(capsys: pytest.CaptureFixture[str]) -> None:
+    async def main() -> None:
+        async with mission(Cores(1), config_file=False, progress=False):
+            (sleep @ Cores(1))(0)
+            (sleep @ Cores(1))("long")  # type: ignore[arg-type]
+
+    with pytest.raises(TypeError):
+        await main()
+
+    assert re.fullmatch(
+        r"1 done, 1 failed \(1 x TypeError, first: sleep\('long'\)\), \d+ s\n",
+        capsys.readouterr().err,
+    )
+
+
+@pytest.mark.parametrize("progress", [None, False])
+async def test_a_mission_without_tasks_has_no_summary(
+    capsys: pytest.CaptureFixture[str], progress: bool | None
+) -> None:
+    async with mission(Cores(1), config_file=False, progress=progress):
+        await sleep(0)
+
+    assert "done" not in capsys.readouterr().err
+
+
+@delayed
+async def fail(*args: object) -> None:
+    raise LookupError(args)
+
+
+@delayed(retries=2)
+async def fail_twice(marks: list[int]) -> None:
+    marks.append(1)
+    if len(marks) < 3:
+        raise OSError("again")
+
+
+async def test_an_attempt_that_is_followed_by_another_is_no_failure_in_the_summary(
+    autojump_clock: trio.testing.MockClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with mission(Cores(1), config_file=False):
+        with pytest.raises(LookupError):
+            await (fail @ Cores(1))(1)
+        await (fail_twice @ Cores(1))([])
+
+    assert "1 done, 1 failed (1 x LookupError, first: fail(1)), " in capsys.readouterr().err
+
+
+async def test_tasks_that_were_cancelled_are_counted_apart(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(KeyError):
+        async with mission(Cores(2), config_file=False):
+            for _ in range(5):
+                (sleep @ Cores(1))(1000)
+            await trio.testing.wait_all_tasks_blocked()
+            raise KeyError
+
+    assert "\n2 stopped, 3 not begun, " in capsys.readouterr().err
 
 
 PROGRAM = """
@@ -249,6 +300,7 @@ async def main():
 
 run(main, Cores(1), config_file=False, name="me", progress=PROGRESS)
 """
+SUMMARY = r"3 done, 1 failed \(1 x ValueError, first: work\(2\)\), \d+ s(, cores \d+ % busy)?"
 
 
 def on_terminal(
@@ -256,16 +308,20 @@ def on_terminal(
     stdout: Path | None = None,
     folder: Path | None = None,
     seen: Mapping[str, str] | None = None,
+    **variables: str,
 ) -> str:
     """Return the output of a program on a terminal: its stderr, and its stdout if no file is.
 
-    The files named in `seen` are in its folder until what they stand for was written.
+    The files named in `seen` are in its folder until what they stand for was written. The other
+    arguments are environment variables.
     """
     waiting = {Path(folder or ".", name): pattern for name, pattern in (seen or {}).items()}
     for path in waiting:
         path.touch()
     ours, terminal = pty.openpty()
     env = dict(os.environ, TERM="xterm", COLUMNS="100", LINES="25")
+    env.pop("NO_COLOR", None)
+    env |= variables
     out = terminal if stdout is None else os.open(stdout, os.O_WRONLY | os.O_CREAT)
     process = subprocess.Popen(
         [sys.executable, "-c", program],
@@ -322,19 +378,62 @@ FRAME = [
 ]
 
 
+WAITING = {
+    "wait-0": "0 % ?, .*0 done, .*1 running, .*3 queued",
+    "wait-3": "75 % ?, .*2 done, .*1 failed, .*1 running, .*1/1 cores, .* left",
+}
+
+
+def plain(written: str) -> str:
+    """Return output without its colours."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", written)
+
+
 def test_on_a_terminal(tmp_path: Path) -> None:
     """One line shows the progress below what the program prints, and is gone in the end."""
-    seen = {
-        "wait-0": f"0 done, 1 running, 3 queued, 0 failed, {SPAN} elapsed",
-        "wait-3": f"\\d done, 1 running, 0 queued, 1 failed, {SPAN} elapsed, about {SPAN} left",
-    }
+    seen = {name: coloured(pattern) for name, pattern in WAITING.items()}
     written = on_terminal(PROGRAM.replace("PROGRESS", "None"), None, tmp_path, seen)
 
-    assert all(re.search(pattern, written) for pattern in seen.values())
-    *lines, last, nothing = shown(written)
+    *lines, summary, last, nothing = shown(written)
     assert [FRAME[0], *(f"printed by {i}" for i in range(4)), *FRAME[1:]] == [x for x in lines if x]
+    assert re.fullmatch(SUMMARY, summary)
     assert last.startswith("Time elapsed for all jobs: ")
     assert "" == nothing
+    assert "\x1b[1;31m1 failed" in written  # red
+    assert f"\x1b[2m{FRAME[0]}" in written  # dim
+
+
+def coloured(pattern: str) -> str:
+    """Return the pattern for a line that may have colours between its words."""
+    return pattern.replace(", ", r"(\x1b\[[\d;]*m)*, ")
+
+
+def test_on_a_narrow_terminal_the_failures_and_the_estimate_stay(tmp_path: Path) -> None:
+    seen = {"wait-3": "1 failed.* left"}
+    program = PROGRAM.replace("PROGRESS", "None")
+    written = on_terminal(program, None, tmp_path, seen, COLUMNS="40")
+
+    lines = [line for line in plain(written).replace("\r", "\n").splitlines() if " % " in line]
+    progress = [line for line in plain(written).replace("\r", "\n").split("\n") if "left" in line]
+    assert progress
+    assert all(len(re.sub(r"\x1b\[\w+", "", line)) < 40 for line in [*lines, *progress])
+
+
+def test_without_colour_on_a_terminal(tmp_path: Path) -> None:
+    seen = {"wait-3": "1 failed"}
+    program = PROGRAM.replace("PROGRESS", "None")
+    written = on_terminal(program, None, tmp_path, seen, NO_COLOR="1")
+
+    assert not re.search(r"\x1b\[(\d+;)*3\d", written)
+    assert f"\x1b[2m{FRAME[0]}" not in written
+
+
+def test_on_a_terminal_that_cannot_move_its_cursor_progress_is_a_log() -> None:
+    written = on_terminal(PROGRAM.replace("PROGRESS", "None"), TERM="dumb")
+
+    assert "\x1b" not in written
+    assert "running" not in written
+    assert re.search(SUMMARY, written)
 
 
 def test_on_a_terminal_with_output_to_a_file(tmp_path: Path) -> None:
@@ -344,7 +443,7 @@ def test_on_a_terminal_with_output_to_a_file(tmp_path: Path) -> None:
 
     assert [f"printed by {i}" for i in range(4)] == (tmp_path / "out").read_text().splitlines()
     assert "1 running" in written
-    assert FRAME == [line for line in shown(written) if line][:-1]
+    assert FRAME == [line for line in shown(written) if line][:-2]
 
 
 def test_on_a_terminal_without_progress() -> None:
@@ -353,7 +452,9 @@ def test_on_a_terminal_without_progress() -> None:
 
     assert "\x1b" not in written
     assert "running" not in written
-    assert 4 + 4 == len(written.splitlines())
+    *printed, summary = written.splitlines()
+    assert [f"printed by {i}" for i in range(4)] == printed
+    assert re.fullmatch(SUMMARY, summary)
 
 
 def test_missions_within_missions_on_a_terminal(tmp_path: Path) -> None:
@@ -377,11 +478,11 @@ async def main():
 trio.run(main)
 """
     # By the fourth line of the outer one, there would be several of the inner one.
-    seen = {"wait": r"(?s)(0 done, 0 running.*){4}"}
+    seen = {"wait": r"(?s)(0 running.*){4}"}
     written = on_terminal(program, None, tmp_path, seen)
 
-    assert "0 done, 0 running" in written
-    assert "0 done, 2 running" not in written
+    assert "0 running" in written
+    assert "2 running" not in written
 
 
 def test_missions_in_threads_on_a_terminal() -> None:

@@ -1,23 +1,25 @@
-"""The messages for a user whose environment is to blame: a sentence that says what to do."""
+"""Tracebacks that end a program: the user's frames, and a sentence. The exceptions stay whole."""
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import subprocess
 import sys
 import traceback
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
 from grain.config import ConfigError, load
 from grain.delayed import delayed, mission, run
+from grain.delayed.missions.traceback_filter import shorten_tracebacks
 from grain.edge.errors import AddressError, EdgeError, ExposedFile
 from grain.resource import Cores
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PROGRAM = """\
 from grain.delayed import delayed, run
@@ -84,11 +86,13 @@ async def wait_for_it() -> None:
 
 
 @pytest.mark.parametrize("main", [forget, wait_for_it, partial(load, "/nowhere.toml")])
-def test_errors_of_the_users_own_code_keep_their_traceback(main: Any) -> None:
+def test_an_exception_that_is_caught_has_its_whole_traceback(main: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         run(main, local=Cores(1), config_file=False)
 
-    assert "loading.py" in "".join(traceback.format_exception(caught.value))
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "loading.py" in shown
+    assert "run.py" in shown
 
 
 def test_an_error_that_a_mission_raises_itself_keeps_its_cause() -> None:
@@ -103,10 +107,9 @@ def test_an_error_that_a_mission_raises_itself_keeps_its_cause() -> None:
     assert raise_it.__name__ in "".join(traceback.format_exception(error))
 
 
-async def test_the_whole_traceback_stays_with_a_shortened_error(
+async def test_so_has_one_of_the_environment_in_a_program_of_trio(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is the context, which is not shown; so it is for a mission inside a program."""
     monkeypatch.chdir(tmp_path)
     tmp_path.chmod(0o777)
     (tmp_path / "grain.toml").write_text(f'address = "edge://{tmp_path}/m"')
@@ -114,13 +117,285 @@ async def test_the_whole_traceback_stays_with_a_shortened_error(
         async with mission():
             await wait_for_it()
 
-    shown = "".join(traceback.format_exception(caught.value))
-    assert "meeting.py" not in shown
-    whole = caught.value.__context__
-    assert whole is not None
-    assert "meeting.py" in "".join(traceback.format_exception(whole))
+    assert "meeting.py" in "".join(traceback.format_exception(caught.value))
 
 
 def test_an_address_that_is_none_is_final() -> None:
     """Nothing waits for it to become one."""
     assert AddressError.final
+
+
+FAILURES = """\
+import os, sys, trio
+from grain.combine import open_waitgroup
+from grain.delayed import delayed, each, mission, run
+from grain.resource import Cores
+from grain.worker.external import run_external
+
+@delayed
+async def f(x):
+    raise ValueError(f"broken {x}")
+
+@delayed
+async def external():
+    await run_external(["sh", "-c", "exit 3"])
+
+@delayed
+async def branch():
+    await (f @ Cores(1))(1)
+
+@delayed
+async def crash():
+    os.kill(os.getpid(), 9)
+
+class Unpicklable(Exception):
+    def __init__(self):
+        super().__init__(lambda: 1, sys.stdout)
+
+async def awaited():
+    await (f @ Cores(1))(1)
+
+async def unawaited():
+    (f @ Cores(1))(1)
+
+async def in_a_branch():
+    await branch()
+
+async def in_a_waitgroup():
+    async with open_waitgroup() as wg:
+        wg.submit(Cores(1), f.__wrapped__, 1)
+
+async def external_program():
+    await (external @ Cores(1))()
+
+async def wrong_argument():
+    await (f @ Cores(1))()
+
+async def never_fits():
+    await (f @ Cores(100))(1)
+
+async def operation():
+    await (delayed(trio.sleep)(0) + 1)
+
+async def two():
+    (f @ Cores(1))(1)
+    (f @ Cores(1))(2)
+
+async def itself():
+    try:
+        {}["a"]
+    except KeyError as error:
+        raise RuntimeError("mine") from error
+
+async def fifty():
+    for i in range(48):
+        (f @ Cores(1))(i)
+    (external @ Cores(1))()
+    (external @ Cores(1))()
+
+async def in_trio():
+    async with mission(Cores(1), config_file=False, progress=False):
+        await awaited()
+"""
+STARTS = {
+    "run": "run({}, Cores(1), config_file=False, progress=False)",
+    "wire": "run({}, Cores(1), config_file='grain.toml', progress=False)",
+    "trio": "trio.run({})",
+}
+
+
+def failed(folder: Path, main: str, start: str = "run", **variables: str) -> str:
+    """Return the stderr of a program that fails."""
+    program = folder / "program.py"
+    program.write_text(f"{FAILURES}\n{STARTS[start].format(main)}\n")
+    (folder / "grain.toml").write_text(f'address = "edge://{folder}/meeting"')
+    folder.chmod(0o700)
+    environment = {k: v for k, v in os.environ.items() if k != "GRAIN_TRACEBACK"} | variables
+    done = subprocess.run(
+        [sys.executable, program],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert 1 == done.returncode
+    return done.stderr
+
+
+def files(shown: str) -> set[str]:
+    """Return the names of the files with frames in a traceback."""
+    return {Path(file).name for file in re.findall(r'File "([^"]+)"', shown)}
+
+
+SENTENCES = {
+    "awaited": "ValueError: broken 1",
+    "unawaited": "ValueError: broken 1",
+    "in_a_branch": "ValueError: broken 1",
+    "in_a_waitgroup": "ValueError: broken 1",
+    "external_program": "ExternalError: sh -c 'exit 3': exit code 3",
+    "wrong_argument": "TypeError: f() missing 1 required positional argument: 'x'",
+    "never_fits": "can never run here",
+    "operation": "TypeError: unsupported operand type(s) for +: 'NoneType' and 'int'",
+    "two": "ExceptionGroup: 2 tasks failed that nobody awaited",
+    "itself": "RuntimeError: mine",
+}
+
+
+@pytest.mark.parametrize("main", SENTENCES)
+def test_the_traceback_that_ends_a_program_has_the_users_frames_only(
+    tmp_path: Path, main: str
+) -> None:
+    shown = failed(tmp_path, main)
+
+    assert {"program.py"} == files(shown)
+    assert f"run({main}," in shown
+    assert SENTENCES[main] in shown
+
+
+def test_the_users_chain_of_causes_is_shown(tmp_path: Path) -> None:
+    shown = failed(tmp_path, "itself")
+
+    assert "KeyError: 'a'" in shown
+    assert "direct cause" in shown
+
+
+def test_the_traceback_of_another_process_has_the_users_frames_only(tmp_path: Path) -> None:
+    """It is a note, and so was made there."""
+    shown = failed(tmp_path, "awaited", "wire")
+
+    assert {"program.py"} == files(shown)
+    assert "in awaited\n" in shown
+    if sys.version_info >= (3, 11):  # before, nothing prints notes
+        assert "\nRaised on " in shown
+        assert "in f\n" in shown
+
+
+def test_a_mission_in_a_program_of_trio(tmp_path: Path) -> None:
+    """The frame of `trio.run` stays: the program calls it, and not Grain."""
+    assert {"program.py", "_run.py"} == files(failed(tmp_path, "in_trio", "trio"))
+
+
+def test_the_frames_of_grain_are_shown_on_request(tmp_path: Path) -> None:
+    shown = failed(tmp_path, "awaited", GRAIN_TRACEBACK="full")
+
+    assert {"program.py", "run.py", "graph.py"} <= files(shown)
+
+
+def test_fifty_failures_that_nobody_awaited_take_ten_lines(tmp_path: Path) -> None:
+    summary, *shown = failed(tmp_path, "fifty").splitlines()
+
+    assert summary.startswith(
+        "50 failed (48 x ValueError, first: f(0); 2 x ExternalError exit 3, first: external()), "
+    )
+    assert [
+        "Traceback (most recent call last):",
+        (
+            "ExceptionGroup: 50 tasks failed that nobody awaited (GRAIN_TRACEBACK=full shows "
+            "all of them)"
+        ),
+        "  48 x ValueError, the first in f (program.py, line 9):",
+        "      broken 0",
+        "  2 x ExternalError exit 3, the first in external (program.py, line 13):",
+        "      sh -c 'exit 3': exit code 3",
+    ] == [shown[0], *shown[-5:]]  # between them, Python 3.13 marks the call
+    assert len(shown) <= 10
+
+
+def test_all_of_fifty_failures_are_shown_on_request(tmp_path: Path) -> None:
+    assert 10 < failed(tmp_path, "fifty", GRAIN_TRACEBACK="full").count("ValueError: broken")
+
+
+@pytest.fixture
+def printed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, BaseException]]:
+    """The exceptions that the program's own hook prints, with their text."""
+    seen: list[tuple[str, BaseException]] = []
+
+    def hook(kind: type[BaseException], error: BaseException, frames: Any) -> None:
+        assert kind is type(error)
+        assert frames is error.__traceback__
+        seen.append(("".join(traceback.format_exception(error)), error))
+
+    monkeypatch.setattr(sys, "excepthook", hook)
+    monkeypatch.delenv("GRAIN_TRACEBACK", raising=False)
+    return seen
+
+
+def test_the_hook_of_the_program_prints_and_the_exception_stays_whole(
+    printed: list[tuple[str, BaseException]],
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        run(wait_for_it, local=Cores(1), config_file=False)
+    error = caught.value
+    whole = traceback.format_exception(error)
+    sys.excepthook(type(error), error, error.__traceback__)
+
+    [(text, shown)] = printed
+    assert shown is error
+    assert {Path(__file__).name} == files(text)
+    assert whole == traceback.format_exception(error)
+
+
+def test_failing_again_changes_no_hook_again() -> None:
+    before = sys.excepthook
+    try:
+        hooks = set()
+        for _ in range(3):
+            with pytest.raises(ConfigError):
+                run(wait_for_it, local=Cores(1), config_file=False, progress=False)
+            hooks.add(sys.excepthook)
+
+        assert 1 == len(hooks)
+    finally:
+        sys.excepthook = before
+
+
+def test_a_mission_that_ends_well_leaves_the_hook_alone() -> None:
+    before = sys.excepthook
+    run(partial(trio.sleep, 0), config_file=False, progress=False)
+
+    assert sys.excepthook is before
+
+
+def test_exceptions_that_have_nothing_to_do_with_grain_are_shown_whole(
+    printed: list[tuple[str, BaseException]],
+) -> None:
+    shorten_tracebacks(ValueError())
+    try:
+        json.loads("{")
+    except ValueError as error:
+        whole = traceback.format_exception(error)
+        sys.excepthook(type(error), error, error.__traceback__)
+
+    assert "decoder.py" in "".join(whole)
+    assert ["".join(whole)] == [text for text, _ in printed]
+
+
+def test_only_the_interrupt_of_a_mission_is_not_shown(
+    printed: list[tuple[str, BaseException]],
+) -> None:
+    shorten_tracebacks(KeyboardInterrupt())
+    sys.excepthook(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert [] == printed
+
+    shorten_tracebacks(ValueError())
+    sys.excepthook(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert 1 == len(printed)
+
+
+def test_pytest_hides_the_frames_of_grain(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        f"{FAILURES}\ndef test_it():\n    run(awaited, Cores(1), config_file=False)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+
+    assert "in f" in done.stdout or "async def f(x)" in done.stdout
+    assert "graph.py" not in done.stdout
+    assert "run.py" not in done.stdout.replace("_run.py", "")

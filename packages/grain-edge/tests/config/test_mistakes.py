@@ -11,7 +11,10 @@ from grain.config.errors import ConfigError, Mistake
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from grain.config import Config
+
     Refused = Callable[..., str]
+    Load = Callable[..., Config]
 
 SPAN = "a span of time: '[d-]hh:mm:ss', a number with units as '30m', or seconds as a whole number"
 
@@ -375,3 +378,48 @@ def test_an_error_has_file_keys_and_texts_apart() -> None:
     error = ConfigError("f", (Mistake("a", "x"), Mistake("", "y")))
 
     assert str(error) == "f: 2 mistakes\n  a: x\n  y"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "address = 'tcp://login1'",
+            (
+                "address: found the string 'tcp://login1', expected an address such as "
+                "'edge:///shared/me/edge' ('tcp://login1': a port from 1 to 65535 must follow the"
+            ),
+        ),
+        ("address = 'login1:4000'", "('login1:4000' is no address: expected edge:///absolute"),
+        ("address = 'tcp://login1:0'", "(port 0 is another port at each start, which nobody"),
+        (
+            "[worker]\ndial = 'tcp://::1:4000'",
+            (
+                "worker.dial: found the string 'tcp://::1:4000', expected an address, or '' for "
+                "the usual one ('tcp://::1:4000': write IPv6 numbers in brackets"
+            ),
+        ),
+        ("[head]\nlisten = 'edge://x'", "head.listen: found the string 'edge://x', expected"),
+        ("[worker]\ncli_dial = 'http://x'", "worker.cli_dial: found the string 'http://x', "),
+        (
+            "system = 'pbs'\naddress = 'tcp://:4000'",
+            (
+                "address: found 'tcp://:4000', which names no host, expected tcp://HOST:PORT, as "
+                "workers on other nodes have to dial it; head.listen alone may leave the host out"
+            ),
+        ),
+        ("system = 'pbs'\n[worker]\ndial = 'tcp://:4000'", "worker.dial: found 'tcp://:4000', "),
+    ],
+)
+def test_an_address_that_missions_refuse_is_a_mistake_of_the_file(
+    refused: Refused, text: str, expected: str
+) -> None:
+    assert expected in refused(text)
+
+
+def test_a_scheduler_may_listen_on_every_interface(loaded: Load) -> None:
+    """Workers dial its host."""
+    text = "system = 'pbs'\naddress = 'tcp://login1:4000'\n[head]\nlisten = 'tcp://:4000'"
+
+    assert "tcp://:4000" == loaded(text).head.listen
+    assert "tcp://:4000" == loaded("address = 'tcp://:4000'").worker.dial

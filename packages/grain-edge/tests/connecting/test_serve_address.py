@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from grain.edge import serve
-from grain.edge.errors import ExposedFile, MeetingError, MeetingTaken
+from grain.edge import dial, prepare, serve
+from grain.edge.errors import CannotServe, DialError, ExposedFile, MeetingError, MeetingTaken
 from grain.edge.testing import Note
 from grain.edge.transports import unix
 from grain_testkit.head_and_diallers import dialling, echo, head, receive
@@ -91,3 +91,57 @@ async def test_a_port_in_use_is_reported_in_words(tmp_path: Path) -> None:
         port = other.getsockname()[1]
         with pytest.raises(MeetingError, match="Address already in use. Choose another port"):
             await serve(echo, f"tcp://127.0.0.1:{port}?edge={tmp_path}/s/meeting")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+async def test_a_wrong_port_does_not_lead_to_the_head_of_the_edge_file(tmp_path: Path) -> None:
+    """That head lends its keys alone: neither files nor TCP in reverse lead to it."""
+    (tmp_path / "s").mkdir(mode=0o700)
+    wrong = f"tcp://127.0.0.1:{_free_port()}?edge={tmp_path}/s/meeting"
+    async with head(f"edge://{tmp_path}/s/meeting"):
+        with pytest.raises(DialError) as failed:
+            async with dial(wrong, role="cli", patience=5.0):
+                pass
+
+    assert {"tcp"} == {attempt.transport for attempt in failed.value.tried}
+
+
+async def test_a_port_at_which_the_head_of_the_edge_file_does_not_listen_cannot_be_served(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "s").mkdir(mode=0o700)
+    port = _free_port()
+    wrong = f"tcp://127.0.0.1:{port}?edge={tmp_path}/s/meeting"
+    async with head(f"edge://{tmp_path}/s/meeting"):
+        with pytest.raises(CannotServe) as failed:
+            await prepare(wrong)
+
+    assert str(failed.value) == (
+        f"no scheduler answers at tcp://127.0.0.1:{port}: process {os.getpid()} on "
+        f"{socket.gethostname()} serves with the same keys, {tmp_path}/s/meeting, and does not "
+        "listen there. Correct the address, or give it keys of its own: "
+        f"tcp://127.0.0.1:{port}?edge=/ABSOLUTE/PATH"
+    )
+    await prepare(wrong)  # that head has ended
+
+
+async def test_a_port_of_another_host_cannot_be_served(tmp_path: Path) -> None:
+    """192.0.2.1 is nobody's: it is reserved for documentation."""
+    (tmp_path / "s").mkdir(mode=0o700)
+
+    with pytest.raises(CannotServe, match="none can be started there from this host, .*: Cannot"):
+        await prepare(f"tcp://192.0.2.1:4000?edge={tmp_path}/s/meeting")
+
+
+async def test_a_port_that_somebody_has_may_be_that_of_a_head_that_begins(tmp_path: Path) -> None:
+    (tmp_path / "s").mkdir(mode=0o700)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        await prepare(f"tcp://127.0.0.1:{other.getsockname()[1]}?edge={tmp_path}/s/meeting")

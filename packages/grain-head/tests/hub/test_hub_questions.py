@@ -6,9 +6,29 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from grain.edge.questions import Answer, Ask, unpack
-from grain.head.messages import Crash, Depart, RegisterMission, Request, Retract, Submit, Synced
+from grain.head.hub.state import MissionRecord, TaskRecord
+from grain.head.messages import (
+    AckTasks,
+    Crash,
+    Depart,
+    Describe,
+    Described,
+    RegisterMission,
+    Request,
+    Retract,
+    Submit,
+    Synced,
+)
 from grain.head.scheduler import explain
-from grain.worker.messages import DefineFunction, InventoryEnd, Lease, RegisterWorker, Retire
+from grain.worker.messages import (
+    DefineFunction,
+    Inspect,
+    Inspected,
+    InventoryEnd,
+    Lease,
+    RegisterWorker,
+    Retire,
+)
 from grain_testkit.hub_harness import F, HubHarness
 
 if TYPE_CHECKING:
@@ -216,13 +236,168 @@ def test_workers_of_one_name_are_told_apart(harness: HubHarness) -> None:
 
 def test_questions_are_answered_on_any_link_without_registration(harness: HubHarness) -> None:
     harness.worker("w", 2)
-    for ask in (Ask("state"), Ask("why", "m", 1), Ask("retire", pattern="w*")):
+    for ask in (Ask("state"), Ask("why", "m", 1), Ask("load"), Ask("retire", pattern="w*")):
         harness.send("somebody", ask)
     answers = {m.about: unpack(data) for m, data in harness.mail["somebody"] if type(m) is Answer}
 
     assert ["w"] == [worker["name"] for worker in answers["state"]["workers"]]
     assert "unknown" == answers["why"]["state"]
+    assert [0, 2] == answers["load"]
     named = {"name": "w", "label": "w", "host": "host"}
     assert [{**named, "state": "serving", "running": 0}] == answers["retire"]
     assert [Retire(at_once=False)] == harness.sent("w", Retire)
     assert "draining" == harness.hub.snapshot(0.0)["workers"][0]["state"]
+
+
+def asked(harness: HubHarness, about: Any, task: int, mission: str = "m") -> Any:
+    """Ask as a command does, and return the answer; None if there is none yet."""
+    harness.send("cli", Ask(about, mission=mission, task=task))
+    return answered(harness)
+
+
+def answered(harness: HubHarness) -> Any:
+    answers = [unpack(payload) for message, payload in harness.mail.pop("cli", ())
+               if isinstance(message, Answer)]  # fmt: skip
+    return answers[0] if answers else None
+
+
+def running(harness: HubHarness) -> Lease:
+    """Run task 1 of a mission, and let 90 s pass."""
+    harness.worker("w", 1)
+    mission = harness.mission()
+    harness.send(mission, DefineFunction(F, "energy"), Synced(), payload=b"")
+    harness.submit(mission, 1, 2)
+    harness.wait(90)
+    (lease,) = harness.sent("w", Lease)
+    return lease
+
+
+def test_why_of_a_run_has_its_function_worker_host_and_time(harness: HubHarness) -> None:
+    running(harness)
+
+    answer = asked(harness, "why", 1)
+    assert "running" == answer["state"]
+    facts = {"function": "energy", "worker": "w", "host": "host", "began": 0.0, "seconds": 90.0}
+    assert facts.items() <= answer.items()
+    waiting = asked(harness, "why", 2)
+    assert ("energy", False) == (waiting["function"], "worker" in waiting)
+
+
+def test_why_remembers_how_a_task_has_ended(harness: HubHarness) -> None:
+    """When its mission has the outcome, too, and when it has left."""
+    harness.send("w", harness.ended(running(harness)), payload=b"large")
+    ended = {"state": "ended", "function": "energy", "worker": "w", "seconds": 90.0}
+    ended = {**ended, "ended": "value"}
+
+    assert ended.items() <= asked(harness, "why", 1).items()
+    harness.send("m", AckTasks((1,)))
+    assert ended.items() <= asked(harness, "why", 1).items()
+    [(record, *_)] = harness.hub.registry.ended_tasks
+    assert record.outcome is None
+    harness.send("m", Depart())
+    assert ended.items() <= asked(harness, "why", 1).items()
+    gone = asked(harness, "why", 9)
+    assert "unknown" == gone["state"]
+    assert "the last tasks alone are remembered" in gone["reasons"][0]
+
+
+def test_why_tells_a_task_that_is_yet_to_come_from_one_that_has_ended(harness: HubHarness) -> None:
+    running(harness)
+
+    assert ["it was not submitted so far"] == asked(harness, "why", 3)["reasons"]
+
+
+def test_a_bounded_number_of_tasks_is_remembered(harness: HubHarness) -> None:
+    assert 1000 == harness.hub.registry.ended_tasks.maxlen
+    remembered = harness.hub.registry.ended_tasks
+    harness.send("w", harness.ended(running(harness)), payload=b"")
+    harness.send("m", AckTasks((1,)))
+    remembered.extend([remembered[0]] * 999)
+    assert "ended" == asked(harness, "why", 1)["state"]
+    (lease,) = harness.sent("w", Lease)
+    for _ in range(1000):  # one task of another mission after the other
+        remembered.append((TaskRecord(MissionRecord("other", 9), 1), "w", 0.0, 1.0))
+
+    assert "unknown" == asked(harness, "why", 1)["state"]
+    assert 2 == lease.task
+
+
+def test_a_snapshot_counts_what_is_done_and_failed_and_keeps_the_last_missions(
+    harness: HubHarness,
+) -> None:
+    harness.worker("w", 4)
+    for number in range(12):
+        mission = harness.mission(f"m{number}")
+        harness.submit(mission, 1, 2, 3)
+        first, *others = harness.sent("w", Lease)
+        harness.send("w", harness.ended(first, "error"), payload=b"")
+        for lease in others:
+            harness.send("w", harness.ended(lease), payload=b"")
+        [shown] = harness.hub.snapshot(harness.now)["missions"]
+        assert (2, 1) == (shown["done"], shown["failed"])
+        harness.wait(1.0)
+        harness.send(mission, Depart())
+
+    ended = harness.hub.snapshot(harness.now)["ended"]
+    assert [f"m{number}" for number in range(11, 1, -1)] == [one["name"] for one in ended]
+    assert {"name": "m11", "host": "", "at": 12.0, "done": 2, "failed": 1} == ended[0]
+
+
+def test_a_mission_that_has_left_keeps_no_functions(harness: HubHarness) -> None:
+    """They may be large, and its record may be remembered for long."""
+    harness.send(harness.mission(), Depart())
+
+    [ended] = harness.hub.registry.ended_missions
+    assert {} == ended.record.functions
+
+
+def test_the_call_of_a_task_is_asked_of_its_mission(harness: HubHarness) -> None:
+    running(harness)
+
+    assert asked(harness, "arguments", 1) is None
+    [question] = harness.sent("m", Describe)
+    assert 1 == question.task
+    harness.send("m", Described(question.question, "energy(1)"))
+    assert {"call": "energy(1)"} == answered(harness)
+    harness.send("m", Described(question.question, "again"))
+    assert answered(harness) is None
+
+
+def test_nobody_is_asked_for_the_call_of_a_mission_that_is_away(harness: HubHarness) -> None:
+    running(harness)
+    harness.lose("m")
+
+    assert {"call": ""} == asked(harness, "arguments", 1)
+    assert {"call": ""} == asked(harness, "arguments", 1, "nobody")
+
+
+def test_questions_without_answers_are_bounded(harness: HubHarness) -> None:
+    running(harness)
+    harness.send("cli", *[Ask("arguments", mission="m", task=1)] * 1001)
+    assert answered(harness) is None
+    first, *_, last = harness.sent("m", Describe)
+
+    harness.send("m", Described(first.question, "x"))
+    assert answered(harness) is None
+    harness.send("m", Described(last.question, "x"))
+    assert {"call": "x"} == answered(harness)
+
+
+def test_the_programs_of_a_run_are_asked_of_its_worker(harness: HubHarness) -> None:
+    lease = running(harness)
+
+    assert asked(harness, "programs", 1) is None
+    [question] = harness.sent("w", Inspect)
+    assert lease.attempt == question.attempt
+    harness.send("w", Inspected(question.question, (("xtb", 2.0),)))
+    assert {"programs": [["xtb", 2.0]]} == answered(harness)
+
+
+def test_no_worker_is_asked_for_the_programs_of_a_task_that_waits(harness: HubHarness) -> None:
+    running(harness)
+
+    assert {"programs": []} == asked(harness, "programs", 2)
+    assert {"programs": []} == asked(harness, "programs", 9)
+    assert {"programs": []} == asked(harness, "programs", 1, "nobody")
+    harness.lose("w")
+    assert {"programs": []} == asked(harness, "programs", 1)

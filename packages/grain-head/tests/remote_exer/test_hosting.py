@@ -15,10 +15,10 @@ from grain.edge import dial
 from grain.edge.channel import memory_channels
 from grain.edge.errors import MeetingError, NotAdmitted
 from grain.head import Cancelled
-from grain.head.errors import ExecutorClosed
-from grain.head.events import NeverStarts
+from grain.head.errors import ExecutorClosed, Unreachable
+from grain.head.events import NeverStarts, RunsLeft, TaskFailed
 from grain.head.gnaw.main import run_gnaw
-from grain.head.messages import Ask, RegisterMission, Request, Submit, Synced
+from grain.head.messages import Ask, RegisterMission, Request, Started, Submit, Synced
 from grain.head.service import CODEC
 from grain.remote_exer import GnawConnector, HostingExecutor, RemoteExecutor, Resolution
 from grain.remote_exer.local import LocalWorker
@@ -114,6 +114,46 @@ async def test_a_payload_that_cannot_travel_fails_its_task_alone(address: str) -
     assert isinstance(refused, outcome.Error)
     assert isinstance(refused.error, PayloadError)
     assert outcome.Value(8) == outcomes[good]
+
+
+async def test_a_failure_is_reported_with_its_call_and_its_worker(address: str) -> None:
+    events: list[Event] = []
+    async with HostingExecutor(
+        Cores(1), address=address, name="me", on_event=events.append
+    ) as executor:
+        executor.submit(Cores(1), double, 1)
+        executor.submit(Cores(1), fail, 7)
+        executor.submit(Cores(1), refuse)
+
+    failed = [event for event in events if isinstance(event, TaskFailed)]
+    assert [(2, "fail(7)", "me(local)"), (3, "refuse()", "me(local)")] == [
+        (event.task, event.call(), event.worker) for event in failed
+    ]
+    assert [ValueError, PayloadError] == [type(event.error) for event in failed]
+
+
+async def test_cancelled_jobs_that_never_ran_are_counted(address: str) -> None:
+    executor = HostingExecutor(Cores(2), address=address)
+    with pytest.raises(KeyError):
+        async with executor:
+            for _ in range(5):
+                executor.submit(Cores(1), trio.sleep_forever)
+            while executor.statistics().running < 2:
+                await trio.sleep(0.01)
+            raise KeyError
+
+    assert (5, 3) == (executor.statistics().cancelled, executor.statistics().not_begun)
+
+
+async def test_statistics_have_the_cores_of_the_workers_when_the_scheduler_has_answered(
+    address: str,
+) -> None:
+    async with HostingExecutor(Cores(3), address=address) as executor:
+        job = executor.submit(Cores(2), trio.sleep_forever)
+        assert 0 == executor.statistics().cores
+        while (executor.statistics().busy, executor.statistics().cores) != (2, 3):
+            await trio.sleep(0.01)
+        executor.cancel(job)
 
 
 async def test_an_argument_too_large_to_travel_is_refused_at_the_call(address: str) -> None:
@@ -359,6 +399,48 @@ async def test_peers_that_read_nothing_hold_back_no_other_peer(address: str) -> 
                         got[job] = ended.unwrap()
                 assert jobs == got
         nursery.cancel_scope.cancel()
+
+
+async def test_leaving_reports_the_runs_that_a_scheduler_out_of_reach_is_to_end(
+    autojump_clock: MockClock,
+) -> None:
+    events: list[Event] = []
+    begun = trio.Event()
+    links: list[WireChannel] = []
+
+    @asynccontextmanager
+    async def connect(_: str) -> AsyncGenerator[WireChannel]:
+        if links:
+            raise Unreachable("it is gone")
+        ours: WireChannel
+        theirs: WireChannel
+        ours, theirs = memory_channels()
+        links.append(theirs)
+        try:
+            yield ours
+        finally:
+            await ours.aclose()
+
+    async def be_the_scheduler() -> None:
+        while not links:
+            await trio.sleep(1)
+        while not any(isinstance(message, Submit) for message, _ in await links[0].receive()):
+            pass
+        await links[0].send([(Started("w", (1,)), None)])
+        await trio.sleep(1)
+        await links[0].aclose()
+        begun.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(be_the_scheduler)
+        with pytest.raises(KeyError):
+            async with RemoteExecutor(connect=connect, on_event=events.append) as executor:
+                executor.submit(Cores(1), double, 1)
+                await begun.wait()
+                raise KeyError
+
+    assert RunsLeft(1) == events[-1]
+    assert (1, 0) == (executor.statistics().cancelled, executor.statistics().not_begun)
 
 
 async def test_equal_requests_are_defined_once(autojump_clock: MockClock) -> None:

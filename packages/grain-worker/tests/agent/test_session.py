@@ -18,6 +18,8 @@ from grain.worker.messages import (
     DefineFunction,
     Draining,
     Ended,
+    Inspect,
+    Inspected,
     Inventory,
     InventoryEnd,
     Lease,
@@ -220,3 +222,21 @@ def test_a_run_that_blocks_its_runner_is_reported_to_the_head_and_so_is_the_end_
     session.on_blocking((1, 2), code)
 
     assert [LoopBlocked("m", 1, code), LoopBlocked("m", 1, over)] == sent(session, LoopBlocked)
+
+
+def test_a_question_for_the_programs_of_a_run_goes_to_the_runner_and_its_answer_back() -> None:
+    session = joined_session()
+    session.on_message(lease(1), b"args", 0.0)
+    session.on_message(Inspect(7, (1, 1)), None, 0.0)
+    session.on_inspected(Inspected(7, (("xtb", 2.0),)))
+
+    assert [Inspect(7, (1, 1))] == ordered(session, Inspect)
+    assert [Inspected(7, (("xtb", 2.0),))] == sent(session, Inspected)
+
+
+def test_a_run_that_the_worker_does_not_have_has_no_programs() -> None:
+    session = joined_session()
+    session.on_message(Inspect(7, (1, 1)), None, 0.0)
+
+    assert [] == ordered(session, Inspect)
+    assert [Inspected(7, ())] == sent(session, Inspected)

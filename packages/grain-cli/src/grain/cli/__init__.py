@@ -5,11 +5,13 @@ A command imports what it needs when it runs, so that the command starts fast.
 Map:
 
 - ``app``: the group of all commands, which imports a command to run it
+- ``completion``: names for a shell's completion
 - ``options``: options that several commands share
 - ``plugin``: the helpers of commands, for those of other packages too
 - ``plugins``: the commands of other packages, by entry points
 - ``show``: tables, times, resources and JSON as text
 - ``query``: a question to the scheduler
+- ``streams``: the standard streams, and errors that no command has foreseen
 - ``version``: ``--version``, found fast
 - ``status/``: `grain ls` and `grain why`
 - ``workers/``: `grain up`, `scale`, `start`, `quit` and `logs`, and the jobs that they submit

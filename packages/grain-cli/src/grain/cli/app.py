@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from grain.cli import plugins
+from grain.cli.streams import guarded
 from grain.cli.version import show_version
 
 if TYPE_CHECKING:
@@ -35,12 +36,51 @@ OWN = {
 }
 
 
+# The words that other programs have for them.
+_MEANT = {
+    "cancel": "quit", "check": "doctor", "down": "quit", "explain": "why", "kill": "quit",
+    "list": "ls", "log": "logs", "parallel": "map", "ps": "ls", "queue": "ls", "run": "map",
+    "stat": "ls", "status": "ls", "stop": "quit", "submit": "up", "top": "ls", "workers": "ls",
+}  # fmt: skip
+
+
 class Lazy(click.Group):
     """A group that imports a command to run it, and not to list it.
 
     Its own commands are functions of the same name, each in its own module; `grain.cli.plugins`
     finds those of other packages.
     """
+
+    def main(self, args: Any = None, *others: Any, **options: Any) -> Any:
+        """Run the command; where it is the process's own, without any traceback."""
+        if args is not None:
+            return super().main(args, *others, **options)
+        with guarded():
+            return super().main(None, *others, **options)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command of the words that are left.
+
+        Raises:
+            click.UsageError: There is none of that name; it says which one may be meant.
+        """
+        command = self.get_command(ctx, args[0])
+        if command is not None:
+            return args[0], command, args[1:]
+        if ctx.resilient_parsing or args[0].startswith("-"):
+            return super().resolve_command(ctx, args)
+        raise click.UsageError(self._unknown(ctx, args[0]), ctx)
+
+    def _unknown(self, ctx: click.Context, name: str) -> str:
+        from difflib import get_close_matches
+
+        names = self.list_commands(ctx)
+        word = name.lower()
+        meant = [_MEANT[word]] if word in _MEANT else get_close_matches(word, names, n=1)
+        advice = f"did you mean {meant[0]!r}?" if meant else f"there are {', '.join(names)}"
+        return f"No such command {name!r}; {advice}"
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """List all commands."""
@@ -83,8 +123,18 @@ class Lazy(click.Group):
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=show_version,
     help="Show the version and exit.",
 )  # fmt: skip
-@click.option("-c", "--config", "config_file", metavar="FILE", help="Configuration to use.")
+@click.option(
+    "-c", "--config", "config_file", metavar="FILE", type=click.Path(),
+    help="Configuration to use.",
+)  # fmt: skip
 @click.pass_context
 def main(ctx: click.Context, config_file: str | None) -> None:
-    """Grain: a resource-aware scheduler for parallel external computing on clusters."""
+    """Grain: a resource-aware scheduler for parallel external computing on clusters.
+
+    \b
+    Examples:
+      grain up -n 2     two workers, as grain.toml describes them
+      grain ls          what they do, and what waits and why
+      grain map -r Cores=4 -- xtb {} ::: *.xyz
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     ctx.obj = config_file

@@ -17,8 +17,9 @@ F = TypeVar("F", bound="Callable[..., Any]")
 def config_option(function: F) -> F:
     """Add ``-c FILE``, which may stand before the command as well."""
     return click.option(
-        "-c", "--config", "config_file", metavar="FILE", help="Configuration to use."
-    )(function)
+        "-c", "--config", "config_file", metavar="FILE", type=click.Path(),
+        help="Configuration to use.",
+    )(function)  # fmt: skip
 
 
 def json_option(function: F) -> F:
@@ -34,6 +35,13 @@ def patience_option(function: F) -> F:
         "--patience", default=2.0, show_default=True, metavar="SECONDS",
         type=click.FloatRange(0.1, 3600), help="How long to look for the scheduler.",
     )(function)  # fmt: skip
+
+
+def source_text(config: Config) -> str:
+    """Name the file of a configuration for people, as the end of a sentence."""
+    from grain.cli.show import clean
+
+    return f"the configuration is {clean(config.source)}" if config.source else "no configuration"
 
 
 def load_config(ctx: click.Context, config_file: str | None) -> Config:

@@ -43,17 +43,20 @@ def report_errors() -> Iterator[None]:
 
     These are errors of the configuration, the scheduler, the batch system and files. Others pass.
     """
-    # Help and completion need none of these imports.
-    from grain.cli.batch import BatchError
-    from grain.cli.query import NoScheduler
-    from grain.config import ConfigError
-
     try:
         yield
-    except (ConfigError, BatchError, NoScheduler) as error:
-        raise click.ClickException(clean(error, keep="\n\t")) from None
-    except BrokenPipeError:
-        raise  # click ends quietly then
+    except (BrokenPipeError, click.ClickException):
+        raise  # click ends quietly for a reader that has gone
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
-        raise click.ClickException(f"{name}{error.strerror or error}") from None
+        raise click.ClickException(clean(f"{name}{error.strerror or error}")) from None
+    except Exception as error:
+        # A command that succeeds needs none of these imports.
+        from grain.cli.batch import BatchError
+        from grain.cli.query import NoScheduler
+        from grain.config import ConfigError
+        from grain.edge.errors import EdgeError
+
+        if isinstance(error, ConfigError | BatchError | EdgeError | NoScheduler):
+            raise click.ClickException(clean(error, keep="\n\t")) from None
+        raise

@@ -6,7 +6,7 @@ names.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -15,14 +15,34 @@ if TYPE_CHECKING:
 
 GROUP = "grain.commands"
 
-# Commands that users miss if they have installed this package alone.
-ELSEWHERE = {"cache": "grain-delayed", "map": "grain-delayed"}
+
+class Elsewhere(NamedTuple):
+    """A command of another package of Grain: the package, and its line in the list of commands."""
+
+    package: str
+    help: str
+
+
+# Listed without being imported; also where they are not installed, as users would miss them.
+ELSEWHERE = {
+    "cache": Elsewhere("grain-delayed", "List, explain and clear the results that missions keep."),
+    "map": Elsewhere("grain-delayed", "Run a command for each input, as jobs on workers."),
+}
 
 
 def lines() -> dict[str, str]:
     """Return the line of `--help` for each command of another package."""
-    missing = {name: f"(pip install {package})" for name, package in ELSEWHERE.items()}
-    return {**missing, **{name: f"(of {_package(one)})" for name, one in _entry_points().items()}}
+    points = _entry_points()
+    listed = {name: f"(of {_package(one)})" for name, one in points.items()}
+    for name, known in ELSEWHERE.items():
+        missing = "" if name in points else f" (pip install {known.package})"
+        listed[name] = known.help + missing
+    return listed
+
+
+def is_installed(name: str) -> bool:
+    """Return True if some package has the command."""
+    return name in _entry_points()
 
 
 def load(name: str) -> click.Command | None:
@@ -36,7 +56,9 @@ def load(name: str) -> click.Command | None:
     if point is None:
         if name not in ELSEWHERE:
             return None
-        raise click.ClickException(f"`grain {name}` is part of {_to_install(ELSEWHERE[name])}")
+        raise click.ClickException(
+            f"`grain {name}` is part of {_to_install(ELSEWHERE[name].package)}"
+        )
     try:
         command = point.load()
     # No error of a package's import may end in a traceback.

@@ -5,20 +5,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from grain.config import Config
+    from grain.edge import Peer
     from grain.edge.questions import Ask
 
 PATIENCE = 2.0
 """Seconds to look for a scheduler."""
 
-_ANSWER = 30.0  # seconds for the answer of a scheduler that was reached
+ANSWER = 30.0
+"""Seconds for the answer of a scheduler that was reached."""
+
+_BUSY = 2.0  # seconds for the answer of somebody else, who may be busy
 
 
 class NoScheduler(Exception):
     """No scheduler answers; the text is a sentence for people."""
 
 
-def ask(config: Config, *questions: Ask, patience: float = PATIENCE) -> list[Any]:
+def ask(
+    config: Config,
+    *questions: Ask,
+    patience: float = PATIENCE,
+    answer: float = ANSWER,
+    others: Sequence[Ask] = (),
+) -> list[Any]:
     """Put questions to the scheduler of a configuration.
 
     Args:
@@ -26,9 +38,13 @@ def ask(config: Config, *questions: Ask, patience: float = PATIENCE) -> list[Any
         questions: The questions.
         patience: Seconds to look for the scheduler. Where only files connect the two hosts, finding
             it takes about 10 s.
+        answer: Seconds for its answers.
+        others: Further questions of one kind each, which others than the scheduler answer, if they
+            are not busy.
 
     Returns:
-        The answers in the order of the questions, as plain data.
+        The answers in the order of the questions, as plain data; None for those of
+        others that did not come.
 
     Raises:
         NoScheduler: There is none, or its answer cannot be understood.
@@ -39,7 +55,7 @@ def ask(config: Config, *questions: Ask, patience: float = PATIENCE) -> list[Any
 
     address = config.worker.cli_dial
     try:
-        return trio.run(_put, address, questions, patience)
+        return trio.run(_put, address, questions, patience, answer, others)
     except BaseException as error:
         # A channel raises its errors in groups of one.
         failure: BaseException = error
@@ -62,7 +78,13 @@ def _members(error: BaseException) -> tuple[BaseException, ...]:
     return members
 
 
-async def _put(address: str, questions: tuple[Ask, ...], patience: float) -> list[Any]:
+async def _put(
+    address: str,
+    questions: tuple[Ask, ...],
+    patience: float,
+    answer: float,
+    others: Sequence[Ask],
+) -> list[Any]:
     import trio
 
     from grain.edge import dial
@@ -72,9 +94,30 @@ async def _put(address: str, questions: tuple[Ask, ...], patience: float) -> lis
     # A filesystem that hangs would delay the end by 10 s, which is too long for a terminal.
     with trio.fail_after(patience + 0.5) as limit:
         async with dial(address, role="cli", codec=CODEC, patience=patience) as peer:
-            limit.deadline = trio.current_time() + _ANSWER
+            limit.deadline = trio.current_time() + answer
             for question in questions:
                 await peer.channel.send([(question, None)])
                 [(_, payload), *_] = await peer.channel.receive()
                 answers.append(unpack(payload))
+            answers += await _put_others(peer, others)
     return answers
+
+
+async def _put_others(peer: Peer, questions: Sequence[Ask]) -> list[Any]:
+    """Return the answers of those who may be busy; None for each that does not come soon."""
+    import trio
+
+    from grain.edge.errors import EdgeError
+    from grain.edge.questions import Answer, unpack
+
+    answers: dict[str, Any] = {}
+    with trio.move_on_after(_BUSY):
+        try:
+            await peer.channel.send([(question, None) for question in questions])
+            while len(answers) < len(questions):
+                for message, payload in await peer.channel.receive():
+                    if isinstance(message, Answer):
+                        answers[message.about] = unpack(payload)
+        except (EdgeError, trio.EndOfChannel):
+            pass
+    return [answers.get(question.about) for question in questions]

@@ -7,12 +7,14 @@ must not move the cursor of the user who lists it.
 from __future__ import annotations
 
 import unicodedata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+_NARROWEST = 5  # characters of a column that is narrowed: one of each end, and the dots
 
 
 def clean(text: object, *, keep: str = "") -> str:
@@ -33,16 +35,81 @@ def clean(text: object, *, keep: str = "") -> str:
     )
 
 
-def table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Format rows below their heads, in columns as wide as needed; return "" without rows."""
-    cells = [[clean(cell) for cell in row] for row in rows]
-    if not cells:
+class Row(NamedTuple):
+    """A row of a table.
+
+    Attributes:
+        cells: One for each column.
+        more: Sentences below the row, each on lines of its own.
+    """
+
+    cells: Sequence[object]
+    more: Sequence[str] = ()
+
+
+def table(
+    title: str,
+    heads: Sequence[str],
+    rows: Iterable[Sequence[object] | Row],
+    most: int | None = None,
+) -> str:
+    """Format rows below their heads, in columns as wide as needed; return "" without rows.
+
+    Args:
+        title: The line above.
+        heads: The names of the columns.
+        rows: The cells of each row, or a `Row`.
+        most: Columns of the terminal, which no line exceeds: the widest cells are shortened in the
+            middle, and sentences folded between words. None for no limit.
+    """
+    given = [row if isinstance(row, Row) else Row(row) for row in rows]
+    if not given:
         return ""
-    lines = [list(heads), *cells]
+    lines = [list(heads), *([clean(cell) for cell in row.cells] for row in given)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(heads))]
-    shown = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-             for line in lines)  # fmt: skip
-    return "\n".join([title, *(line.rstrip() for line in shown), ""])
+    if most is not None:
+        widths = _narrowed(widths, most - 2 * (len(widths) - 1))
+    text = [title]
+    for line, row in zip(lines, [Row(heads), *given], strict=True):
+        cells = (shortened(cell, width) for cell, width in zip(line, widths, strict=True))
+        padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        text.append("  ".join(padded).rstrip())
+        text += (one for sentence in row.more for one in folded(clean(sentence), most, "  "))
+    return "\n".join([*text, ""])
+
+
+def _narrowed(widths: list[int], most: int) -> list[int]:
+    """Return widths of at most a sum, of which only the largest are smaller than before."""
+    widths = list(widths)
+    while sum(widths) > most and max(widths) > _NARROWEST:
+        widths[widths.index(max(widths))] -= 1
+    return widths
+
+
+def shortened(text: str, width: int) -> str:
+    """Return a text of at most so many characters, without its middle if it is longer."""
+    if len(text) <= width:
+        return text
+    left = (width - 3) // 2
+    return f"{text[:left]}...{text[len(text) - (width - 3 - left) :]}"
+
+
+def folded(text: str, most: int | None, indent: str = "") -> list[str]:
+    """Return the lines of a text, folded between words; only longer words are cut."""
+    import textwrap
+
+    if most is None:
+        return [indent + text]
+    return textwrap.wrap(
+        text, most, initial_indent=indent, subsequent_indent=f"{indent}  ", break_on_hyphens=False
+    )
+
+
+def terminal_width() -> int:
+    """Return the columns of the terminal; 80 where there is none, and 60 at least."""
+    import shutil
+
+    return max(60, shutil.get_terminal_size().columns)
 
 
 def span(seconds: float | None) -> str:
@@ -53,6 +120,15 @@ def span(seconds: float | None) -> str:
     days, rest = divmod(whole, 86400)
     clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
     return f"{days}-{clock}" if days else clock
+
+
+def moment(at: float, now: float | None = None) -> str:
+    """Format seconds since Unix' epoch as local time, with the date unless it is of today."""
+    import time
+
+    then, today = time.localtime(at), time.localtime(now)
+    same = then[:3] == today[:3]
+    return time.strftime("%H:%M:%S" if same else "%Y-%m-%d %H:%M:%S", then)
 
 
 def resources(data: Any) -> str:

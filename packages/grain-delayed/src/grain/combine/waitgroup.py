@@ -250,6 +250,7 @@ class WaitGroup:
 
     def _finish(self) -> None:
         """Raise the first failure, or set the results; the block has ended."""
+        __tracebackhide__ = True
         if self._state is GroupState.DONE:
             return
         self._state = GroupState.FAILED

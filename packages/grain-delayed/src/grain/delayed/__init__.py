@@ -23,6 +23,7 @@ Map:
 - ``value``: `Delayed`: a placeholder on which operations are recorded
 - ``cache/``: results on disk: keys, digests, files
 - ``leaves/``: leaves that are looked up, retried or kept
+- ``display/``: progress, failures and the summary, as the user sees them
 - ``missions/``: missions: in trio, in asyncio, and as whole programs
 - ``function``: `delayed` and `DelayedFn`: async functions whose calls become tasks
 - ``futures/``: `Executor`: missions for libraries that take an executor of `concurrent.futures`

@@ -135,6 +135,7 @@ class Operation:
 
     def compute(self) -> None:
         """Compute the value; all needs are done."""
+        __tracebackhide__ = True
         assert self.function is not None
         args = tuple(_filled(arg) for arg in self.args)
         kwargs = {name: _filled(arg) for name, arg in self.kwargs.items()}
@@ -228,6 +229,7 @@ async def gather(roots: Sequence[Node]) -> list[Any]:
         Exception: the exception of the first task that failed, at once; the other tasks go on.
         NotInMission: a pending task belongs to a mission that the caller cannot wait for.
     """
+    __tracebackhide__ = True
     tasks = tasks_behind(roots)
     missing = [task for task in tasks if task.outcome is None]
     failed = any(type(task.outcome) is outcome.Error for task in tasks)
@@ -263,6 +265,7 @@ def check_here(task: TaskNode) -> None:
 
 def evaluated(root: Node) -> Any:
     """Return the value of a node; all tasks behind it have ended well."""
+    __tracebackhide__ = True
     stack = [root]
     while stack:
         node = stack[-1]

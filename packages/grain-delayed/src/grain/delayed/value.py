@@ -84,6 +84,7 @@ class Delayed(Generic[T_co]):
         _set(self, "_copy", copy_on_setitem)
 
     def __await__(self) -> Generator[Any, Any, T_co]:
+        __tracebackhide__ = True
         return (yield from gather([self._node]).__await__())[0]  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
@@ -374,6 +375,7 @@ async def each(*dos: Delayed[T] | Iterable[Delayed[T]]) -> list[T]:
         Exception: the exception of the first task that failed, at once; the others go on.
         TypeError: an argument is no delayed object.
     """
+    __tracebackhide__ = True
     return await gather([item._node for item in flat(dos, "each")])
 
 

@@ -5,8 +5,8 @@
 'local'
 
 Nothing of a file is ignored: a key or a value that is not understood is a mistake, and one error
-reports all mistakes of a file. Only ``loading`` does I/O; all else are pure functions of the data,
-the environment and the time.
+reports all mistakes of a file. Only ``search`` and ``loading`` do I/O; all else are pure functions
+of the data, the environment and the time.
 
 Each module of the map imports only from those above it.
 
@@ -19,6 +19,7 @@ Map:
 - ``schema``: every key with its type, kind, default and meaning
 - ``suggestion``: the known key that is nearest to an unknown one
 - ``check``: data against the schema; keys that follow from others
+- ``search``: the nearest ``grain.toml``, and the check that it is nobody else's work
 - ``loading``: the choice of a file, and reading it
 """
 

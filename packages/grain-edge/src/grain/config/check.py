@@ -90,6 +90,8 @@ def read_table(
         elif isinstance(sort, Kind):
             try:
                 given[name] = sort.read(value, context)
+                if sort.check is not None:
+                    sort.check(given[name], context)
             except Unfit as unfit:
                 hint = f" ({unfit})" if str(unfit) else ""
                 text = f"found {described(value)}, expected {sort.expected}{hint}"
@@ -152,6 +154,12 @@ def conflicts(config: Config) -> Iterator[Mistake]:
             if isinstance(sort, Kind) and not getattr(config.custom_system, name):
                 text = f"found nothing, expected {sort.expected}, as system = 'custom' needs it"
                 yield Mistake(f"custom_system.{name}", text)
+    if config.system != "local" and config.worker.dial.startswith("tcp://:"):
+        yield Mistake(
+            "worker.dial" if config.worker.dial != config.address else "address",
+            f"found {config.worker.dial!r}, which names no host, expected tcp://HOST:PORT, as "
+            "workers on other nodes have to dial it; head.listen alone may leave the host out",
+        )
     held, script = config.worker.held_back, config.worker.script
     if script.walltime is not None and held.walltime >= script.walltime:
         yield Mistake(

@@ -40,11 +40,14 @@ class Kind:
         expected: The values that fit, as a noun phrase.
         read: Converts the value that TOML gave into that of the schema, or raises `Unfit`.
         place: True for a path or an address, of which defaults are expanded, too.
+        check: Raises `Unfit` for a value that was read and does not fit after all. Defaults, which
+            fit, are not checked: it may have to import much.
     """
 
     expected: str
     read: Callable[[object, ExpansionContext], object]
     place: bool = False
+    check: Callable[[object, ExpansionContext], None] | None = None
 
 
 def described(value: object) -> str:
@@ -105,6 +108,21 @@ def _address(value: object, context: ExpansionContext) -> str:
     if not (text := _place(value, context)):
         raise Unfit
     return text
+
+
+def _check_address(text: object, context: ExpansionContext) -> None:
+    """Refuse an address that missions and workers would refuse."""
+    from grain.edge.address import TcpAddress, parse_address
+
+    assert isinstance(text, str)
+    if not text:
+        return
+    try:
+        address = parse_address(text, context.env.get("HOME", "/"))
+    except ValueError as error:  # an AddressError, which is one
+        raise Unfit(str(error)) from None
+    if isinstance(address, TcpAddress) and not address.port:
+        raise Unfit("port 0 is another port at each start, which nobody else knows")
 
 
 def _beside(value: object, context: ExpansionContext) -> str:
@@ -197,8 +215,8 @@ _MOST = 1_000_000
 _SPAN = "a span of time: '[d-]hh:mm:ss', a number with units as '30m', or seconds as a whole number"
 
 SYSTEM = Kind("one of " + ", ".join(map(repr, SYSTEMS)) + " or '' (local)", lambda v, _: _system(v))
-ADDRESS = Kind("an address such as 'edge:///shared/me/edge'", _address, place=True)
-OTHER_ADDRESS = Kind("an address, or '' for the usual one", _place, place=True)
+ADDRESS = Kind("an address such as 'edge:///shared/me/edge'", _address, True, _check_address)
+OTHER_ADDRESS = Kind("an address, or '' for the usual one", _place, True, _check_address)
 FILE = Kind("the path of a file", _place, place=True)
 STAMPED_FILE = Kind(
     "the path of a file", lambda v, context: _stamped(_place(v, context)), place=True

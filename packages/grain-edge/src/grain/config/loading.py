@@ -13,13 +13,13 @@ import msgspec
 from grain.config.check import check
 from grain.config.errors import ConfigError, Mistake
 from grain.config.kinds import ExpansionContext
+from grain.config.search import NAME, find, untrusted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from grain.config.schema import Config
 
-DEFAULT_NAME = "grain.toml"
 VARIABLE = "GRAIN_CONFIG"
 # A configuration has a few kB. What is larger is another file, or a device without an end.
 MOST_BYTES = 1 << 20
@@ -36,8 +36,9 @@ def load(
 
     Args:
         config_file: A file's path; or None for the file that the variable ``GRAIN_CONFIG`` names,
-            else ``grain.toml`` in the current directory if there is one, else the defaults; or
-            False for the defaults, in which case no file is looked for.
+            else ``grain.toml`` in the current directory or the nearest one above it, up to the home
+            directory or the root of a git repository, else the defaults; or False for the defaults,
+            in which case no file is looked for.
         env: The environment: ``GRAIN_CONFIG`` and what ``$NAME`` and ``~`` expand to.
         cwd: The directory from which relative names of config files start; the current one by
             default.
@@ -46,17 +47,25 @@ def load(
         The configuration; its ``source`` is the file that it came from.
 
     Raises:
-        ConfigError: The file that was named does not exist or cannot be read, is not TOML, or says
-            something that is not understood. Its text names file, key and remedy.
+        ConfigError: The file that was named does not exist or cannot be read; the file that was
+            found could be another user's work; it is not TOML, or says something that is not
+            understood. Its text names file, key and remedy.
         TypeError: ``config_file`` is none of the above.
     """
-    chosen = choose(config_file, env)
-    path = Path(cwd or ".") / (chosen.name if chosen else "")
-    raw = _read(path, chosen) if chosen else None
-    if chosen is None or raw is None:
+    chosen = choose(config_file, env, cwd)
+    if chosen is None:
         return _config({}, ExpansionContext(env, Path()), "the defaults")
+    path = Path(cwd or ".") / chosen.name
+    raw = _read(path, chosen)
     path = path.absolute()
+    if chosen.found:
+        _check_ours(path, path, chosen.name)
     config = _config(_parse(raw, chosen.name), ExpansionContext(env, path.parent), chosen.name)
+    if chosen.found:
+        for module in {config.contextmod, config.head.contextmod, config.worker.contextmod} - {""}:
+            # A module that only workers have is checked by nobody here.
+            if Path(module).exists():
+                _check_ours(Path(module), path, f"{chosen.name}: contextmod")
     return msgspec.structs.replace(config, source=str(path))
 
 
@@ -64,18 +73,20 @@ class Choice(NamedTuple):
     """The file to read.
 
     Attributes:
-        name: As the user wrote it.
+        name: As the user wrote it, or as it was found.
         named_by: The origin of the name, to be added to messages; empty if the user gave it here.
-        may_miss: True if it need not exist.
+        found: True if nobody named it.
     """
 
     name: str
     named_by: str = ""
-    may_miss: bool = False
+    found: bool = False
 
 
 def choose(
-    config_file: str | os.PathLike[str] | Literal[False] | None, env: Mapping[str, str]
+    config_file: str | os.PathLike[str] | Literal[False] | None,
+    env: Mapping[str, str],
+    cwd: str | os.PathLike[str] | None = None,
 ) -> Choice | None:
     """Choose the file; None if none is to be read. An empty variable counts as unset."""
     if config_file is False:
@@ -83,10 +94,42 @@ def choose(
     if config_file is None:
         if name := env.get(VARIABLE):
             return Choice(name, f" (named by {VARIABLE})")
-        return Choice(DEFAULT_NAME, may_miss=True)
+        return _found(env, cwd)
     if isinstance(config_file, (str, os.PathLike)):
         return Choice(os.fspath(config_file))
     raise TypeError(f"config_file is a path, None or False, not {config_file!r}")
+
+
+def _found(env: Mapping[str, str], cwd: str | os.PathLike[str] | None) -> Choice | None:
+    try:
+        start = Path(cwd or ".").absolute()
+    except FileNotFoundError:
+        return None  # the current directory is gone
+    path = find(start, env.get("HOME", ""))
+    if path is None:
+        return None
+    return Choice(NAME if path.parent == start else str(path), found=True)
+
+
+def _check_ours(path: Path, config_file: Path, name: str) -> None:
+    """Refuse a file that was found, and that another user may have written.
+
+    Raises:
+        ConfigError: One may.
+    """
+    try:
+        problem = untrusted(path)
+    except OSError as error:
+        problem = f"{path} cannot be looked at: {error.strerror}"
+    if problem:
+        import shlex
+
+        quoted = shlex.quote(str(config_file))
+        _fail(
+            name,
+            f"not used, as other users may have written it: {problem}. If you trust it, name it: "
+            f"grain -c {quoted}, or {VARIABLE}={quoted}",
+        )
 
 
 def _config(data: Mapping[str, object], context: ExpansionContext, name: str) -> Config:
@@ -96,17 +139,18 @@ def _config(data: Mapping[str, object], context: ExpansionContext, name: str) ->
     return config
 
 
-def _read(path: Path, chosen: Choice) -> bytes | None:
-    """Read a file, not more of it than is sane; None if it may be missing and is."""
+def _read(path: Path, chosen: Choice) -> bytes:
+    """Read a file, not more of it than is sane.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
     if not chosen.name:
         _fail("config_file", "found an empty name, expected the path of a file")
     try:
         with path.open("rb") as file:
             raw = file.read(MOST_BYTES + 1)
     except FileNotFoundError:
-        # A link to nowhere is there, so somebody means it to be used.
-        if chosen.may_miss and not path.is_symlink():
-            return None
         _fail(chosen.name, f"no such file{chosen.named_by}")
     except IsADirectoryError:
         _fail(chosen.name, f"found a directory, expected a file{chosen.named_by}")

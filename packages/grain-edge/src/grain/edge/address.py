@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
-from grain.edge.errors import AddressError
+if TYPE_CHECKING:
+    from grain.edge.errors import AddressError
 
 DEFAULT = "edge://$HOME/.local/share/edge-file-default"
 """The address if nothing else is configured."""
@@ -100,19 +102,19 @@ def parse_address(text: str, home: str | None = None) -> Address:
         home = str(Path.home())
     scheme, separator, rest = text.partition("://")
     if not separator:
-        raise AddressError(f"{text!r} is no address: {_FORMS}")
+        raise _wrong(f"{text!r} is no address: {_FORMS}")
     if scheme == "edge":
         return EdgeAddress(_path(text, rest, home))
     if scheme == "unix":
         path = _path(text, rest, home)
         if len(path.encode()) > 107:
-            raise AddressError(f"{text!r}: a Unix socket's path has 107 bytes at most")
+            raise _wrong(f"{text!r}: a Unix socket's path has 107 bytes at most")
         return UnixAddress(path)
     if scheme == "tcp":
         return _tcp(text, rest, home)
     if scheme == "bridge":
-        raise AddressError(f"{text!r}: bridge:// needs a later version of Grain; {_FORMS}")
-    raise AddressError(f"{text!r}: unknown scheme {scheme!r}; {_FORMS}")
+        raise _wrong(f"{text!r}: bridge:// needs a later version of Grain; {_FORMS}")
+    raise _wrong(f"{text!r}: unknown scheme {scheme!r}; {_FORMS}")
 
 
 def join_host(host: str, port: int) -> str:
@@ -120,16 +122,23 @@ def join_host(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def _wrong(message: str) -> AddressError:
+    # Imported for an error only: it takes trio, which reading a configuration can do without.
+    from grain.edge.errors import AddressError
+
+    return AddressError(message)
+
+
 def _path(text: str, rest: str, home: str) -> str:
     if rest == "$HOME" or rest.startswith("$HOME/"):
         rest = home + rest[len("$HOME") :]
     if not rest.startswith("/") or "\0" in rest:
-        raise AddressError(f"{text!r}: the path must be absolute or begin with $HOME/; {_FORMS}")
+        raise _wrong(f"{text!r}: the path must be absolute or begin with $HOME/; {_FORMS}")
     if "$" in rest:
-        raise AddressError(f"{text!r}: no variable but $HOME, at the beginning, is expanded")
+        raise _wrong(f"{text!r}: no variable but $HOME, at the beginning, is expanded")
     path = PurePosixPath(rest)
     if ".." in path.parts or len(path.parts) < 2 or rest.endswith("/"):
-        raise AddressError(f"{text!r}: name a file, without '..'; {_FORMS}")
+        raise _wrong(f"{text!r}: name a file, without '..'; {_FORMS}")
     # PurePosixPath keeps two leading slashes, which POSIX leaves undefined.
     return "/" + str(path).lstrip("/")
 
@@ -139,19 +148,19 @@ def _tcp(text: str, rest: str, home: str) -> TcpAddress:
     edge = _path(DEFAULT, DEFAULT.removeprefix("edge://"), home)
     if query:
         if not query.startswith("edge="):
-            raise AddressError(f"{text!r}: the only option is ?edge=/absolute/path")
+            raise _wrong(f"{text!r}: the only option is ?edge=/absolute/path")
         edge = _path(text, unquote(query.removeprefix("edge=")), home)
     host, separator, port = where.rpartition(":")
     if not separator or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise AddressError(f"{text!r}: a port from 1 to 65535 must follow the host; {_FORMS}")
+        raise _wrong(f"{text!r}: a port from 1 to 65535 must follow the host; {_FORMS}")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        raise AddressError(f"{text!r}: write IPv6 numbers in brackets, as in tcp://[::1]:4000")
+        raise _wrong(f"{text!r}: write IPv6 numbers in brackets, as in tcp://[::1]:4000")
     if any(c.isspace() or c in "/@[]" for c in host):
-        raise AddressError(f"{text!r}: {host!r} is no host")
+        raise _wrong(f"{text!r}: {host!r} is no host")
     try:
         host.encode("idna")  # as whoever looks it up does
     except UnicodeError as e:
-        raise AddressError(f"{text!r}: {host!r} is no host: {e}") from e
+        raise _wrong(f"{text!r}: {host!r} is no host: {e}") from e
     return TcpAddress(host, int(port), edge)

@@ -119,6 +119,10 @@ class LinkedFile(MeetingError):
     final = True
 
 
+class CannotServe(MeetingError):
+    """This host cannot serve at the address: the host named there is another one, or unknown."""
+
+
 class FilesystemFull(MeetingError):
     """No space or quota is left."""
 

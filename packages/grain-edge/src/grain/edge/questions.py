@@ -24,17 +24,21 @@ class Ask(Message, frozen=True):
 
     Attributes:
         about: ``"state"``: workers, missions and tasks, for ``grain ls``. ``"why"``: why a task
-            waits or runs. ``"retire"``: workers whose names match a pattern are to leave.
-            ``"find"``: the mission that a word means. ``"cancel"``: a mission, or a task of it,
-            is to end.
-        mission: the mission, by its name, label or id; for ``"why"``, empty for the asking one.
-        task: the task's number, for ``"why"`` and ``"cancel"``; 0 cancels the whole mission.
+            waits or runs. ``"arguments"``: the call of a task, which its mission knows; the answer
+            may not come while that is busy. ``"programs"``: the external programs that a task
+            runs, which its worker knows. ``"load"``: how many cores of all workers are in use, and
+            how many there are. ``"retire"``: workers whose names match a pattern are to leave.
+            ``"find"``: the mission that a word means. ``"cancel"``: a mission, or a task of it, is
+            to end.
+        mission: the task's mission, for questions about one: its name, label or id; empty for
+            the asking mission.
+        task: the task's number, for questions about one; 0 cancels the whole mission.
         pattern: names of workers, as in a shell, for ``"retire"``.
         at_once: hand runs back instead of waiting for their end, for ``"retire"``.
         by: who asks, for people, for ``"cancel"``.
     """
 
-    about: Literal["state", "why", "retire", "find", "cancel"]
+    about: Literal["state", "why", "arguments", "programs", "load", "retire", "find", "cancel"]
     mission: str = ""
     task: int = 0
     pattern: str = ""

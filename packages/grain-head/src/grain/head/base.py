@@ -63,7 +63,7 @@ class ExecutorBase(ABC, Generic[J]):
 
     def __init__(self) -> None:
         self._jobs: dict[int, J] = {}
-        self._done = self._failed = self._cancelled = 0
+        self._done = self._failed = self._cancelled = self._not_begun = 0
         self._phase = ExecutorPhase.NEW
         self._idle = trio.Event()
         self._put_result, self._results = trio.open_memory_channel[Result](math.inf)
@@ -145,20 +145,28 @@ class ExecutorBase(ABC, Generic[J]):
                 "this executor takes no jobs: use it inside its `async with` block, before close()"
             )
 
-    def _counted(self, queued: int, running: int) -> Statistics:
+    def _counted(
+        self, queued: int, running: int, cores: tuple[float, float] = (0, 0)
+    ) -> Statistics:
         return Statistics(
             queued=queued,
             running=running,
+            busy=cores[0],
+            cores=cores[1],
             results_waiting=self._results.statistics().current_buffer_used,
             done=self._done,
             failed=self._failed,
             cancelled=self._cancelled,
+            not_begun=self._not_begun,
         )
 
-    def _hand_over(self, number: int, job: J, ended: Outcome, *, cancelled: bool = False) -> None:
+    def _hand_over(
+        self, number: int, job: J, ended: Outcome, *, cancelled: bool = False, begun: bool = True
+    ) -> None:
         """Count a job's outcome and give it to its receiver; the job is out of `_jobs` already."""
         if cancelled:
             self._cancelled += 1
+            self._not_begun += not begun
         elif type(ended) is outcome.Error:
             self._failed += 1
         else:

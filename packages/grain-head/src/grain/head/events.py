@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from grain.resource import Resource
     from grain.worker.messages import BlockingCode
 
@@ -121,6 +123,32 @@ class MissionCancelled(Event, frozen=True):
     by: str
 
 
+class TaskFailed(Event, frozen=True):
+    """A task has ended with an exception, which its caller is about to get.
+
+    Attributes:
+        task: its number.
+        error: the exception.
+        worker: where it ran; empty if it did not, or if there is one worker only.
+        call: returns its function and its arguments, shortened.
+    """
+
+    task: int
+    error: BaseException
+    worker: str
+    call: Callable[[], str]
+
+
+class RunsLeft(Event, frozen=True):
+    """The scheduler cannot be reached at the end of a mission, and is yet to end its runs.
+
+    Attributes:
+        tasks: the number of tasks whose end was not reported.
+    """
+
+    tasks: int
+
+
 class HostingFailed(Event, frozen=True):
     """Other workers cannot join at this address: the mission has its local worker only."""
 
@@ -142,6 +170,9 @@ class Statistics:
         results_waiting: results that nobody took from the result queue yet.
         stuck: those of the queued tasks whose request no worker here can ever meet.
         stuck_task: one of them, as ``grain why`` takes it; empty if there is none.
+        not_begun: those of the cancelled tasks that never ran.
+        busy: cores that are in use, by others' tasks, too.
+        cores: cores of all workers; 0 where that is not known.
     """
 
     queued: int
@@ -152,3 +183,6 @@ class Statistics:
     results_waiting: int
     stuck: int = 0
     stuck_task: str = ""
+    not_begun: int = 0
+    busy: float = 0
+    cores: float = 0

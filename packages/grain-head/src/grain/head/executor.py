@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import socket
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import outcome
@@ -18,6 +19,7 @@ from grain.head.events import (
     Event,
     NeverStarts,
     Statistics,
+    TaskFailed,
     WorkerCleaning,
     WorkerJoined,
     WorkerLeft,
@@ -27,7 +29,7 @@ from grain.head.scheduler.scheduler import Scheduler
 from grain.head.scheduler.starvation_guard import MAX_OVERTAKES
 from grain.resource import ZERO, Infeasible, Resource
 from grain.worker import Call, MemoryTranslation, Runner
-from grain.worker.job import name_of
+from grain.worker.job import call_text, name_of
 from grain.worker.messages import Cancel, Ended, Run
 
 if TYPE_CHECKING:
@@ -150,7 +152,7 @@ class GrainExecutor(ExecutorBase[Job]):
         unwanted.cancelled = True
         running = self._scheduler.on_cancelled(job)
         if running is None:
-            self._resolve(job, None)
+            self._resolve(job, None, begun=False)
         else:
             self._outbox.append((Cancel((_EPOCH, job)), None))
         self._wake.set()
@@ -159,7 +161,8 @@ class GrainExecutor(ExecutorBase[Job]):
 
     def statistics(self) -> Statistics:
         """Return the counts of jobs by their state."""
-        return self._counted(self._scheduler.waiting, self._scheduler.running)
+        scheduler = self._scheduler
+        return self._counted(scheduler.waiting, scheduler.running, scheduler.cores())
 
     def why(self, job: int) -> Explanation:
         """Explain why a job is not running."""
@@ -193,7 +196,8 @@ class GrainExecutor(ExecutorBase[Job]):
                         nursery.cancel_scope.cancel()
         finally:
             for job in list(self._jobs):
-                self._resolve(job, None)
+                task = self._scheduler.tasks.get(job)
+                self._resolve(job, None, begun=task is not None and task.worker is not None)
             self._put_result.close()
             self._on_event(WorkerLeft(self.name))
 
@@ -249,13 +253,23 @@ class GrainExecutor(ExecutorBase[Job]):
             self._scheduler.on_finished(job, now, measured=message.status == "done")
             self._resolve(job, payload)
 
-    def _resolve(self, id: int, ended: Outcome | None) -> None:  # noqa: A002 - its name
+    def _resolve(
+        self,
+        id: int,  # noqa: A002 - its name
+        ended: Outcome | None,
+        *,
+        begun: bool = True,
+    ) -> None:
         """Hand over the outcome of a job; None if it was cancelled."""
         job = self._jobs.pop(id)
         cancelled = ended is None or job.cancelled
         if ended is None or cancelled:
             ended = outcome.Error(Cancelled(f"{name_of(job.call.fn)} was cancelled (job {id})"))
-        self._hand_over(id, job, ended, cancelled=cancelled)
+        elif type(ended) is outcome.Error:
+            fn, args, kwargs = job.call
+            text = partial(call_text, name_of(fn), args, kwargs)
+            self._on_event(TaskFailed(id, ended.error, "", text))
+        self._hand_over(id, job, ended, cancelled=cancelled, begun=begun)
 
     def _check_served(self, queue: TaskQueue) -> None:
         """Refuse or report a request that no worker could ever meet."""

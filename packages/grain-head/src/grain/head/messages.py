@@ -116,6 +116,18 @@ class AckTasks(Message, frozen=True):
     tasks: tuple[int, ...]
 
 
+class Described(Message, frozen=True):
+    """The answer to a `Describe`.
+
+    Attributes:
+        question: its number.
+        call: the call of the task, shortened; empty if the mission has no such task.
+    """
+
+    question: int
+    call: str
+
+
 class Depart(Message, frozen=True):
     """The end of the mission: nothing of it is wanted any more."""
 
@@ -198,6 +210,18 @@ class CancelMission(Message, frozen=True):
     by: str
 
 
+class Describe(Message, frozen=True):
+    """A question to a mission: how it calls a task, which it alone may read; `Described` follows.
+
+    Attributes:
+        question: a number that no other question of this head has.
+        task: the task.
+    """
+
+    question: int
+    task: int
+
+
 class Notice(Message, frozen=True):
     """A request that no worker here can ever meet; tasks with it wait for another worker.
 
@@ -250,6 +274,7 @@ MISSION = (
     Synced,
     Retract,
     AckTasks,
+    Described,
     Depart,
     Ask,
 )
@@ -267,6 +292,7 @@ HEAD = (
     Notice,
     OtherVersions,
     Blocked,
+    Describe,
     Answer,
 )
 """The messages of a head to a mission."""

@@ -9,6 +9,7 @@ Map:
 
 - ``session``: the mission's tasks and functions, and the messages about them; no I/O
 - ``functions``: functions as bytes, made once for each object
+- ``description``: the call of a task in one line, for people who ask
 - ``connector``: finds the scheduler that missions share, or starts it
 - ``link``: keeps the session connected
 - ``executor``: `RemoteExecutor`, the shell around all

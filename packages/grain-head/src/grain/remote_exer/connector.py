@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.edge import DEFAULT, dial, prepare
-from grain.edge.errors import DialError, FilesystemFailed, FilesystemReadOnly
+from grain.edge.errors import CannotServe, DialError, FilesystemFailed, FilesystemReadOnly
 from grain.head.errors import Unreachable
 from grain.head.service import CODEC
 
@@ -106,7 +106,7 @@ class GnawConnector:
         """
         try:
             await prepare(self.address)
-        except (FilesystemReadOnly, FilesystemFailed) as error:
+        except (CannotServe, FilesystemReadOnly, FilesystemFailed) as error:
             if not self._reached:
                 error.final = True
                 raise

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import socket
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,7 +28,9 @@ from grain.head.events import (
     OtherInterpreter,
     OtherNumPy,
     RunsEnded,
+    RunsLeft,
     TaskBlocks,
+    TaskFailed,
 )
 from grain.head.messages import Ask, OtherVersions, Submit
 from grain.remote_exer.connector import GnawConnector
@@ -36,8 +39,9 @@ from grain.remote_exer.link import AT_ONCE, SchedulerLink
 from grain.remote_exer.session import MissionSession, Resolution
 from grain.resource import from_data, to_data
 from grain.worker.errors import PayloadError
+from grain.worker.job import call_text
 from grain.worker.messages import DefineFunction
-from grain.worker.payload import Function, Payloads, interpreter_of
+from grain.worker.payload import Function, Payloads, failure_in, interpreter_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -51,6 +55,7 @@ if TYPE_CHECKING:
     from grain.worker.job import Outcome
 
 _MANY = 256  # outcomes that are confirmed without waiting for other messages
+_LOAD = 2.0  # seconds between two questions about the load, where somebody looks at it
 _ANSWER = 5.0  # seconds after which a question is sent again
 _STOPPED = 10.0  # seconds without a turn of the event loop that explain a loss
 _FAREWELL = 10.0  # seconds for which leaving waits for a scheduler that is away
@@ -131,6 +136,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         self._other_interpreters: list[OtherInterpreter] = []
         self._answered = trio.Event()
         self._cancel_reported = False
+        self._load_asked = -math.inf
 
     # ---- the queue of jobs
 
@@ -191,13 +197,23 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
 
     def statistics(self) -> Statistics:
         """Return the counts of jobs, as far as the scheduler has reported."""
+        self._ask_load()
         running = self._session.running
-        counted = self._counted(len(self._jobs) - running, running)
+        counted = self._counted(len(self._jobs) - running, running, self._session.load)
         if not self._session.stuck:
             return counted
         stuck, task = self._session.count_stuck()
         name = f"{self._session.label}:{task}" if task else ""
         return replace(counted, stuck=stuck, stuck_task=name)
+
+    def _ask_load(self) -> None:
+        """Ask for the load of the workers, for the next look at the statistics."""
+        if self._session.connected and self._jobs and trio.lowlevel.in_trio_run():
+            now = trio.current_time()
+            if now >= self._load_asked + _LOAD:
+                self._load_asked = now
+                self._session.ask_load()
+                self._link.wake()
 
     def why(self, job: int) -> Explanation:
         """Explain why a job is not running, from the state here alone; `ask_why` explains more."""
@@ -244,8 +260,11 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
                         self._phase = ExecutorPhase.CLOSED
                         await self._leave(scope)
         finally:
+            if self._jobs and self._link.has_jobs:
+                self._on_event(RunsLeft(len(self._jobs)))
             for job in list(self._jobs):
-                self._resolve(Resolution(job, "cancelled", None, ()))
+                pending = self._session.pending.get(job)
+                self._resolve(Resolution(job, "cancelled", None, (), pending))
             self._put_result.close()
 
     async def _leave(self, scope: trio.CancelScope) -> None:
@@ -278,9 +297,22 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             self._on_event(MissionCancelled(session.cancelled_by))
         for blocked in session.take_blocked():
             self._on_event(TaskBlocks(blocked.worker, blocked.code))
+        if session.questions:
+            for question in session.take_questions():
+                session.describe(question, self._describe(question.task))
+            self._link.wake()
         if session.answers:
             self._answered.set()
             self._answered = trio.Event()
+
+    def _describe(self, task: int) -> str:
+        """Return the call of a task that is not resolved, for people; "" for any other."""
+        job, pending = self._jobs.get(task), self._session.pending.get(task)
+        if job is None or pending is None or pending.arguments is None:
+            return ""
+        from grain.remote_exer.description import describe_call  # asked for by few missions
+
+        return describe_call(job.name, pending.arguments, self._payloads)
 
     def _report_notices(self) -> None:
         for notice in self._session.take_notices():
@@ -316,7 +348,29 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             return
         ended = self._outcome(job, resolution)
         cancelled = resolution.ending == "cancelled"
-        self._hand_over(resolution.task, job, ended, cancelled=cancelled)
+        if type(ended) is outcome.Error and not cancelled:
+            self._report_failure(job, resolution, ended.error)
+        begun = resolution.pending is not None and bool(resolution.pending.worker)
+        self._hand_over(resolution.task, job, ended, cancelled=cancelled, begun=begun)
+
+    def _report_failure(self, job: RemoteJob, resolution: Resolution, error: BaseException) -> None:
+        worker = resolution.crashes[-1].worker if resolution.crashes else ""
+        if resolution.ending == "error":
+            with suppress(PayloadError):
+                failure = failure_in(resolution.payload or b"")
+                worker = failure.where if failure is not None else ""
+
+        def call() -> str:
+            pending = resolution.pending
+            arguments: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
+            if pending is not None and pending.arguments is not None:
+                try:
+                    arguments = self._payloads.load_arguments(pending.arguments)
+                except PayloadError:
+                    return f"{job.name}(...)"
+            return call_text(job.name, *arguments)
+
+        self._on_event(TaskFailed(resolution.task, error, worker, call))
 
     def _outcome(self, job: RemoteJob, resolution: Resolution) -> Outcome:
         if resolution.ending == "cancelled":

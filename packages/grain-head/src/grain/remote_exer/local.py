@@ -12,7 +12,7 @@ import trio
 from grain.edge.channel import memory_channels
 from grain.edge.version import own_versions
 from grain.worker import Runner
-from grain.worker.messages import Ended, Leaving
+from grain.worker.messages import Ended, Inspected, Leaving
 from grain.worker.payload import whole
 from grain.worker.session import WireTranslation, WorkerSession
 
@@ -91,6 +91,8 @@ class LocalWorker:
                 # In one piece: the parts of a result would keep the whole of it alive beside what
                 # is loaded from them.
                 self._session.on_ended(message, payload and whole(payload), now)
+            elif isinstance(message, Inspected):
+                self._session.on_inspected(message)
         self._flush()
 
     def _flush(self) -> None:

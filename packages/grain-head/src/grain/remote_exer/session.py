@@ -26,6 +26,8 @@ from grain.head.messages import (
     Crash,
     Crashed,
     Depart,
+    Describe,
+    Described,
     MissionRegistered,
     Notice,
     OtherVersions,
@@ -44,7 +46,12 @@ if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
     from grain.worker.payload import Function
 
+_NAME = 200  # characters of a function's name that travel
 _AT_ONCE = 65536  # tasks in one `Retract` or `AckTasks`; at nine bytes each they fit a message
+
+
+def _definition(function: Function) -> DefineFunction:
+    return DefineFunction(function.digest, function.name[:_NAME])
 
 
 class Resolution(NamedTuple):
@@ -55,6 +62,7 @@ class Resolution(NamedTuple):
         ending: as in `Resolved`, or ``"cancelled"``.
         payload: what it returned or raised.
         crashes: those for which it was given up.
+        pending: of a task without a value, what it was submitted with, and its worker.
         by: who has cancelled it from outside, for people; empty if nobody has.
     """
 
@@ -62,6 +70,7 @@ class Resolution(NamedTuple):
     ending: Literal["value", "error", "crashed", "cancelled"]
     payload: Payload
     crashes: tuple[Crash, ...]
+    pending: PendingTask | None = None
     by: str = ""
 
 
@@ -100,6 +109,9 @@ class MissionSession:
         answers: the answers to the last question.
         cancelled_by: who has cancelled the mission from outside; empty as long as nobody has.
         registered: the head's last answer to the registration, until `take_registered`.
+        questions: those of the head, until `take_questions`.
+        load: how many cores of the workers are in use, and how many there are, as the head last
+            answered; 0 where it did not.
         pending: the unresolved tasks, by number.
         running: how many of them run.
         functions: those that tasks may call, by digest: the only store of their bytes.
@@ -135,6 +147,8 @@ class MissionSession:
         self.label = name
         self.cancelled_by = ""
         self.registered: MissionRegistered | None = None
+        self.questions: list[Describe] = []
+        self.load = (0, 0)
         self.pending: dict[int, PendingTask] = {}
         self.running = 0
         self.functions: dict[bytes, Function] = {}
@@ -180,12 +194,25 @@ class MissionSession:
         blocked, self.blocked = self.blocked, []
         return blocked
 
+    def take_questions(self) -> list[Describe]:
+        """Return the head's questions that have arrived since the last call."""
+        questions, self.questions = self.questions, []
+        return questions
+
     # ---- tasks
+
+    def describe(self, question: Describe, call: str) -> None:
+        """Answer a question of the head."""
+        self._send(Described(question.question, call))
 
     def ask(self, question: Ask) -> None:
         """Send a question, and forget the answers to the last one."""
         self.answers.clear()
         self._send(question)
+
+    def ask_load(self) -> None:
+        """Ask for the load; its answer is none of `answers`."""
+        self._send(Ask("load"))
 
     def request(self, resources: dict[str, Any], priority: int = 0, interpreter: str = "") -> int:
         """Define what tasks may ask for, and the interpreter that they need; return its number."""
@@ -206,7 +233,7 @@ class MissionSession:
             return defined
         # Sent before it is stored: an interrupt in between has it sent twice, and never leaves a
         # function that is stored here and was not sent.
-        self._send(DefineFunction(function.digest), function.payload)
+        self._send(_definition(function), function.payload)
         self.functions[function.digest] = function
         return function
 
@@ -241,8 +268,8 @@ class MissionSession:
         self._send(msgspec.structs.replace(self._registration, connection=self._connections))
         for request in self._requests:
             self._send(request)
-        for digest, function in self.functions.items():
-            self._send(DefineFunction(digest), function.payload)
+        for function in self.functions.values():
+            self._send(_definition(function), function.payload)
         for task, p in self.pending.items():  # ascending: tasks are added in that order
             if not p.retracted:
                 message = Submit(task, p.request, p.function, p.worker, p.crashes)
@@ -253,7 +280,9 @@ class MissionSession:
     def on_disconnected(self) -> None:
         """End a connection; what was under way to the head may be lost."""
         self.connected = False
+        self.load = (0, 0)
         self.to_head.clear()
+        self.questions.clear()
         self._unconfirmed.clear()  # they arrive again
         self._stuck_before.update(self.stuck)
         self.stuck = {}
@@ -272,15 +301,18 @@ class MissionSession:
                 pending = self.pending.get(message.task)
                 if pending is not None and message.crash not in pending.crashes:
                     pending.crashes = (*pending.crashes, message.crash)
+            case Answer() if message.about == "load":
+                busy, cores = unpack(payload)
+                self.load = (busy, cores)
             case Answer():
                 self.answers.append((message.about, unpack(payload)))
             case MissionRegistered():
                 self._on_registered(message)
             case _:
-                self._on_rare(message)
+                self._on_report(message)
 
-    def _on_rare(self, message: Message) -> None:
-        """Handle a message of those that do not come with every task."""
+    def _on_report(self, message: Message) -> None:
+        """Handle a message on which no task depends."""
         match message:
             case CancelTask():
                 pending = self.pending.get(message.task)
@@ -297,6 +329,8 @@ class MissionSession:
                     self.notices.append(message)
             case Blocked():
                 self.blocked.append(message)
+            case Describe():
+                self.questions.append(message)
             case _:
                 pass
 
@@ -365,7 +399,8 @@ class MissionSession:
         if pending.retracted or ending == "cancelled":
             ending, payload = "cancelled", None
             by = self._cancelled.pop(task, self.cancelled_by)
-        self.resolved.append(Resolution(task, ending, payload, crashes, by))
+        unless_value = None if ending == "value" else pending
+        self.resolved.append(Resolution(task, ending, payload, crashes, unless_value, by))
 
     def _send_in_parts(self, kind: type[Retract | AckTasks], tasks: list[int]) -> None:
         for at in range(0, len(tasks), _AT_ONCE):

@@ -1,13 +1,33 @@
-"""Errors of tasks and workers that are not a tasklet's own exceptions."""
+"""Errors of tasks and workers that are no tasklet's own; tracebacks as users see them.
+
+A traceback that is printed has the user's frames. Grain's own say nothing to a user, nor do those
+of the libraries through which Grain and the user's code call each other. So they are left out of
+what is printed, and of nothing else: the exceptions themselves stay as they are.
+"""
 
 from __future__ import annotations
 
+import functools
 import os
 import shlex
 import signal
+import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
+
+import grain
+
+if sys.version_info < (3, 11):
+    from exceptiongroup import BaseExceptionGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 __all__ = [
     "ExternalError",
@@ -215,3 +235,175 @@ def add_note_once(error: BaseException, note: str) -> None:
     """Add a note to an exception that does not have it yet."""
     if note not in getattr(error, "__notes__", ()):
         add_note(error, note)
+
+
+# ---- tracebacks
+
+# Libraries whose frames say nothing to a user where they adjoin frames of Grain; so do those of
+# the standard library.
+_BETWEEN = ("trio", "outcome", "exceptiongroup", "dill", "msgspec", "cryptography")
+# The exceptions of others that Grain raises on purpose.
+_DELIBERATE = (TypeError, ValueError, RuntimeError, OSError, trio.TooSlowError)
+
+
+def shows_all_frames() -> bool:
+    """Return True if the user wants to see Grain's frames: ``GRAIN_TRACEBACK=full``."""
+    return os.environ.get("GRAIN_TRACEBACK", "") == "full"
+
+
+def users_frames(frames: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without Grain's frames; the given one does not change.
+
+    Frames of the standard library and of Grain's dependencies go as well where they adjoin frames
+    of Grain. Others stay, as those of a library that the user's code calls.
+    """
+    folders = _Folders.now()
+    kept: list[TracebackType] = []
+    adjoining: list[TracebackType] = []
+    with_grain = False
+    while frames is not None:
+        kind = folders.kind(frames)
+        if kind is _Kind.USER:
+            kept += [*([] if with_grain else adjoining), frames]
+            adjoining, with_grain = [], False
+        else:
+            adjoining.append(frames)
+            with_grain |= kind is _Kind.GRAIN
+        frames = frames.tb_next
+    kept += [] if with_grain else adjoining
+    result: TracebackType | None = None
+    for one in reversed(kept):
+        result = TracebackType(result, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return result
+
+
+@contextmanager
+def short_tracebacks(error: BaseException) -> Generator[None]:
+    """Give an exception a traceback of the user's frames during the block, which prints it.
+
+    So have its causes and the members of groups. A cause that arose within Grain, and was handled
+    there, is hidden. An exception that Grain did not mean to raise, as it has a bug, stays whole,
+    and so does everything if `shows_all_frames`.
+    """
+    before = [] if shows_all_frames() else [_Whole.of(one) for one in _all_behind(error)]
+    bugs = {id(one.error) for one in before if _is_bug(one.error)}
+    short = {id(one.error): users_frames(one.frames) for one in before}
+    hidden = {
+        id(one.error)
+        for one in before
+        if one.frames is not None and short[id(one.error)] is None and id(one.error) not in bugs
+    }
+    try:
+        for one in before:
+            if id(one.error) in bugs:
+                continue
+            cause = None if id(one.cause) in hidden else one.cause
+            context = None if id(one.context) in hidden else one.context
+            one._replace(frames=short[id(one.error)], cause=cause, context=context).apply()
+        yield
+    finally:
+        for one in before:
+            one.apply()
+
+
+class _Kind(Enum):
+    """The owner of a frame."""
+
+    USER = "user"
+    GRAIN = "grain"
+    LIBRARY = "library"
+
+
+class _Whole(NamedTuple):
+    """The parts of an exception that `short_tracebacks` changes and restores."""
+
+    error: BaseException
+    frames: TracebackType | None
+    cause: BaseException | None
+    context: BaseException | None
+    suppressed: bool
+
+    @classmethod
+    def of(cls, error: BaseException) -> _Whole:
+        """Return those of an exception."""
+        suppressed = error.__suppress_context__
+        return cls(error, error.__traceback__, error.__cause__, error.__context__, suppressed)
+
+    def apply(self) -> None:
+        """Make them those of the exception, also of one whose class refuses attributes."""
+        put = functools.partial(BaseException.__setattr__, self.error)
+        put("__traceback__", self.frames)
+        put("__cause__", self.cause)
+        put("__context__", self.context)
+        put("__suppress_context__", self.suppressed)  # last: a new cause sets it
+
+
+def _all_behind(error: BaseException) -> list[BaseException]:
+    """Return an exception, the members of groups, and their causes and contexts, each once."""
+    seen: dict[int, BaseException] = {}
+    stack: list[BaseException | None] = [error]
+    while stack:
+        one = stack.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen[id(one)] = one
+        stack += [one.__cause__, one.__context__]
+        if isinstance(one, BaseExceptionGroup):
+            stack += one.exceptions
+    return list(seen.values())
+
+
+def _is_bug(error: BaseException) -> bool:
+    """Return True for an exception that Grain raised, and did not mean to.
+
+    A frame of Grain's that only passes on what others raise has ``__tracebackhide__``, by which
+    pytest and IPython hide it, too.
+    """
+    frames = error.__traceback__
+    if (
+        frames is None
+        or not isinstance(error, Exception)
+        or isinstance(error, (*_DELIBERATE, BaseExceptionGroup))
+        or type(error).__module__.partition(".")[0] == "grain"
+    ):
+        return False
+    folders = _Folders.now()
+    last = None  # the frame of Grain below which there are none but of libraries
+    while frames is not None:
+        kind = folders.kind(frames)
+        if kind is _Kind.GRAIN:
+            last = frames.tb_frame
+        elif kind is _Kind.USER:
+            last = None
+        frames = frames.tb_next
+    return last is not None and not last.f_locals.get("__tracebackhide__", False)
+
+
+class _Folders(NamedTuple):
+    """The folders by which frames are told apart."""
+
+    grain: tuple[str, ...]
+    libraries: tuple[str, ...]
+    standard: str
+
+    @classmethod
+    def now(cls) -> _Folders:
+        """Return the folders of what is imported."""
+        modules = [sys.modules[name].__file__ for name in _BETWEEN if name in sys.modules]
+        return cls(
+            tuple(f"{path}{os.sep}" for path in grain.__path__),
+            (*(f"{Path(file).parent}{os.sep}" for file in modules if file), "<frozen "),
+            f"{Path(os.__file__).parent}{os.sep}",
+        )
+
+    def kind(self, frames: TracebackType) -> _Kind:
+        """Return whose the first frame of a traceback is."""
+        name = frames.tb_frame.f_code.co_filename
+        if name.startswith(self.grain):
+            return _Kind.GRAIN
+        if name.startswith(self.libraries):
+            return _Kind.LIBRARY
+        # Most often, the packages that are installed are in a folder of the standard library.
+        if name.startswith(self.standard) and "-packages" not in name[len(self.standard) :]:
+            return _Kind.LIBRARY
+        return _Kind.USER

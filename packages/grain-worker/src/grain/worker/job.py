@@ -100,6 +100,7 @@ async def capture(call: Call) -> Outcome:
         KeyboardInterrupt: it concerns the whole process.
         trio.Cancelled: a scope around this call was cancelled.
     """
+    __tracebackhide__ = True
     fn, args, kwargs = call
     try:
         awaitable = fn(*args, **kwargs)
@@ -210,3 +211,29 @@ def name_of(fn: object) -> str:
     while isinstance(fn, functools.partial):
         fn = fn.func
     return str(getattr(fn, "__qualname__", None) or repr(fn))
+
+
+_LONGEST = 60  # characters of the arguments of a call in a message
+
+
+def call_text(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """Return a call as one would write it, its arguments shortened. Raises nothing.
+
+    >>> call_text("f", (7, "a" * 100), {"x": [1, 2]})
+    "f(7, 'aaaaaaaaaaaa...aaaaaaaaaaaaa', x=[1, 2])"
+    """
+    import reprlib  # failures are rare
+
+    short = reprlib.Repr()
+    short.maxother = 30
+    arguments = [_shown(short, arg) for arg in args]
+    arguments += [f"{key}={_shown(short, arg)}" for key, arg in kwargs.items()]
+    text = ", ".join(arguments)
+    return f"{name}({text if len(text) <= _LONGEST else f'{text[: _LONGEST - 3]}...'})"
+
+
+def _shown(short: Any, arg: object) -> str:
+    try:
+        return " ".join(short.repr(arg).split())
+    except Exception:  # a __repr__ of the user's may raise anything
+        return "..."

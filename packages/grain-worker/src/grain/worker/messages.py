@@ -226,6 +226,18 @@ class LoopBlocked(Message, frozen=True):
     code: BlockingCode
 
 
+class Inspected(Message, frozen=True):
+    """The external programs of a run, for people: the answer to an `Inspect`.
+
+    Attributes:
+        question: its number.
+        programs: the command of each, shortened, and the seconds for which it has been running.
+    """
+
+    question: int
+    programs: tuple[tuple[str, float], ...]
+
+
 class Draining(Message, frozen=True):
     """The worker takes no more runs."""
 
@@ -254,11 +266,13 @@ class DefineFunction(Message, frozen=True):
 
     Attributes:
         digest: the name by which calls refer to it.
+        name: its name for people; empty on its way to a worker.
     """
 
     max_payload = 256 * 1024**2
 
     digest: bytes
+    name: str = ""
 
 
 class ForgetFunctions(Message, frozen=True):
@@ -307,6 +321,18 @@ class AckRuns(Message, frozen=True):
     attempts: tuple[Attempt, ...]
 
 
+class Inspect(Message, frozen=True):
+    """A question for the external programs of a run; `Inspected` follows if the runner is free.
+
+    Attributes:
+        question: a number that no other question of this head has.
+        attempt: the run.
+    """
+
+    question: int
+    attempt: Attempt
+
+
 class Retire(Message, frozen=True):
     """The worker is to leave.
 
@@ -324,12 +350,22 @@ AGENT = (
     ArrivedCount,
     RunEnded,
     LoopBlocked,
+    Inspected,
     Draining,
     Leaving,
 )
 """The messages that an agent sends to a head."""
 
-HEAD = (WorkerRegistered, DefineFunction, ForgetFunctions, Lease, Revoke, AckRuns, Retire)
+HEAD = (
+    WorkerRegistered,
+    DefineFunction,
+    ForgetFunctions,
+    Lease,
+    Revoke,
+    AckRuns,
+    Inspect,
+    Retire,
+)
 """The messages that a head sends to an agent."""
 
 CODEC = Codec(*AGENT, *HEAD)

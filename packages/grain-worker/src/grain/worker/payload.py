@@ -33,7 +33,7 @@ import outcome
 from grain.edge.messages import Pieces
 from grain.edge.version import INTERPRETER
 from grain.worker import job
-from grain.worker.errors import PayloadError
+from grain.worker.errors import PayloadError, short_tracebacks
 from grain.worker.errors import add_note as add_note
 from grain.worker.pickling.blame import find_unpicklable
 from grain.worker.pickling.by_value import Classes
@@ -328,10 +328,8 @@ def describe(error: BaseException, where: str = "") -> Failed:
 
 def _formatted(error: BaseException) -> str:
     try:
-        frames = error.__traceback__
-        while frames is not None and frames.tb_frame.f_code.co_filename == job.__file__:
-            frames = frames.tb_next  # Grain's own frames, which called the tasklet
-        text = "".join(traceback.format_exception(type(error), error, frames))
+        with short_tracebacks(error):
+            text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     except Exception as why:  # a __str__ or a __repr__ of the user's may raise anything
         return f"<the traceback cannot be had: {why!r:.200}>"
     if len(text) <= _LONGEST:

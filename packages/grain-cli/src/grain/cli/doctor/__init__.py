@@ -6,6 +6,7 @@ Map:
 - ``checks``: findings, and a time limit for checks
 - ``installed``: the installed packages
 - ``batch``: the batch system, and what its jobs need on this host
-- ``peers``: the versions of the workers that are here
+- ``disk``: room, locks, and the file system of the current directory
+- ``peers``: the versions of workers and missions
 - ``meeting``: the address, its file system, the clock, the scheduler
 """

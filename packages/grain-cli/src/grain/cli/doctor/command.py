@@ -23,9 +23,15 @@ if TYPE_CHECKING:
 def doctor(ctx: click.Context, slow: bool, as_json: bool, config_file: str | None) -> None:
     """Check this installation, and say what to fix.
 
-    The configuration, the batch system, the address and its file system, the clock, versions,
-    and whether something else goes by the name of `grain`.
-    """
+    The configuration, the batch system, the address and its file system, room on disks, locks,
+    the clock, versions, here and of workers and missions, and whether something else goes by the
+    name of `grain`.
+
+    \b
+    Examples:
+      grain doctor
+      grain -c cluster.toml doctor --slow
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     findings = examine(ctx, config_file, slow=slow)
     if as_json:
         print_json([finding._asdict() for finding in findings])
@@ -47,20 +53,21 @@ def examine(ctx: click.Context, config_file: str | None, *, slow: bool) -> list[
     """Run all checks at once; return their findings in a fixed order."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from grain.cli.doctor import batch, installed, meeting, peers
+    from grain.cli.doctor import batch, disk, installed, meeting, peers
     from grain.cli.doctor.checks import LIMIT, Finding, within
     from grain.config import ConfigError
 
     checks: list[tuple[str, float, Callable[[], list[Finding]]]] = [
         ("versions", LIMIT, installed.versions),
         ("import name", LIMIT, installed.import_name),
+        ("locks", LIMIT, disk.locks),
     ]
     try:
         config = load_config(ctx, config_file)
     except ConfigError as error:
         first = Finding("configuration", "fail", str(error), "Correct it, and look again.")
     else:
-        source = config.source or "none: the defaults hold"
+        source = config.source or "no grain.toml here or above: the defaults hold"
         first = Finding("configuration", "ok", f"{source}; system {config.system}")
         dial = config.worker.cli_dial
         meet = meeting.every_way if slow else meeting.scheduler
@@ -68,9 +75,11 @@ def examine(ctx: click.Context, config_file: str | None, *, slow: bool) -> list[
             ("batch system", LIMIT, lambda: batch.batch(config)),
             ("grain-worker", LIMIT, lambda: batch.worker_command(config)),
             ("outputs", LIMIT, lambda: batch.outputs(config)),
+            ("directory", LIMIT, lambda: disk.working_directory(config)),
+            ("disk space", LIMIT, lambda: disk.space(config)),
             ("file system", LIMIT, lambda: meeting.files(dial)),
             ("scheduler", 120.0 if slow else LIMIT, lambda: meet(dial)),
-            ("workers", LIMIT, lambda: peers.workers(config)),
+            ("peers", LIMIT, lambda: peers.versions(config)),
         ]
     with ThreadPoolExecutor(len(checks)) as pool:
         answers = pool.map(lambda one: within(one[1], one[0], one[2]), checks)

@@ -1,4 +1,4 @@
-"""Checks of ``grain doctor``: the versions of the workers that are here."""
+"""Checks of ``grain doctor``: the versions of workers and missions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ if TYPE_CHECKING:
     from grain.config import Config
     from grain.edge.version import Versions
 
+_ANSWER = 5.0  # seconds; another check reports a scheduler that does not answer
 
-def workers(config: Config) -> list[Finding]:
-    """Check that workers have the Python of this command, and NumPy of its major version.
+
+def versions(config: Config) -> list[Finding]:
+    """Check that workers have the Python of this command, and all peers one version of Grain.
 
     Without a scheduler there is no finding: another check has one.
     """
@@ -21,10 +23,10 @@ def workers(config: Config) -> list[Finding]:
     from grain.edge.version import own_versions
 
     try:
-        [state] = ask(config, Ask("state"))
+        [state] = ask(config, Ask("state"), answer=_ANSWER)
     except NoScheduler:
         return []
-    return [judge_workers(state["workers"], own_versions())]
+    return [judge_workers(state["workers"], own_versions()), *judge_grain(state)]
 
 
 def judge_workers(workers: list[dict[str, Any]], own: Versions) -> Finding:
@@ -51,6 +53,20 @@ def judge_workers(workers: list[dict[str, Any]], own: Versions) -> Finding:
         return Finding("workers", "warn", message, fix)
     count = "1 worker has" if len(there) == 1 else f"{len(there)} workers have"
     return Finding("workers", "ok", f"{count} {own.interpreter}, as this command")
+
+
+def judge_grain(state: dict[str, Any]) -> list[Finding]:
+    """Judge the versions of Grain of all workers and missions; nothing where they are one."""
+    grains: dict[str, list[str]] = {}
+    for peer in [*state["workers"], *state["missions"]]:
+        version = (peer.get("versions") or {}).get("grain")
+        if version:
+            grains.setdefault(version, []).append(str(peer["name"]))
+    if len(grains) < 2:
+        return []
+    message = "; ".join(f"{version}: {_some(names)}" for version, names in sorted(grains.items()))
+    fix = "Install one version of Grain for all, and start workers anew: grain quit '*'"
+    return [Finding("peers", "warn", f"they have several versions of Grain, {message}", fix)]
 
 
 def _some(items: list[str]) -> str:

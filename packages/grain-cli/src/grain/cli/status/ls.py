@@ -6,9 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from grain.cli.options import config_option, json_option, load_config, patience_option
+from grain.cli.options import (
+    config_option,
+    json_option,
+    load_config,
+    patience_option,
+    source_text,
+)
 from grain.cli.plugin import report_errors
-from grain.cli.show import print_json
+from grain.cli.show import clean, print_json, terminal_width
 
 if TYPE_CHECKING:
     from grain.cli.workers.jobs import OwnJob
@@ -20,7 +26,14 @@ if TYPE_CHECKING:
 @config_option
 @click.pass_context
 def ls(ctx: click.Context, as_json: bool, patience: float, config_file: str | None) -> None:
-    """List workers, missions, and what waits and why."""
+    """List workers, missions, and what waits and why.
+
+    \b
+    Examples:
+      grain ls
+      watch -n 5 grain ls
+      grain ls --json | jq '.tasks'
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with report_errors():
         from grain.cli.query import NoScheduler, ask
         from grain.cli.status.ls_text import jobs_text, state_text
@@ -34,14 +47,17 @@ def ls(ctx: click.Context, as_json: bool, patience: float, config_file: str | No
         except NoScheduler:
             jobs, _ = looking.wait(1.0)
             if not as_json:
-                click.echo(jobs_text(alive(jobs), set()), nl=False)
+                click.echo(jobs_text(alive(jobs), set(), terminal_width()), nl=False)
             raise
         jobs, problem = looking.wait(5.0)
         if as_json:
-            print_json({**state, "address": config.worker.cli_dial, "jobs": plain(alive(jobs))})
+            place = {"address": config.worker.cli_dial, "config": config.source}
+            print_json({**state, **place, "jobs": plain(alive(jobs))})
             return
         here = {worker["name"] for worker in state["workers"]}
-        click.echo(state_text(state) + jobs_text(alive(jobs), here), nl=False)
+        most = terminal_width()
+        click.echo(state_text(state, most) + jobs_text(alive(jobs), here, most))
+        click.echo(f"The scheduler is at {clean(config.worker.cli_dial)}; {source_text(config)}.")
     if problem:
         click.echo(f"Note: jobs are not shown: {problem}", err=True)
     elif failure := warning(jobs):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from grain.cli.show import resources, span, table
+from grain.cli.show import Row, folded, moment, resources, span, table
 from grain.cli.status.versions_text import versions_text
 
 if TYPE_CHECKING:
@@ -14,66 +14,89 @@ if TYPE_CHECKING:
     from grain.cli.workers.jobs import OwnJob
 
 
-def state_text(state: dict[str, Any]) -> str:
-    """Format the scheduler's answer as tables."""
+def state_text(state: dict[str, Any], most: int | None = None) -> str:
+    """Format the scheduler's answer as tables of at most so many columns."""
     tasks = state["tasks"]
     parts = [
         table(
             "WORKERS",
-            ("NAME", "HOST", "STATE", "LEFT", "RUNNING", "OWNS", "USES", "FREE"),
+            ("NAME", "HOST", "STATE", "LEFT", "RUNNING"),
             map(_worker, sorted(state["workers"], key=lambda worker: str(worker["name"]))),
+            most,
         )
         or "No worker is here; `grain up` submits some.\n",
         table(
             "MISSIONS",
-            ("NAME", "HOST", "STATE", "RUNNING", "WAITING"),
+            ("NAME", "HOST", "STATE", "RUNNING", "WAITING", "DONE", "FAILED"),
             map(_mission, state["missions"]),
+            most,
         )
         or "No mission is here.\n",
         table(
             "TASKS",
-            ("ASKING FOR", "MISSION", "PRIORITY", "RUNNING", "WAITING", "OLDEST", "WAITS BECAUSE"),
+            ("MISSION", "PRIORITY", "RUNNING", "WAITING", "OLDEST", "ASKING FOR"),
             map(_queue, state["queues"]),
+            most,
         ),
-        versions_text(state),
+        versions_text(state, most),
         "".join(f"{line}\n" for line in _remarks(state, tasks)),
+        table(
+            "LAST MISSIONS",
+            ("NAME", "HOST", "ENDED", "DONE", "FAILED"),
+            map(_ended, state.get("ended", ())),
+            most,
+        ),
+        "".join(f"{line}\n" for remark in _remarks(state, tasks) for line in folded(remark, most)),
     ]
     return "\n".join(part for part in parts if part)
 
 
-def _worker(worker: dict[str, Any]) -> tuple[object, ...]:
+def _worker(worker: dict[str, Any]) -> Row:
     used = (
         f"{kind} {'?' if part is None else f'{part:.0%}'}" for kind, part in worker["used"].items()
     )
-    running = worker["running"]
-    some = " ".join(worker["tasks"]) + (" ..." if running > len(worker["tasks"]) else "")
-    return (
+    more = []
+    if worker["tasks"]:
+        others = " ..." if worker["running"] > len(worker["tasks"]) else ""
+        more.append(f"runs {' '.join(worker['tasks'])}{others}")
+    uses = ", ".join(used) or "nothing"
+    owns, free = resources(worker["total"]), resources(worker["free"])
+    more.append(f"uses {uses} of {owns}; free {free}")
+    cells = (
         worker.get("label") or worker["name"],
         worker["host"],
         worker["state"],
         span(worker["left"]),
-        f"{running} ({some})" if running and worker["tasks"] else running,
-        resources(worker["total"]),
-        ", ".join(used),
-        resources(worker["free"]),
     )
+    return Row((*cells, worker["running"]), more)
 
 
 def _mission(mission: dict[str, Any]) -> tuple[object, ...]:
     state = "connected" if mission["connected"] else "away"
-    return mission["label"], mission["host"], state, mission["running"], mission["waiting"]
+    counts = (mission[name] for name in ("running", "waiting", "done", "failed"))
+    return mission["label"], mission["host"], state, *counts
 
 
-def _queue(queue: dict[str, Any]) -> tuple[object, ...]:
+def _ended(mission: dict[str, Any]) -> tuple[object, ...]:
     return (
-        resources(queue["request"]),
+        mission["name"],
+        mission["host"],
+        moment(mission["at"]),
+        mission["done"],
+        mission["failed"],
+    )
+
+
+def _queue(queue: dict[str, Any]) -> Row:
+    cells = (
         queue["mission"],
         queue["priority"],
         queue["running"],
         queue["waiting"],
         queue["oldest"] or "-",
-        _why(queue),
+        resources(queue["request"]),
     )
+    return Row(cells, [f"waits: {_why(queue)}"] if queue["waiting"] else [])
 
 
 def _why(queue: dict[str, Any]) -> str:
@@ -96,7 +119,7 @@ def _remarks(state: dict[str, Any], tasks: dict[str, Any]) -> list[str]:
     return sentences
 
 
-def jobs_text(jobs: list[OwnJob], here: Collection[str]) -> str:
+def jobs_text(jobs: list[OwnJob], here: Collection[str], most: int | None = None) -> str:
     """Format the jobs whose workers have not joined the scheduler."""
     rows = [
         (
@@ -109,5 +132,5 @@ def jobs_text(jobs: list[OwnJob], here: Collection[str]) -> str:
         for job in jobs
         if job.record.name not in here
     ]
-    shown = table("JOBS NOT HERE YET", ("NAME", "JOB", "STATE", "SUBMITTED", "REASON"), rows)
+    shown = table("JOBS NOT HERE YET", ("NAME", "JOB", "STATE", "SUBMITTED", "REASON"), rows, most)
     return f"\n{shown}" if shown else ""

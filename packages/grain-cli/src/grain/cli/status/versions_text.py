@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _NAMED = 4  # workers, and missions, that are named for each version
 
 
-def versions_text(state: dict[str, Any]) -> str:
+def versions_text(state: dict[str, Any], most: int | None = None) -> str:
     """Format the versions of Python, Grain and NumPy as a table; "" unless some differ.
 
     Of Python the minor version counts, as bytecode differs between those; of NumPy the major one.
@@ -39,6 +39,7 @@ def versions_text(state: dict[str, Any]) -> str:
             (python, grain, numpy or "-", _listed(names["worker"]), _listed(names["mission"]))
             for (python, grain, numpy), names in sorted(rows.items())
         ],
+        most,
     )
 
 

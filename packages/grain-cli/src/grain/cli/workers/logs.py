@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from grain.cli import completion
 from grain.cli.plugin import report_errors
 from grain.cli.show import clean
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from grain.cli.batch import JobRecord
 
 _PLACEHOLDER = re.compile(r"%\d*[A-Za-z]")
+_LISTED = 10  # names at most in a message
 _POLL = 0.5  # seconds between two looks at a file that is followed
 
 
@@ -28,19 +30,28 @@ _POLL = 0.5  # seconds between two looks at a file that is followed
 @click.option(
     "-n", "--lines", default=0, metavar="N", type=click.IntRange(0), help="The last N lines only."
 )
-@click.argument("worker")
-def logs(follow: bool, lines: int, worker: str) -> None:
+@click.argument("worker", metavar="WORKER", required=False, shell_complete=completion.jobs)
+def logs(follow: bool, lines: int, worker: str | None) -> None:
     """Show the output of workers.
 
-    Of those called WORKER, which may be a pattern as of files: grain logs 'w09*'
+    Of those called WORKER, which may be a pattern as of files. Of several with one name, it is that
+    of the last. `grain start` puts missions there, too.
 
     Of several with one name, it is that of the last; name@1 is the first that was submitted, and
     the id of a job means just that. `grain start` puts missions there, too.
-    """
+
+    \b
+    Examples:
+      grain logs w093015-0
+      grain logs -n 20 'w09*'         the last lines of several
+      grain logs -f grain_head
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with report_errors():
         from grain.cli.workers.jobs import records
 
         recorded = records().read()
+        if worker is None:
+            raise click.UsageError(_missing(recorded))
         matches = latest(recorded, worker)
         if not matches:
             names = ", ".join(clean(one.name) for one in recorded[-5:]) or "none"
@@ -60,6 +71,18 @@ def logs(follow: bool, lines: int, worker: str) -> None:
                 _follow(matches, places)
             except KeyboardInterrupt:
                 return
+
+
+def _missing(recorded: list[JobRecord]) -> str:
+    """Return the message for a command line without a worker, which lists the last ones."""
+    if not recorded:
+        return "no job was submitted from here, so there is no output; `grain up` submits workers"
+    names = list(dict.fromkeys(clean(one.name) for one in reversed(recorded)))
+    more = ", and earlier ones" if len(names) > _LISTED else ""
+    return (
+        f"name a worker, as in: grain logs {names[0]}; the last ones are: "
+        f"{', '.join(names[:_LISTED])}{more}"
+    )
 
 
 def latest(recorded: Iterable[JobRecord], pattern: str) -> list[JobRecord]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from grain.cli import completion
 from grain.cli.options import config_option, load_config, patience_option
 from grain.cli.plugin import report_errors
 from grain.cli.show import clean
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
     from grain.cli.workers.jobs import OwnJob
     from grain.config import Config
+
+_LISTED = 20  # names at most in a message
 
 
 _WILD = frozenset("*?[")
@@ -27,25 +31,31 @@ _WILD = frozenset("*?[")
 )
 @patience_option
 @config_option
-@click.argument("pattern")
+@click.argument("pattern", metavar="PATTERN", required=False, shell_complete=completion.workers)
 @click.pass_context
 def quit(  # noqa: A001 - its name
-    ctx: click.Context, force: bool, patience: float, config_file: str | None, pattern: str
+    ctx: click.Context, force: bool, patience: float, config_file: str | None, pattern: str | None
 ) -> None:
     """Let workers go.
 
-    Those whose names match a PATTERN, as of files: grain quit 'w09*'. Where several workers have
+    Those whose names match a PATTERN, as of files. They take no more tasks, and leave when those
+    they have are done. Jobs that wait in the batch system are cancelled. Where several workers have
     one name, each goes by name@1, name@2 and so on, as `grain ls` shows them.
 
-    They take no more tasks, and leave when those they have are done. Jobs that wait in the batch
-    system are cancelled.
-    """
+    \b
+    Examples:
+      grain quit w093015-0
+      grain quit '*'                  all of them, when their tasks are done
+      grain quit -f 'w09*'            at once; their tasks run again elsewhere
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with report_errors():
         from grain.cli.batch import BatchError
         from grain.cli.query import NoScheduler, ask
         from grain.edge.questions import Ask
 
         config = load_config(ctx, config_file)
+        if pattern is None:
+            raise click.UsageError(_missing(config, patience))
         absent: NoScheduler | None = None
         workers: list[dict[str, Any]] = []
         try:
@@ -87,6 +97,25 @@ def refuse_ambiguous(workers: list[dict[str, Any]], name: str) -> None:
             f"{len(same)} workers are called {name!r}: {which}; "
             f"`grain quit '{clean(name)}@*'` lets all of them go"
         )
+
+
+def _missing(config: Config, patience: float) -> str:
+    """Return the message for a command line without a pattern, which lists the workers."""
+    from grain.cli.batch import BatchError
+    from grain.cli.query import NoScheduler, ask
+    from grain.edge.questions import Ask
+
+    names: list[str] = []
+    with suppress(NoScheduler):
+        [state] = ask(config, Ask("state"), patience=patience)
+        names = completion.here(state)
+    with suppress(BatchError):
+        names += [job.record.name for job in unjoined(config, "*", set(names))]
+    if not names:
+        return "no worker is here, and none waits for its job; `grain up` submits some"
+    listed = ", ".join(clean(name) for name in names[:_LISTED])
+    more = f", and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"name the workers, as in: grain quit {clean(names[0])}; there are: {listed}{more}"
 
 
 def _farewell(worker: dict[str, Any], force: bool) -> str:

@@ -33,12 +33,12 @@ _POLL_BATCH = 15.0  # seconds between two queries to a batch system
 @config_option
 @click.option("--parent", type=int, hidden=True, help="End with this process, which began it.")
 @click.option("--withdraw", is_flag=True, hidden=True, help="Cancel what such a one left waiting.")
-@click.argument("count", metavar="N", type=click.IntRange(1, 100_000))
+@click.argument("count", metavar="N", required=False, type=click.IntRange(1, 100_000))
 @click.argument("options", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def scale(
     ctx: click.Context,
-    count: int,
+    count: int | None,
     as_json: bool,
     config_file: str | None,
     parent: int | None,
@@ -50,7 +50,15 @@ def scale(
     Submits as many jobs as are missing, those that wait included; only jobs of `grain scale` are
     counted. After jobs that fail at once there is a pause. The workers stay when it ends. What
     follows `--` is for the batch system.
-    """
+
+    \b
+    Examples:
+      grain scale 4
+      nohup grain scale 4 &           goes on when the terminal is closed
+      grain scale 2 -- --exclusive
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
+    if count is None:
+        raise click.UsageError("name the number of workers to keep alive, as in: grain scale 4")
     refuse_words(options)
     with report_errors():
         from grain.cli.batch import state_folder

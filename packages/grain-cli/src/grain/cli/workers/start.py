@@ -29,7 +29,13 @@ def start(
 
     Its command is head.cmd of the configuration; what it asks for is in [head.script]. What
     follows `--` is for the batch system.
-    """
+
+    \b
+    Examples:
+      grain start --dry
+      grain start --local             outlives the shell, on this machine
+      grain start -- --qos=long
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     refuse_words(options)
     with report_errors():
         import datetime

@@ -8,7 +8,7 @@ import click
 
 from grain.cli.options import config_option, json_option, load_config
 from grain.cli.plugin import report_errors
-from grain.cli.show import print_json
+from grain.cli.show import clean, print_json
 
 if TYPE_CHECKING:
     from grain.cli.batch import JobRecord
@@ -35,8 +35,14 @@ def up(
 ) -> None:
     """Submit workers, one per node.
 
-    What follows `--` is for the batch system, as in: grain up -n 2 -- --exclusive
-    """
+    What follows `--` is for the batch system.
+
+    \b
+    Examples:
+      grain up --dry                  print the script of the job, submit nothing
+      grain up -n 4
+      grain up -n 2 -- --exclusive
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     refuse_words(options, f"did you mean -n {options[0]}?" if options else "")
     with report_errors():
         config = load_config(ctx, config_file)
@@ -71,6 +77,7 @@ def submit(config: Config, count: int, options: tuple[str, ...], *, as_json: boo
     """Submit workers and print their jobs, also those before a refusal."""
     from grain.cli.workers.submission import job_words, submit_workers
 
+    click.echo(using(config), err=True)
     look_back(config)
     jobs: list[JobRecord] = []
     try:
@@ -83,6 +90,13 @@ def submit(config: Config, count: int, options: tuple[str, ...], *, as_json: boo
         if as_json:
             fields = ("id", "system", "name", "log_file", "address", "submitted")
             print_json([{name: getattr(one, name) for name in fields} for one in jobs])
+
+
+def using(config: Config) -> str:
+    """Return the sentence that names the configuration, as missions put it."""
+    if config.source is None:
+        return "No config file found, using default settings."
+    return f"Using config file {clean(config.source)}."
 
 
 def look_back(config: Config) -> None:

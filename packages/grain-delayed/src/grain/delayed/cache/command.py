@@ -23,10 +23,16 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.pass_context
 def cache(ctx: click.Context, directory: str | None) -> None:
-    """List, explain and clear the results that missions keep on disk (cache_hfn).
+    """List, explain and clear the results that missions keep.
 
-    FUNCTION is a function's name, as `ls` shows it, or its last part alone.
-    """
+    Those of functions with `cache_hfn`, on disk. FUNCTION is a function's name, as `ls` shows it,
+    or its last part alone.
+
+    \b
+    Examples:
+      grain cache ls
+      grain cache explain energy
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     ctx.obj = directory or os.environ.get("GRAIN_CACHE") or _configured(ctx)
 
 
@@ -35,7 +41,13 @@ def cache(ctx: click.Context, directory: str | None) -> None:
 @click.argument("function", required=False)
 @click.pass_obj
 def ls(directory: str | None, function: str | None, check: bool) -> None:
-    """List results: when and how long it was computed (waiting included), its size, its call."""
+    """List results: when and how long it was computed (waiting included), its size, its call.
+
+    \b
+    Examples:
+      grain cache ls
+      grain cache ls --check energy   read the results of energy, too
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     from grain.delayed.times import span, when
 
     results, damaged_files = _sorted(_store(directory), function, check=check)
@@ -58,7 +70,12 @@ def explain(directory: str | None, function: str | None, most: int) -> None:
     """Show why the latest result of each call was computed and not found, the latest first.
 
     The second line names the parts of its key, of digests the first digits.
-    """
+
+    \b
+    Examples:
+      grain cache explain
+      grain cache explain -n 5 energy
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     from grain.delayed.cache.explain import latest_of_each_call, parts, reason
     from grain.delayed.times import when
 
@@ -84,7 +101,13 @@ def explain(directory: str | None, function: str | None, most: int) -> None:
 @click.argument("function", required=False)
 @click.pass_obj
 def clear(directory: str | None, function: str | None, everything: bool, damaged: bool) -> None:
-    """Remove results: those of a function, all, or what is damaged."""
+    """Remove results: those of a function, all, or what is damaged.
+
+    \b
+    Examples:
+      grain cache clear energy
+      grain cache clear --damaged
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     if not (function or everything or damaged):
         raise click.UsageError("name the results to remove: a FUNCTION, --all, or --damaged")
     store = _store(directory)

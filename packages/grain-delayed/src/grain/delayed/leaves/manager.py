@@ -18,6 +18,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections import deque
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -31,8 +32,9 @@ from grain.delayed.leaves.leaf import Leaf
 from grain.delayed.leaves.retry import Attempts, NextAttempt, RetryLines, asking, one_line
 from grain.delayed.leaves.snapshot import Snapshots
 from grain.head import Cancelled
+from grain.head.events import TaskFailed
 from grain.resource import ZERO, Infeasible
-from grain.worker.job import capture, name_of
+from grain.worker.job import call_text, capture, name_of
 from grain.worker.payload import add_note
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
     from grain.delayed.cache.cache import Cache
     from grain.delayed.cache.key import Caching, Key
+    from grain.delayed.display.failures import Failures
     from grain.delayed.graph import MissionTasks, Outcome
     from grain.delayed.leaves.policy import LeafPolicy
     from grain.delayed.leaves.retry import Retry
@@ -54,6 +57,7 @@ class Submitter(Protocol):
     """The mission as the leaf manager needs it."""
 
     tasks: MissionTasks
+    failures: Failures
 
     def submit(self, res: Resource, call: Call, deliver: Callable[[Any], object]) -> int:
         """Submit a call to the executor."""
@@ -96,6 +100,9 @@ class LeafManager:
         # The executor counts each failed attempt, but one that is followed by another is no failure
         # of the leaf; and a leaf that could not be submitted again is one that it does not count.
         self._more_failures = 0
+        # The leaves that were cancelled while they were not with the executor; those of them that
+        # never ran.
+        self._given_up = self._given_up_unbegun = 0
         # The leaves that are not with the executor, and the number of all that are not resolved.
         self._held_back: dict[Leaf, None] = {}
         self._unresolved = 0
@@ -189,6 +196,8 @@ class LeafManager:
             now,
             queued=now.queued + len(self._held_back),
             done=now.done + self._hits,
+            cancelled=now.cancelled + self._given_up,
+            not_begun=now.not_begun + self._given_up_unbegun,
             failed=now.failed + self._more_failures,
         )
 
@@ -231,6 +240,9 @@ class LeafManager:
             self._mission.submit(leaf.attempts.request, leaf.attempt(), leaf)
         except Exception as error:  # of the request or the arguments: an outcome like any other
             self._more_failures += 1
+            name, number = name_of(leaf.call.fn), 0  # it was not submitted
+            text = partial(call_text, name, leaf.call.args, leaf.call.kwargs)
+            self._mission.failures.add(TaskFailed(number, error, "", text))
             self._ended(leaf, outcome.Error(error))
 
     def _ended(self, leaf: Leaf, ended: Outcome) -> None:
@@ -264,6 +276,7 @@ class LeafManager:
         self._on_retry(leaf.call, leaf.retry, attempts, error, next_)
         leaf.error = error
         self._more_failures -= 1
+        self._mission.failures.take_back(error)
         self._held_back[leaf] = None
         self._nursery.start_soon(self._submit_later, leaf, next_.delay)
 
@@ -333,6 +346,9 @@ class LeafManager:
             for leaf in list(self._held_back):
                 error = Cancelled(f"{name_of(leaf.call.fn)} was cancelled")
                 error.__cause__ = leaf.error
+                if leaf.ended is None:
+                    self._given_up += 1
+                    self._given_up_unbegun += leaf.error is None
                 self._resolve(leaf, leaf.ended or outcome.Error(error))
             raise
 

@@ -20,9 +20,9 @@ Map:
 - ``executor``: the choice of the executor
 - ``mission``: `Mission`: leaves, branches, statistics
 - ``current``: the mission that a call belongs to
+- ``traceback_filter``: short tracebacks where an exception ends the program
 - ``ending``: the end of a mission from outside: SIGTERM, SIGHUP, `grain cancel`
-- ``report``: log lines and the progress line
-- ``traceback_filter``: short tracebacks for errors of the configuration or the cluster
+- ``report``: the messages on standard error
 - ``opening``: `mission`: the block
 - ``asyncio_guest``: the block in asyncio programs
 - ``run``: `run`: a mission as a whole program

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import trio
 
     from grain.delayed.cache.cache import Cache
+    from grain.delayed.display.failures import Failures
     from grain.delayed.leaves.manager import LeafManager
     from grain.delayed.leaves.policy import LeafPolicy
     from grain.delayed.leaves.retry import Retry
@@ -46,10 +47,12 @@ class Mission:
         cache: holds results of earlier missions; None for no cache.
         report: takes one line for the user.
         advice: takes note of what the user's code does.
+        failures: counts the leaves that failed; the executor's listener fills it.
 
     Attributes:
         tasks: the tasks of the mission as delayed objects see them.
-        advice: takes note of what the user's code does.
+        advice: as the argument.
+        failures: as the argument.
         ended: True when its block and all its branches have ended.
     """
 
@@ -62,7 +65,9 @@ class Mission:
         cache: Cache | None,
         report: Callable[[str], object],
         advice: Advice,
+        failures: Failures,
     ) -> None:
+        self.failures = failures
         self.executor = executor
         self.branches = branches
         self.tasks = MissionTasks()

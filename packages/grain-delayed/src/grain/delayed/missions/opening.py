@@ -14,6 +14,7 @@ from grain.delayed.missions.ending import ended_from_outside
 from grain.delayed.missions.mission import Mission
 from grain.delayed.missions.overload import WARN_QUEUED, Overload
 from grain.delayed.missions.report import Reporter
+from grain.delayed.missions.traceback_filter import shortened_tracebacks
 from grain.head import collapsing
 from grain.head.events import MissionCancelled, TaskBlocks
 from grain.worker import LoopWatchdog
@@ -56,9 +57,9 @@ async def mission(
             workers join at the address of the configuration file, if there is one. Without it,
             tasks go to Gnaw, the scheduler that your missions share, and to its workers; the
             mission starts Gnaw if it does not run.
-        config_file: name of the configuration file; by default ``GRAIN_CONFIG``, or grain.toml in
-            the current directory if there is one, else the defaults. False: none, and the mission
-            keeps to itself: no other worker can join.
+        config_file: name of the configuration file; by default ``GRAIN_CONFIG``, or the nearest
+            grain.toml in the current directory and those above it, else the defaults. False: none,
+            and the mission keeps to itself: no other worker can join.
         name: the name of the mission in the scheduler's log and in ``grain ls``; by default that
             of its script.
         prioritized: if true, its tasks go before those of missions that are not prioritized.
@@ -118,12 +119,7 @@ async def opened(
     cache: str | os.PathLike[str] | Literal[False] | None = None,
 ) -> AsyncGenerator[Mission]:
     """Open a mission in a trio program, with a reporter; arguments and errors as of `mission`."""
-    # Imported where a mission begins, for the start-up time of everything else.
-    from grain.config import load
-    from grain.delayed.cache.cache import open_cache
-    from grain.delayed.missions.executor import executing
-    from grain.delayed.missions.traceback_filter import TracebackFilter
-
+    __tracebackhide__ = True
     overload = Overload(warn_queued, reporter.line)
     advice = Advice(reporter.line)
 
@@ -139,10 +135,14 @@ async def opened(
         advice.on_blocked(code)
 
     failures: list[Exception] = []
-    of_block: list[BaseException] = []
     # The loop of a mission inside of another one, or of a leaf, is watched already.
     watchdog = nullcontext() if is_inside() else LoopWatchdog(on_blocked)
-    with ended_from_outside(reporter.line) as ending, TracebackFilter(of_block):
+    with shortened_tracebacks(), ended_from_outside(reporter.line) as ending:
+        # Imported where a mission begins, for the start-up time of everything else.
+        from grain.config import load
+        from grain.delayed.cache.cache import open_cache
+        from grain.delayed.missions.executor import executing
+
         config = load(config_file)
         reporter.on_configured(config_file, config.source, config.head.listen)
         joinable_config = None if config_file is False else config
@@ -160,7 +160,7 @@ async def opened(
                         async with trio.open_nursery() as branches:
                             current = Mission(
                                 executor, branches, int(prioritized), overload, results,
-                                reporter.line, advice,
+                                reporter.line, advice, reporter.failures,
                             )  # fmt: skip
                             reporter.on_opened(current.statistics)
                             set_current(current)
@@ -168,15 +168,19 @@ async def opened(
                                 yield current
                             except BaseException as error:
                                 note_mistakes(error)
-                                of_block.append(error)
                                 raise
                     finally:
                         current.end()
             failures = current.tasks.unseen_failures()
         finally:
             set_current(outer)
-            reporter.on_ended()
+            reporter.on_ended(sys.exc_info()[1])
+        if failures:
+            raise _of_all(failures)
+
+
+def _of_all(failures: list[Exception]) -> Exception:
+    """Return the exception for tasks that nobody awaited: the only one, or a group."""
     if len(failures) == 1:
-        raise failures[0]
-    if failures:
-        raise ExceptionGroup(f"{len(failures)} tasks failed that nobody awaited", failures)
+        return failures[0]
+    return ExceptionGroup(f"{len(failures)} tasks failed that nobody awaited", failures)

@@ -1,4 +1,4 @@
-"""The messages of a mission on standard error: log lines, and one line of progress on a terminal.
+"""`Reporter`: the messages of a mission on standard error, and the display of its progress.
 
 Everything here is a rendering of the executor's events and statistics. Standard output belongs to
 the user's program.
@@ -7,13 +7,16 @@ the user's program.
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import trio
 
+from grain.delayed.display.failures import Failures
+from grain.delayed.display.lines import interruption, summary
+from grain.delayed.display.progress import NOTHING, Progress
+from grain.delayed.display.views import dimmed, view_here
 from grain.delayed.times import span
 from grain.head.events import (
     CanStart,
@@ -24,37 +27,41 @@ from grain.head.events import (
     OtherInterpreter,
     OtherNumPy,
     RunsEnded,
+    RunsLeft,
     SchedulerAway,
     SchedulerBack,
     Statistics,
+    TaskFailed,
     WorkerCleaning,
     WorkerLeft,
 )
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
-    from typing import Literal, TextIO
+    from typing import Literal
 
     from grain.resource import Resource
-
-# Seconds between two looks at the statistics, on a terminal and for a log.
-_LIVE, _LOG = 0.2, 30.0
-_NOTHING = Statistics(0, 0, 0, 0, 0, 0)
 
 
 class Reporter:
     """The reporter of one mission.
 
     Args:
-        progress: False for no progress. Else progress is one line on a terminal, if the mission is
-            one of the main thread, or a log line now and then.
+        progress: False to report only failures, and what the user may have to act upon. Else
+            progress is shown: as one line on a terminal, as a widget in a notebook, and as a log
+            line now and then elsewhere.
         routine: True to report what happens in each mission: its configuration, the end of its
-            workers, the time it took. False to report only what the user may have to act upon.
+            workers, how its tasks ended, the time it took.
+
+    Attributes:
+        failures: the failures of its tasks.
     """
 
     def __init__(self, progress: bool | None = None, *, routine: bool = True) -> None:
-        self._progress = progress is not False
-        self._routine = routine
+        self.failures = Failures()
+        self._shown = progress is not False
+        self._routine = routine and self._shown
+        self._summary = routine
         self._began = time.monotonic()
         # How often it was reported that no worker is there; and whether that is so still.
         self._absences = 0
@@ -62,7 +69,9 @@ class Reporter:
         self._never: set[Resource] = set()
         self._meeting = ""
         self._start_workers = "grain up"
-        self._statistics: Callable[[], Statistics] = lambda: _NOTHING
+        self._statistics: Callable[[], Statistics] = lambda: NOTHING
+        self._progress = Progress()
+        self._runs_left = 0
 
     def on_configured(
         self, config_file: str | Literal[False] | None, source: str | None, address: str = ""
@@ -84,25 +93,34 @@ class Reporter:
         if not self._routine:
             return
         if config_file is False:
-            self.line("Config file is disabled, using default settings.")
+            self.routine("Config file is disabled, using default settings.")
         elif source is None:
-            self.line("No config file found, using default settings.")
+            self.routine("No config file found, using default settings.")
         else:
-            self.line(f"Using config file {source}.")
+            self.routine(f"Using config file {source}.")
 
     def on_opened(self, statistics: Callable[[], Statistics]) -> None:
         """Show the statistics of the mission from now on; until then there are no tasks."""
         self._statistics = statistics
+        self._progress.on_opened(statistics)
 
     def on_event(self, event: Event) -> None:
         """Report an event that concerns the user."""
         match event:
-            case WorkerCleaning() | WorkerLeft() if not self._routine:
-                pass
-            case WorkerCleaning(name):
-                self.line(f"worker {name} starts cleaning up")
-            case WorkerLeft(name):
-                self.line(f"worker {name} clear")
+            case TaskFailed():
+                self.failures.add(event)
+            case RunsLeft(tasks):
+                self._runs_left = tasks
+            case WorkerCleaning(name) if self._routine:
+                self.routine(f"worker {name} starts cleaning up")
+            case WorkerLeft(name) if self._routine:
+                self.routine(f"worker {name} clear")
+            case _:
+                self._on_trouble(event)
+
+    def _on_trouble(self, event: Event) -> None:
+        """Report an event that the user may have to act upon; not so the others."""
+        match event:
             case NeverStarts() | CanStart():
                 self._on_request(event)
             case OtherInterpreter() | OtherNumPy():
@@ -149,10 +167,27 @@ class Reporter:
                         f"`{self._start_workers}` starts"
                     )
 
-    def on_ended(self) -> None:
-        """Report the time that the mission took."""
+    def on_ended(self, error: BaseException | None) -> None:
+        """Report how the tasks ended, and the time that the mission took.
+
+        Args:
+            error: the exception that ended the mission; None if it ended by itself.
+        """
+        elapsed = time.monotonic() - self._began
+        now = self._statistics()
+        if self._summary:
+            if isinstance(error, KeyboardInterrupt):
+                self.line(interruption(now, self._runs_left))
+            elif now.failed or self._shown:
+                text = summary(self._progress, now, self.failures, elapsed)
+                if text:
+                    self.line(text)
         if self._routine:
-            self.line(f"Time elapsed for all jobs: {time.monotonic() - self._began:.3f}s")
+            self.routine(f"Time elapsed for all jobs: {elapsed:.3f}s")
+
+    def routine(self, line: str) -> None:
+        """Write a line that stands in the background, where that can be shown."""
+        self.line(dimmed(line))
 
     def line(self, line: str) -> None:
         """Write one line; the progress line, if there is one, stays below it."""
@@ -165,49 +200,29 @@ class Reporter:
     @asynccontextmanager
     async def watching(self) -> AsyncGenerator[None]:
         """Show progress during the block."""
-        if not self._progress:
+        if not self._shown:
             yield
             return
-        # The progress line takes over sys.stdout and sys.stderr, of which the process has one each:
-        # only a mission of the main thread may do that.
-        main = threading.current_thread() is threading.main_thread()
-        live = main and _is_terminal(sys.stderr)
-        show = self._show_live if live else self._show_log
         async with trio.open_nursery() as nursery:
-            await nursery.start(show)
+            await nursery.start(self._watch)
             try:
                 yield
             finally:
                 nursery.cancel_scope.cancel()
 
-    async def _show_log(self, task_status: trio.TaskStatus[None]) -> None:
-        task_status.started()
-        while True:
-            await trio.sleep(_LOG)
-            self.line(progress_line(self._statistics(), time.monotonic() - self._began))
-
-    async def _show_live(self, task_status: trio.TaskStatus[None]) -> None:
-        # Imported where it is used, as that takes a tenth of a second.
-        from rich.console import Console
-        from rich.live import Live
-        from rich.text import Text
-
-        def line() -> Text:
-            text = progress_line(self._statistics(), time.monotonic() - self._began)
-            return Text(text, no_wrap=True, overflow="ellipsis", style="dim")
-
-        # The output of the user's program goes above the line, unless it was redirected.
-        with Live(
-            get_renderable=line,
-            console=Console(stderr=True),
-            auto_refresh=False,
-            transient=True,
-            redirect_stdout=_is_terminal(sys.stdout),
-        ) as live:
+    async def _watch(self, task_status: trio.TaskStatus[None]) -> None:
+        began = trio.current_time()
+        with view_here(self._progress, self.line) as view:
+            self._progress.look(began)
             task_status.started()
-            while True:
-                live.refresh()
-                await trio.sleep(_LIVE)
+            try:
+                while True:
+                    elapsed = trio.current_time() - began
+                    await trio.sleep(view.pause(elapsed))
+                    self._progress.look(trio.current_time())
+                    view.show()
+            finally:
+                self._progress.look(trio.current_time())
 
 
 def ended_runs_line(event: RunsEnded) -> str:
@@ -240,20 +255,3 @@ def other_versions(event: OtherInterpreter | OtherNumPy) -> str:
         "workers and mission with the same Python, or put the functions, undecorated, into a "
         "module that both can import, and call delayed(module.function)"
     )
-
-
-def _is_terminal(stream: TextIO | None) -> bool:
-    return stream is not None and not stream.closed and stream.isatty()
-
-
-def progress_line(now: Statistics, elapsed: float) -> str:
-    """Return the progress in one line: done, running, queued, failed, elapsed, estimate."""
-    ended = now.done + now.failed
-    left = now.running + now.queued
-    line = (
-        f"{now.done} done, {now.running} running, {now.queued} queued, {now.failed} failed, "
-        f"{span(elapsed)} elapsed"
-    )
-    if ended and left:
-        line += f", about {span(elapsed / ended * left)} left"
-    return line

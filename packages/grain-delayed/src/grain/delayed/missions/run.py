@@ -10,6 +10,7 @@ import trio
 
 from grain.delayed.missions.opening import mission
 from grain.delayed.missions.overload import WARN_QUEUED
+from grain.delayed.missions.traceback_filter import shortened_tracebacks
 from grain.delayed.missions.turns import Turns
 from grain.delayed.value import Delayed
 from grain.worker.job import not_async
@@ -83,12 +84,9 @@ def run(
         TypeError: subtasks is no async function, and no iterable of them.
         RuntimeError: called inside of a trio program.
     """
-    functions, single = _functions(subtasks)
-    if trio.lowlevel.in_trio_run():
-        raise RuntimeError(
-            "run() begins a trio program, and this is one already: use "
-            "`async with grain.delayed.mission(...)` in it"
-        )
+    __tracebackhide__ = True  # from pytest and IPython
+    with shortened_tracebacks():
+        functions, single = _functions(subtasks)
     options: dict[str, Any] = {
         "config_file": config_file,
         "name": name,
@@ -98,19 +96,15 @@ def run(
         "cache": cache,
     }
 
-    of_functions: list[BaseException] = []
-
     async def main() -> list[Any]:
+        __tracebackhide__ = True
         results: list[Any] = [None] * len(functions)
         turns = Turns()
 
         async def root(i: int, function: Subtask[Any], number: int) -> None:
+            __tracebackhide__ = True
             await turns.wait(number)
-            try:
-                results[i] = await _called(function)
-            except BaseException as error:
-                of_functions.append(error)
-                raise
+            results[i] = await _called(function)
 
         async with mission(local, **options):
             if single:
@@ -121,15 +115,7 @@ def run(
                         nursery.start_soon(root, i, function, turns.take(), name=function)
         return results
 
-    try:
-        results = trio.run(main)
-    except Exception as error:
-        from grain.delayed.missions.traceback_filter import is_shortened, shortened
-
-        if is_shortened(error) and not any(error is one for one in of_functions):
-            # Once more: the frames between the mission and this function say nothing, either.
-            raise shortened(error) from None
-        raise
+    results = trio.run(main)
     return results[0] if single else results
 
 
@@ -141,7 +127,16 @@ def _called(function: Subtask[Any]) -> Awaitable[Any]:
 
 
 def _functions(subtasks: Any) -> tuple[list[Subtask[Any]], bool]:
-    """Return the functions to run, and True if it is a single one that was not in a list."""
+    """Return the functions to run, and True if it is a single one that was not in a list.
+
+    Raises:
+        TypeError, RuntimeError: as `run`.
+    """
+    if trio.lowlevel.in_trio_run():
+        raise RuntimeError(
+            "run() begins a trio program, and this is one already: use "
+            "`async with grain.delayed.mission(...)` in it"
+        )
     if callable(subtasks) and not isinstance(subtasks, Delayed):
         return [subtasks], True
     # It may be a generator, which can be read only once.

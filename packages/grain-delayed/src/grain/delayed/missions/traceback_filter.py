@@ -1,72 +1,74 @@
-"""Short tracebacks for errors that the user's configuration, files or cluster cause.
+"""Short tracebacks where an exception ends the program: the user's frames, and one sentence.
 
-A directory that lets others in, a scheduler that takes no more missions, a misspelt key: the
-sentence of such an error says what to do. A hundred lines of frames of Grain and trio above it hide
-the sentence, and whoever reads them cannot change anything there. So Python shows such an error as
-if it began where the user's program called Grain. The whole traceback stays with it.
+Python prints such an exception with `sys.excepthook`. When an exception leaves a mission, a
+`TracebackFilter` takes that place: it leaves Grain's frames out while the hook before it prints,
+be it Python's own or that of another library, and restores the exception. So whoever catches the
+exception, logs it or opens a debugger on it has all of it. A program whose missions end well keeps
+its hook.
+
+pytest and IPython print tracebacks by themselves, and hide frames that have a local variable
+``__tracebackhide__``. The frames of Grain that stand between those of the user have it.
 """
 
 from __future__ import annotations
 
+import sys
+import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from grain.delayed.display.failures import grouped
+from grain.worker.errors import short_tracebacks, shows_all_frames
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Generator
+    from types import TracebackType
+
+    Hook = Callable[[type[BaseException], BaseException, TracebackType | None], object]
 
 
-class WholeTraceback(Exception):
-    """The traceback, cause and context that a shortened error had before.
+@contextmanager
+def shortened_tracebacks() -> Generator[None]:
+    """Have Python print an exception of the block short, if it ends the program."""
+    try:
+        yield
+    except BaseException as error:
+        shorten_tracebacks(error)
+        raise
 
-    It is the ``__context__`` of that error, which Python does not show.
+
+def shorten_tracebacks(error: BaseException) -> None:
+    """Have Python print an exception that leaves a mission, and others after it, short.
+
+    Without effect in other threads than the main one, the exceptions of which end no program, and
+    if ``GRAIN_TRACEBACK`` is ``full``.
     """
+    if shows_all_frames() or threading.current_thread() is not threading.main_thread():
+        return
+    if not isinstance(sys.excepthook, TracebackFilter):
+        sys.excepthook = TracebackFilter(sys.excepthook)
+    sys.excepthook.interrupted = isinstance(error, KeyboardInterrupt)
 
 
 class TracebackFilter:
-    """A ``with`` block that shortens the tracebacks of such errors.
-
-    It is a class, since `contextlib` gives an exception that passes a generator its old traceback.
+    """A hook for `sys.excepthook` that has another one print shorter tracebacks.
 
     Args:
-        untouched: exceptions that the user's own code raised, whatever their class.
+        hook: prints an exception.
+
+    Attributes:
+        interrupted: True if the last exception that left a mission is that of Ctrl-C. The mission
+            has reported it, so nothing else is printed.
     """
 
-    def __init__(self, untouched: Sequence[BaseException]) -> None:
-        self._untouched = untouched
+    def __init__(self, hook: Hook) -> None:
+        self._hook = hook
+        self.interrupted = False
 
-    def __enter__(self) -> None:
-        """Begin."""
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        """Raise the exception of the block shortened, if it is such an error."""
-        if error is None or any(error is one for one in self._untouched):
+    def __call__(self, _: type[BaseException], error: BaseException, __: object) -> None:
+        """Print an exception."""
+        if self.interrupted and isinstance(error, KeyboardInterrupt):
             return
-        if _is_of_environment(error):
-            raise shortened(error) from None
-
-
-def shortened(error: BaseException) -> BaseException:
-    """Return an exception without its traceback, to be raised ``from None``.
-
-    The traceback moves to its context; a traceback that moved there before stays.
-    """
-    if not is_shortened(error):
-        whole = WholeTraceback("before it was shortened").with_traceback(error.__traceback__)
-        whole.__cause__, whole.__context__ = error.__cause__, error.__context__
-        error.__context__ = whole
-    return error.with_traceback(None)
-
-
-def is_shortened(error: BaseException) -> bool:
-    """Return True if an exception has been shortened."""
-    return isinstance(error.__context__, WholeTraceback)
-
-
-def _is_of_environment(error: BaseException) -> bool:
-    if not isinstance(error, Exception):
-        return False
-    # Imported when there is an error: a mission that keeps to itself needs no network.
-    from grain.config import ConfigError
-    from grain.delayed.errors import CacheError
-    from grain.edge.errors import EdgeError
-
-    return isinstance(error, ConfigError | CacheError | EdgeError)
+        with short_tracebacks(error):
+            shown = grouped(error)
+            self._hook(type(shown), shown, shown.__traceback__)

@@ -64,7 +64,13 @@ class DialRequest:
 
 
 def routes(request: DialRequest, transports: frozenset[str]) -> list[Route[GreetedStream]]:
-    """Return the routes to a head, the best first, by those transports that it offers."""
+    """Return the routes to a head, the best first, by those transports that it offers.
+
+    An address that names a port has no other route: the head of the Edge file may be another one,
+    which shares the file for its keys alone.
+    """
+    if request.fixed is not None:
+        transports = transports & {"tcp"}
     direct = [r for name in DIRECT if name in transports for r in DIRECT[name](request)]
     if direct:
         # The others cost the shared filesystem something: only when these have had their time.

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 import trio
 
-from grain.edge.address import DEFAULT, TcpAddress, UnixAddress, parse_address
+from grain.edge.address import (
+    DEFAULT,
+    EdgeAddress,
+    TcpAddress,
+    UnixAddress,
+    join_host,
+    parse_address,
+)
 from grain.edge.connecting.accept import Acceptor
 from grain.edge.connecting.dial import Dialler
 from grain.edge.connecting.offers import OFFERS, Leadership, Offer
 from grain.edge.connecting.routes import ALL_TRANSPORTS
-from grain.edge.errors import MeetingError, Superseded
+from grain.edge.errors import CannotServe, MeetingError, Superseded
 from grain.edge.meeting.block import MeetingRecord
 from grain.edge.meeting.disk import Disk
 from grain.edge.meeting.host import this_process
 from grain.edge.meeting.meeting import WATCH, Meeting
 from grain.edge.messages import CORE, PROTOCOL, Codec, Hello, Welcome
-from grain.edge.transports import unix
+from grain.edge.transports import tcp, unix
 from grain.edge.transports.identity import make_credentials
 from grain.edge.version import package_version
 
@@ -98,7 +107,7 @@ async def serve(
         await _serve_unix(where, acceptor, task_status)
         return
     meeting = Meeting(where.edge, Disk())
-    lineage, epoch = await meeting.claim(me, _prober(address, codec))
+    lineage, epoch = await meeting.claim(me, _prober(where.edge, codec))
     acceptor = Acceptor(_welcome(me, lineage, epoch), codec, heartbeat, handler, admit, patience)
     mine, members = make_credentials()
     fixed = where if isinstance(where, TcpAddress) else None
@@ -113,11 +122,55 @@ async def prepare(address: str) -> None:
 
     Raises:
         AddressError: not an address.
+        CannotServe: the address names a port of another host, or one at which the head of its Edge
+            file does not listen.
         MeetingError: the file or filesystem is not fit.
     """
     where = parse_address(address)
-    if not isinstance(where, UnixAddress):
-        await Meeting(where.edge, Disk()).prepare()
+    if isinstance(where, UnixAddress):
+        return
+    meeting = Meeting(where.edge, Disk())
+    await meeting.prepare()
+    if isinstance(where, TcpAddress):
+        await _check_port(where)
+        await _check_head(where, meeting)
+
+
+async def _check_port(where: TcpAddress) -> None:
+    """Check that this host could listen at an address, or that another process does.
+
+    Raises:
+        CannotServe: it could not.
+    """
+    try:
+        listeners = await tcp.listen(where.host, where.port)
+    except OSError as e:
+        if e.errno == errno.EADDRINUSE:
+            return  # maybe a head that has just begun to serve
+        raise CannotServe(
+            f"no scheduler answers at tcp://{join_host(where.host, where.port)}, and none can be "
+            f"started there from this host, {socket.gethostname()}: {e.strerror or e}. Correct the "
+            "address, or start the first mission on the host that it names"
+        ) from e
+    for listener in listeners:
+        await listener.aclose()
+
+
+async def _check_head(where: TcpAddress, meeting: Meeting) -> None:
+    """Check that no living head of the Edge file listens elsewhere.
+
+    Raises:
+        CannotServe: one does.
+    """
+    record = await meeting.living(this_process(), _prober(where.edge, CORE))
+    if record is None or where.port in {port for _, port in record.tcp}:
+        return
+    raise CannotServe(
+        f"no scheduler answers at tcp://{join_host(where.host, where.port)}: process {record.pid} "
+        f"on {record.host} serves with the same keys, {where.edge}, and does not listen there. "
+        f"Correct the address, or give it keys of its own: "
+        f"tcp://{join_host(where.host, where.port)}?edge=/ABSOLUTE/PATH"
+    )
 
 
 def _welcome(me: ProcessIdentity, lineage: str, epoch: int) -> Welcome:
@@ -142,11 +195,14 @@ async def _serve_unix(
         unix.remove_socket(where.path)
 
 
-def _prober(address: str, codec: Codec) -> Callable[[MeetingRecord], Awaitable[str]]:
-    """Return a check whether a head on another host lives: it does if it answers in any way."""
+def _prober(edge: str, codec: Codec) -> Callable[[MeetingRecord], Awaitable[str]]:
+    """Return a check whether a head on another host lives: it does if it answers in any way.
+
+    It goes by the Edge file, whatever port an address names: the head may listen elsewhere.
+    """
 
     async def probe(record: MeetingRecord) -> str:
-        prober = Dialler(address, "probe", "", codec, ALL_TRANSPORTS)
+        prober = Dialler(str(EdgeAddress(edge)), "probe", "", codec, ALL_TRANSPORTS)
         tried: list[Attempt] = []
         with trio.move_on_after(20):
             greeted = await prober.reach(record, tried)

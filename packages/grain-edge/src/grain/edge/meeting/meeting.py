@@ -90,12 +90,8 @@ class Meeting:
         passed = 0
         while True:
             record = await self._incumbent()
-            if record is not None and record.open:
-                how = alive_here(record, me)
-                if how is None:
-                    how = await living(record)
-                if how:
-                    raise MeetingTaken(self.path, record.host, record.pid, record.epoch, how)
+            if record is not None and (how := await _sign_of_life(record, me, living)):
+                raise MeetingTaken(self.path, record.host, record.pid, record.epoch, how)
             published = 0 if record is None else record.epoch
             claims = await self.disk.run(self.directory, self._claims)
             if claims and claims[-1] > max(published, passed):
@@ -107,6 +103,13 @@ class Meeting:
             if await self.disk.run(self.directory, self._make_claim, epoch):
                 lineage = secrets.token_hex(16) if record is None else record.lineage
                 return lineage, epoch
+
+    async def living(
+        self, me: ProcessIdentity, living: Callable[[MeetingRecord], Awaitable[str]]
+    ) -> MeetingRecord | None:
+        """Return the record of the head if it lives; the arguments are those of `claim`."""
+        record = await self._incumbent()
+        return record if record is not None and await _sign_of_life(record, me, living) else None
 
     async def publish(self, record: MeetingRecord) -> None:
         """Write the record, unless a higher claim exists; then remove lower claims.
@@ -187,6 +190,16 @@ class Meeting:
         for lower in claims:
             if lower < epoch:
                 files.remove(f"{self.directory}/claim.{lower}")
+
+
+async def _sign_of_life(
+    record: MeetingRecord, me: ProcessIdentity, living: Callable[[MeetingRecord], Awaitable[str]]
+) -> str:
+    """Return how a head was seen to live, or ""."""
+    if not record.open:
+        return ""
+    how = alive_here(record, me)
+    return await living(record) if how is None else how
 
 
 def alive_here(record: MeetingRecord, me: ProcessIdentity) -> str | None:

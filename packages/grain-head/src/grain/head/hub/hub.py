@@ -15,12 +15,14 @@ from grain.head.hub.notices import Notices
 from grain.head.hub.prefetch import PREFETCH_SECONDS, Prefetch
 from grain.head.hub.quarantine import Quarantine
 from grain.head.hub.snapshot import (
+    find_mission,
     find_peer,
     labels,
     named_mission,
     numbered,
     retired_worker,
     snapshot,
+    task_facts,
 )
 from grain.head.hub.state import Outgoing, Registry, TaskState
 from grain.head.hub.tasks import TaskTable
@@ -33,7 +35,7 @@ from grain.head.scheduler.starvation_guard import SHARED_MAX_OVERTAKES
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
-    from grain.head.hub.state import Link, TaskRecord, WorkerRecord
+    from grain.head.hub.state import Link, MissionRecord, TaskRecord, WorkerRecord
 
 GRACE = 60.0
 """Seconds for which workers and missions that are away are waited for."""
@@ -148,7 +150,7 @@ class Hub:
     def on_mission_ended(self, mission: str, now: float) -> None:
         """End a mission whose process is known to have ended: it cannot come back."""
         self._look(now)
-        self.missions.on_ended(mission)
+        self.missions.on_ended(mission, now)
 
     def on_tick(self, now: float) -> None:
         """Remove the peers whose grace period is over."""
@@ -224,11 +226,34 @@ class Hub:
         """
         owner = find_peer(self.registry.missions.values(), mission, "mission")
         if isinstance(owner, str):
+            ended = self._ended(mission)
+            if ended is not None:
+                return self._explain_absence(ended, task, now)
             return Explanation(task, "unknown", (owner,))
         record = owner.tasks.get(task)
         if record is None:
-            return Explanation(task, "unknown", ("it has ended, or was never submitted",))
+            return self._explain_absence(owner, task, now)
         return self._explain(record, now)
+
+    def facts(self, mission: str, task: int, now: float) -> dict[str, Any]:
+        """Return what is known of a task, as `grain.head.hub.snapshot.task_facts` does."""
+        owner = find_mission(self.registry, mission) or self._ended(mission)
+        return {} if owner is None else task_facts(self.tasks, owner, task, now)
+
+    def _ended(self, word: str) -> MissionRecord | None:
+        """Return the last mission of a name or an id that has left."""
+        for ended in reversed(self.registry.ended_missions):
+            if word and word in (ended.record.name, ended.record.id):
+                return ended.record
+        return None
+
+    def _explain_absence(self, owner: MissionRecord, task: int, now: float) -> Explanation:
+        if "ended" in task_facts(self.tasks, owner, task, now):
+            return Explanation(task, "ended", ())
+        if owner.link is not None and task > owner.last_submitted:
+            return Explanation(task, "unknown", ("it was not submitted so far",))
+        why = "it has ended or was cancelled; the last tasks alone are remembered here"
+        return Explanation(task, "unknown", (why,))
 
     def _explain(self, task: TaskRecord, now: float) -> Explanation:
         lease = task.lease
@@ -303,6 +328,22 @@ class Hub:
         answer: Any
         if ask.about == "state":
             answer = self.snapshot(now)
+        elif ask.about == "arguments":
+            owner = find_mission(self.registry, ask.mission)
+            if owner is not None and owner.link is not None:
+                self.missions.describe(link, owner, ask.task)
+                return
+            answer = {"call": ""}
+        elif ask.about == "programs":
+            owner = find_mission(self.registry, ask.mission)
+            record = None if owner is None else owner.tasks.get(ask.task)
+            lease = None if record is None else record.lease
+            if lease is not None and not lease.waits and lease.worker.link is not None:
+                self.workers.inspect(link, lease)
+                return
+            answer = {"programs": []}
+        elif ask.about == "load":
+            answer = self.scheduler.cores()
         elif ask.about == "retire":
             answer = self.retire(ask.pattern, at_once=ask.at_once)
         elif ask.about == "find":
@@ -313,7 +354,8 @@ class Hub:
             own = self.missions.links.get(link)
             mission = ask.mission or (own.id if own is not None else "")
             why = self.why(mission, ask.task, now)
-            answer = {"task": why.task, "state": why.state, "reasons": list(why.reasons)}
+            facts = self.facts(mission, ask.task, now)
+            answer = {"task": why.task, "state": why.state, "reasons": list(why.reasons), **facts}
         self._outgoing.post(link, Answer(ask.about), pack(answer))
 
 

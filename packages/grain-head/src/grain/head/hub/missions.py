@@ -17,14 +17,18 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, TypeVar
 
+from grain.edge.questions import pack
 from grain.head.errors import BadMessage
 from grain.head.hub.snapshot import labels, next_ordinal
-from grain.head.hub.state import MissionRecord, TaskRecord
+from grain.head.hub.state import EndedMission, MissionRecord, Questions, TaskRecord
 from grain.head.messages import (
     AckTasks,
+    Answer,
     CancelMission,
     CancelTask,
     Depart,
+    Describe,
+    Described,
     MissionRegistered,
     RegisterMission,
     Request,
@@ -85,6 +89,7 @@ class Missions:
         # mission knows of: its tasks are in limbo, and not started.
         self._limbo_ends = now + grace
         self._last_number = 0
+        self._questions = Questions()
         self.links: dict[Link, MissionRecord] = {}
         # The runs of missions that were given up, and when their connections were lost, by id.
         self._given_up: dict[str, tuple[int, float]] = {}
@@ -130,15 +135,29 @@ class Missions:
                 mission.requests[message.number] = (resources, queue)
             case DefineFunction():
                 mission.functions[message.digest] = payload
+                mission.function_names[message.digest] = message.name
             case Retract():
-                for task in message.tasks:
-                    self._table.retract(mission, task)
+                self._retract(mission, message.tasks)
             case Synced():
                 self._on_synced(mission, now)
+            case Described():
+                self._on_described(message)
             case Depart():
-                self._remove(mission)
-            case _:
-                pass
+                self._remove(mission, now)
+
+    def _retract(self, mission: MissionRecord, tasks: tuple[int, ...]) -> None:
+        for task in tasks:
+            self._table.retract(mission, task)
+
+    # ---- questions
+
+    def describe(self, link: Link, mission: MissionRecord, task: int) -> None:
+        """Ask a mission for the call of a task, and pass its answer on to who asked for it."""
+        self._outgoing.post(mission.link, Describe(self._questions.add(link), task))
+
+    def _on_described(self, message: Described) -> None:
+        link = self._questions.pop(message.question)
+        self._outgoing.post(link, Answer("arguments"), pack({"call": message.call}))
 
     # ---- joining
 
@@ -258,7 +277,7 @@ class Missions:
             if task.lease is None and task.ending is None and not task.crashes:
                 del mission.tasks[task.number]
 
-    def _give_up(self, mission: MissionRecord) -> None:
+    def _give_up(self, mission: MissionRecord, now: float) -> None:
         """End a mission that has not come back in time, and remember that for when it does."""
         runs = sum(task.lease is not None for task in mission.tasks.values())
         if mission.cancelled_by or mission.cancelled:
@@ -266,14 +285,14 @@ class Missions:
             self._remember(self._cancelled, mission.id, cancelled)
         if runs and mission.connection:
             self._remember(self._given_up, mission.id, (runs, mission.deadline - self._grace))
-        self._remove(mission)
+        self._remove(mission, now)
 
     def _remember(self, among: dict[str, T], mission: str, what: T) -> None:
         among[mission] = what
         if len(among) > _REMEMBERED:
             del among[next(iter(among))]
 
-    def _remove(self, mission: MissionRecord) -> None:
+    def _remove(self, mission: MissionRecord, now: float) -> None:
         """End a mission: no task of it is wanted any more."""
         if mission.link is not None:
             self.links.pop(mission.link, None)
@@ -281,19 +300,22 @@ class Missions:
         for task in list(reversed(mission.tasks.values())):  # the youngest first, as above
             self._table.discard(task)
         del self._missions[mission.id]
+        mission.functions.clear()
         self._functions.on_changed()
+        if mission.connection:  # else it never came
+            self._table.registry.ended_missions.append(EndedMission(mission, now))
 
-    def on_ended(self, id: str) -> None:  # noqa: A002 - its name
+    def on_ended(self, id: str, now: float) -> None:  # noqa: A002 - its name
         """Remove a mission whose process has ended, unless it is connected in spite of that."""
         mission = self._missions.get(id)
         if mission is not None and mission.link is None:
             self._remember(self._ended, id, None)
-            self._remove(mission)
+            self._remove(mission, now)
 
     def on_tick(self, now: float) -> None:
         """Remove the missions whose grace period is over; end the limbo when it is time."""
         for mission in [m for m in self._missions.values() if m.deadline <= now]:
-            self._give_up(mission)
+            self._give_up(mission, now)
         if self._limbo_ends > now:
             return
         for worker in list(self._table.held_back):

@@ -24,7 +24,7 @@ from grain.resource import Opaque, to_data
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from grain.head.hub.state import MissionRecord, PeerRecord, TaskRecord, WorkerRecord
+    from grain.head.hub.state import MissionRecord, PeerRecord, Registry, TaskRecord, WorkerRecord
     from grain.head.hub.tasks import TaskTable
     from grain.head.scheduler.state import TaskQueue
     from grain.resource import Supply
@@ -46,9 +46,10 @@ def snapshot(table: TaskTable, now: float) -> dict[str, Any]:
 
     Returns:
         ``epoch``; ``tasks``: counts; ``workers``, ``missions`` and ``queues``: a list of dicts
-        each; ``more_queues``: how many are left out, those with the fewest tasks. Resources are
-        plain data, times are seconds; ``used`` is the part of each kind, None where it has no
-        class here. A task is named ``mission:number``, with the mission's label.
+        each; ``more_queues``: how many are left out, those with the fewest tasks; ``ended``: the
+        last missions that left, ``at`` in seconds since Unix' epoch. Resources are plain data,
+        times are seconds; ``used`` is the part of each kind, None where it has no class here. A
+        task is named ``mission:number``, with the mission's label.
     """
     scheduler, registry = table.scheduler, table.registry
     mission_labels = labels(registry.missions.values())
@@ -71,7 +72,56 @@ def snapshot(table: TaskTable, now: float) -> dict[str, Any]:
         # Again: a queue whose tasks were all cancelled finds that out when it is looked at.
         "queues": [queue for queue in shown if queue["waiting"] or queue["running"]],
         "more_queues": len(queues) - len(shown),
+        "ended": [
+            {
+                "name": mission.name or mission.id[:8],
+                "host": mission.host,
+                "at": table.wall_time(at),
+                "done": mission.done,
+                "failed": mission.failed,
+            }
+            for mission, at in reversed(registry.ended_missions)
+        ],
     }
+
+
+def task_facts(table: TaskTable, mission: MissionRecord, number: int, now: float) -> dict[str, Any]:
+    """Return what is known of a task beside its state.
+
+    Returns:
+        ``function``: its name. Of a task that runs, ``worker`` and ``host``, ``began`` in seconds
+        since Unix' epoch, and ``seconds`` since then. Of one that has ended not long ago the same
+        without the host, and ``ended``: how, as in `Resolved`. Of one that is not known any more
+        nothing.
+    """
+    task = mission.tasks.get(number)
+    if task is not None and task.lease is not None and not task.lease.waits:
+        lease = task.lease
+        return {
+            "function": mission.function_names.get(task.function, ""),
+            "worker": lease.worker.name,
+            "host": lease.worker.host,
+            "began": table.wall_time(lease.began),
+            "seconds": now - lease.began,
+        }
+    for ended, worker, began, at in reversed(table.registry.ended_tasks):
+        if ended.mission is mission and ended.number == number:
+            return {
+                "function": mission.function_names.get(ended.function, ""),
+                "worker": worker,
+                "began": table.wall_time(began),
+                "seconds": at - began,
+                "ended": ended.ending,
+            }
+    if task is not None:
+        return {"function": mission.function_names.get(task.function, "")}
+    return {}
+
+
+def find_mission(registry: Registry, word: str) -> MissionRecord | None:
+    """Return the mission that a word means, as `find_peer` does; None if there is no such one."""
+    found = find_peer(registry.missions.values(), word, "mission")
+    return None if isinstance(found, str) else found
 
 
 def retired_worker(table: TaskTable, worker: WorkerRecord, label: str) -> dict[str, Any]:
@@ -159,6 +209,8 @@ def _mission(
     mission: MissionRecord, labels: dict[int, str], running: int, waiting: int
 ) -> dict[str, Any]:
     return {
+        "done": mission.done,
+        "failed": mission.failed,
         "id": mission.id,
         "name": mission.name,
         "label": labels[mission.number],

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.edge.version import Versions
 from grain.head.hub.fair_share import Share
@@ -71,6 +71,27 @@ class Outgoing:
         self._acknowledged.pop(link, None)
 
 
+class EndedMission(NamedTuple):
+    """A mission that has left.
+
+    Attributes:
+        record: its record, without its functions.
+        at: when it left, by the clock of the hub.
+    """
+
+    record: MissionRecord
+    at: float
+
+
+EndedTask = tuple["TaskRecord", str, float, float]
+"""A task that was resolved: its record, the name of the worker, when the run began and ended. Not
+named, as one is made for every task."""
+
+_QUESTIONS = 1000  # without an answer, at most
+_ENDED_MISSIONS = 10
+_ENDED_TASKS = 1000
+
+
 class Registry:
     """The missions and the workers of a hub, those that are away included.
 
@@ -78,12 +99,36 @@ class Registry:
         missions: by id.
         workers: by id.
         numbered: the workers by the number that the scheduler has for each.
+        ended_missions: the last ones that left, for people.
+        ended_tasks: the last ones that were resolved, for people: some 300 bytes each.
     """
 
     def __init__(self) -> None:
+        self.ended_missions: deque[EndedMission] = deque(maxlen=_ENDED_MISSIONS)
+        self.ended_tasks: deque[EndedTask] = deque(maxlen=_ENDED_TASKS)
         self.missions: dict[str, MissionRecord] = {}
         self.workers: dict[str, WorkerRecord] = {}
         self.numbered: dict[int, WorkerRecord] = {}
+
+
+class Questions:
+    """The questions that a hub passes on to peers, each with the link of who asked."""
+
+    def __init__(self) -> None:
+        self._links: dict[int, Link] = {}
+        self._last = 0
+
+    def add(self, link: Link) -> int:
+        """Note a question; return its number. The oldest of too many is forgotten."""
+        self._last += 1
+        self._links[self._last] = link
+        if len(self._links) > _QUESTIONS:
+            del self._links[next(iter(self._links))]
+        return self._last
+
+    def pop(self, number: int) -> Link | None:
+        """Return who asked a question, once; None if nobody did."""
+        return self._links.pop(number, None)
 
 
 class PeerRecord:
@@ -137,6 +182,9 @@ class MissionRecord(PeerRecord):
     __slots__ = (
         "cancelled",
         "cancelled_by",
+        "done",
+        "failed",
+        "function_names",
         "functions",
         "last_submitted",
         "noticed",
@@ -152,6 +200,9 @@ class MissionRecord(PeerRecord):
         self.synced = False
         self.tasks: dict[int, TaskRecord] = {}
         self.functions: dict[bytes, Payload] = {}
+        # For people, as are the counts of tasks that have resolved, with a value or otherwise.
+        self.function_names: dict[bytes, str] = {}
+        self.done = self.failed = 0
         # The requests of this link by number: the resources, and the queue for them.
         self.requests: dict[int, tuple[Resource, TaskQueue]] = {}
         # The requests of this link that were looked at, each with the last notice about it.

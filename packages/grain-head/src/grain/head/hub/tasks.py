@@ -97,6 +97,7 @@ class TaskTable:
         self._outgoing = outgoing
         self._last_scheduler_id = 0
         self._last_attempt = 0
+        self._remember = registry.ended_tasks.append
 
     # ---- waiting
 
@@ -280,6 +281,7 @@ class TaskTable:
             self.acknowledge(worker, ended.attempt)
         elif ended.status == "value" or (ended.status == "error" and lease.current):
             self._resolve(task, ended.status, payload, (worker.id, ended.attempt))
+            self._remember((task, worker.name, lease.began, now))
         else:
             self.acknowledge(worker, ended.attempt)
             if lease.current:
@@ -328,6 +330,7 @@ class TaskTable:
                     self._outgoing.post(task.mission.link, Crashed(task.number, crash))
             if len(task.crashes) >= CRASHES:
                 self._resolve(task, "crashed", None, None)
+                self._remember((task, lease.worker.name, lease.began, now))
                 return
         if task.claimed:
             self._outgoing.post(task.mission.link, Started("", (task.number,)))
@@ -360,8 +363,10 @@ class TaskTable:
         task.kept_by = kept_by
         if ending == "value":
             self.done += 1
+            task.mission.done += 1
         else:
             self.failed += 1
+            task.mission.failed += 1
         if task.claimed:
             self.deliver(task)
 
@@ -403,6 +408,7 @@ class TaskTable:
         """Forget a task, whatever state it is in; its run is revoked, its outcome acknowledged."""
         self.withdraw(task)
         del task.mission.tasks[task.number]
+        task.outcome = None  # the record may be remembered
         if task.kept_by is not None:
             self.acknowledge(self.registry.workers.get(task.kept_by[0]), task.kept_by[1])
         if task.lease is not None:
@@ -510,6 +516,10 @@ class TaskTable:
             self.scheduler.on_reclassified(task.lease.scheduler_id, task.queue, task.age)
 
     # ---- questions
+
+    def wall_time(self, now: float) -> float:
+        """Return a time as seconds since Unix' epoch."""
+        return self._wall + now
 
     def counts(self) -> dict[str, int]:
         """Return how many tasks are in each state, as people see it."""

@@ -13,13 +13,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from grain.edge.questions import pack
 from grain.head.hub.snapshot import next_ordinal
-from grain.head.hub.state import MissionRecord, WorkerRecord
-from grain.head.messages import Blocked
+from grain.head.hub.state import MissionRecord, Questions, WorkerRecord
+from grain.head.messages import Answer, Blocked
 from grain.resource import from_data
 from grain.worker.messages import (
     ArrivedCount,
     Draining,
+    Inspect,
+    Inspected,
     Inventory,
     InventoryEnd,
     Leaving,
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
     from grain.edge.version import Versions
     from grain.head.hub.functions import FunctionTable
     from grain.head.hub.notices import Notices
-    from grain.head.hub.state import Link, Outgoing, Registry
+    from grain.head.hub.state import LeaseRecord, Link, Outgoing, Registry
     from grain.head.hub.tasks import TaskTable
     from grain.head.hub.versions import VersionReports
 
@@ -85,6 +88,7 @@ class Workers:
         self._grace = grace
         self._mission = mission
         self._last_number = 0
+        self._questions = Questions()
         self.links: dict[Link, WorkerRecord] = {}
 
     def on_message(self, link: Link, message: Message, payload: Payload, now: float) -> None:
@@ -109,6 +113,9 @@ class Workers:
                 if mission is not None:
                     blocked = Blocked(message.task, worker.name, message.code)
                     self._outgoing.post(mission.link, blocked)
+            case Inspected():
+                asker = self._questions.pop(message.question)
+                self._outgoing.post(asker, Answer("programs"), pack({"programs": message.programs}))
             case Draining():
                 worker.draining = True
                 self._notices.on_workers_changed()
@@ -117,6 +124,11 @@ class Workers:
                 self._remove(worker, None, now)
             case _:
                 pass
+
+    def inspect(self, link: Link, lease: LeaseRecord) -> None:
+        """Ask a worker for the programs of a run, and pass its answer on to who asked for it."""
+        question = Inspect(self._questions.add(link), lease.attempt)
+        self._outgoing.post(lease.worker.link, question)
 
     # ---- joining
 

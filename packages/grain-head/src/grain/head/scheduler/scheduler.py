@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from grain.head.scheduler.queues import QueueTable
 from grain.head.scheduler.starvation_guard import MAX_OVERTAKES, StarvationGuard
 from grain.head.scheduler.state import Start, Task, TaskQueue, WorkerState, split_time
-from grain.resource import ZERO, RunTimes, Supply
+from grain.resource import ZERO, Cores, RunTimes, Supply
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -310,6 +310,19 @@ class Scheduler:
         """The number of running tasks."""
         return len(self.tasks) - self._waiting
 
+    def cores(self) -> tuple[int, int]:
+        """Return how many cores of the workers are in use, and how many there are."""
+        busy = total = 0
+        for worker in self.workers.values():
+            cores = worker.supply.free.get(Cores)
+            if cores is None:
+                continue
+            free, owned = cores._stat()
+            returned = sum(_cores(held) for _, held in worker.returned)
+            busy += owned - free - returned
+            total += owned
+        return busy, total
+
     # ---- decisions
 
     def dispatch(self, now: float) -> list[Start]:
@@ -485,3 +498,8 @@ class Scheduler:
         task.worker = None
         task.held = ZERO
         task.queue.running -= 1
+
+
+def _cores(held: Resource) -> int:
+    cores = held.get(Cores)
+    return cores.N if isinstance(cores, Cores) else 0

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from grain.worker.agent.lifecycle import Lifecycle
     from grain.worker.agent.listener import RunnerDeath
     from grain.worker.agent.session import WorkerSession
-    from grain.worker.messages import Attempt, BlockingCode
+    from grain.worker.messages import Attempt, BlockingCode, Inspected
 
     Dial = Callable[[], AbstractAsyncContextManager[Peer]]
 
@@ -183,6 +183,11 @@ class Agent:
                 self._session.on_ended(Ended(ended.attempt, "returned"), None, now)
             else:
                 self._session.on_ended(ended, payload, now)
+        self._settle()
+
+    def inspected(self, answer: Inspected) -> None:
+        """See `RunnerListener`."""
+        self._session.on_inspected(answer)
         self._settle()
 
     def died(self, death: RunnerDeath) -> None:

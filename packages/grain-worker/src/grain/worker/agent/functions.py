@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.worker.messages import Cancel, DefineFunction, ForgetFunctions, Run
+from grain.worker.messages import Cancel, DefineFunction, ForgetFunctions, Inspect, Run
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from grain.edge.messages import Message, Payload
 
-    Order = tuple[Run | Cancel | ForgetFunctions, Payload]
+    Order = tuple[Run | Cancel | ForgetFunctions | Inspect, Payload]
     """An order of a session to a runner; the payload of a run is its arguments."""
 
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from grain.edge.messages import Payload
-    from grain.worker.messages import Attempt, BlockingCode, Ended
+    from grain.worker.messages import Attempt, BlockingCode, Ended, Inspected
     from grain.worker.processes.subreaper_client import ProcessEnd
 
 
@@ -38,6 +38,9 @@ class RunnerListener(Protocol):
 
     def ended(self, runs: Sequence[tuple[Ended, Payload]]) -> None:
         """Take the ends of runs, of which nothing is left; the payload of each is its outcome."""
+
+    def inspected(self, answer: Inspected) -> None:
+        """Take the programs of a run, which somebody has asked for."""
 
     def died(self, death: RunnerDeath) -> None:
         """Take the death of a runner; the ends of its runs not in ``death.runs`` came before."""

@@ -13,7 +13,7 @@ import trio
 from grain.edge.channel import FramedChannel
 from grain.edge.errors import ChannelError
 from grain.worker.agent.listener import RunnerDeath
-from grain.worker.messages import Ended, Ready, Run
+from grain.worker.messages import Ended, Inspected, Ready, Run
 from grain.worker.processes.subreaper_client import ProcessEnd, SubreaperProcess
 from grain.worker.runner.wire import (
     BLOCKED,
@@ -143,6 +143,8 @@ class RunnerInstance:
                 if isinstance(message, Ended):
                     if self.runs.pop(message.attempt, None) is not None:
                         ended.append((message, payload))
+                elif isinstance(message, Inspected):
+                    self._listener.inspected(message)
                 elif isinstance(message, Ready):
                     self.failure = message.error
                     if not message.error:

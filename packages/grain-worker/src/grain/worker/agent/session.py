@@ -25,6 +25,8 @@ from grain.worker.messages import (
     DefineFunction,
     Ended,
     ForgetFunctions,
+    Inspect,
+    Inspected,
     Inventory,
     InventoryEnd,
     InventoryRun,
@@ -197,10 +199,23 @@ class WorkerSession:
             case ForgetFunctions():
                 self.functions.forget(message.digests)
                 self.to_runner.append((message, None))
+            case Inspect():
+                self._inspect(message)
             case Retire():
                 self.drain(now, now if message.at_once else math.inf)
             case _:
                 pass  # WorkerRegistered concerns the agent
+
+    def _inspect(self, message: Inspect) -> None:
+        if message.attempt in self.runs:
+            self.to_runner.append((message, None))
+        else:
+            self._send(Inspected(message.question, ()))
+
+    def on_inspected(self, answer: Inspected) -> None:
+        """Pass on the answer of the runner."""
+        if self.connected:
+            self._send(answer)
 
     def _send_count(self) -> None:
         """Report how many leases have arrived, which matters only if this worker should die."""

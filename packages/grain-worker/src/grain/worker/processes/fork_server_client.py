@@ -52,6 +52,14 @@ class ProgramResult(NamedTuple):
     stderr: bytes
 
 
+class RunningProgram(NamedTuple):
+    """A program under way: its words, when it began by trio's clock, and the task that waits."""
+
+    argv: list[bytes]
+    began: float
+    task: trio.lowlevel.Task
+
+
 class ForkServerClient:
     """The fork server of one trio run, and the run's idle supervisors.
 
@@ -65,10 +73,12 @@ class ForkServerClient:
         pid: the process; None once its death was noticed.
         control: our end of its socket.
         idle: the supervisors that run no program.
+        running: the programs under way, by their supervisors.
     """
 
     def __init__(self) -> None:
         self.idle: list[SupervisorClient] = []
+        self.running: dict[SupervisorClient, RunningProgram] = {}
         self._forked = 0
         # Enough for a full machine; those beyond leave when they become idle.
         self._spare = os.cpu_count() or 1
@@ -77,6 +87,13 @@ class ForkServerClient:
         self.control.setblocking(False)
         with theirs:
             self.pid: int | None = launch(theirs)
+
+    @classmethod
+    def programs_of_this_run(cls) -> list[RunningProgram]:
+        """Return the programs under way in the current trio run, the oldest first."""
+        with suppress(LookupError):
+            return list(_OF_THIS_RUN.get().running.values())
+        return []
 
     @classmethod
     def of_this_run(cls) -> ForkServerClient:
@@ -203,6 +220,9 @@ class ForkServerClient:
         goes on.
         """
         supervisor = await self._supervisor_for(request, stdin)
+        self.running[supervisor] = RunningProgram(
+            request["argv"], trio.current_time(), trio.lowlevel.current_task()
+        )
         try:
             try:
                 await supervisor.wait()
@@ -221,6 +241,8 @@ class ForkServerClient:
             # It leaves after an order; and one that is dead or stuck serves nobody.
             supervisor.close()
             raise
+        finally:
+            del self.running[supervisor]
         self._release(supervisor)
         return result
 

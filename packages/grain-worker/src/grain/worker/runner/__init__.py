@@ -25,6 +25,7 @@ Map:
 - ``translation``: the boundary between payloads and objects, and the translation in memory
 - ``wire_translation``: the translation of bytes, with the functions that have come
 - ``wire``: the codec and the pace between agent and runner, reports of blocking
+- ``programs``: the external programs of a run, looked up when somebody asks
 - ``main``: the runner's process
 - ``context``: the context module
 - ``services``: what runs share, as a pool of processes; opened when a run needs it

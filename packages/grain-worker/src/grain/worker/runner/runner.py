@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import outcome
@@ -20,6 +21,8 @@ from grain.worker.messages import (
     DefineFunction,
     Ended,
     ForgetFunctions,
+    Inspect,
+    Inspected,
     Run,
     chain_of,
 )
@@ -147,6 +150,20 @@ class _Execution(Generic[Arriving, Departing]):
                 self._cancel(message)
             elif isinstance(message, (DefineFunction, ForgetFunctions)):
                 self._translation.learn(message, payload)
+            elif isinstance(message, Inspect):
+                self._inspect(message)
+
+    def _inspect(self, message: Inspect) -> None:
+        from grain.worker.runner.programs import programs_of  # seldom asked for
+
+        # Later: over a channel in memory the answer would come before the question was sent.
+        self._nursery.start_soon(
+            self._answer, Inspected(message.question, programs_of(message.attempt))
+        )
+
+    async def _answer(self, message: Inspected) -> None:
+        with suppress(trio.BrokenResourceError):  # the other end has left
+            self._channel.post([(message, None)])
 
     def leave(self) -> None:
         """Begin nothing any more; the nursery ends when the runs under way have ended."""

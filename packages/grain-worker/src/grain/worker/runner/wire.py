@@ -19,11 +19,13 @@ from grain.worker.messages import (
     DefineFunction,
     Ended,
     ForgetFunctions,
+    Inspect,
+    Inspected,
     Ready,
     Run,
 )
 
-CODEC = Codec(Run, Cancel, Ended, DefineFunction, ForgetFunctions, Ready)
+CODEC = Codec(Run, Cancel, Ended, DefineFunction, ForgetFunctions, Ready, Inspect, Inspected)
 
 HEARTBEAT = Heartbeat(interval=1.0, suspect=5.0, lost=math.inf)
 """A silent runner is blocked by a tasklet, and not dead: only the end of its process is a death."""

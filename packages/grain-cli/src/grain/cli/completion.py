@@ -1,0 +1,89 @@
+"""Completion of names in a shell: workers, missions and tasks, of the scheduler and the records.
+
+Nothing is printed but names: a shell that completes has no place for errors. The scheduler has half
+a second to answer.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import click
+
+PATIENCE = 0.5
+"""Seconds for the answer of the scheduler."""
+
+
+def workers(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of a worker that is here, or of a job that was submitted."""
+    return _names(incomplete, lambda: [*here(_state(ctx)), *recorded()])
+
+
+def jobs(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of a job that was submitted."""
+    return _names(incomplete, recorded)
+
+
+def tasks(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of a task; with a mission's name alone, also that of a mission."""
+    return _names(incomplete, lambda: named_tasks(_state(ctx)))
+
+
+def missions(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of a mission."""
+    return _names(incomplete, lambda: [str(one["label"]) for one in _state(ctx)["missions"]])
+
+
+def here(state: dict[str, Any]) -> list[str]:
+    """Return the names of the workers that are here."""
+    return [str(worker["name"]) for worker in state["workers"]]
+
+
+def named_tasks(state: dict[str, Any]) -> list[str]:
+    """Return the tasks that a snapshot names: those that wait longest, and some that run."""
+    waiting = [str(queue["oldest"]) for queue in state["queues"] if queue["oldest"]]
+    running = [str(task) for worker in state["workers"] for task in worker["tasks"]]
+    return [*waiting, *running]
+
+
+def recorded() -> list[str]:
+    """Return the names of the jobs that were submitted, the last first, each once."""
+    from grain.cli.batch import JobRecords, state_folder
+
+    records = JobRecords(state_folder() / "jobs").read()
+    return list(dict.fromkeys(record.name for record in reversed(records)))
+
+
+def _state(ctx: click.Context) -> dict[str, Any]:
+    from grain.cli.query import ask
+    from grain.config import load
+    from grain.edge.questions import Ask
+
+    # Nothing was invoked yet, so `ctx.obj` has no file.
+    given = ctx.params.get("config_file") or ctx.find_root().params.get("config_file")
+    [state] = ask(load(given), Ask("state"), patience=PATIENCE, answer=PATIENCE)
+    return dict(state)
+
+
+def _names(incomplete: str, look: Callable[[], Iterable[str]]) -> list[str]:
+    from grain.cli.show import clean
+
+    found: list[str] = []
+
+    def run() -> None:
+        try:
+            found.extend(look())
+        except BaseException:  # noqa: S110 - as above: there is no place for errors
+            pass
+
+    # A file system that hangs must not hold up the shell.
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(2 * PATIENCE)
+    return [
+        name for name in dict.fromkeys(found) if name.startswith(incomplete) and name == clean(name)
+    ]

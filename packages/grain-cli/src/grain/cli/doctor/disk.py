@@ -1,0 +1,177 @@
+"""Checks of ``grain doctor``: room on disks, locks, and whether other hosts see this directory."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from grain.cli.doctor.checks import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from grain.config import Config
+
+LITTLE, LEAST = 1.0, 0.05
+"""GB that are left: less than the first are worth a warning, less than the second a failure."""
+
+FEW = 1000
+"""Files that may still be made: fewer are worth a warning."""
+
+# Of those that one host has for itself. Unknown ones are taken for shared: there are many.
+_OF_ONE_HOST = frozenset(
+    {"btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs", "tmpfs", "xfs", "zfs"}
+)
+
+
+class Mount(NamedTuple):
+    """A file system in its place: the directory, its kind, and the device or server."""
+
+    folder: str
+    kind: str
+    source: str
+
+    @property
+    def of_one_host(self) -> bool:
+        """True if other hosts are known not to see it."""
+        return self.kind in _OF_ONE_HOST
+
+
+def space(config: Config) -> list[Finding]:
+    """Check how much room is left where Grain writes."""
+    findings = [judge_space(name, folder) for name, folder in _folders(config)]
+    troubles = [finding for finding in findings if finding.state != "ok"]
+    if troubles:
+        return troubles
+    return [Finding("disk space", "ok", ", ".join(finding.says for finding in findings))]
+
+
+def _folders(config: Config) -> Iterable[tuple[str, Path]]:
+    """Yield the directories in which Grain writes, by the words for them."""
+    import datetime
+
+    from grain.cli.batch import state_folder
+    from grain.config import stamp
+
+    # Without a home directory another check has something to say.
+    with suppress(RuntimeError):
+        yield "home", Path.home()
+        yield "records of jobs", state_folder()
+    yield "scratch", Path(os.environ.get("TMPDIR") or "/tmp")  # noqa: S108 - as programs choose it
+    if config.worker.log_file:
+        log = Path.cwd() / stamp(config.worker.log_file, datetime.datetime.now())
+        yield "outputs", log.parent
+
+
+def judge_space(name: str, folder: Path) -> Finding:
+    """Judge the room that is left in a directory, or where it is to be made."""
+    folder = next(one for one in (folder, *folder.parents) if one.exists())
+    try:
+        room = os.statvfs(folder)
+    except OSError as error:
+        return Finding("disk space", "warn", f"{name} ({folder}): {error.strerror}")
+    free = room.f_bavail * room.f_frsize / 1e9
+    text = f"{name} ({folder}) has {free:.1f} GB left"
+    fix = "Remove what is not needed, or let Grain write elsewhere."
+    if free < LITTLE:
+        state: Literal["warn", "fail"] = "fail" if free < LEAST else "warn"
+        return Finding("disk space", state, text, fix)
+    if room.f_files and room.f_favail < FEW:
+        return Finding("disk space", "warn", f"{text}, but for {room.f_favail} files only", fix)
+    return Finding("disk space", "ok", f"{name} {free:.0f} GB")
+
+
+def locks() -> list[Finding]:
+    """Check that locks work in the home directory: `grain scale` and users' programs need them."""
+    try:
+        folder = Path.home()
+        handle, name = tempfile.mkstemp(prefix=".grain-doctor-", dir=folder)
+    except RuntimeError:
+        return [Finding("locks", "warn", "there is no home directory", "Set HOME.")]
+    except OSError as error:
+        fix = "Set XDG_STATE_HOME, and paths in grain.toml, to directories that can be written to."
+        return [Finding("locks", "fail", f"{folder} cannot be written to: {error.strerror}", fix)]
+    try:
+        return [_judge_locks(folder, *try_locks(handle, name))]
+    finally:
+        os.close(handle)
+        Path(name).unlink(missing_ok=True)
+
+
+def try_locks(handle: int, name: str) -> tuple[list[str], list[str]]:
+    """Return the kinds of locks that a file refuses, and those that exclude nobody."""
+    refused, void = [], []
+    with open(name, "r+b") as other:  # noqa: PTH123 - a name, as mkstemp returns it
+        for kind, lock in ("flock", fcntl.flock), ("fcntl", fcntl.lockf):
+            try:
+                lock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                refused.append(f"{kind} ({error.strerror})")
+                continue
+            # A second lock of fcntl by one process never conflicts.
+            if kind == "flock":
+                with suppress(OSError):
+                    lock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    void.append(kind)
+            lock(handle, fcntl.LOCK_UN)
+    return refused, void
+
+
+def _judge_locks(folder: Path, refused: list[str], void: list[str]) -> Finding:
+    fix = (
+        "Set XDG_STATE_HOME to a file system with locks, or do not run `grain scale` twice; ask "
+        "who runs the cluster."
+    )
+    if refused:
+        message = f"{folder} refuses locks: {', '.join(refused)}"
+        return Finding("locks", "warn", message, fix)
+    if void:
+        return Finding("locks", "warn", f"in {folder}, {', '.join(void)} excludes nobody", fix)
+    return Finding("locks", "ok", f"flock and fcntl work in {folder}")
+
+
+def working_directory(config: Config) -> list[Finding]:
+    """Check that workers on other hosts can see the current directory, by its file system."""
+    try:
+        folder = Path.cwd()
+    except FileNotFoundError:
+        return [Finding("directory", "fail", "the current one is gone", "Go to another: cd")]
+    try:
+        table = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    mount = mount_of(folder, table)
+    if mount is None:
+        return []
+    if config.system == "local":
+        return [Finding("directory", "ok", f"{folder} is on {mount.kind}, workers are here")]
+    if mount.of_one_host:
+        message = f"{folder} is on {mount.kind}, which most often no other host sees"
+        fix = "Work in a directory that all nodes share, or use absolute paths of such a one."
+        return [Finding("directory", "warn", message, fix)]
+    return [Finding("directory", "ok", f"{folder} is on {mount.kind} of {mount.source}")]
+
+
+def mount_of(folder: Path, table: str) -> Mount | None:
+    """Return the file system of a directory, by the text of proc's ``mountinfo`` (proc(5))."""
+    best: Mount | None = None
+    for line in table.splitlines():
+        left, _, right = line.partition(" - ")
+        fields, kinds = left.split(), right.split()
+        if len(fields) < 5 or len(kinds) < 2:
+            continue
+        place = _unescaped(fields[4])
+        # Of two in one place, the later one covers the other.
+        if folder.is_relative_to(place) and (best is None or len(place) >= len(best.folder)):
+            best = Mount(place, kinds[0], _unescaped(kinds[1]))
+    return best
+
+
+def _unescaped(text: str) -> str:
+    for code, sign in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(code, sign)
+    return text

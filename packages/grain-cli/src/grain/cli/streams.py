@@ -1,0 +1,102 @@
+"""The surroundings of the command: its standard streams, and errors that no command has foreseen.
+
+A user sees no traceback for a closed or full output, a home directory that cannot be written to, or
+a locale that lacks a character. All of it holds for the process of a command alone: what tests and
+other programs call raises what it raises.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TRACEBACK = "GRAIN_TRACEBACK"
+"""The environment variable that, set to ``full``, has the traceback of an error printed."""
+
+
+@contextlib.contextmanager
+def guarded() -> Iterator[None]:
+    """End the process with a sentence and exit code 1 where something unforeseen is raised."""
+    _open_missing()
+    _print_anything(sys.stdout)
+    try:
+        try:
+            yield
+        except Exception as error:
+            if os.environ.get(TRACEBACK) == "full":
+                raise
+            _complain(sentence(error))
+            raise SystemExit(1) from None
+    finally:
+        _end(sys.stdout)
+        _end(sys.stderr)
+
+
+def sentence(error: Exception) -> str:
+    """Return what is wrong; of an error that must be a defect, also where it was raised."""
+    from grain.cli.show import clean
+
+    if isinstance(error, OSError) and error.strerror:
+        name = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+        return clean(f"Error: {name}{error.strerror}")
+    if isinstance(error, RuntimeError) and "home directory" in str(error):  # as `Path.home` puts it
+        return "Error: there is no home directory: set HOME to a directory that you may write to"
+    from pathlib import Path
+
+    where = ""
+    trace = error.__traceback__
+    while trace is not None:
+        where = f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return clean(
+        f"Error: {type(error).__name__}: {error} ({where}). This is a defect of Grain; "
+        f"{TRACEBACK}=full shows more"
+    )
+
+
+def _open_missing() -> None:
+    """Open what is closed of the three standard streams, to nowhere.
+
+    Else the next file that is opened would become one of them, and programs that print would find
+    None in the place of a stream.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # it gets the lowest number that is free
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            mode = "w" if number else "r"
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+
+
+def _print_anything(stream: TextIO | None) -> None:
+    """Have what a stream's encoding lacks printed as question marks."""
+    reconfigure = getattr(stream, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="replace")
+
+
+def _complain(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        print(text, file=sys.stderr)
+
+
+def _end(stream: TextIO | None) -> None:
+    """Write what is left; what cannot be written is dropped, or Python would complain at its exit.
+
+    Click puts a wrapper around the stream of a reader that has gone, which ignores that by itself.
+    """
+    if stream is None:
+        return
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,0 +1,178 @@
+"""Commands in surroundings that are broken: no traceback, whatever is missing, closed or full."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from grain.cli import plugins
+from grain.cli.app import OWN
+from grain.cli.streams import sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# As users type them; nothing of this may leave a process behind, so jobs go to a Slurm that is not
+# there, and `grain map` reads a command line alone.
+COMMANDS = {
+    "--help": [],
+    "--version": [],
+    "doctor": [],
+    "logs": ["w*"],
+    "ls": [],
+    "quit": ["w*"],
+    "scale": ["--parent", "1", "1"],  # which is not its parent, so it ends at once
+    "start": [],
+    "up": [],
+    "why": ["opt:1"],
+    "cache": ["ls"],
+    "map": ["--dry-run", "echo", ":::", "\u00e4"],
+}
+SLURM = "system = 'slurm'\n[head]\ncmd = 'true'\n"
+
+
+def test_every_command_is_tried() -> None:
+    assert {*OWN, "--help", "--version", "cache", "map"} <= {*COMMANDS}
+
+
+class Place:
+    """What is broken: by the shell, in the environment, by the configuration."""
+
+    def __init__(
+        self, redirections: str = "", *, config: str = SLURM, gone: bool = False, **env: str | None
+    ) -> None:
+        self.redirections = redirections
+        self.config = config
+        self.gone = gone
+        self.env = env
+
+
+# What even root may not write to.
+READ_ONLY = "/proc"
+PLACES = {
+    "a read-only home, no place for sockets": Place(
+        HOME=READ_ONLY, XDG_STATE_HOME=None, XDG_RUNTIME_DIR="/nowhere", TMPDIR="/nowhere"
+    ),
+    "no home": Place(HOME=None, XDG_STATE_HOME=None),
+    "a relative home": Place(HOME="x", XDG_STATE_HOME=None),
+    "a closed stdout": Place(">&-"),
+    "a closed stderr and stdin": Place("<&- 2>&-"),
+    "nothing open": Place("<&- >&- 2>&-"),
+    "a full stdout": Place(">/dev/full"),
+    "a full stderr": Place("2>/dev/full"),
+    "a reader that has gone": Place("| true"),
+    "an ASCII terminal": Place(PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="xx_YY.ASCII"),
+    "a configuration that is missing": Place(GRAIN_CONFIG="/nowhere/grain.toml"),
+    "a configuration that cannot be read": Place(GRAIN_CONFIG="/proc/self/mem"),
+    "a configuration that is wrong": Place(config="wrong"),
+    "a current directory that is gone": Place(gone=True),
+}
+
+
+# It forks for each command, since to start Python for each takes ten times as long. A child ends as
+# the process of a command does, with what Python does at its exit.
+PROGRAM = """
+import json, os, sys
+import grain.cli.query, grain.config, grain.edge.public, trio
+from grain.cli import main
+
+with open(os.environ["TRIED"]) as file:
+    tried = json.load(file)
+children = {}
+for command, words in tried.items():
+    folder = os.path.join(os.environ["FOLDER"], command)
+    child = os.fork()
+    if not child:
+        os.chdir(folder)
+        if os.environ["GONE"]:
+            os.mkdir("gone"), os.chdir("gone"), os.rmdir("../gone")
+        # As the interpreter decodes its own command line.
+        sys.argv[1:] = [command, *(os.fsdecode(word.encode()) for word in words)]
+        main(prog_name="grain")
+        sys.exit("it came back")
+    children[command] = child
+codes = {command: os.waitpid(child, 0)[1] >> 8 for command, child in children.items()}
+with open(os.environ["TRIED"], "w") as file:
+    json.dump(codes, file)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_broken_place_never_ends_in_a_traceback(place: str, alone: Path) -> None:
+    """What is printed is a result or a sentence; the exit code says which."""
+    there = PLACES[place]
+    tried = {
+        command: words
+        for command, words in COMMANDS.items()
+        if command not in plugins.ELSEWHERE or plugins.is_installed(command)
+    }
+    for command in tried:
+        (alone / command).mkdir()
+        (alone / command / "grain.toml").write_text(there.config)
+    list_of_commands = alone / "tried.json"
+    list_of_commands.write_text(json.dumps(tried))
+    (alone / "home").mkdir()
+    env = {
+        **os.environ,
+        "PATH": str(alone / "bin"),
+        "HOME": str(alone / "home"),
+        "TRIED": str(list_of_commands),
+        "FOLDER": str(alone),
+        "GONE": "yes" if there.gone else "",
+        **there.env,
+    }
+
+    done = subprocess.run(
+        ["/bin/bash", "-c", f'{sys.executable} -c "$0" {there.redirections}', PROGRAM],
+        env={name: value for name, value in env.items() if value is not None},
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=300, check=False,
+    )  # fmt: skip
+
+    printed = (done.stdout + done.stderr).decode(errors="replace")
+    for word in ("Traceback", "Exception ignored", "defect", "Fatal Python error", "it came back"):
+        assert word not in printed, printed
+    codes = json.loads(list_of_commands.read_text())
+    assert tried.keys() == codes.keys()
+    assert {*codes.values()} <= {0, 1, 2, 255}
+
+
+@pytest.fixture
+def error() -> Iterator[ValueError]:
+    try:
+        raise ValueError("not\x1b[2J this")
+    except ValueError as raised:
+        yield raised
+
+
+def test_an_error_that_nobody_foresaw_says_where_it_was_raised(error: ValueError) -> None:
+    """In one line, without what controls the terminal; the traceback can be had."""
+    line = sentence(error)
+
+    assert line.startswith("Error: ValueError: not?[2J this (test_streams.py:")
+    assert line.endswith("). This is a defect of Grain; GRAIN_TRACEBACK=full shows more")
+
+
+@pytest.mark.parametrize(("wanted", "traceback"), [("", False), ("full", True)])
+def test_a_defect_is_a_sentence_unless_its_traceback_is_wanted(
+    wanted: str, traceback: bool
+) -> None:
+    code = (
+        "import sys; from grain.cli import main; import click\n"
+        "@main.command()\ndef fail(): raise ZeroDivisionError('here')\n"
+        "sys.argv[1:] = ['fail']; main()"
+    )
+    env = {**os.environ, "GRAIN_TRACEBACK": wanted}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False
+    )
+
+    assert 1 == done.returncode
+    assert traceback == ("Traceback" in done.stderr)
+    assert ("Error: ZeroDivisionError: here (<string>:3). This is" in done.stderr) != traceback

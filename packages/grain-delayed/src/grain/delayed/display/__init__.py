@@ -1,0 +1,13 @@
+"""The words and pictures by which a user follows a mission.
+
+`Progress` looks at the mission's statistics, ``lines`` makes text of it, and ``views`` shows that.
+Only ``views`` and ``notebook`` do I/O.
+
+Map:
+
+- ``failures``: failures by their cause
+- ``progress``: `Progress`: rate, estimate, busy cores
+- ``lines``: the lines of a terminal and of a log; the summary
+- ``views``: the line on a terminal, and the lines of a log
+- ``notebook``: the widget in a notebook
+"""

@@ -1,0 +1,144 @@
+"""Failures by their cause, so that fifty of a kind take one line."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grain.head import flattened
+from grain.worker.errors import ExternalError
+
+if sys.version_info < (3, 11):
+    from exceptiongroup import BaseExceptionGroup
+
+if TYPE_CHECKING:
+    from grain.head.events import TaskFailed
+
+_FEW = 3  # exceptions in a group that are printed one by one
+_CAUSES = 3  # causes that are named
+_WIDTH = 100  # characters of the message of an exception
+
+
+def cause_of(error: BaseException) -> str:
+    """Return the cause of a failure in a few words, equal for failures that are alike.
+
+    An external program that ended by itself has its exit code or signal; other exceptions have
+    their class.
+    """
+    name = type(error).__qualname__
+    if isinstance(error, ExternalError) and error.returncode is not None:
+        return f"{name} {error.signal or f'exit {error.returncode}'}"
+    return name
+
+
+class Cause:
+    """The tasks that failed for one cause: their number, and the first of them.
+
+    Attributes:
+        name: as `cause_of` returns it.
+        count: their number.
+        first: the call of the first one, and its worker.
+    """
+
+    __slots__ = ("count", "first", "name")
+
+    def __init__(self, name: str, first: str) -> None:
+        self.name = name
+        self.count = 1
+        self.first = first
+
+    def __str__(self) -> str:
+        return f"{self.count} x {self.name}, first: {self.first}"
+
+
+class Failures:
+    """The failures of a mission's tasks, counted by their cause as they happen."""
+
+    def __init__(self) -> None:
+        self._causes: dict[str, Cause] = {}
+
+    def add(self, failed: TaskFailed) -> None:
+        """Count a task that has failed. The first one of each cause is described."""
+        name = cause_of(failed.error)
+        cause = self._causes.get(name)
+        if cause is not None:
+            cause.count += 1
+            return
+        where = f" on {failed.worker}" if failed.worker else ""
+        self._causes[name] = Cause(name, f"{failed.call()}{where}")
+
+    def take_back(self, error: BaseException) -> None:
+        """Forget the failure that was counted last: another attempt of the task follows it.
+
+        Args:
+            error: its exception.
+        """
+        cause = self._causes.get(cause_of(error))
+        if cause is None:
+            return
+        cause.count -= 1
+        if not cause.count:
+            del self._causes[cause.name]
+
+    def __str__(self) -> str:
+        """Return the causes in words, the most frequent first."""
+        causes = sorted(self._causes.values(), key=lambda cause: -cause.count)
+        texts = [str(cause) for cause in causes[:_CAUSES]]
+        if len(causes) > _CAUSES:
+            rest = sum(cause.count for cause in causes[_CAUSES:])
+            texts.append(f"{rest} of {len(causes) - _CAUSES} other causes")
+        return "; ".join(texts)
+
+
+class GroupedFailures(Exception):
+    """A stand-in for a large group that Python is to print: one entry for each cause.
+
+    It is printed under the name of the class whose place it takes.
+    """
+
+    __module__ = "builtins"
+    __qualname__ = "ExceptionGroup"
+
+
+def grouped(error: BaseException) -> BaseException:
+    """Return what is to be printed for an exception: for a large group, a stand-in.
+
+    The stand-in has the same traceback.
+    """
+    errors = flattened(error)
+    if len(errors) <= _FEW or not isinstance(error, BaseExceptionGroup):
+        return error
+    by_cause: dict[str, list[BaseException]] = {}
+    for one in errors:
+        by_cause.setdefault(cause_of(one), []).append(one)
+    alike = sorted(by_cause.items(), key=lambda item: -len(item[1]))
+    lines = [f"{error.message} (GRAIN_TRACEBACK=full shows all of them)"]
+    for cause, members in alike[:_CAUSES]:
+        first = members[0]
+        lines += [f"  {len(members)} x {cause}{_place(first)}", f"      {_sentence(first)}"]
+    if len(alike) > _CAUSES:
+        rest = sum(len(members) for _, members in alike[_CAUSES:])
+        lines.append(f"  {rest} of {len(alike) - _CAUSES} other causes")
+    stand_in = GroupedFailures("\n".join(lines))
+    return stand_in.with_traceback(error.__traceback__)
+
+
+def _place(error: BaseException) -> str:
+    """Return the line of code where an exception was raised, as far as its frames show it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return ", the first:"
+    last = frames[-1]
+    return f", the first in {last.name} ({Path(last.filename).name}, line {last.lineno}):"
+
+
+def _sentence(error: BaseException) -> str:
+    """Return the first line of an exception's message, shortened."""
+    try:
+        line = str(error).strip().partition("\n")[0]
+    except Exception:  # a __str__ of the user's may raise anything
+        line = ""
+    line = line or "(it has no message)"
+    return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..."

@@ -1,0 +1,268 @@
+"""The lines about progress, as a table of situations."""
+
+from __future__ import annotations
+
+import pytest
+
+from grain.delayed.display.failures import Failures
+from grain.delayed.display.lines import interruption, live_line, log_line, rate_text, summary
+from grain.delayed.display.progress import NOTHING, Progress
+from grain.head import Statistics
+from grain.head.events import TaskFailed
+from grain.worker.errors import ExternalError, Failure
+
+
+def stats(
+    done: int = 0,
+    running: int = 0,
+    queued: int = 0,
+    failed: int = 0,
+    *,
+    cancelled: int = 0,
+    not_begun: int = 0,
+    cores: tuple[int, int] = (0, 0),
+    stuck: int = 0,
+    stuck_task: str = "",
+) -> Statistics:
+    return Statistics(
+        queued, running, done, failed, cancelled, 0, stuck, stuck_task, not_begun, *cores
+    )
+
+
+def after(seconds: float, now: Statistics, looks: int = 20) -> Progress:
+    """Return the progress of a mission that has come to these statistics in that time."""
+    progress = Progress()
+    progress.on_opened(lambda: now)
+    for i in range(looks):
+        progress.look(seconds * i / (looks - 1))
+    return progress
+
+
+HALF = stats(235, 64, 191, 10, cores=(64, 64))
+NO_FIT = stats(235, 0, 4, 10, cores=(0, 64), stuck=4, stuck_task="t:1")
+SOME_FIT = stats(235, 5, 9, 10, cores=(5, 64), stuck=4, stuck_task="t:8")
+
+
+def live(now: Statistics, width: int, seconds: float = 40.0) -> str:
+    return "".join(part.text for part in live_line(after(seconds, now), width))
+
+
+@pytest.mark.parametrize(
+    ("now", "width", "line"),
+    [
+        (
+            HALF,
+            120,
+            (
+                "━━━━━━━━━━━━───────────── 49 %, 235 done, 10 failed, 64 running, 191 queued, "
+                "6.1/s, 64/64 cores, 40 s elapsed, 42 s left"
+            ),
+        ),
+        (
+            HALF,
+            80,
+            "━━━━━────── 49 %, 235 done, 10 failed, 64 running, 6.1/s, 64/64 cores, 42 s left",
+        ),
+        (HALF, 40, "49 %, 235 done, 10 failed, 42 s left"),
+        (HALF, 20, "10 failed, 42 s left"),
+        (HALF, 19, "42 s left"),
+        (stats(), 80, "0 done, 0 running, 0 queued, 40 s elapsed"),
+        (
+            stats(running=3, queued=2),
+            80,
+            "────────────────────────────── 0 %, 0 done, 3 running, 2 queued, 40 s elapsed",
+        ),
+        (
+            NO_FIT,
+            80,
+            "98 %, 235 done, 10 failed, 4 queued, none of which fits a worker: grain why t:1",
+        ),
+        (NO_FIT, 39, "10 failed, 4 fit nowhere: grain why t:1"),
+        (NO_FIT, 30, "4 fit nowhere: grain why t:1"),
+    ],
+)
+def test_the_live_line_keeps_what_matters_where_there_is_little_room(
+    now: Statistics, width: int, line: str
+) -> None:
+    assert line == live(now, width)
+
+
+@pytest.mark.parametrize("now", [HALF, NO_FIT, SOME_FIT, stats(5), stats(running=1)])
+@pytest.mark.parametrize("width", range(39, 200, 7))
+def test_the_live_line_is_never_wider_than_the_terminal(now: Statistics, width: int) -> None:
+    assert len(live(now, width)) <= width
+
+
+def test_failures_are_coloured() -> None:
+    assert ["10 failed"] == [
+        part.text for part in live_line(after(1, HALF), 80) if part.style == "bold red"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("now", "line"),
+    [
+        (
+            stats(3, 2, 5, 1),
+            "3 done, 2 running, 5 queued, 1 failed, 8 s elapsed, 30/min, about 14 s left",
+        ),
+        (stats(), "0 done, 0 running, 0 queued, 0 failed, 8 s elapsed"),
+        (stats(running=3, queued=2), "0 done, 3 running, 2 queued, 0 failed, 8 s elapsed"),
+        (stats(4, 0, 0, 1), "4 done, 0 running, 0 queued, 1 failed, 8 s elapsed, 37.5/min"),
+        (stats(4, 0, 7), "4 done, 0 running, 7 queued, 0 failed, 8 s elapsed, 30/min"),
+        (
+            NO_FIT,
+            (
+                "235 done, 0 running, 4 queued, 10 failed, 8 s elapsed, 31/s, 0 of 64 cores busy, "
+                "4 queued, none of which fits a worker: grain why t:1"
+            ),
+        ),
+        (
+            SOME_FIT,
+            (
+                "235 done, 5 running, 9 queued, 10 failed, 8 s elapsed, 31/s, 5 of 64 cores busy, "
+                "9 queued, of which 4 fit no worker: grain why t:8"
+            ),
+        ),
+    ],
+)
+def test_a_line_of_a_log(now: Statistics, line: str) -> None:
+    """There is an estimate where tasks have ended, others run, and what waits can run."""
+    assert line.replace("37.5/min", "38/min") == log_line(after(8.0, now))
+
+
+def test_rates_count_from_the_first_task() -> None:
+    progress, now = Progress(), stats()
+    progress.on_opened(lambda: now)
+    progress.look(0)
+    progress.look(100)
+    now = stats(0, 1, 9)
+    progress.look(101)
+    now = stats(4, 1, 5)
+    progress.look(103)
+
+    assert 2 == progress.rate
+    assert 3 == progress.seconds_left
+
+
+def test_busy_cores_are_averaged_over_the_time_in_which_tasks_ran() -> None:
+    progress, now = Progress(), stats(cores=(0, 4))
+    progress.on_opened(lambda: now)
+    progress.look(0)
+    progress.look(1000)
+    now = stats(0, 4, cores=(4, 4))
+    progress.look(1000)
+    for i in range(20):
+        progress.look(1000 + i)
+    now = stats(0, 2, cores=(2, 4))
+    progress.look(1019)
+    for i in range(20):
+        progress.look(1019 + i)
+
+    assert 0.75 == progress.busy
+
+
+def test_a_few_looks_are_too_few_for_busy_cores() -> None:
+    assert after(1, HALF, looks=5).busy is None
+    assert "cores" not in summary(after(1, HALF, looks=5), HALF, Failures(), 1)
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"),
+    [
+        (123.4, "123/s"),
+        (10, "10/s"),
+        (6.12, "6.1/s"),
+        (0.25, "15/min"),
+        (0.002, "7.2/h"),
+        (0, "0/h"),
+    ],
+)
+def test_rates_have_the_unit_that_suits_them(rate: float, text: str) -> None:
+    assert text == rate_text(rate)
+
+
+def external(code: int) -> ExternalError:
+    return ExternalError(Failure(("x",), "n17", returncode=code))
+
+
+def failure(task: int, error: BaseException, worker: str = "n17") -> TaskFailed:
+    return TaskFailed(task, error, worker, lambda: f"f({task})")
+
+
+def test_the_summary_names_causes_with_the_first_task_of_each() -> None:
+    failures = Failures()
+    for task in range(7, 17):
+        failures.add(failure(task, external(3)))
+    end = stats(490, failed=10, cores=(59, 64))
+
+    assert "490 done, 10 failed (10 x ExternalError exit 3, first: f(7) on n17), 40 s" == summary(
+        Progress(), end, failures, 40.2
+    )
+    assert summary(
+        after(40, stats(490, 1, failed=10, cores=(93, 100))), end, failures, 40.2
+    ).endswith("on n17), 40 s, cores 93 % busy")
+
+
+def test_the_most_frequent_causes_come_first_and_rare_ones_are_counted() -> None:
+    failures = Failures()
+    for count, error in enumerate(
+        [KeyError(), ValueError(), external(-11), OSError(), TypeError()], start=1
+    ):
+        for task in range(count):
+            failures.add(failure(task, error, ""))
+
+    assert (
+        "5 x TypeError, first: f(0); 4 x OSError, first: f(0); 3 x ExternalError SIGSEGV, "
+        "first: f(0); 3 of 2 other causes" == str(failures)
+    )
+
+
+def test_a_failure_that_is_taken_back_leaves_no_trace() -> None:
+    failures = Failures()
+    failures.add(failure(1, KeyError()))
+    failures.take_back(KeyError())
+    failures.take_back(KeyError())
+    failures.add(failure(2, KeyError()))
+
+    assert "1 x KeyError, first: f(2) on n17" == str(failures)
+
+
+@pytest.mark.parametrize(
+    ("now", "text"),
+    [
+        (NOTHING, ""),
+        (stats(3), "3 done, 2 s"),
+        (stats(cancelled=9, not_begun=6), "3 stopped, 6 not begun, 2 s"),
+    ],
+)
+def test_the_summary_without_failures(now: Statistics, text: str) -> None:
+    assert text == summary(Progress(), now, Failures(), 2)
+
+
+@pytest.mark.parametrize(
+    ("now", "away", "text"),
+    [
+        (
+            stats(4, cancelled=6, not_begun=6),
+            0,
+            "interrupted: 4 tasks ended, 6 not begun; nothing is left running",
+        ),
+        (
+            stats(0, failed=1, cancelled=2, not_begun=0),
+            0,
+            "interrupted: 1 task ended (1 failed), 2 stopped; nothing is left running",
+        ),
+        (
+            stats(4, cancelled=6, not_begun=4),
+            2,
+            (
+                "interrupted: 4 tasks ended, 2 stopped, 4 not begun; 2 may still run: the "
+                "scheduler cannot be reached, and ends them when this mission has been away for "
+                "its grace period"
+            ),
+        ),
+    ],
+)
+def test_the_line_after_ctrl_c(now: Statistics, away: int, text: str) -> None:
+    assert text == interruption(now, away)

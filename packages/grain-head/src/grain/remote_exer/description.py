@@ -1,0 +1,49 @@
+"""The call of a task in one line, made only when somebody asks for it.
+
+The mission has the arguments as bytes, as they were at the call. To keep a line for each task would
+cost every call, and to read them elsewhere would run code of theirs there.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from typing import TYPE_CHECKING
+
+from grain.edge.messages import Pieces
+
+if TYPE_CHECKING:
+    from grain.edge.messages import WireBytes
+    from grain.worker.payload import Payloads
+
+LARGEST = 1_000_000
+"""Bytes of arguments that are read for a description: it takes milliseconds of the mission."""
+
+_LONGEST = 1000  # characters of a description
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 60
+_SHORT.maxlevel = 3
+
+
+def describe_call(name: str, arguments: WireBytes, payloads: Payloads) -> str:
+    """Return a call as a user would write it, with large values shortened. Raises nothing.
+
+    Args:
+        name: the function's.
+        arguments: the payload of the task.
+        payloads: reads it.
+    """
+    size = len(arguments)
+    if size > LARGEST:
+        return f"{name}(...), with arguments of {size / 1e6:.1f} MB"
+    if isinstance(arguments, Pieces):
+        arguments = b"".join(arguments.parts)
+    try:
+        args, kwargs = payloads.load_arguments(arguments)
+        parts = [_SHORT.repr(value) for value in args]
+        parts += [f"{key}={_SHORT.repr(value)}" for key, value in kwargs.items()]
+    # A class of the user may raise anything where it is loaded or shown.
+    except Exception as error:
+        return f"{name}(...), whose arguments cannot be shown: {type(error).__name__}"
+    text = f"{name}({', '.join(parts)})"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

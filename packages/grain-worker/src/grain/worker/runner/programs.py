@@ -1,0 +1,49 @@
+"""The external programs of a run, looked up when somebody asks.
+
+Nothing is noted for it when a run begins. The trio task that waits for a program descends from the
+one that executes the run, whose coroutine has it among its variables.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from grain.worker.errors import command_line
+from grain.worker.messages import Run
+from grain.worker.processes.fork_server_client import ForkServerClient
+
+if TYPE_CHECKING:
+    from grain.worker.messages import Attempt
+
+_MOST = 20  # programs
+_LONGEST = 300  # characters of a command
+
+
+def programs_of(attempt: Attempt) -> tuple[tuple[str, float], ...]:
+    """Return the commands of the programs that a run of this process runs, and their seconds."""
+    programs = [
+        program
+        for program in ForkServerClient.programs_of_this_run()
+        if run_of(program.task) == attempt
+    ]
+    now = trio.current_time()
+    return tuple((_shortened(one.argv), now - one.began) for one in programs[:_MOST])
+
+
+def run_of(task: trio.lowlevel.Task | None) -> Attempt | None:
+    """Return the run that a trio task belongs to; None if it belongs to none."""
+    while task is not None:
+        frame = getattr(task.coro, "cr_frame", None)
+        run = frame.f_locals.get("run") if frame is not None else None
+        if isinstance(run, Run):
+            return run.attempt
+        nursery = task.parent_nursery
+        task = nursery.parent_task if nursery is not None else None
+    return None
+
+
+def _shortened(argv: list[bytes]) -> str:
+    text = command_line(tuple(word.decode(errors="replace") for word in argv))
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."

@@ -1,0 +1,77 @@
+"""The external programs of a run, for those who ask."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+
+from grain.edge.channel import memory_channels
+from grain.resource import ZERO
+from grain.worker import Call, MemoryTranslation, Runner
+from grain.worker.external import run_external
+from grain.worker.messages import Cancel, Ended, Inspect, Inspected, Run
+
+if TYPE_CHECKING:
+    from grain.edge.channel import MemoryChannel
+
+
+async def alone(word: str) -> None:
+    """A tasklet with a program."""
+    await run_external(["/bin/sh", "-c", f"exec sleep 1000 # {word}"])
+
+
+async def beside_each_other(word: str) -> None:
+    """A tasklet with two programs, in trio tasks of its own."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(alone, f"{word}-a")
+        nursery.start_soon(alone, f"{word}-b" + "x" * 1000)
+
+
+async def none_at_all(_: str) -> None:
+    """A tasklet without a program."""
+    await trio.sleep_forever()
+
+
+async def programs(head: Any, attempt: tuple[int, int], count: int) -> list[str]:
+    """Ask for the programs of a run until there are as many; return their commands, sorted."""
+    while True:
+        await head.send([(Inspect(7, attempt), None)])
+        [(answer, _)] = await head.receive()
+        assert isinstance(answer, Inspected)
+        assert 7 == answer.question
+        if len(answer.programs) == count:
+            assert all(seconds >= 0 for _, seconds in answer.programs)
+            return sorted(command for command, _ in answer.programs)
+        await trio.sleep(0.01)
+
+
+@pytest.mark.parametrize("before", [0, 3], ids=["its first runs", "runs after others"])
+async def test_each_program_belongs_to_its_run(before: int) -> None:
+    """Where runs have a nursery of their own and where they use one that is pooled."""
+    head: MemoryChannel[Any, Any]
+    theirs: MemoryChannel[Any, Any]
+    head, theirs = memory_channels()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Runner("w", theirs, MemoryTranslation()).serve)
+        for number in range(before):
+            brief = Call(trio.lowlevel.checkpoint, (), {})
+            await head.send([(Run((0, number), ZERO), brief)])
+            [(ended, _)] = await head.receive()
+            assert isinstance(ended, Ended)
+        for number, tasklet in enumerate((alone, beside_each_other, none_at_all)):
+            await head.send([(Run((1, number), ZERO), Call(tasklet, (f"t{number}",), {}))])
+
+        assert ["/bin/sh -c 'exec sleep 1000 # t0'"] == await programs(head, (1, 0), 1)
+        first, second = await programs(head, (1, 1), 2)
+        assert "/bin/sh -c 'exec sleep 1000 # t1-a'" == first
+        assert second.startswith("/bin/sh -c 'exec sleep 1000 # t1-bxxx")
+        assert second.endswith("xxx ...")
+        assert len(second) < 400
+        assert [] == await programs(head, (1, 2), 0)
+        assert [] == await programs(head, (5, 5), 0)
+        await head.send([(Cancel((1, 0)), None)])
+        [(ended, _)] = await head.receive()
+        assert [] == await programs(head, (1, 0), 0)
+        nursery.cancel_scope.cancel()
