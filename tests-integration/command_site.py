@@ -66,7 +66,7 @@ class Site:
         One that asks the scheduler waits for it: a busy machine may keep it from answering within
         the seconds after which users get the notice that there is none.
         """
-        if words[0] in {"ls", "why", "quit"} and "--patience" not in words:
+        if words[0] in {"ls", "why", "quit", "cancel"} and "--patience" not in words:
             words = (words[0], "--patience", "30", *words[1:])
         run = partial(
             subprocess.run,
@@ -104,6 +104,23 @@ class Site:
             env=self.environ,
             stdout=subprocess.DEVNULL,
         )
+
+    @contextmanager
+    def script(self, name: str) -> Iterator[subprocess.Popen[str]]:
+        """Run a script of the directory, as a user would."""
+        process = subprocess.Popen(
+            [sys.executable, name],
+            cwd=self.folder,
+            env=self.environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
 
     def gnaw(self, grace: float = 20) -> Any:
         return running("grain.head", "--address", self.address, "--grace", str(grace))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
+import socket
 import sys
 from functools import partial
 from typing import TYPE_CHECKING
@@ -76,6 +78,58 @@ async def test_what_is_listed_is_what_there_is(site: Site) -> None:
     assert "w-a: never, " in never.stdout
     assert quitting.stdout.endswith(": leaves, when 1 task has ended\n")
     assert (1, "") == (nobody.returncode, nobody.stdout)
+
+
+CANCELLED = """
+import trio
+from grain.delayed import delayed, run
+from grain.resource import Cores
+
+@delayed
+async def forever():
+    await trio.sleep_forever()
+
+async def main():
+    one, other = (forever @ Cores(1))(), (forever @ Cores(1))()
+    try:
+        await one
+    except Exception as error:
+        print(f"{type(error).__name__}: {error}", flush=True)
+    try:
+        await other
+    finally:
+        print("finally", flush=True)
+
+run(main)
+"""
+
+
+async def test_a_task_and_a_mission_end_by_command(site: Site) -> None:
+    """Both by somebody who is named; the mission as by Ctrl-C. It is called after its script."""
+    (site.folder / "opt.py").write_text(CANCELLED)
+    with site.gnaw(), site.worker("w", Cores=2), trio.fail_after(300):
+        await site.until(lambda s: s["workers"])
+        with site.script("opt.py") as mission:
+            await site.until(lambda s: s["tasks"]["running"] == 2)
+            unknown = await site.grain("cancel", "opt:77")
+            task = await site.grain("cancel", "opt:1")
+            await site.until(lambda s: s["tasks"]["running"] == 1)
+            ended = await site.grain("cancel", "-y", "opt")
+            out, err = await trio.to_thread.run_sync(partial(mission.communicate, timeout=120))
+        await site.until(lambda s: not s["missions"] and not s["tasks"]["running"])
+
+    assert 1 == unknown.returncode
+    assert "Error: task 77 of opt has ended, or was never submitted\n" == unknown.stderr
+    assert "task opt:1 is cancelled; it ran, and its programs end\n" == task.stdout
+    assert ended.stdout.startswith("mission opt is told to end; 1 running and 0 waiting task end")
+    name = f"{getpass.getuser()} on {socket.gethostname()}"
+    assert [
+        f"Cancelled: forever was cancelled by {name} with `grain cancel` (job 1)",
+        "finally",
+    ] == out.splitlines()
+    assert 1 == mission.returncode
+    text = f"the mission was cancelled by {name} with `grain cancel`"
+    assert err.endswith(f"MissionCancelled: {text}\n")
 
 
 async def test_workers_come_and_go_by_command(site: Site) -> None:

@@ -131,14 +131,19 @@ def test_killed_and_resumed() -> None:
     assert [1, 1, 2, 2, 1] == runs
 
 
-def test_ctrl_c_ends_every_job_and_the_log_has_those_that_ended() -> None:
-    """Ctrl-C ends everything; the log has the jobs that had ended, and the status is a shell's."""
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_ends_every_job_and_the_log_has_those_that_ended(
+    number: signal.Signals, status: int
+) -> None:
+    """The exit status is a shell's."""
     words = ["-j", "2", "--joblog", "log", "--shell", STUBBORN, ":::", *"12345"]
     with begun(*words) as process:
         wait_until(lambda: len(logged()) == 2 and len(pids()) == 4)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, message = process.communicate(timeout=180)
-        assert process.returncode == 130, message.decode()
+        assert process.returncode == status, message.decode()
     assert not any(map(is_there, pids()))
     assert [(1, 0, 0), (2, 0, 0)] == sorted(logged())
     assert b"Traceback" not in message

@@ -200,10 +200,34 @@ def forget_too_much(self: FunctionTable, wanted: set[bytes]) -> None:
         record.functions = digests
 
 
-def keep_unclaimed(self: Missions, record: MissionRecord) -> None:
+def keep_unclaimed(self: Missions, record: MissionRecord, now: float) -> None:
     for task in record.tasks.values():
         task.claimed = True
-    Missions._on_synced(self, record)
+    Missions._on_synced(self, record, now)
+
+
+def wait_for_the_dead(self: Missions, id: str, now: float) -> None:  # noqa: A002 - its name
+    pass
+
+
+def forget_who_cancelled(self: Missions, link: object, message: Any, now: float) -> None:
+    record = self._missions.get(message.mission)
+    if record is not None:
+        record.cancelled.clear()
+    Missions._register(self, link, message, now)
+
+
+def give_up_the_silent(self: Missions, now: float) -> None:
+    for record in list(self._missions.values()):
+        if record.link is not None and now % 60 < 1:
+            self._give_up(record, now)
+    Missions.on_tick(self, now)
+
+
+def keep_the_link_of_the_given_up(self: Missions, record: MissionRecord, now: float) -> None:
+    links = dict(self.links)
+    Missions._remove(self, record, now)
+    self.links.update(links)
 
 
 def adopt_nothing(
@@ -271,6 +295,14 @@ BUGS: dict[str, Cast] = {
     "a submission counts as often as it comes": missions(_submit=submit_again),
     "functions in use are forgotten": functions(_forget_all_but=forget_too_much),
     "tasks that their mission does not want are kept": missions(_on_synced=keep_unclaimed),
+    "a mission whose process has ended is waited for": missions(on_ended=wait_for_the_dead),
+    "a cancellation from outside is lost with the connection": missions(
+        _register=forget_who_cancelled
+    ),
+    "a mission that is silent is given up": missions(on_tick=give_up_the_silent),
+    "a mission that has left is taken for connected": missions(
+        _remove=keep_the_link_of_the_given_up
+    ),
     "runs that workers report are not adopted": tasks(adopt=adopt_nothing),
     "runs that waited in a chain are blamed for the loss of a worker": workers(_remove=blame_all),
     "runs that waited in a chain are blamed for a crash": worker(on_runner_crashed=blame_the_chain),

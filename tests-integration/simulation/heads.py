@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from grain.head.messages import RegisterMission, Retract, Submit
 from grain.worker.messages import Draining, Inventory, InventoryEnd, Leaving, RegisterWorker
+from simulation.peers import SimulatedMission
 from simulation.wire import Wire
 
 if TYPE_CHECKING:
+    from grain.edge.questions import Ask
     from grain.head.hub.hub import Hub
     from simulation.wire import End, Mail
     from simulation.world import World
@@ -28,6 +30,8 @@ class HeadProcess:
         self.wanted: dict[Wire, set[int]] = {}
         # The newest connection on which each peer has registered.
         self.newest: dict[End, int] = {}
+        # The tasks, by mission and number, that a command has cancelled here.
+        self.cancelled: set[tuple[str, int]] = set()
 
     @property
     def now(self) -> float:
@@ -55,11 +59,25 @@ class HeadProcess:
                 self.world.laws.on_inventory(self, wire, message)
         self.flush()
 
+    def ask(self, ask: Ask) -> None:
+        """Take a question from a command; the answer is dropped."""
+        self.hub.on_message("command", ask, None, self.now)
+        self.hub.on_link_lost("command", self.now)
+        mission = self.hub.registry.missions.get(ask.mission)
+        if mission is not None and ask.task in mission.cancelled:
+            self.cancelled.add((ask.mission, ask.task))
+        self.flush()
+
     def on_cut(self, wire: Wire) -> None:
         self.wires.pop(wire, None)
         if self.alive:
             self.hub.on_link_lost(wire, self.now)
             self.flush()
+            if isinstance(wire.peer, SimulatedMission) and wire.peer.seen and not wire.peer.alive:
+                self.hub.on_mission_ended(wire.peer.session.id, self.now)
+                if wire.number == self.newest.get(wire.peer):  # else another end is to be noticed
+                    self.world.laws.on_mission_ended(self, wire.peer.session.id)
+                self.flush()
 
     def tick(self) -> None:
         """Let time pass, as its shell does once a second."""

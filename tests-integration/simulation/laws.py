@@ -57,6 +57,8 @@ class Laws:
             self.demand("no lease before the worker has reported", wire in head.ready, message)
             key = (head, message.mission, message.task)
             self.demand("what is retracted does not start", key not in self.retracted, message)
+            cancelled = (message.mission, message.task) in head.cancelled
+            self.demand("what a command has cancelled does not start", not cancelled, message)
             task = head.hub.registry.missions[message.mission].tasks[message.task]
             suspect = len(task.crashes) >= 2
             self.demand("a suspect runs alone", message.alone == suspect, message)
@@ -91,6 +93,15 @@ class Laws:
                 if mission is not None:
                     self.reported[head, held.attempt] = (worker, mission)
 
+    def on_mission_ended(self, head: HeadProcess, mission: str) -> None:
+        """Check what a head has of a mission whose process has ended, as the head knows."""
+        here = mission in head.hub.registry.missions
+        self.demand("a mission that has ended is not waited for", not here, mission)
+        for worker in head.hub.registry.workers.values():
+            for lease in worker.leases.values():
+                owned = lease.task is not None and lease.task.mission.id == mission
+                self.demand("the runs of a mission that has ended are revoked", not owned, lease)
+
     def check_needed(self, head: HeadProcess, lease: Lease) -> None:
         """Check that a task is not started while this head should know a run of it that goes on."""
         for attempt in self.attempts.get((lease.mission, lease.task), ()):
@@ -117,7 +128,8 @@ class Laws:
         record = head.hub.registry.missions.get(lease.mission)
         for mission in self.world.missions:
             waits = mission.alive and lease.task in mission.session.pending
-            wanted = waits and lease.task not in mission.story.cancelled
+            story = mission.story
+            wanted = waits and lease.task not in story.cancelled | story.cancelled_outside
             if mission.session.id == lease.mission and wanted and record is not None:
                 task = record.tasks.get(lease.task)
                 has = task is not None and task.kept_by is not None and task.kept_by[1] != attempt
@@ -156,7 +168,10 @@ class Laws:
         if task in story.cancelled:
             self.demand("cancelled is cancelled", resolution.ending == "cancelled", resolution)
             return
-        self.demand("nothing is cancelled unasked", resolution.ending != "cancelled", resolution)
+        if resolution.ending == "cancelled":
+            asked = task in story.cancelled_outside and resolution.by
+            self.demand("nothing is cancelled unasked", asked, resolution)
+            return
         kind = self.world.behaviour(mission.session.id, task).kind
         if resolution.ending == "crashed":
             attempts = {crash.attempt for crash in resolution.crashes}
@@ -201,6 +216,9 @@ class Laws:
                 ]
                 dormant = not task.claimed and bool(task.crashes)
                 self.demand("one state", sum(states) == 1 or (dormant and not any(states)), task)
+        for mission in hub.missions.links.values():
+            kept = hub.registry.missions.get(mission.id) is mission
+            self.demand("a mission that is connected is kept", kept, mission.id)
         for worker in hub.registry.workers.values():
             for lease in worker.leases.values():
                 if not lease.current:

@@ -262,6 +262,7 @@ class Story:
 
     submitted: list[int] = field(default_factory=list)
     cancelled: set[int] = field(default_factory=set)
+    cancelled_outside: set[int] = field(default_factory=set)
     resolved: dict[int, Resolution] = field(default_factory=dict)
 
 
@@ -274,6 +275,8 @@ class SimulatedMission(SimulatedPeer):
         self.story = Story()
         self.plan = plan
         self.requests: dict[Any, int] = {}
+        # True if it was killed on the host of its head, which sees that.
+        self.seen = False
         session.define(Function(b"f" + session.id.encode(), b"code", "f"))
 
     def joined(self) -> None:
@@ -288,15 +291,35 @@ class SimulatedMission(SimulatedPeer):
         if self.world.clock.chance.random() < 0.7:  # else with the next mail
             self.session.confirm()
 
+    @property
+    def frozen(self) -> bool:
+        """True while its event loop does not run; its connection stays open."""
+        return self.frozen_until > self.world.clock.now
+
+    def on_cut(self, wire: Wire) -> None:
+        if self.frozen:
+            self.world.clock.at(self.frozen_until, lambda: self.on_cut(wire))
+        else:
+            super().on_cut(wire)
+
+    def dial(self) -> None:
+        if self.frozen:
+            self.world.clock.at(self.frozen_until, self.dial)
+        else:
+            super().dial()
+
     def tick(self) -> None:
         """Let time pass, as its shell does now and then."""
-        if self.alive:
+        if self.alive and not self.frozen:
             self.session.confirm()
             self.flush()
 
     def submit(self, count: int) -> None:
         """Submit some more tasks of the plan."""
         if not self.alive:
+            return
+        if self.frozen:
+            self.world.clock.at(self.frozen_until, lambda: self.submit(count))
             return
         chance = self.world.clock.chance
         for _ in range(count):
@@ -315,7 +338,7 @@ class SimulatedMission(SimulatedPeer):
     def cancel(self) -> None:
         """Cancel one task that is not resolved."""
         waiting = list(self.session.pending)
-        if self.alive and waiting:
+        if self.alive and waiting and not self.frozen:
             task = self.world.clock.chance.choice(waiting)
             self.story.cancelled.add(task)
             self.session.cancel(task)

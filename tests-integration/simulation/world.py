@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from grain.edge.questions import Ask
 from grain.head.hub.hub import Hub, Parts
 from grain.remote_exer import MissionSession
 from grain.resource import Cores, Memory
@@ -32,7 +33,8 @@ END = CALM + 20 * GRACE
 
 FAULTS = (
     "cut", "part", "kill head", "replace head", "kill worker", "crash runner", "freeze worker",
-    "drain worker", "kill mission", "cancel", "jump head", "jump worker",
+    "drain worker", "kill mission", "cancel", "jump head", "jump worker", "freeze mission",
+    "kill mission here", "cancel from outside",
 )  # fmt: skip
 
 
@@ -199,7 +201,7 @@ class World:
         fault = chance.choices(names, [self.often[name] for name in names])[0]
         self.log(f"{self.clock.now:.3f}: {fault}")
         getattr(self, fault.replace(" ", "_"))()
-        self.clock.after(chance.expovariate(1 / 12), self.go_wrong)
+        self.clock.after(chance.expovariate(1 / 9), self.go_wrong)
 
     def peer(self) -> SimulatedPeer:
         peers = [p for p in (*self.workers, *self.missions) if p.alive]
@@ -266,8 +268,31 @@ class World:
             mission.kill()
             self.start_mission()
 
+    def kill_mission_here(self) -> None:
+        """Kill a mission on the head's host: the head sees that its process has ended."""
+        mission = self.clock.chance.choice(self.missions)
+        if mission.alive:
+            mission.seen = True
+            mission.kill()
+            self.start_mission()
+
+    def freeze_mission(self) -> None:
+        mission = self.clock.chance.choice(self.missions)
+        until = self.clock.now + self.clock.chance.choice((2.0, 50.0, 150.0))
+        mission.frozen_until = max(mission.frozen_until, until)
+
     def cancel(self) -> None:
         self.clock.chance.choice(self.missions).cancel()
+
+    def cancel_from_outside(self) -> None:
+        """Cancel a task as `grain cancel` does, by a question to the head."""
+        mission = self.clock.chance.choice(self.missions)
+        waiting = list(mission.session.pending)
+        if self.head is not None and waiting:
+            task = self.clock.chance.choice(waiting)
+            mission.story.cancelled_outside.add(task)
+            ask = Ask("cancel", mission=mission.session.id, task=task, by="somebody")
+            self.head.ask(ask)
 
     def jump_head(self) -> None:
         if self.head is not None:

@@ -234,19 +234,6 @@ def test_ls_fits_the_terminal(
     assert "on no worker here" in " ".join(listed.split())
 
 
-def test_ls_shows_versions_that_differ_from_those_of_the_scheduler(
-    address: str, answering: Any
-) -> None:
-    own = {"interpreter": "Python 3.11", "python": "3.11.7", "grain": "1.0.0", "numpy": ""}
-    other = {**own, "interpreter": "Python 3.12", "python": "3.12.1", "numpy": "2.1.0"}
-    workers = [{**WORKER, "versions": own}, {**WORKER, "name": "w2", "versions": other}]
-    with answering(address, state={**STATE, "workers": workers, "versions": own}):
-        words = " ".join(grain("ls").output.split())
-
-    expected = "has Python 3.12 (3.12.1), Grain 1.0.0, NumPy 2.1.0; the scheduler has Python 3.11 ("
-    assert 1 == words.count(expected) == words.count("the scheduler has")
-
-
 def test_ls_of_nothing(address: str, answering: Any) -> None:
     """It says what to do."""
     state = {**STATE, "workers": [], "missions": [], "queues": [], "tasks": {}, "ended": []}
@@ -536,6 +523,23 @@ def test_quit_of_workers_and_jobs(alone: Path, address: str, command: Put, answe
         "w3: job 6_2 is asked to end\n"
     ) == forced.output
     assert ["6_1", "6_1", "6_2"] == (alone / "cancelled").read_text().split()
+
+
+def test_quit_of_a_name_that_several_workers_have_lists_them(address: str, answering: Any) -> None:
+    """A name with its number means one of them; a pattern means all."""
+    both = [{**WORKER, "name": "w", "label": f"w@{n}", "host": f"n{n}"} for n in (1, 2)]
+    with answering(address, state={**STATE, "workers": both}, retire=both[1:]) as scheduler:
+        ambiguous = grain("quit", "w")
+        one = grain("quit", "w@2")
+        grain("quit", "w@*")
+
+    assert 1 == ambiguous.exit_code
+    assert (
+        "Error: 2 workers are called 'w': w@1 on n1, w@2 on n2; `grain quit 'w@*'` lets all of "
+        "them go\n"
+    ) == ambiguous.output
+    assert "w@2 on n2: leaves, when 3 tasks have ended\n" == one.output
+    assert ["w@2", "w@*"] == [ask.pattern for ask in scheduler.asked if ask.about == "retire"]
 
 
 def test_quit_of_nobody(address: str, answering: Any) -> None:

@@ -15,7 +15,7 @@ from grain.resource import ZERO, Cores
 from grain.worker import Call, MemoryTranslation, Runner
 from grain.worker.agent.chains import Chains
 from grain.worker.messages import (
-    BegunCount,
+    ArrivedCount,
     Cancel,
     DefineFunction,
     Ended,
@@ -101,10 +101,10 @@ async def test_a_run_for_an_empty_chain_begins_at_once_and_the_next_one_waits_fo
         nursery.cancel_scope.cancel()
 
 
-def test_a_waiting_run_does_not_count_as_begun_and_is_reported_with_its_chain() -> None:
+def test_a_waiting_run_counts_as_arrived_and_is_reported_with_its_chain() -> None:
     session = three()
     session.on_tick(session.next_tick())
-    assert [BegunCount(1)] == sent(session, BegunCount)
+    assert [ArrivedCount(3)] == sent(session, ArrivedCount)
 
     session.on_disconnected()
     session.on_connected(2.0)

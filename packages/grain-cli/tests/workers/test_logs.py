@@ -38,6 +38,25 @@ def test_logs_of_one_worker_are_printed_whole_or_their_last_lines(alone: Path) -
     assert "two\nthree\n" == grain("logs", "-n", "2", "w").output
 
 
+def test_jobs_of_one_name_are_told_apart(alone: Path) -> None:
+    """The last one is meant, and a note names the others; so does each by its number or its id."""
+    records = JobRecords(alone / "state/grain/jobs")
+    for at, job in ((2.0, "8"), (1.0, "6"), (3.0, "9")):
+        (alone / f"{job}.log").write_text(f"of {job}\n")
+        log = f"{alone}/{job}.log"
+        record = JobRecord(job, "slurm", "w", log, "edge:///x", "", at)
+        records.add(records.new_file(), record)
+
+    last = grain("logs", "w")
+    assert "of 9\n" == last.stdout
+    assert (
+        "Note: this is the last of 3 jobs of that name: w@1 is job 6, w@2 is job 8, w@3 is job 9\n"
+    ) == last.stderr
+    assert "of 6\n" == grain("logs", "w@1").output
+    assert "of 8\n" == grain("logs", "8").output
+    assert 1 == grain("logs", "w@4").exit_code
+
+
 @pytest.mark.usefixtures("alone")
 def test_without_a_worker_logs_says_how_to_get_some() -> None:
     done = grain("logs")

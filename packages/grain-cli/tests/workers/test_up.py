@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
 
 from grain.cli import main
+from grain.cli.batch import JobRecords
 
 Put = Callable[[str, str], Path]
 SLURM = 'system = "slurm"\n'
+
+
+class Clock(datetime.datetime):
+    """A clock that stands still."""
+
+    @classmethod
+    def now(cls, tz: datetime.tzinfo | None = None) -> Clock:
+        return cls(2026, 3, 4, 9, 30, 15, tzinfo=tz)
 
 
 def grain(*words: str) -> Result:
@@ -46,6 +57,36 @@ def test_dry_run_submits_nothing(alone: Path, command: Put) -> None:
     assert "\n#SBATCH --array=0-1\n" in result.output
     assert "\n#SBATCH --exclusive\n" in result.output
     assert {"bin", "grain.toml"} == {path.name for path in alone.iterdir()}
+
+
+def test_workers_that_are_submitted_in_one_second_get_different_names(
+    alone: Path, command: Put, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And different logs; a name without the time is the user's choice."""
+    command("sbatch", "cat > /dev/null; echo 6")
+    monkeypatch.setattr("grain.cli.workers.submission.datetime", SimpleNamespace(datetime=Clock))
+    (alone / "grain.toml").write_text(SLURM)
+    names = [grain("up").output for _ in range(2)] + [grain("up", "-n", "2").output]
+    assert [
+        f"w093015 is job 6, output in {alone}/w093015.log\n",
+        f"w093015-n2 is job 6, output in {alone}/w093015-n2.log\n",
+        "".join(
+            f"w093015-n3-{n} is job 6_{n}, output in {alone}/w093015-n3-{n}.log\n" for n in (0, 1)
+        ),
+    ] == names
+
+    (alone / "grain.toml").write_text(SLURM + '[worker]\nname = "w"\nlog_file = "w.log"\n')
+    assert 2 * [f"w is job 6, output in {alone}/w.log\n"] == [grain("up").output for _ in range(2)]
+
+
+def test_a_name_is_taken_for_an_hour(alone: Path) -> None:
+    """Names have the time of a day, without the day."""
+    records = JobRecords(alone / "state/grain/jobs")
+    assert ["", "n2", "n3"] == [records.claim("w093015") for _ in range(3)]
+    for path in (alone / "state/grain/names").iterdir():
+        os.utime(path, (1.0, 1.0))
+
+    assert ["", "n2"] == [records.claim("w093015") for _ in range(2)]
 
 
 def test_up_submits_what_the_dry_run_shows_and_records_it(alone: Path, command: Put) -> None:

@@ -218,7 +218,10 @@ async def test_waits_for_workers(home: Path, capsys: pytest.CaptureFixture[str])
         output = await notices_while_waiting(capsys, "No workers", [Cores(n) for n in range(1, 6)])
 
     (line,) = [line for line in output.splitlines() if "No workers" in line]
-    assert "No workers are there yet; tasks wait for them. `grain up` starts one" in line
+    assert (
+        "No workers are there yet; tasks wait for them. `grain up` starts one, from any shell. "
+        f"Workers join at {address(home)} (from {home / 'grain.toml'})."
+    ) == line
 
 
 async def test_a_request_that_no_worker_can_meet_is_reported_once_with_the_reason(

@@ -16,11 +16,121 @@ import trio
 from grain.delayed import delayed, mission
 from grain.delayed.missions.report import Reporter
 from grain.delayed.times import span
-from grain.head.events import OtherInterpreter, OtherNumPy
+from grain.head.events import (
+    CanStart,
+    Event,
+    NeverStarts,
+    NoWorkers,
+    OtherInterpreter,
+    OtherNumPy,
+    RunsEnded,
+)
 from grain.resource import Cores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+FOUR, FIVE = Cores(4), Cores(5)
+LACK = (
+    "a task that asks for Cores({}) (w: too small); it waits for another worker, which `grain up`"
+)
+
+
+@pytest.mark.parametrize(
+    ("events", "lines"),
+    [
+        pytest.param(
+            [NoWorkers(FOUR, "no worker"), NoWorkers(FIVE, "no worker"), CanStart(FOUR),
+             CanStart(FIVE)],
+            ["No workers are there yet", "Workers are there now."],
+            id="workers come after the tasks",
+        ),
+        pytest.param(
+            [NoWorkers(FOUR, "no worker"), CanStart(FOUR), NoWorkers(FOUR, "no worker")],
+            ["No workers are there yet", "Workers are there now.", "No workers are there any more"],
+            id="workers leave again",
+        ),
+        pytest.param(
+            [NoWorkers(FOUR, "no worker"), NeverStarts(FOUR, "w: too small"),
+             NeverStarts(FOUR, "v: too small; w: too small"), CanStart(FOUR)],
+            ["No workers are there yet", LACK.format(4),
+             "A worker is there now that can run tasks which ask for Cores(4)."],
+            id="the first workers do not fit",
+        ),
+        pytest.param(
+            [NoWorkers(FOUR, "no worker"), NoWorkers(FIVE, "no worker"), CanStart(FOUR),
+             NeverStarts(FIVE, "w: too small")],
+            ["No workers are there yet", "Workers are there now.", LACK.format(5)],
+            id="they fit some of the tasks",
+        ),
+        pytest.param([CanStart(FOUR)], [], id="nothing was said before"),
+    ],
+)  # fmt: skip
+def test_what_was_said_about_workers_is_taken_back_when_they_come(
+    events: list[Event], lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    reporter = Reporter(routine=False)
+    for event in events:
+        reporter.on_event(event)
+    said = capsys.readouterr().err.splitlines()
+
+    assert len(lines) == len(said), said
+    for part, line in zip(lines, said, strict=True):
+        assert part in line
+
+
+@pytest.mark.parametrize(
+    ("chosen", "source", "command", "origin"),
+    [
+        (None, None, "grain up", "the default, as no configuration file is used"),
+        (None, "/run/grain.toml", "grain up", "from /run/grain.toml"),
+        ("my.toml", "/run/my.toml", "grain -c /run/my.toml up", "from /run/my.toml"),
+    ],
+)
+def test_the_lack_of_workers_comes_with_the_address_and_where_it_is_from(
+    chosen: str | None,
+    source: str | None,
+    command: str,
+    origin: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    reporter = Reporter(routine=False)
+    reporter.on_configured(chosen, source, "edge:///e")
+    reporter.on_event(NoWorkers(FOUR, "no worker is here"))
+
+    assert (
+        f"No workers are there yet; tasks wait for them. `{command}` starts one, from any shell. "
+        f"Workers join at edge:///e ({origin}).\n"
+    ) == capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (
+            RunsEnded(3, 140.0, 130.0),
+            """\
+warning: this program did not run its event loop for 2 min 10 s, so the scheduler took it for \
+ended and ended its 3 runs; they start again. Put what computes for long into a function with \
+resources, or into a thread by trio.to_thread.run_sync.
+""",
+        ),
+        (
+            RunsEnded(1, 140.0, 0.0),
+            """\
+warning: the scheduler did not reach this mission for 2 min 20 s and ended its run; it starts \
+again. head.gnaw.grace in grain.toml is the time for which it waits.
+""",
+        ),
+    ],
+)
+def test_runs_that_the_scheduler_has_ended_are_reported_with_the_reason(
+    event: RunsEnded, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Reporter(routine=False).on_event(event)
+
+    assert text == capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from grain.head.messages import Crashed, RegisterMission, Request, Synced
 from grain.worker.messages import (
-    BegunCount,
+    ArrivedCount,
     DefineFunction,
     Draining,
     Lease,
@@ -55,7 +55,7 @@ def test_a_lost_worker_is_a_crash_of_the_runs_that_it_had_begun(
     harness.send(mission, Synced())
     harness.submit(mission, 1)
     if begun:
-        harness.send(worker, BegunCount(1))
+        harness.send(worker, ArrivedCount(1))
     harness.lose(worker)
     harness.wait(65.0)
 
@@ -66,8 +66,8 @@ def test_a_worker_that_leaves_or_is_lost_while_it_drains_is_no_crash(harness: Hu
     one, two, mission = harness.worker("one", 1), harness.worker("two", 1), harness.mission()
     harness.send(mission, Synced())
     harness.submit(mission, 1, 2)
-    harness.send(one, BegunCount(1), Draining(), Leaving())
-    harness.send(two, BegunCount(1), Draining())
+    harness.send(one, ArrivedCount(1), Draining(), Leaving())
+    harness.send(two, ArrivedCount(1), Draining())
     harness.lose(two)
     harness.wait(65.0)
     third = harness.worker("third")

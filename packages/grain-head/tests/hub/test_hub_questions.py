@@ -182,7 +182,7 @@ def test_a_snapshot_has_kinds_of_resources_without_a_class(harness: HubHarness) 
 
 
 def test_missions_go_by_their_names_where_these_are_unique(harness: HubHarness) -> None:
-    """Else by id or by the beginning of an id."""
+    """Else by name and ordinal; by id or the beginning of an id in any case."""
     harness.worker("w", 4)
     for id_, name in (("aaaa1111bb", "one"), ("cccc2222dd", "same"), ("eeee3333ff", "same")):
         harness.send(
@@ -191,10 +191,47 @@ def test_missions_go_by_their_names_where_these_are_unique(harness: HubHarness) 
         harness.submit(id_, 1)
     missions = harness.hub.snapshot(0.0)["missions"]
 
-    assert ["one", "cccc2222", "eeee3333"] == [mission["label"] for mission in missions]
-    assert {"running"} == {harness.hub.why(m["label"], 1, 0.0).state for m in missions}
-    for word in ("same", "nobody"):
-        assert "here are: one, same, same" in harness.hub.why(word, 1, 0.0).reasons[0]
+    assert ["one", "same@1", "same@2"] == [mission["label"] for mission in missions]
+    words = ["one", "same@1", "same@2", "one@1", "aaaa1111bb", "cccc2222", "eeee"]
+    assert {"running"} == {harness.hub.why(word, 1, 0.0).state for word in words}
+    assert "eeee3333ff" == harness.hub.find("same@2")["id"]
+
+
+def test_a_word_that_means_no_mission_or_several_is_answered_with_those_there_are(
+    harness: HubHarness,
+) -> None:
+    for id_, host in (("aaaa1111bb", "n1"), ("aaaa2222dd", "n2")):
+        harness.send(id_, RegisterMission(id_, "same", host), Synced())
+    same = "same@1 (id aaaa1111, on n1), same@2 (id aaaa2222, on n2)"
+
+    assert {"error": f"2 missions are called 'same': {same}"} == harness.hub.find("same")
+    assert {"error": f"2 missions are called 'aaaa': {same}"} == harness.hub.find("aaaa")
+    none = "no mission goes by 'other'; here are: same@1, same@2"
+    assert (none,) == harness.hub.why("other", 1, 0.0).reasons
+
+
+def test_a_label_stays_with_its_mission(harness: HubHarness) -> None:
+    """A mission that comes back, or one that comes later, does not take that of another."""
+    for name in ("a", "b", "c"):
+        harness.send(name, RegisterMission(name, "same"), Synced())
+    harness.send("a", Depart())
+    harness.send("again", RegisterMission("b", "same", connection=2), Synced())
+    harness.send("d", RegisterMission("d", "same"), Synced())
+
+    assert ["same@2", "same@3", "same@4"] == [
+        mission["label"] for mission in harness.hub.snapshot(0.0)["missions"]
+    ]
+
+
+def test_workers_of_one_name_are_told_apart(harness: HubHarness) -> None:
+    for id_ in ("one", "two", "three"):
+        register = RegisterWorker(id_, "w", "host", {"Cores": 1}, connection=1)
+        harness.send(id_, register, InventoryEnd())
+    assert ["w@1", "w@2", "w@3"] == [w["label"] for w in harness.hub.snapshot(0.0)["workers"]]
+
+    assert ["w@2"] == [worker["label"] for worker in harness.hub.retire("w@2")]
+    assert ["w@3"] == [worker["label"] for worker in harness.hub.retire("three")]
+    assert 3 == len(harness.hub.retire("w@*")) == len(harness.hub.retire("w"))
 
 
 def test_questions_are_answered_on_any_link_without_registration(harness: HubHarness) -> None:
@@ -206,7 +243,8 @@ def test_questions_are_answered_on_any_link_without_registration(harness: HubHar
     assert ["w"] == [worker["name"] for worker in answers["state"]["workers"]]
     assert "unknown" == answers["why"]["state"]
     assert [0, 2] == answers["load"]
-    assert [{"name": "w", "host": "host", "state": "serving", "running": 0}] == answers["retire"]
+    named = {"name": "w", "label": "w", "host": "host"}
+    assert [{**named, "state": "serving", "running": 0}] == answers["retire"]
     assert [Retire(at_once=False)] == harness.sent("w", Retire)
     assert "draining" == harness.hub.snapshot(0.0)["workers"][0]["state"]
 

@@ -6,7 +6,7 @@ import pytest
 
 from grain.head.errors import BadMessage
 from grain.head.messages import Blocked, Notice, Retract, Retracted, Submit, Synced
-from grain.worker.messages import AckRuns, BlockingCode, Lease, LoopBlocked, Revoke
+from grain.worker.messages import AckRuns, BlockingCode, Lease, Leaving, LoopBlocked, Revoke
 from grain_testkit.hub_harness import F, HubHarness
 
 
@@ -57,6 +57,65 @@ def test_a_request_that_no_worker_can_meet_is_reported_to_its_mission_once(
 
     big = harness.worker("big", 4)
     assert [1] == [lease.task for lease in harness.sent(big, Lease)]
+
+
+def notices(harness: HubHarness, mission: str) -> list[tuple[str, bool]]:
+    return [(notice.why, notice.workers) for notice in harness.sent(mission, Notice)]
+
+
+def test_a_request_is_looked_at_again_when_workers_come_and_go(harness: HubHarness) -> None:
+    """None is there; one that does not fit; one that does; and none again."""
+    mission = harness.mission(cores=4)
+    harness.send(mission, Synced())
+    harness.submit(mission, 1)
+    assert [("no worker is here", False)] == notices(harness, mission)
+
+    harness.worker("small", 2)
+    harness.wait(1)
+    [(why, workers)] = notices(harness, mission)
+    assert "small: " in why
+    assert workers
+    harness.worker("smaller", 1)
+    harness.wait(1)
+    assert [] == notices(harness, mission)
+
+    harness.worker("big", 4)
+    harness.wait(1)
+    assert [("", True)] == notices(harness, mission)
+    harness.submit(mission, 2)
+    for worker in ("small", "smaller", "big"):
+        harness.send(worker, Leaving())
+    harness.wait(1)
+    assert [("no worker is here", False)] == notices(harness, mission)
+
+
+def test_nothing_is_said_about_a_worker_that_is_away_for_a_moment(harness: HubHarness) -> None:
+    """It may be back; if it is not, its tasks have nobody else."""
+    worker, mission = harness.worker("w", 2), harness.mission(cores=2)
+    harness.send(mission, Synced())
+    harness.submit(mission, 1, 2)
+    harness.lose(worker)
+    harness.worker("small", 1)
+    harness.wait(30)
+    assert [] == notices(harness, mission)
+
+    harness.wait(40)
+    assert ["small" in why for why, _ in notices(harness, mission)] == [True]
+
+
+def test_a_request_without_waiting_tasks_is_not_reported(harness: HubHarness) -> None:
+    """And what was reported of it is taken back, so that a later task is looked at anew."""
+    mission = harness.mission(cores=4)
+    harness.send(mission, Synced())
+    harness.submit(mission, 1)
+    harness.send(mission, Retract((1,)))
+    assert 1 == len(notices(harness, mission))
+    harness.worker("w", 1)
+    harness.wait(1)
+    assert [("", True)] == notices(harness, mission)
+
+    harness.submit(mission, 2)
+    assert 1 == len(notices(harness, mission))
 
 
 def test_a_task_that_names_an_undefined_request_is_a_bad_message(harness: HubHarness) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from grain.head.messages import Crashed, Request, Resolved, Retract, Started, Submit, Synced
 from grain.worker.messages import (
+    ArrivedCount,
     Draining,
     Inventory,
     InventoryEnd,
@@ -167,18 +168,23 @@ def test_a_run_that_crashed_or_came_back_is_sent_again_without_successors(
     assert [0] == [lease.chain for lease in again]
 
 
+@pytest.mark.parametrize("arrived", [True, False])
 def test_runs_that_waited_in_a_chain_are_not_blamed_for_the_loss_of_their_worker(
-    harness: BriefRuns,
+    harness: BriefRuns, arrived: bool
 ) -> None:
+    """Nor is one whose turn had come, if its lease may still have been on its way."""
     harness.add(6)
-    one, _, *ahead = harness.leases()
+    one, other, *ahead = harness.leases()
     harness.end(one)  # its successor runs now
     running = next(lease for lease in ahead if lease.chain == one.attempt[1])
     harness.mail.clear()
+    if arrived:
+        harness.send(harness.w, ArrivedCount(1000))
     harness.lose(harness.w)
     harness.wait(70.0)
 
-    assert [running.task] == [crashed.task for crashed in harness.sent(harness.m, Crashed)]
+    under_way = [running.task, other.task] if arrived else []
+    assert under_way == [crashed.task for crashed in harness.sent(harness.m, Crashed)]
 
 
 def test_a_task_that_waits_in_a_chain_can_be_retracted(harness: BriefRuns) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
@@ -13,15 +13,32 @@ from trio.testing import wait_all_tasks_blocked
 
 from grain.edge.channel import FramedChannel, MemoryChannel, MemoryDirection
 from grain.edge.messages import MAX_MESSAGE, Payload
-from grain.head.messages import AckTasks, Resolved, Retract, Retracted, Submit, Synced
+from grain.head.events import CanStart, MissionCancelled, NeverStarts, RunsEnded
+from grain.head.messages import (
+    AckTasks,
+    CancelMission,
+    CancelTask,
+    MissionRegistered,
+    Notice,
+    Resolved,
+    Retract,
+    Retracted,
+    Started,
+    Submit,
+    Synced,
+)
 from grain.head.service import CODEC
 from grain.remote_exer import MissionSession, RemoteExecutor
 from grain.resource import Cores
+from grain.worker import Call
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
+
+    from trio.testing import MockClock
 
     from grain.edge.channel import WireBatch, WireChannel
+    from grain.head.events import Event
 
 
 async def nothing() -> None:
@@ -37,7 +54,9 @@ def channel_over(end: socket.socket) -> FramedChannel:
 
 
 @asynccontextmanager
-async def listened_to() -> AsyncGenerator[tuple[RemoteExecutor, FramedChannel, socket.socket]]:
+async def listened_to(
+    on_event: Callable[[Event], object] | None = None,
+) -> AsyncGenerator[tuple[RemoteExecutor, FramedChannel, socket.socket]]:
     """Yield a mission that is connected, its head's channel, and the socket of that."""
     ours, theirs = socket.socketpair()
 
@@ -46,7 +65,10 @@ async def listened_to() -> AsyncGenerator[tuple[RemoteExecutor, FramedChannel, s
         async with channel_over(ours) as channel:
             yield channel
 
-    async with channel_over(theirs) as head, RemoteExecutor(connect=connect) as executor:
+    async with (
+        channel_over(theirs) as head,
+        RemoteExecutor(connect=connect, on_event=on_event) as executor,
+    ):
         executor.submit(Cores(1), nothing)
         synced = False
         while not synced:
@@ -194,3 +216,92 @@ def test_very_many_retractions_and_confirmations_go_in_messages_that_can_travel(
     assert tasks == [t for m, _ in session.to_head if isinstance(m, Retract) for t in m.tasks]
     assert tasks == [t for m, _ in session.to_head if isinstance(m, AckTasks) for t in m.tasks]
     assert all(len(CODEC.encode(message, None)) <= MAX_MESSAGE for message, _ in session.to_head)
+
+
+@pytest.mark.parametrize(("stopped", "reported"), [(130.0, 130.0), (1.0, 0.0)])
+async def test_a_mission_that_was_given_up_reports_how_many_runs_were_ended(
+    stopped: float, reported: float
+) -> None:
+    """With the time for which its own event loop did not run, if that explains it; and once."""
+    events: list[Event] = []
+    async with listened_to(events.append) as (executor, head, _):
+        executor._link.stopped = stopped
+        head.post([(MissionRegistered(1, 3, 135.0), None), (Retracted(1), None)])
+        await executor.join()
+        executor.submit(Cores(1), nothing)
+        head.post([(MissionRegistered(2), None), (Retracted(2), None)])
+        await executor.join()
+
+    assert [RunsEnded(3, 135.0, reported)] == events
+
+
+async def test_the_time_without_a_turn_of_the_event_loop_is_measured(mock_clock: MockClock) -> None:
+    async with listened_to() as (executor, head, _):
+        assert executor._link.stopped < 100
+        mock_clock.jump(0.2)
+        await wait_all_tasks_blocked()
+
+        assert executor._link.stopped > 0
+        head.post([(Retracted(1), None)])
+
+
+async def test_tasks_that_no_worker_can_run_are_counted_and_one_is_named() -> None:
+    """By the mission's label, as `grain why` takes it; until a worker comes that can."""
+    events: list[Event] = []
+    async with listened_to(events.append) as (executor, head, _):
+        executor.submit(Cores(64), nothing)
+        executor.submit(Cores(64), nothing)
+        assert (0, "") == (executor.statistics().stuck, executor.statistics().stuck_task)
+        head.post([(MissionRegistered(1, label="opt@2"), None), (Notice(1, "too small"), None)])
+        await wait_all_tasks_blocked()
+        assert (2, "opt@2:2") == (executor.statistics().stuck, executor.statistics().stuck_task)
+
+        head.post([(Started("w", (2,)), None)])
+        await wait_all_tasks_blocked()
+        assert (1, "opt@2:3") == (executor.statistics().stuck, executor.statistics().stuck_task)
+        head.post([(Started("", (2,)), None), (Notice(1, ""), None)])
+        await wait_all_tasks_blocked()
+        assert (0, "") == (executor.statistics().stuck, executor.statistics().stuck_task)
+        head.post([(Retracted(task), None) for task in (1, 2, 3)])
+
+    assert [NeverStarts(Cores(64), "too small"), CanStart(Cores(64))] == events
+
+
+def test_a_notice_that_another_head_does_not_repeat_is_taken_back() -> None:
+    """It has workers that the last one had not."""
+    session = MissionSession("id", "opt")
+    for _ in range(2):
+        session.submit(session.request({"Cores": 64}), b"", b"")
+    session.on_connected()
+    for request in (0, 1):
+        session.on_message(Notice(request, "no worker is here", workers=False), None)
+    assert (2, 1) == session.count_stuck()
+    session.take_notices()
+    session.on_disconnected()
+    assert (0, 0) == session.count_stuck()
+
+    session.on_connected()
+    session.on_message(Notice(1, "no worker is here", workers=False), None)
+    session.on_message(MissionRegistered(2), None)
+    assert [
+        Notice(1, "no worker is here", workers=False),
+        Notice(0, ""),
+    ] == session.take_notices()
+    assert (1, 2) == session.count_stuck()
+
+
+async def test_a_task_that_somebody_has_cancelled_says_who() -> None:
+    """And so do all, if the whole mission was cancelled."""
+    events: list[Event] = []
+    got: list[Any] = []
+    async with listened_to(events.append) as (executor, head, _):
+        executor.submit_call(Cores(1), Call(nothing, (), {}), got.append)
+        executor.submit_call(Cores(1), Call(nothing, (), {}), got.append)
+        head.post([(CancelTask(2, "me on n1"), None), (Retracted(2), None)])
+        head.post([(CancelMission("me on n2"), None)])
+        head.post([(Retracted(1), None), (Retracted(3), None)])
+
+    texts = [str(ended.error) for ended in got]
+    assert "nothing was cancelled by me on n1 with `grain cancel` (job 2)" == texts[0]
+    assert "nothing was cancelled by me on n2 with `grain cancel` (job 3)" == texts[1]
+    assert [MissionCancelled("me on n2")] == events

@@ -12,7 +12,7 @@ from grain.resource import Cores, WTime
 from grain.worker.messages import (
     AGENT,
     AckRuns,
-    BegunCount,
+    ArrivedCount,
     BlockingCode,
     Cancel,
     DefineFunction,
@@ -67,7 +67,7 @@ def test_a_lease_begins_one_run_however_often_it_comes() -> None:
     assert [Run((1, 1), {"Cores": 1}, None, b"f", task=1)] == ordered(session, Run)
     assert b"args" == session.to_runner[0][1]
     assert b"code" == session.functions.get(b"f")
-    assert [BegunCount(1)] == sent(session, BegunCount)
+    assert [ArrivedCount(1)] == sent(session, ArrivedCount)
 
 
 @pytest.mark.parametrize(("failed", "status"), [(False, "value"), (True, "error")])

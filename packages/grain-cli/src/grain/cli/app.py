@@ -24,6 +24,7 @@ class _Own(NamedTuple):
 
 # A command is imported when it is used: the imports of one must not slow down the others.
 OWN = {
+    "cancel": _Own("grain.cli.status.cancel", "End a mission, or one task of it."),
     "doctor": _Own("grain.cli.doctor.command", "Check this installation, and say what to fix."),
     "logs": _Own("grain.cli.workers.logs", "Show the output of workers."),
     "ls": _Own("grain.cli.status.ls", "List workers, missions, and what waits and why."),

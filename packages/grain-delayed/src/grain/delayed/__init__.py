@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING
 
 from grain.delayed.errors import CacheError as CacheError
 from grain.delayed.errors import DelayedError as DelayedError
+from grain.delayed.errors import MissionCancelled as MissionCancelled
 from grain.delayed.errors import NotInMission as NotInMission
 from grain.delayed.function import DelayedFn as DelayedFn
 from grain.delayed.function import delayed as delayed

@@ -9,5 +9,9 @@ class NotInMission(DelayedError, RuntimeError):
     """A delayed function was called, or a delayed object awaited, where no mission runs."""
 
 
+class MissionCancelled(DelayedError):
+    """Somebody has cancelled the mission with `grain cancel`; the text says who."""
+
+
 class CacheError(DelayedError):
     """The result cache cannot be used as it is; the sentence says what to change."""

@@ -59,6 +59,9 @@ class Gnaw(Table, frozen=True, kw_only=True):
         log_file: Its log; empty for the standard output of the process that starts it.
         max_conn: The largest number of missions that may be connected at a time.
         idle_quit: Seconds without a mission after which it leaves.
+        grace: Seconds for which it waits for missions and workers whose connection is lost.
+        max_silence: Seconds for which it waits for a mission that does not run its event loop,
+            while its process, or over a network its host, is there.
         swarm: The number of workers that it keeps alive; 0 leaves that to the user.
         extra_args: Further arguments for its command line.
     """
@@ -67,6 +70,8 @@ class Gnaw(Table, frozen=True, kw_only=True):
     log_file: Annotated[str, kind.FILE] = "$HOME/.local/share/grain-gnaw.log"
     max_conn: Annotated[int, kind.POSITIVE] = 8
     idle_quit: Annotated[int, kind.SPAN] = 1800
+    grace: Annotated[int, kind.SPAN] = 60
+    max_silence: Annotated[int, kind.SPAN] = 43200
     swarm: Annotated[int, kind.COUNT] = 0
     extra_args: Annotated[tuple[str, ...], kind.STRINGS] = ()
 

@@ -63,6 +63,9 @@ class Hello(Message, frozen=True):
         epoch: which leadership it believes to join; 0 where no Edge file is used.
         identity: the same on each connection of one peer, and no other's; empty if the head need
             not know it again.
+        boot: the id of its kernel's boot; empty if it does not matter whether its process lives.
+        space: its process namespace, as in `grain.edge.meeting.host.ProcessIdentity`.
+        start: the start time of its process, likewise.
     """
 
     protocol: int
@@ -74,6 +77,9 @@ class Hello(Message, frozen=True):
     lineage: str = ""
     epoch: int = 0
     identity: str = ""
+    boot: str = ""
+    space: int = 0
+    start: int = 0
 
 
 class Welcome(Message, frozen=True):

@@ -8,3 +8,4 @@ from grain.edge.connecting.routes import ALL_TRANSPORTS as ALL_TRANSPORTS
 from grain.edge.connecting.serve import Serving as Serving
 from grain.edge.connecting.serve import prepare as prepare
 from grain.edge.connecting.serve import serve as serve
+from grain.edge.transports.liveness import PeerProcess as PeerProcess

@@ -28,18 +28,22 @@ class Ask(Message, frozen=True):
             may not come while that is busy. ``"programs"``: the external programs that a task
             runs, which its worker knows. ``"load"``: how many cores of all workers are in use, and
             how many there are. ``"retire"``: workers whose names match a pattern are to leave.
-        mission: the task's mission, for questions about one: its id, or its name; empty for the
-            asking mission.
-        task: the task's number, for questions about one.
+            ``"find"``: the mission that a word means. ``"cancel"``: a mission, or a task of it, is
+            to end.
+        mission: the task's mission, for questions about one: its name, label or id; empty for
+            the asking mission.
+        task: the task's number, for questions about one; 0 cancels the whole mission.
         pattern: names of workers, as in a shell, for ``"retire"``.
         at_once: hand runs back instead of waiting for their end, for ``"retire"``.
+        by: who asks, for people, for ``"cancel"``.
     """
 
-    about: Literal["state", "why", "arguments", "programs", "load", "retire"]
+    about: Literal["state", "why", "arguments", "programs", "load", "retire", "find", "cancel"]
     mission: str = ""
     task: int = 0
     pattern: str = ""
     at_once: bool = False
+    by: str = ""
 
 
 class Answer(Message, frozen=True):

@@ -48,6 +48,12 @@ class NoWorkers(NeverStarts, frozen=True):
     """No worker is here at all; tasks wait for the first."""
 
 
+class CanStart(Event, frozen=True):
+    """A worker is here that can run tasks with a request of which `NeverStarts` was reported."""
+
+    request: Resource
+
+
 class OtherInterpreter(Event, frozen=True):
     """A worker has another version of Python: it runs no tasks whose functions travel by value.
 
@@ -95,6 +101,26 @@ class SchedulerAway(Event, frozen=True):
 
 class SchedulerBack(Event, frozen=True):
     """The shared scheduler, or its successor, is reached again."""
+
+
+class RunsEnded(Event, frozen=True):
+    """The scheduler has ended runs of this mission, which was away for too long; they run again.
+
+    Attributes:
+        runs: how many.
+        away: for how many seconds the mission was away.
+        stopped: for how many of them its event loop did not run; 0 if it did.
+    """
+
+    runs: int
+    away: float
+    stopped: float
+
+
+class MissionCancelled(Event, frozen=True):
+    """Somebody has cancelled the mission from outside: it is to end, as by Ctrl-C."""
+
+    by: str
 
 
 class TaskFailed(Event, frozen=True):

@@ -142,9 +142,15 @@ class MissionRegistered(Message, frozen=True):
 
     Attributes:
         epoch: the head's.
+        ended: how many runs this head has ended because the mission was away for too long.
+        away: for how many seconds the mission was away then.
+        label: the mission's name in commands, as long as no other comes that has the same name.
     """
 
     epoch: int
+    ended: int = 0
+    away: float = 0.0
+    label: str = ""
 
 
 class Started(Message, frozen=True):
@@ -184,6 +190,28 @@ class Retracted(Message, frozen=True):
     task: int
 
 
+class CancelTask(Message, frozen=True):
+    """A task that somebody has cancelled from outside of its mission; `Retracted` follows.
+
+    Attributes:
+        task: which.
+        by: who, for people.
+    """
+
+    task: int
+    by: str
+
+
+class CancelMission(Message, frozen=True):
+    """The mission is to end, as by Ctrl-C: somebody outside has cancelled it.
+
+    Attributes:
+        by: who, for people.
+    """
+
+    by: str
+
+
 class Describe(Message, frozen=True):
     """A question to a mission: how it calls a task, which it alone may read; `Described` follows.
 
@@ -199,9 +227,11 @@ class Describe(Message, frozen=True):
 class Notice(Message, frozen=True):
     """A request that no worker here can ever meet; tasks with it wait for another worker.
 
+    It is taken back by another one with an empty reason.
+
     Attributes:
         request: the number of the request.
-        why: a sentence.
+        why: a sentence; empty if a worker that is here can meet the request by now.
         workers: whether there is any worker at all.
     """
 
@@ -259,6 +289,8 @@ HEAD = (
     Crashed,
     Resolved,
     Retracted,
+    CancelTask,
+    CancelMission,
     Notice,
     OtherVersions,
     Blocked,

@@ -26,12 +26,12 @@ from grain.edge.messages import Codec
 from grain.edge.version import own_versions
 from grain.head import messages as mission
 from grain.head.errors import BadMessage
-from grain.head.hub.hub import GRACE, Hub
+from grain.head.hub.hub import GRACE, MAX_SILENCE, Hub
 from grain.resource import ResourceError
 from grain.worker import messages as worker
 
 if TYPE_CHECKING:
-    from grain.edge import Peer
+    from grain.edge import Peer, PeerProcess
     from grain.edge.channel import WireBatch, WireChannel
     from grain.edge.messages import Hello
     from grain.head.hub.state import Link
@@ -41,30 +41,47 @@ CODEC = Codec(*worker.AGENT, *worker.HEAD, *mission.MISSION, *mission.HEAD)
 
 _log = logging.getLogger("grain.head")
 
+_TICK = 1.0  # seconds between two ticks of the hub
+_LOOK = 0.05  # seconds between two looks at a process that is about to end
+_ENDING = 5.0  # seconds within which a process ends whose connections its kernel has closed
+
 
 class Service:
     """A hub that serves channels.
 
     Args:
         grace: seconds for which workers and missions that are away are waited for.
+        max_silence: seconds for which a mission that does not run its event loop is waited for
+            while its process, or over a network its host, is there.
         max_missions: how many missions may be connected at a time.
 
     Attributes:
         hub: the decisions.
     """
 
-    def __init__(self, *, grace: float = GRACE, max_missions: float = math.inf) -> None:
+    def __init__(
+        self,
+        *,
+        grace: float = GRACE,
+        max_silence: float = MAX_SILENCE,
+        max_missions: float = math.inf,
+    ) -> None:
         # From the time, so that no two heads have the same, and that of a successor is larger.
         epoch = time.time_ns() // 1000
         self.hub = Hub(
             epoch, trio.current_time(), grace=grace, wall=time.time(), versions=own_versions()
         )
         self._max_missions = max_missions
+        self._max_silence = max_silence
         self._links = itertools.count(1)
         self._channels: dict[Link, WireChannel] = {}
         # By their identity, each with its last connection: a mission that was cut off comes back
         # while its connection before still seems to be there, until that breaks for silence.
         self._missions: dict[str | Link, Link] = {}
+        # The processes of missions whose connection has just ended, by the mission's id, with the
+        # time until which they are looked at: one that was killed takes a moment to end.
+        self._ending: dict[str, tuple[PeerProcess, float]] = {}
+        self._look = trio.Event()
 
     def admit(self, hello: Hello) -> str:
         """Return why a peer may not join, for `grain.edge.serve`; "" if it may."""
@@ -79,6 +96,14 @@ class Service:
             "grain.toml before the scheduler is started"
         )
 
+    def patience(self, hello: Hello) -> float:
+        """Return for how long a peer may be silent, for `grain.edge.serve`.
+
+        A mission runs its user's code in its event loop, which may compute, or stand still in a
+        debugger. A worker's agent does nothing that takes long: one that is silent is not well.
+        """
+        return self._max_silence if hello.role == "mission" else 0.0
+
     def _has_room(self, identity: str) -> bool:
         return identity in self._missions or len(self._missions) < self._max_missions
 
@@ -89,13 +114,21 @@ class Service:
         name = getattr(greeting, "name", "")
         _log.info("%s %s has connected by %s", role, name, peer.transport)
         try:
-            await self.serve(peer.channel, role, getattr(greeting, "identity", ""))
+            identity = getattr(greeting, "identity", "")
+            await self.serve(peer.channel, role, identity, process=peer.process)
         except (BadMessage, ResourceError) as error:
             _log.warning("%s %s is dropped: %s", role, name, error)
         finally:
             _log.info("%s %s is disconnected", role, name)
 
-    async def serve(self, channel: WireChannel, role: str = "", identity: str = "") -> None:
+    async def serve(
+        self,
+        channel: WireChannel,
+        role: str = "",
+        identity: str = "",
+        *,
+        process: PeerProcess | None = None,
+    ) -> None:
         """Serve one channel until it ends.
 
         Args:
@@ -103,6 +136,8 @@ class Service:
             role: what the peer is.
             identity: by which it is recognised on its next connection, as in
                 `grain.edge.messages.Hello`.
+            process: the peer's, if it is on this host: a mission whose process has ended is not
+                waited for.
 
         Raises:
             BadMessage, ResourceError: a message of the peer makes no sense.
@@ -121,8 +156,12 @@ class Service:
             del self._channels[link]
             if self._missions.get(who) == link:
                 del self._missions[who]
+            lost = self.hub.missions.links.get(link)
             self.hub.on_link_lost(link, trio.current_time())
             self.dispatch()
+            if lost is not None and process is not None:
+                self._ending[lost.id] = (process, trio.current_time() + _ENDING)
+                self._look.set()
 
     def _take(self, link: int, batch: WireBatch) -> None:
         now = trio.current_time()
@@ -146,7 +185,26 @@ class Service:
 
     async def run(self) -> None:
         """Let time pass, until cancelled."""
+        tick = trio.current_time() + _TICK
         while True:
-            await trio.sleep(1.0)
-            self.hub.on_tick(trio.current_time())
-            self.dispatch()
+            with trio.move_on_at(min(tick, trio.current_time() + _LOOK) if self._ending else tick):
+                await self._look.wait()
+                await trio.sleep(_LOOK)
+            self._look = trio.Event()
+            self._end_missions()
+            if trio.current_time() >= tick:
+                tick = trio.current_time() + _TICK
+                self.hub.on_tick(trio.current_time())
+                self.dispatch()
+
+    def _end_missions(self) -> None:
+        """End the missions whose connection has ended because their process has."""
+        now = trio.current_time()
+        for ended, (process, until) in list(self._ending.items()):
+            if not process.alive:
+                _log.info("the process of mission %s has ended: its runs end", ended)
+                self.hub.on_mission_ended(ended, now)
+                self.dispatch()
+            elif now < until:
+                continue
+            del self._ending[ended]

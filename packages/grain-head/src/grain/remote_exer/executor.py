@@ -7,6 +7,7 @@ import os
 import secrets
 import socket
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import outcome
@@ -19,12 +20,15 @@ from grain.head.base import ExecutorBase, ExecutorPhase
 from grain.head.collapse import collapsing
 from grain.head.errors import Cancelled, TaskCrashed
 from grain.head.events import (
+    CanStart,
     Event,
+    MissionCancelled,
     NeverStarts,
     NoWorkers,
     OtherInterpreter,
     OtherNumPy,
     Remark,
+    RunsEnded,
     RunsLeft,
     TaskBlocks,
     TaskFailed,
@@ -55,6 +59,7 @@ if TYPE_CHECKING:
 _MANY = 256  # outcomes that are confirmed without waiting for other messages
 _LOAD = 2.0  # seconds between two questions about the load, where somebody looks at it
 _ANSWER = 5.0  # seconds after which a question is sent again
+_STOPPED = 10.0  # seconds without a turn of the event loop that explain a loss
 _FAREWELL = 10.0  # seconds for which leaving waits for a scheduler that is away
 
 
@@ -164,6 +169,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         # Workers that are of no concern while nothing of this mission travels by value.
         self._other_interpreters: list[OtherInterpreter] = []
         self._answered = trio.Event()
+        self._cancel_reported = False
         self._load_asked = -math.inf
 
     # ---- the queue of jobs
@@ -230,7 +236,12 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         """Return the counts of jobs, as far as the scheduler has reported."""
         self._ask_load()
         running = self._session.running
-        return self._counted(len(self._jobs) - running, running, self._session.load)
+        counted = self._counted(len(self._jobs) - running, running, self._session.load)
+        if not self._session.stuck:
+            return counted
+        stuck, task = self._session.count_stuck()
+        name = f"{self._session.label}:{task}" if task else ""
+        return replace(counted, stuck=stuck, stuck_task=name)
 
     def _ask_load(self) -> None:
         """Ask for the load of the workers, for the next look at the statistics."""
@@ -316,6 +327,11 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             self._resolve(resolution)
         if session.notices:
             self._report_notices()
+        if session.registered is not None:
+            self._report_ended_runs()
+        if session.cancelled_by and not self._cancel_reported:
+            self._cancel_reported = True
+            self._on_event(MissionCancelled(session.cancelled_by))
         for blocked in session.take_blocked():
             self._on_event(TaskBlocks(blocked.worker, blocked.code))
         if session.questions:
@@ -341,8 +357,19 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
                 self._report_versions(notice)
                 continue
             request = from_data(self._session.request_of(notice.request).resources)
+            if not notice.why:
+                self._on_event(CanStart(request))
+                continue
             never = NeverStarts if notice.workers else NoWorkers
             self._on_event(never(request, notice.why))
+
+    def _report_ended_runs(self) -> None:
+        registered = self._session.take_registered()
+        stopped, self._link.stopped = self._link.stopped, 0.0
+        if registered is not None and registered.ended:
+            if stopped < _STOPPED:
+                stopped = 0.0
+            self._on_event(RunsEnded(registered.ended, registered.away, stopped))
 
     def _report_versions(self, other: OtherVersions) -> None:
         by_value = any(interpreter for _, _, interpreter in self._requests)
@@ -384,7 +411,8 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
 
     def _outcome(self, job: RemoteJob, resolution: Resolution) -> Outcome:
         if resolution.ending == "cancelled":
-            return outcome.Error(Cancelled(f"{job.name} was cancelled (job {resolution.task})"))
+            by = f" by {resolution.by} with `grain cancel`" if resolution.by else ""
+            return outcome.Error(Cancelled(f"{job.name} was cancelled{by} (job {resolution.task})"))
         if resolution.ending == "crashed":
             times = len(resolution.crashes)
             text = f"{job.name} was given up: what it ran in died {times} times"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,8 @@ class SchedulerLink:
         state: see `LinkState`.
         joined: set while it is connected; another event after each loss.
         wanted: to be set when there is something for a scheduler.
+        stopped: the longest time for which the event loop did not run, since the shell around has
+            last set it to 0; in seconds, with those for which the machine was suspended.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class SchedulerLink:
         self.state = LinkState.UNUSED
         self.joined = trio.Event()
         self.wanted = trio.Event()
+        self.stopped = 0.0
         # The event that the sender waits for, and then replaces by another one.
         self._wake = trio.Event()
         self._away_reported = False
@@ -197,7 +201,10 @@ class SchedulerLink:
     async def _confirm(self) -> None:
         """Have outcomes confirmed with which nothing else was sent."""
         while True:
+            before = time.clock_gettime(time.CLOCK_BOOTTIME)
             await trio.sleep(_SOON)
+            passed = time.clock_gettime(time.CLOCK_BOOTTIME) - before
+            self.stopped = max(self.stopped, passed)
             if self._session.unconfirmed:
                 self._wake.set()
 

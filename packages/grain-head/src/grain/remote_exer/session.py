@@ -21,6 +21,8 @@ from grain.head.messages import (
     Answer,
     Ask,
     Blocked,
+    CancelMission,
+    CancelTask,
     Crash,
     Crashed,
     Depart,
@@ -61,6 +63,7 @@ class Resolution(NamedTuple):
         payload: what it returned or raised.
         crashes: those for which it was given up.
         pending: of a task without a value, what it was submitted with, and its worker.
+        by: who has cancelled it from outside, for people; empty if nobody has.
     """
 
     task: int
@@ -68,6 +71,7 @@ class Resolution(NamedTuple):
     payload: Payload
     crashes: tuple[Crash, ...]
     pending: PendingTask | None = None
+    by: str = ""
 
 
 class PendingTask:
@@ -104,12 +108,16 @@ class MissionSession:
             versions, until `take_notices`.
         blocked: reports of tasks that block their worker, until `take_blocked`.
         answers: the answers to the last question.
+        cancelled_by: who has cancelled the mission from outside; empty as long as nobody has.
+        registered: the head's last answer to the registration, until `take_registered`.
         questions: those of the head, until `take_questions`.
         load: how many cores of the workers are in use, and how many there are, as the head last
             answered; 0 where it did not.
         pending: the unresolved tasks, by number.
         running: how many of them run.
         functions: those that tasks may call, by digest: the only store of their bytes.
+        stuck: the last notice about each request that no worker can meet, by its number.
+        label: the mission's name in commands, as its head has it.
         epoch: the head's number; 0 before the first head has registered the mission.
         connected: whether there is a connection.
     """
@@ -134,6 +142,15 @@ class MissionSession:
         self._other_versions: set[Versions] = set()
         self.blocked: list[Blocked] = []
         self.answers: list[tuple[str, Any]] = []
+        self.stuck: dict[int, Notice] = {}
+        # Those of the connection before, which the head may not repeat.
+        self._stuck_before: dict[int, Notice] = {}
+        # How many tasks wait, by the number of their request; and one of those that are stuck.
+        self._queued: list[int] = []
+        self._stuck_task = 0
+        self.label = name
+        self.cancelled_by = ""
+        self.registered: MissionRegistered | None = None
         self.questions: list[Describe] = []
         self.load = (0, 0)
         self.pending: dict[int, PendingTask] = {}
@@ -144,6 +161,8 @@ class MissionSession:
         self._connections = 0
         self._requests: list[Request] = []
         self._last_task = 0
+        # Who has cancelled a task from outside, by its number.
+        self._cancelled: dict[int, str] = {}
         # Tasks whose outcomes have arrived on this connection, and are not confirmed yet.
         self._unconfirmed: list[int] = []
 
@@ -168,6 +187,11 @@ class MissionSession:
         """Return the notices that have arrived since the last call."""
         notices, self.notices = self.notices, []
         return notices
+
+    def take_registered(self) -> MissionRegistered | None:
+        """Return the head's answer to the last registration, once."""
+        registered, self.registered = self.registered, None
+        return registered
 
     def take_blocked(self) -> list[Blocked]:
         """Return the reports of tasks that block their worker, since the last call."""
@@ -198,6 +222,7 @@ class MissionSession:
         """Define what tasks may ask for, and the interpreter that they need; return its number."""
         message = Request(len(self._requests), resources, priority, interpreter)
         self._requests.append(message)
+        self._queued.append(0)
         self._send(message)
         return message.number
 
@@ -220,6 +245,7 @@ class MissionSession:
         """Submit a task; return its number."""
         self._last_task = task = self._last_task + 1
         self.pending[task] = PendingTask(request, function, arguments)
+        self._queued[request] += 1
         if self.connected:
             self.to_head.append((Submit(task, request, function), arguments))
         return task
@@ -262,6 +288,8 @@ class MissionSession:
         self.to_head.clear()
         self.questions.clear()
         self._unconfirmed.clear()  # they arrive again
+        self._stuck_before.update(self.stuck)
+        self.stuck = {}
 
     def on_message(self, message: Message, payload: Payload) -> None:
         """Handle one message from the head."""
@@ -283,15 +311,22 @@ class MissionSession:
             case Answer():
                 self.answers.append((message.about, unpack(payload)))
             case MissionRegistered():
-                self.epoch = message.epoch
+                self._on_registered(message)
             case _:
                 self._on_report(message)
 
     def _on_report(self, message: Message) -> None:
         """Handle a message on which no task depends."""
         match message:
+            case CancelTask():
+                pending = self.pending.get(message.task)
+                if pending is not None and not pending.retracted:
+                    self._cancelled[message.task] = message.by
+                    self.cancel(message.task)
+            case CancelMission():
+                self.cancelled_by = message.by
             case Notice():
-                self.notices.append(message)
+                self._on_notice(message)
             case OtherVersions():
                 if message.versions not in self._other_versions:  # or another head has said so
                     self._other_versions.add(message.versions)
@@ -303,6 +338,38 @@ class MissionSession:
             case _:
                 pass
 
+    def _on_registered(self, message: MissionRegistered) -> None:
+        self.epoch = message.epoch
+        self.label = message.label or self.name
+        self.registered = message
+        # What this head has not repeated up to now does not hold any more.
+        for request in self._stuck_before.keys() - self.stuck.keys():
+            self.notices.append(Notice(request, ""))
+        self._stuck_before = {}
+
+    def _on_notice(self, notice: Notice) -> None:
+        if notice.why:
+            self.stuck[notice.request] = notice
+        else:
+            self.stuck.pop(notice.request, None)
+        self.notices.append(notice)
+
+    def count_stuck(self) -> tuple[int, int]:
+        """Return how many tasks wait that no worker here can run, and the number of one of them."""
+        count = sum(self._queued[request] for request in self.stuck)
+        if not count:
+            return 0, 0
+        one = self.pending.get(self._stuck_task)
+        if one is None or one.worker or one.request not in self.stuck:
+            # A look at many tasks, and not again before this one has changed.
+            waiting = (
+                number
+                for number, task in self.pending.items()
+                if task.request in self.stuck and not task.worker
+            )
+            self._stuck_task = next(waiting, 0)
+        return count, self._stuck_task
+
     def confirm(self) -> None:
         """Confirm the outcomes that have arrived: soon, and best together with other messages."""
         if self._unconfirmed:
@@ -313,7 +380,9 @@ class MissionSession:
         for task in message.tasks:
             pending = self.pending.get(task)
             if pending is not None:
-                self.running += bool(message.worker) - bool(pending.worker)
+                change = bool(message.worker) - bool(pending.worker)
+                self.running += change
+                self._queued[pending.request] -= change
                 pending.worker = message.worker
 
     def _resolve(
@@ -326,11 +395,16 @@ class MissionSession:
         pending = self.pending.pop(task, None)
         if pending is None:
             return  # it comes again, as its confirmation was lost
-        self.running -= bool(pending.worker)
-        if pending.retracted:
+        if pending.worker:
+            self.running -= 1
+        else:
+            self._queued[pending.request] -= 1
+        by = ""
+        if pending.retracted or ending == "cancelled":
             ending, payload = "cancelled", None
+            by = self._cancelled.pop(task, self.cancelled_by)
         unless_value = None if ending == "value" else pending
-        self.resolved.append(Resolution(task, ending, payload, crashes, unless_value))
+        self.resolved.append(Resolution(task, ending, payload, crashes, unless_value, by))
 
     def _send_in_parts(self, kind: type[Retract | AckTasks], tasks: list[int]) -> None:
         for at in range(0, len(tasks), _AT_ONCE):

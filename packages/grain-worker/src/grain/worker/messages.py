@@ -200,8 +200,11 @@ class InventoryEnd(Message, frozen=True):
     """The inventory is complete: a lease that was sent to this worker and is not in it was lost."""
 
 
-class BegunCount(Message, frozen=True):
-    """The number of `Lease`s of this connection that have begun, without successors in chains."""
+class ArrivedCount(Message, frozen=True):
+    """The number of `Lease`s of this connection that have arrived, in chains or not.
+
+    So a head knows what had begun if the worker is lost: what has arrived, and does not wait.
+    """
 
     count: int
 
@@ -366,7 +369,7 @@ AGENT = (
     RegisterWorker,
     Inventory,
     InventoryEnd,
-    BegunCount,
+    ArrivedCount,
     RunEnded,
     LoopBlocked,
     Inspected,

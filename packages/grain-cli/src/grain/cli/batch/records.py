@@ -13,12 +13,15 @@ import json
 import os
 import secrets
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+_CLAIMED = 3600.0  # seconds for which a name is taken, whatever the names of other days
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,27 @@ class JobRecords:
         path.touch(mode=0o600, exist_ok=False)
         return path
 
+    def claim(self, name: str) -> str:
+        """Return a mark that makes the name of a submission unique; empty if it is so without.
+
+        Several commands may choose a name in the same second, also on several hosts.
+
+        Raises:
+            OSError: No file can be made.
+        """
+        folder = self._folder.parent / "names"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for old in folder.iterdir():
+            # Another command may remove it at the same moment.
+            with suppress(OSError):
+                if time.time() - old.stat().st_mtime > _CLAIMED:
+                    old.unlink()
+        number = 1
+        while not _claimed(folder / f"{name}-{number}"):
+            number += 1
+        # With a letter: `BatchJob.members` has numbers.
+        return "" if number == 1 else f"n{number}"
+
     def add(self, file: Path, record: JobRecord) -> None:
         """Write a record to a file that `new_file` made.
 
@@ -99,6 +123,14 @@ class JobRecords:
         """Remove a submission's file, when all its jobs are gone."""
         path = self._folder / file
         path.unlink(missing_ok=True)
+
+
+def _claimed(path: Path) -> bool:
+    try:
+        path.touch(mode=0o600, exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _records(file: Path) -> Iterator[JobRecord]:

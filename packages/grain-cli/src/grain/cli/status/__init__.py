@@ -1,4 +1,4 @@
-"""The state of the scheduler: `grain ls` and `grain why`.
+"""Missions and their tasks: `grain ls`, `grain why` and `grain cancel`.
 
 Map:
 
@@ -6,4 +6,5 @@ Map:
 - ``ls_text``: its tables
 - ``versions_text``: the versions of peers, where they differ
 - ``why``: the command `grain why`
+- ``cancel``: the command `grain cancel`
 """

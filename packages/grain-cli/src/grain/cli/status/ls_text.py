@@ -39,7 +39,6 @@ def state_text(state: dict[str, Any], most: int | None = None) -> str:
             most,
         ),
         versions_text(state, most),
-        "".join(f"{line}\n" for line in _remarks(state, tasks)),
         table(
             "LAST MISSIONS",
             ("NAME", "HOST", "ENDED", "DONE", "FAILED"),
@@ -62,7 +61,12 @@ def _worker(worker: dict[str, Any]) -> Row:
     uses = ", ".join(used) or "nothing"
     owns, free = resources(worker["total"]), resources(worker["free"])
     more.append(f"uses {uses} of {owns}; free {free}")
-    cells = (worker["name"], worker["host"], worker["state"], span(worker["left"]))
+    cells = (
+        worker.get("label") or worker["name"],
+        worker["host"],
+        worker["state"],
+        span(worker["left"]),
+    )
     return Row((*cells, worker["running"]), more)
 
 

@@ -16,7 +16,7 @@ from grain.cli.plugin import report_errors
 from grain.cli.show import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from grain.cli.batch import JobRecord
 
@@ -37,6 +37,9 @@ def logs(follow: bool, lines: int, worker: str | None) -> None:
     Of those called WORKER, which may be a pattern as of files. Of several with one name, it is that
     of the last. `grain start` puts missions there, too.
 
+    Of several with one name, it is that of the last; name@1 is the first that was submitted, and
+    the id of a job means just that. `grain start` puts missions there, too.
+
     \b
     Examples:
       grain logs w093015-0
@@ -56,6 +59,8 @@ def logs(follow: bool, lines: int, worker: str | None) -> None:
                 f"no job that `grain` has submitted from here is called {worker!r}; "
                 f"the last ones are: {names}"
             )
+        for line in namesakes(recorded, matches, worker):
+            click.echo(f"Note: {line}", err=True)
         files = [file for record in matches for file in outputs(record)]
         if not files and not follow:
             where = ", ".join(record.log_file or "nowhere" for record in matches)
@@ -81,10 +86,31 @@ def _missing(recorded: list[JobRecord]) -> str:
 
 
 def latest(recorded: Iterable[JobRecord], pattern: str) -> list[JobRecord]:
-    """Return the last job of each matching name, sorted by name."""
-    matches = (one for one in recorded if one.name == pattern or fnmatchcase(one.name, pattern))
+    """Return the last job of each matching name, sorted by name; or the one that is named alone."""
+    recorded = sorted(recorded, key=lambda one: one.submitted)
+    if alone := [one for one in recorded if one.id == pattern]:
+        return alone[-1:]
+    matches = [one for one in recorded if one.name == pattern or fnmatchcase(one.name, pattern)]
+    name, _, ordinal = pattern.rpartition("@")
+    same = [one for one in recorded if one.name == name]
+    if not matches and ordinal.isdecimal() and 1 <= int(ordinal) <= len(same):
+        return [same[int(ordinal) - 1]]
     last = {one.name: one for one in sorted(matches, key=lambda one: one.submitted)}
     return [last[name] for name in sorted(last)]
+
+
+def namesakes(
+    recorded: Iterable[JobRecord], matches: list[JobRecord], pattern: str
+) -> Iterator[str]:
+    """Yield a line for each name that several jobs have, and by which they were asked for."""
+    for record in matches:
+        same = [one for one in recorded if one.name == record.name]
+        if len(same) > 1 and fnmatchcase(record.name, pattern):
+            same.sort(key=lambda one: one.submitted)
+            others = (
+                f"{clean(one.name)}@{at} is job {clean(one.id)}" for at, one in enumerate(same, 1)
+            )
+            yield f"this is the last of {len(same)} jobs of that name: {', '.join(others)}"
 
 
 def outputs(record: JobRecord) -> list[Path]:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _LISTED = 20  # names at most in a message
 
 
+_WILD = frozenset("*?[")
+
+
 @click.command()
 @click.option(
     "-f", "--force", is_flag=True, help="Now: what runs there is ended, and runs again elsewhere."
@@ -36,7 +39,8 @@ def quit(  # noqa: A001 - its name
     """Let workers go.
 
     Those whose names match a PATTERN, as of files. They take no more tasks, and leave when those
-    they have are done. Jobs that wait in the batch system are cancelled.
+    they have are done. Jobs that wait in the batch system are cancelled. Where several workers have
+    one name, each goes by name@1, name@2 and so on, as `grain ls` shows them.
 
     \b
     Examples:
@@ -55,14 +59,16 @@ def quit(  # noqa: A001 - its name
         absent: NoScheduler | None = None
         workers: list[dict[str, Any]] = []
         try:
+            if not set(pattern) & _WILD:
+                [state] = ask(config, Ask("state"), patience=patience)
+                refuse_ambiguous(state["workers"], pattern)
             question = Ask("retire", pattern=pattern, at_once=force)
             [workers] = ask(config, question, patience=patience)
         except NoScheduler as error:
             absent = error
         for worker in workers:
-            click.echo(
-                f"{clean(worker['name'])} on {clean(worker['host'])}: {_farewell(worker, force)}"
-            )
+            name = clean(worker.get("label") or worker["name"])
+            click.echo(f"{name} on {clean(worker['host'])}: {_farewell(worker, force)}")
         try:
             jobs = unjoined(config, pattern, {worker["name"] for worker in workers})
         except BatchError as error:
@@ -76,6 +82,21 @@ def quit(  # noqa: A001 - its name
             raise absent
         if not workers and not jobs:
             raise click.ClickException(f"no worker's name matches {pattern!r}; see `grain ls`")
+
+
+def refuse_ambiguous(workers: list[dict[str, Any]], name: str) -> None:
+    """Refuse a name, without a wildcard, that several workers have.
+
+    Raises:
+        click.ClickException: Several have it; the text names them.
+    """
+    same = [worker for worker in workers if worker["name"] == name]
+    if len(same) > 1:
+        which = ", ".join(f"{clean(one['label'])} on {clean(one['host'])}" for one in same)
+        raise click.ClickException(
+            f"{len(same)} workers are called {name!r}: {which}; "
+            f"`grain quit '{clean(name)}@*'` lets all of them go"
+        )
 
 
 def _missing(config: Config, patience: float) -> str:

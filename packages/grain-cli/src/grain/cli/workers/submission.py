@@ -68,8 +68,23 @@ def submit_workers(
         OSError: A directory or a record cannot be made.
     """
     system, job = prepare_workers(config, count, options, sharing=sharing)
+    job = told_apart(config, job)
     make_parent(job.log_file)
     yield from recorded(config, lambda: system.submit(job, count), by=by)
+
+
+def told_apart(config: Config, job: BatchJob) -> BatchJob:
+    """Give a job another name if the time of submission in its name is that of another one.
+
+    A name without the time is the user's own choice, and stays.
+    """
+    if job.name == config.worker.name:
+        return job
+    try:
+        mark = records().claim(job.name)
+    except OSError:
+        return job  # `recorded` says what is wrong with that directory
+    return job.member(mark) if mark else job
 
 
 def recorded(

@@ -21,6 +21,7 @@ Map:
 - ``mission``: `Mission`: leaves, branches, statistics
 - ``current``: the mission that a call belongs to
 - ``traceback_filter``: short tracebacks where an exception ends the program
+- ``ending``: the end of a mission from outside: SIGTERM, SIGHUP, `grain cancel`
 - ``report``: the messages on standard error
 - ``opening``: `mission`: the block
 - ``asyncio_guest``: the block in asyncio programs

@@ -22,9 +22,10 @@ import outcome
 import trio
 
 from grain.delayed.advice import note_mistakes
+from grain.delayed.errors import MissionCancelled
 from grain.delayed.host import asyncio_host
 from grain.delayed.missions.current import add_mission_of_asyncio, set_current
-from grain.head import collapsed, collapsing
+from grain.head import Cancelled, collapsed, collapsing
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
@@ -309,4 +310,7 @@ def _more_important(
         return block
     if block is None or isinstance(block, asyncio.CancelledError):
         return mission
+    ended = isinstance(mission, KeyboardInterrupt | SystemExit | MissionCancelled)
+    if isinstance(block, Cancelled) and ended:
+        return mission  # the block awaited a task that was cancelled for the same reason
     return collapsed(BaseExceptionGroup("a block and its mission failed", [block, mission]))

@@ -5,8 +5,11 @@ from __future__ import annotations
 import datetime
 import logging
 import os
+import re
+import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grain.head import GrainExecutor
@@ -139,10 +142,12 @@ def _shared(
 
     address, gnaw = config.head.listen, config.head.gnaw
     options = [f"--idle-quit={gnaw.idle_quit}", f"--max-conn={gnaw.max_conn}"]
+    options += [f"--grace={gnaw.grace}", f"--max-silence={gnaw.max_silence}"]
     if gnaw.swarm:
         options += [f"--swarm={gnaw.swarm}", f"--config={config.source or ''}"]
     arguments = (*options, *gnaw.extra_args)
-    finder = GnawConnector(address, name=name or "", log_file=gnaw.log_file, arguments=arguments)
+    name = name or mission_name()
+    finder = GnawConnector(address, name=name, log_file=gnaw.log_file, arguments=arguments)
     connect = finder.connect
     return RemoteExecutor(address, name=name, on_event=on_event, connect=connect, env=env)
 
@@ -166,7 +171,7 @@ async def _hosted(
         address=address,
         isolated=isolated,
         context=context,
-        name=name,
+        name=name or mission_name(),
         on_event=on_event,
         env=env,
     )
@@ -178,6 +183,32 @@ async def _hosted(
         on_event(HostingFailed(address, str(error)))
     own = _own(local, name, on_event, isolated, env, context)
     return await stack.enter_async_context(own)
+
+
+def mission_name() -> str:
+    """Return the name of a mission whose program gives none: that of its script.
+
+    ``opt.py``, ``python -m opt`` and the directory or archive ``opt`` are ``opt``. A notebook has
+    the name of its file where Jupyter tells it.
+    """
+    if "ipykernel" in sys.modules:
+        return _fit(Path(os.environ.get("JPY_SESSION_NAME", "")).stem) or "notebook"
+    main = sys.modules.get("__main__")
+    spec = getattr(main, "__spec__", None)
+    if spec is not None and spec.name != "__main__":
+        return _fit(spec.name.removesuffix(".__main__")) or "python"
+    file = getattr(main, "__file__", None)
+    if file is not None and not file.startswith("<"):  # as <stdin>
+        path = Path(file)
+        return _fit(path.parent.name if path.name == "__main__.py" else path.stem) or "python"
+    if "IPython" in sys.modules:
+        return "ipython"
+    return {"-c": "python-c", "-": "python-stdin"}.get(sys.argv[0] if sys.argv else "", "python")
+
+
+def _fit(name: str) -> str:
+    """Return a name as one types it in a shell: without spaces, and colons, which end it."""
+    return re.sub(r"[\s:/@*?\[\]]+", "_", name).strip("_")
 
 
 @contextmanager

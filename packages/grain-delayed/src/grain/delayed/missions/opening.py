@@ -10,12 +10,13 @@ import trio
 
 from grain.delayed.advice import Advice, note_mistakes
 from grain.delayed.missions.current import is_inside, set_current
+from grain.delayed.missions.ending import ended_from_outside
 from grain.delayed.missions.mission import Mission
 from grain.delayed.missions.overload import WARN_QUEUED, Overload
 from grain.delayed.missions.report import Reporter
 from grain.delayed.missions.traceback_filter import shortened_tracebacks
 from grain.head import collapsing
-from grain.head.events import TaskBlocks
+from grain.head.events import MissionCancelled, TaskBlocks
 from grain.worker import LoopWatchdog
 
 if sys.version_info < (3, 11):
@@ -49,7 +50,9 @@ async def mission(
     The program may be one of trio or of asyncio; tasklets are trio's in both.
 
     Leaving the block waits for the tasks that were started in it. Leaving it by an exception,
-    cancellation or Ctrl-C cancels them, and returns when nothing of them is left.
+    cancellation or Ctrl-C cancels them, and returns when nothing of them is left. SIGTERM and
+    SIGHUP do the same, unless the program has set handlers of its own, or ignores them; so they do
+    not in a thread other than the main one.
 
     Args:
         local: the resources of the local worker. With it the mission schedules for itself, and
@@ -59,8 +62,8 @@ async def mission(
         config_file: name of the configuration file; by default ``GRAIN_CONFIG``, or the nearest
             grain.toml in the current directory and those above it, else the defaults. False: none,
             and the mission keeps to itself: no other worker can join.
-        name: the name of the mission in the scheduler's log and in ``grain ls``; by default the
-            host's name.
+        name: the name of the mission in the scheduler's log and in ``grain ls``; by default that
+            of its script.
         prioritized: if true, its tasks go before those of missions that are not prioritized.
         progress: if not false, progress is shown on standard error: as one line if that is a
             terminal, else as a log line now and then.
@@ -81,6 +84,8 @@ async def mission(
         Exception: the exception of the block; or, if that ended well, the exception of a task that
             nobody awaited; an ExceptionGroup if there are several.
         grain.config.ConfigError: the configuration is not usable.
+        SystemExit: SIGTERM (status 143) or SIGHUP (129) has ended the mission.
+        MissionCancelled: `grain cancel` has ended it.
         RuntimeError: neither trio nor asyncio runs here; or trio runs already as a guest in this
             asyncio loop, and not for a mission.
         grain.edge.errors.EdgeError: no scheduler can be reached, and waiting would not help.
@@ -152,6 +157,8 @@ async def opened(
     def on_event(event: Event) -> None:
         if isinstance(event, TaskBlocks):
             advice.on_blocked(event.code, event.worker)
+        elif isinstance(event, MissionCancelled):
+            ending.cancel(event.by)
         else:
             reporter.on_event(event)
 
@@ -161,14 +168,14 @@ async def opened(
     failures: list[Exception] = []
     # The loop of a mission inside of another one, or of a leaf, is watched already.
     watchdog = nullcontext() if is_inside() else LoopWatchdog(on_blocked)
-    with shortened_tracebacks():
+    with shortened_tracebacks(), ended_from_outside(reporter.line) as ending:
         # Imported where a mission begins, for the start-up time of everything else.
         from grain.config import load
         from grain.delayed.cache.cache import open_cache
         from grain.delayed.missions.executor import executing
 
         config = load(config_file)
-        reporter.on_configured(config_file, config.source)
+        reporter.on_configured(config_file, config.source, config.head.listen)
         joinable_config = None if config_file is False else config
         results = await open_cache(cache, config.head.cache, reporter.line)
         # Neither the executor's trio tasks nor the runs on its local worker belong to an outer

@@ -17,7 +17,9 @@ from grain.delayed.display.failures import Failures
 from grain.delayed.display.lines import interruption, summary
 from grain.delayed.display.progress import NOTHING, Progress
 from grain.delayed.display.views import dimmed, view_here
+from grain.delayed.times import span
 from grain.head.events import (
+    CanStart,
     Event,
     HostingFailed,
     NeverStarts,
@@ -25,6 +27,7 @@ from grain.head.events import (
     OtherInterpreter,
     OtherNumPy,
     Remark,
+    RunsEnded,
     RunsLeft,
     SchedulerAway,
     SchedulerBack,
@@ -61,20 +64,29 @@ class Reporter:
         self._routine = routine and self._shown
         self._summary = routine
         self._began = time.monotonic()
-        self._no_workers_reported = False
+        # How often it was reported that no worker is there; and whether that is so still.
+        self._absences = 0
+        self._absent = False
         self._never: set[Resource] = set()
+        self._meeting = ""
         self._start_workers = "grain up"
         self._statistics: Callable[[], Statistics] = lambda: NOTHING
         self._progress = Progress()
         self._runs_left = 0
 
-    def on_configured(self, config_file: str | Literal[False] | None, source: str | None) -> None:
+    def on_configured(
+        self, config_file: str | Literal[False] | None, source: str | None, address: str = ""
+    ) -> None:
         """Report where the configuration comes from.
 
         Args:
             config_file: the file that the user asked for; False for none.
             source: the file that was read; None if there was none.
+            address: where the mission's workers join, by that file.
         """
+        if address:
+            origin = f"from {source}" if source else "the default, as no configuration file is used"
+            self._meeting = f" Workers join at {address} ({origin})."
         if config_file and source:
             import shlex
 
@@ -110,23 +122,8 @@ class Reporter:
     def _on_trouble(self, event: Event) -> None:
         """Report an event that the user may have to act upon; not so the others."""
         match event:
-            case NoWorkers():
-                # A scheduler that was replaced reports it again, and so does one whose workers
-                # have all left.
-                if not self._no_workers_reported:
-                    self._no_workers_reported = True
-                    self.line(
-                        f"No workers are there yet; tasks wait for them. `{self._start_workers}` "
-                        "starts one, from any shell."
-                    )
-            case NeverStarts(request, why):
-                if request not in self._never:
-                    self._never.add(request)
-                    self.line(
-                        f"warning: no worker that is here can ever run a task that asks for "
-                        f"{request.ask()} ({why}); it waits for another worker, which "
-                        f"`{self._start_workers}` starts"
-                    )
+            case NeverStarts() | CanStart():
+                self._on_request(event)
             case OtherInterpreter() | OtherNumPy() | Remark():
                 text = event.text if isinstance(event, Remark) else other_versions(event)
                 self.line(f"warning: {text}")
@@ -134,8 +131,43 @@ class Reporter:
                 self.line(f"The scheduler cannot be reached, trying on: {why}")
             case SchedulerBack():
                 self.line("The scheduler is reached again.")
+            case RunsEnded():
+                self.line(ended_runs_line(event))
             case HostingFailed(_, why):
                 self.line(f"warning: only the local worker is used, none can join: {why}")
+
+    def _on_request(self, event: NeverStarts | CanStart) -> None:
+        """Report that no worker can run some tasks, or that one can by now."""
+        match event:
+            case NoWorkers():
+                # For each request that waits; and a scheduler that was replaced reports it again.
+                if not self._absent:
+                    self._absent = True
+                    self._absences += 1
+                    now = "yet" if self._absences == 1 else "any more"
+                    self.line(
+                        f"No workers are there {now}; tasks wait for them. "
+                        f"`{self._start_workers}` starts one, from any shell.{self._meeting}"
+                    )
+            case CanStart(request):
+                # The tasks of all requests have waited for the same worker most often.
+                if self._absent:
+                    self.line("Workers are there now.")
+                elif request in self._never:
+                    self.line(
+                        f"A worker is there now that can run tasks which ask for {request.ask()}."
+                    )
+                self._absent = False
+                self._never.discard(request)
+            case NeverStarts(request, why):
+                self._absent = False
+                if request not in self._never:
+                    self._never.add(request)
+                    self.line(
+                        f"warning: no worker that is here can ever run a task that asks for "
+                        f"{request.ask()} ({why}); it waits for another worker, which "
+                        f"`{self._start_workers}` starts"
+                    )
 
     def on_ended(self, error: BaseException | None) -> None:
         """Report how the tasks ended, and the time that the mission took.
@@ -193,6 +225,22 @@ class Reporter:
                     view.show()
             finally:
                 self._progress.look(trio.current_time())
+
+
+def ended_runs_line(event: RunsEnded) -> str:
+    """Return the warning about runs that the scheduler has ended, and what to do."""
+    runs = "its run" if event.runs == 1 else f"its {event.runs} runs"
+    again = "it starts again" if event.runs == 1 else "they start again"
+    if event.stopped:
+        return (
+            f"warning: this program did not run its event loop for {span(event.stopped)}, so the "
+            f"scheduler took it for ended and ended {runs}; {again}. Put what computes for long "
+            "into a function with resources, or into a thread by trio.to_thread.run_sync."
+        )
+    return (
+        f"warning: the scheduler did not reach this mission for {span(event.away)} and ended "
+        f"{runs}; {again}. head.gnaw.grace in grain.toml is the time for which it waits."
+    )
 
 
 def other_versions(event: OtherInterpreter | OtherNumPy) -> str:

@@ -6,6 +6,7 @@ Each connection has a task of its own from its first moment, so none waits for a
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -16,6 +17,7 @@ from grain.edge.connecting.peer import GreetedStream, Peer
 from grain.edge.errors import EdgeError
 from grain.edge.transports import tcp, unix
 from grain.edge.transports.listening import accept_forever
+from grain.edge.transports.liveness import Presence, acknowledges, process_here
 
 if TYPE_CHECKING:
     import ssl
@@ -37,6 +39,8 @@ class Acceptor:
         heartbeat: of its channels.
         handler: the program; its return closes the channel.
         admit: returns why a dialler may not join, or "".
+        patience: returns for how many seconds a dialler may be silent while its process or its
+            kernel is there; None for no longer than the heartbeat allows.
     """
 
     def __init__(
@@ -46,12 +50,14 @@ class Acceptor:
         heartbeat: Heartbeat | None,
         handler: Callable[[Peer], Awaitable[object]],
         admit: Callable[[Hello], str] | None,
+        patience: Callable[[Hello], float] | None = None,
     ) -> None:
         self._welcome = welcome
         self._codec = codec
         self._heartbeat = heartbeat
         self._handler = handler
         self._admit = admit
+        self._patience = patience
         self._handshakes = Handshakes()
 
     async def accept_unix(self, listener: trio.SocketListener) -> None:
@@ -66,7 +72,8 @@ class Acceptor:
                 _log.warning("turned away: %s", e)
                 await trio.aclose_forcefully(stream)
                 return
-            await self.greet(stream, "unix", f"pid {pid}")
+            # Its kernel is ours, which ends the connection with the process.
+            await self.greet(stream, "unix", f"pid {pid}", held_open=lambda: True)
 
         await accept_forever(listener, take)
 
@@ -86,7 +93,8 @@ class Acceptor:
             if secure is None:
                 await trio.aclose_forcefully(stream)
             else:
-                await self.greet(secure, "tcp", host)
+                held_open = partial(acknowledges, stream.socket)
+                await self.greet(secure, "tcp", host, held_open=held_open)
 
         await accept_forever(listener, take)
 
@@ -98,6 +106,7 @@ class Acceptor:
         heartbeat: Heartbeat | None = None,
         alive_at: Callable[[], float] | None = None,
         patience: float = HANDSHAKE,
+        held_open: Callable[[], bool] | None = None,
     ) -> None:
         """Greet an authenticated peer and run the handler; closes the stream.
 
@@ -110,6 +119,8 @@ class Acceptor:
             heartbeat: for a transport that needs another than usual.
             alive_at: as in `FramedChannel`.
             patience: seconds for the greeting.
+            held_open: returns True if the peer's kernel holds the connection open, although its
+                process may be silent; None where no kernel does.
         """
         try:
             with trio.move_on_after(patience) as scope:
@@ -126,9 +137,15 @@ class Acceptor:
         except BaseException:
             await trio.aclose_forcefully(stream)
             raise
-        greeted = GreetedStream(stream, hello, decoder, transport, target, heartbeat, alive_at)
+        process = process_here(hello)
+        presence = None
+        if self._patience is not None:
+            presence = Presence(process, held_open, self._patience(hello))
+        greeted = GreetedStream(
+            stream, hello, decoder, transport, target, heartbeat, alive_at, presence
+        )
         try:
             async with greeted.channel(self._codec, self._heartbeat) as channel:
-                await self._handler(Peer(channel, hello, transport, target))
+                await self._handler(Peer(channel, hello, transport, target, process=process))
         except (EdgeError, trio.EndOfChannel, trio.BrokenResourceError) as e:
             _log.info("%s peer %s has left: %s", transport, target, str(e) or type(e).__name__)

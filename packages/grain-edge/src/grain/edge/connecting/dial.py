@@ -64,6 +64,9 @@ class Dialler:
             Hello,
             *(PROTOCOL, package_version(), role, name, self._me.host, self._me.pid),
             identity=identity,
+            boot=self._me.boot,
+            space=self._me.space,
+            start=self._me.start,
         )
         self._transports = transports
         self._replaced = False  # True if another head has taken the place of the last one

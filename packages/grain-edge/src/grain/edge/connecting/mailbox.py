@@ -32,6 +32,7 @@ from grain.edge.transports import tcp
 from grain.edge.transports.file_folder import Folder, remove_tree
 from grain.edge.transports.file_stream import FILES_HEARTBEAT, LOST, FileStream
 from grain.edge.transports.identity import MEMBER, dialling_context
+from grain.edge.transports.liveness import acknowledges
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -223,7 +224,8 @@ class Mailbox:
             _log.debug("%s", attempt)
         if stream is not None:
             host = tcp.peer_host(stream.transport)
-            await self._acceptor.greet(stream, "reverse", host)
+            held_open = partial(acknowledges, stream.transport.socket)
+            await self._acceptor.greet(stream, "reverse", host, held_open=held_open)
 
     async def _connect(self, host: str, port: int) -> TlsStream:
         stream = await tcp.connect(host, port)

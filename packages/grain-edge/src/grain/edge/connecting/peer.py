@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from grain.edge.framing.frames import FrameDecoder
     from grain.edge.heartbeat import Heartbeat
     from grain.edge.messages import Codec, Hello, Welcome
+    from grain.edge.transports.liveness import PeerProcess, Presence
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Peer:
         transport: "unix", "tcp", "reverse" or "files".
         target: its address, for people.
         tried: the dialler's attempts, this one included; empty on the head's side.
+        process: its process, on the head's side and if that is on this host.
     """
 
     channel: WireChannel
@@ -36,6 +38,7 @@ class Peer:
     transport: str
     target: str
     tried: tuple[Attempt, ...] = ()
+    process: PeerProcess | None = None
 
 
 @dataclass
@@ -50,6 +53,7 @@ class GreetedStream(trio.abc.AsyncResource):
         target: as in `Peer`.
         heartbeat: for a transport that needs another than usual.
         alive_at: as in `FramedChannel`.
+        presence: as in `FramedChannel`.
     """
 
     stream: trio.abc.Stream
@@ -59,6 +63,7 @@ class GreetedStream(trio.abc.AsyncResource):
     target: str
     heartbeat: Heartbeat | None = None
     alive_at: Callable[[], float] | None = None
+    presence: Presence | None = None
 
     async def aclose(self) -> None:
         """Close at once, without a goodbye."""
@@ -67,5 +72,10 @@ class GreetedStream(trio.abc.AsyncResource):
     def channel(self, codec: Codec, heartbeat: Heartbeat | None) -> FramedChannel:
         """Return the channel over this stream, to be entered by the caller."""
         return FramedChannel(
-            self.stream, codec, self.heartbeat or heartbeat, self.decoder, self.alive_at
+            self.stream,
+            codec,
+            self.heartbeat or heartbeat,
+            self.decoder,
+            self.alive_at,
+            self.presence,
         )

@@ -69,6 +69,7 @@ async def serve(
     codec: Codec = CORE,
     heartbeat: Heartbeat | None = None,
     admit: Callable[[Hello], str] | None = None,
+    patience: Callable[[Hello], float] | None = None,
     transports: frozenset[str] = ALL_TRANSPORTS,
     watch: float = WATCH,
     task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
@@ -86,6 +87,9 @@ async def serve(
         codec: the message types of its channels.
         heartbeat: the times between its signs of life, and of silence until it is lost.
         admit: returns why a dialler may not join, by its greeting, or "".
+        patience: returns for how many seconds a dialler may be silent, by its greeting, while its
+            process (on this host) or its kernel (over TCP) is there; None for no longer than the
+            heartbeat allows.
         transports: the transports to offer.
         watch: seconds between two looks at the meeting.
         task_status: gets a `Serving` once peers may come.
@@ -99,12 +103,12 @@ async def serve(
     where = parse_address(address)
     me = this_process()
     if isinstance(where, UnixAddress):
-        acceptor = Acceptor(_welcome(me, "", 0), codec, heartbeat, handler, admit)
+        acceptor = Acceptor(_welcome(me, "", 0), codec, heartbeat, handler, admit, patience)
         await _serve_unix(where, acceptor, task_status)
         return
     meeting = Meeting(where.edge, Disk())
     lineage, epoch = await meeting.claim(me, _prober(where.edge, codec))
-    acceptor = Acceptor(_welcome(me, lineage, epoch), codec, heartbeat, handler, admit)
+    acceptor = Acceptor(_welcome(me, lineage, epoch), codec, heartbeat, handler, admit, patience)
     mine, members = make_credentials()
     fixed = where if isinstance(where, TcpAddress) else None
     leadership = Leadership(meeting, epoch, mine, acceptor, fixed)

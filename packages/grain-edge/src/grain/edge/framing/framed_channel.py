@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
+    from grain.edge.transports.liveness import Presence
+
 _Self = TypeVar("_Self", bound="FramedChannel")
 
 READ = 64 * 1024
@@ -55,6 +57,7 @@ class FramedChannel(WireChannel):
         decoder: that of the greeting's reader, so that no byte is lost between the two.
         alive_at: returns the `trio.current_time()` of the peer's last sign of life, for a stream
             that has others than bytes which arrive.
+        presence: excuses the silence of a peer whose event loop does not run; None if nothing does.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class FramedChannel(WireChannel):
         heartbeat: Heartbeat | None = None,
         decoder: FrameDecoder | None = None,
         alive_at: Callable[[], float] | None = None,
+        presence: Presence | None = None,
     ) -> None:
         self._stream = stream
         self._heartbeat = heartbeat or Heartbeat()
@@ -83,6 +87,7 @@ class FramedChannel(WireChannel):
         self._peer_ended = False  # the peer has sent its goodbye: nothing follows
         self._read_at = trio.current_time()
         self._alive_at = alive_at
+        self._presence = presence
         self._take(self._decoder.take_early())
         # The blocks that `__aenter__` opens: the cancel scope, and in it the nursery.
         self._background = AsyncExitStack()
@@ -303,9 +308,12 @@ class FramedChannel(WireChannel):
                 beats_missed += 1
             writes = self._writer.writes
             silent = self.silent_for()
-            if beats_missed > 1 and silent >= self._heartbeat.lost:
+            if beats_missed > 1 and silent >= self._heartbeat.lost and not self._excused(silent):
                 self._break(f"the peer has been silent for {silent:.0f} s")
                 await trio.aclose_forcefully(self._stream)
+
+    def _excused(self, silent: float) -> bool:
+        return self._presence is not None and self._presence.excuses(silent)
 
     # Ending
 

@@ -22,7 +22,7 @@ from grain.edge import DEFAULT, Serving, serve
 from grain.edge.errors import EdgeError, MeetingTaken, Superseded
 from grain.head.collapse import collapsing
 from grain.head.gnaw.swarm import keep_swarm, withdraw_swarm
-from grain.head.hub.hub import GRACE
+from grain.head.hub.hub import GRACE, MAX_SILENCE
 from grain.head.service import CODEC, Service
 from grain.worker.logs import STANDARD_ERROR, log_to
 
@@ -51,6 +51,13 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--grace", type=float, default=GRACE, metavar="SECONDS", help="for peers that are away"
     )
+    parser.add_argument(
+        "--max-silence",
+        type=float,
+        default=MAX_SILENCE,
+        metavar="SECONDS",
+        help="for missions that are there and do not run their event loops",
+    )
     return parser
 
 
@@ -60,6 +67,7 @@ async def run_gnaw(
     idle_quit: float = 1800.0,
     max_conn: float = math.inf,
     grace: float = GRACE,
+    max_silence: float = MAX_SILENCE,
     swarm: int = 0,
     config: str = "",
     task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
@@ -71,6 +79,7 @@ async def run_gnaw(
         idle_quit: seconds without a mission after which it leaves.
         max_conn: how many missions may be connected at a time.
         grace: seconds for which workers and missions that are away are waited for.
+        max_silence: as in `Service`.
         swarm: how many workers are kept alive meanwhile; 0 leaves that to others.
         config: the configuration file by which they are submitted.
         task_status: gets the serving, with its address and targets, once peers may come.
@@ -80,10 +89,17 @@ async def run_gnaw(
         grain.edge.errors.Superseded: another scheduler took over.
         grain.edge.errors.EdgeError: it cannot serve there.
     """
-    service = Service(grace=grace, max_missions=max_conn)
+    service = Service(grace=grace, max_silence=max_silence, max_missions=max_conn)
     with collapsing():
         async with trio.open_nursery() as nursery:
-            head = partial(serve, service.handle, address, codec=CODEC, admit=service.admit)
+            head = partial(
+                serve,
+                service.handle,
+                address,
+                codec=CODEC,
+                admit=service.admit,
+                patience=service.patience,
+            )
             serving = await nursery.start(head)
             _log.info("serving at %s: %s", serving.address, ", ".join(serving.targets))
             task_status.started(serving)
@@ -160,6 +176,7 @@ def main(words: Sequence[str] | None = None) -> int:
                 idle_quit=options.idle_quit,
                 max_conn=options.max_conn,
                 grace=options.grace,
+                max_silence=options.max_silence,
                 swarm=options.swarm,
                 config=options.config,
             )

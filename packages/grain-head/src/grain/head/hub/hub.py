@@ -11,9 +11,19 @@ from grain.edge.questions import pack
 from grain.edge.version import Versions
 from grain.head.hub.functions import FunctionTable
 from grain.head.hub.missions import Missions
+from grain.head.hub.notices import Notices
 from grain.head.hub.prefetch import PREFETCH_SECONDS, Prefetch
 from grain.head.hub.quarantine import Quarantine
-from grain.head.hub.snapshot import find_mission, retired_worker, snapshot, task_facts
+from grain.head.hub.snapshot import (
+    find_mission,
+    find_peer,
+    labels,
+    named_mission,
+    numbered,
+    retired_worker,
+    snapshot,
+    task_facts,
+)
 from grain.head.hub.state import Outgoing, Registry, TaskState
 from grain.head.hub.tasks import TaskTable
 from grain.head.hub.versions import VersionReports
@@ -25,10 +35,13 @@ from grain.head.scheduler.starvation_guard import SHARED_MAX_OVERTAKES
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
-    from grain.head.hub.state import Link, MissionRecord, TaskRecord
+    from grain.head.hub.state import Link, MissionRecord, TaskRecord, WorkerRecord
 
 GRACE = 60.0
 """Seconds for which workers and missions that are away are waited for."""
+
+MAX_SILENCE = 12 * 3600.0
+"""Seconds for which a mission is waited for that is there, and whose event loop does not run."""
 
 _STOPPED = 30.0  # a longer gap between two looks at the clock means that the process was stopped
 _AT_ONCE = 65536  # tasks in one `Started`; at nine bytes each they fit a message
@@ -85,6 +98,7 @@ class Hub:
         functions = parts.functions(self.registry, self._outgoing)
         self.prefetch = parts.prefetch(self.scheduler, prefetch_seconds)
         self._quarantine = Quarantine(self.scheduler, self.registry)
+        self._notices = Notices(self.registry, self.scheduler, self._outgoing)
         self.tasks = parts.tasks(
             epoch,
             wall - now,
@@ -93,6 +107,7 @@ class Hub:
             prefetch=self.prefetch,
             quarantine=self._quarantine,
             functions=functions,
+            notices=self._notices,
             outgoing=self._outgoing,
         )
         self._versions = versions
@@ -104,6 +119,7 @@ class Hub:
             self.tasks,
             self.registry,
             functions,
+            self._notices,
             reports,
             self._outgoing,
             own_versions=versions,
@@ -131,11 +147,17 @@ class Hub:
         self.missions.on_link_lost(link, now)
         self.workers.on_link_lost(link, now)
 
+    def on_mission_ended(self, mission: str, now: float) -> None:
+        """End a mission whose process is known to have ended: it cannot come back."""
+        self._look(now)
+        self.missions.on_ended(mission, now)
+
     def on_tick(self, now: float) -> None:
         """Remove the peers whose grace period is over."""
         self._look(now)
         self.missions.on_tick(now)
         self.workers.on_tick(now)
+        self._notices.on_tick(now)
 
     def _look(self, now: float) -> None:
         """Notice that this process was stopped: nobody could reach it meanwhile."""
@@ -198,17 +220,16 @@ class Hub:
         """Explain why a task waits or runs.
 
         Args:
-            mission: its mission, as `grain.head.hub.snapshot.find_mission` takes it.
+            mission: its mission, as `grain.head.hub.snapshot.find_peer` takes it.
             task: its number there.
             now: the time.
         """
-        owner = find_mission(self.registry, mission)
-        if owner is None and (ended := self._ended(mission)) is not None:
-            return self._explain_absence(ended, task, now)
-        if owner is None:
-            names = sorted(one.name or one.id for one in self.registry.missions.values())
-            why = f"no mission, or more than one, goes by {mission!r}; here are: "
-            return Explanation(task, "unknown", (why + (", ".join(names) or "none"),))
+        owner = find_peer(self.registry.missions.values(), mission, "mission")
+        if isinstance(owner, str):
+            ended = self._ended(mission)
+            if ended is not None:
+                return self._explain_absence(ended, task, now)
+            return Explanation(task, "unknown", (owner,))
         record = owner.tasks.get(task)
         if record is None:
             return self._explain_absence(owner, task, now)
@@ -256,18 +277,52 @@ class Hub:
         """Ask workers to leave, those that are away when they are back.
 
         Args:
-            pattern: of their names, as a shell would match it.
+            pattern: of their names or labels, as a shell would match it; or an id.
             at_once: have them hand their runs back instead of waiting for the ends of these.
 
         Returns:
-            Of each its ``name``, ``host`` and ``state`` before, as in a snapshot, and how many
-            tasks are ``running`` on it.
+            Of each its ``name``, ``label``, ``host`` and ``state`` before, as in a snapshot, and
+            how many tasks are ``running`` on it.
         """
-        workers = [w for w in self.registry.workers.values() if fnmatchcase(w.name, pattern)]
-        before = [retired_worker(self.tasks, worker) for worker in workers]
+        workers = [one for one in self.registry.workers.values() if _goes_by(one, pattern)]
+        own = labels(self.registry.workers.values())
+        before = [retired_worker(self.tasks, worker, own[worker.number]) for worker in workers]
         for worker in workers:
             self.workers.retire(worker, at_once=at_once)
         return before
+
+    def find(self, mission: str) -> dict[str, Any]:
+        """Return a mission as in a snapshot; or an ``error`` if there is no such one."""
+        found = find_peer(self.registry.missions.values(), mission, "mission")
+        return {"error": found} if isinstance(found, str) else named_mission(self.tasks, found)
+
+    def cancel(self, mission: str, task: int, by: str) -> dict[str, Any]:
+        """End a mission, or one task of it, for somebody outside.
+
+        Args:
+            mission: which, as `grain.head.hub.snapshot.find_peer` takes it.
+            task: the number of the task; 0 for the whole mission.
+            by: who wants that, for people.
+
+        Returns:
+            The mission as in a snapshot, and the ``state`` of the task before, for `why`; or an
+            ``error``.
+        """
+        owner = find_peer(self.registry.missions.values(), mission, "mission")
+        if isinstance(owner, str):
+            return {"error": owner}
+        answer = named_mission(self.tasks, owner)
+        if not task:
+            self.missions.cancel(owner, by)
+            return answer
+        record = owner.tasks.get(task)
+        if record is None or record.state is TaskState.RESOLVED:
+            away = "" if owner.link is not None else ", or waits while its mission is away"
+            why = f"task {task} of {answer['label']} has ended, or was never submitted{away}"
+            return {"error": why}
+        state = "running" if record.lease is not None and not record.lease.waits else "waiting"
+        self.missions.cancel_task(record, by)
+        return {**answer, "state": state}
 
     def _answer(self, link: Link, ask: Ask, now: float) -> None:
         answer: Any
@@ -291,6 +346,10 @@ class Hub:
             answer = self.scheduler.cores()
         elif ask.about == "retire":
             answer = self.retire(ask.pattern, at_once=ask.at_once)
+        elif ask.about == "find":
+            answer = self.find(ask.mission)
+        elif ask.about == "cancel":
+            answer = self.cancel(ask.mission, ask.task, ask.by)
         else:
             own = self.missions.links.get(link)
             mission = ask.mission or (own.id if own is not None else "")
@@ -298,6 +357,11 @@ class Hub:
             facts = self.facts(mission, ask.task, now)
             answer = {"task": why.task, "state": why.state, "reasons": list(why.reasons), **facts}
         self._outgoing.post(link, Answer(ask.about), pack(answer))
+
+
+def _goes_by(worker: WorkerRecord, pattern: str) -> bool:
+    names = (worker.name, numbered(worker))
+    return worker.id == pattern or any(fnmatchcase(name, pattern) for name in names)
 
 
 def _crashes(task: TaskRecord) -> list[str]:

@@ -4,22 +4,28 @@
     other task of it is wanted. So within a connection a task that does not ascend comes twice.
 2.  When its connection is lost, its waiting tasks are forgotten, as it will submit them again.
     Its runs go on, and their outcomes are kept until it confirms them.
-3.  After the grace period it is over: its runs are revoked, its outcomes acknowledged.
-4.  A task that ran on a worker under this head's predecessor, as its mission reports, is held back
+3.  After the grace period it is over: its runs are revoked, its outcomes acknowledged. So it is
+    at once when its process has ended. One that comes back after all is told how many runs ended.
+4.  A mission, or a task of it, that somebody cancels from outside is retracted here at once, and
+    the mission is informed; on its next connection once more, as the message may be lost.
+5.  A task that ran on a worker under this head's predecessor, as its mission reports, is held back
     until that worker has reported, or until the grace period of this head's start is over.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from grain.edge.questions import pack
 from grain.head.errors import BadMessage
+from grain.head.hub.snapshot import labels, next_ordinal
 from grain.head.hub.state import EndedMission, MissionRecord, Questions, TaskRecord
 from grain.head.messages import (
     AckTasks,
     Answer,
+    CancelMission,
+    CancelTask,
     Depart,
     Describe,
     Described,
@@ -39,6 +45,10 @@ if TYPE_CHECKING:
     from grain.head.hub.state import Link, Outgoing, Registry
     from grain.head.hub.tasks import TaskTable
     from grain.head.hub.versions import VersionReports
+
+_REMEMBERED = 1024  # missions that have ended and are remembered
+
+T = TypeVar("T")
 
 
 class Missions:
@@ -81,17 +91,26 @@ class Missions:
         self._last_number = 0
         self._questions = Questions()
         self.links: dict[Link, MissionRecord] = {}
+        # The runs of missions that were given up, and when their connections were lost, by id.
+        self._given_up: dict[str, tuple[int, float]] = {}
+        # The ids of missions whose processes have ended, which workers may still report.
+        self._ended: dict[str, None] = {}
+        # Who has cancelled missions that were given up before they got that message, or tasks of
+        # theirs, by id.
+        self._cancelled: dict[str, tuple[str, dict[int, str]]] = {}
 
     def get(self, id: str, now: float) -> MissionRecord:  # noqa: A002 - its name
         """Return the mission of an id, made if there is none; then it has the grace period to come.
 
-        A worker may report the runs of a mission before that has found this head.
+        A worker may report the runs of a mission before that has found this head; or those of one
+        whose process has ended, which are not waited for.
         """
         mission = self._missions.get(id)
         if mission is None:
             self._last_number += 1
             mission = self._missions[id] = MissionRecord(id, self._last_number)
-            mission.deadline = now + self._grace
+            mission.cancelled_by, mission.cancelled = self._cancelled.pop(id, ("", {}))
+            mission.deadline = now if id in self._ended else now + self._grace
         return mission
 
     def on_message(self, link: Link, message: Message, payload: Payload, now: float) -> None:
@@ -120,7 +139,7 @@ class Missions:
             case Retract():
                 self._retract(mission, message.tasks)
             case Synced():
-                self._on_synced(mission)
+                self._on_synced(mission, now)
             case Described():
                 self._on_described(message)
             case Depart():
@@ -152,6 +171,8 @@ class Missions:
         if mission.link is not None:
             self.links.pop(mission.link, None)
             self._detach(mission)
+        if not mission.ordinal:
+            mission.ordinal = next_ordinal(message.name, self._missions.values())
         mission.name = message.name
         mission.host = message.host
         mission.versions = message.versions
@@ -163,6 +184,11 @@ class Missions:
         mission.noticed.clear()
         mission.reported.clear()
         self.links[link] = mission
+        # Before any run of a cancelled task can end: the mission is to know who has cancelled it.
+        if mission.cancelled_by:
+            self._outgoing.post(link, CancelMission(mission.cancelled_by))
+        for task, by in mission.cancelled.items():
+            self._outgoing.post(link, CancelTask(task, by))
         self._versions.on_mission(mission)
 
     def _submit(
@@ -195,15 +221,42 @@ class Missions:
             ran_on = (
                 ""  # it has reported, or will not: if it has the run, the task is leased by now
             )
-        self._table.claim(task, ran_on, now)
+        cancelled = mission.cancelled_by or message.task in mission.cancelled
+        if cancelled and task.ending is None:
+            self._table.retract(mission, task.number)
+        else:
+            self._table.claim(task, ran_on, now)
 
-    def _on_synced(self, mission: MissionRecord) -> None:
+    def _on_synced(self, mission: MissionRecord, now: float) -> None:
         if mission.synced:
             return
         mission.synced = True
         for task in [task for task in mission.tasks.values() if not task.claimed]:
             self._table.discard(task)
-        self._outgoing.post(mission.link, MissionRegistered(self._table.epoch))
+        runs, lost_at = self._given_up.pop(mission.id, (0, now))
+        label = labels(self._missions.values())[mission.number]
+        registered = MissionRegistered(self._table.epoch, runs, now - lost_at, label)
+        self._outgoing.post(mission.link, registered)
+        mission.cancelled = {
+            task: by for task, by in mission.cancelled.items() if task in mission.tasks
+        }
+
+    # ---- cancelling, from outside
+
+    def cancel(self, mission: MissionRecord, by: str) -> None:
+        """End a mission: all its runs at once, and itself when it gets the message."""
+        mission.cancelled_by = by
+        self._outgoing.post(mission.link, CancelMission(by))
+        for task in list(reversed(mission.tasks.values())):  # the youngest first, as in `_detach`
+            if task.ending is None:
+                self._table.retract(mission, task.number)
+
+    def cancel_task(self, task: TaskRecord, by: str) -> None:
+        """Retract a task, and inform its mission by whom it was cancelled."""
+        mission = task.mission
+        mission.cancelled[task.number] = by
+        self._outgoing.post(mission.link, CancelTask(task.number, by))
+        self._table.retract(mission, task.number)
 
     # ---- leaving
 
@@ -225,6 +278,21 @@ class Missions:
             if task.lease is None and task.ending is None and not task.crashes:
                 del mission.tasks[task.number]
 
+    def _give_up(self, mission: MissionRecord, now: float) -> None:
+        """End a mission that has not come back in time, and remember that for when it does."""
+        runs = sum(task.lease is not None for task in mission.tasks.values())
+        if mission.cancelled_by or mission.cancelled:
+            cancelled = (mission.cancelled_by, mission.cancelled)
+            self._remember(self._cancelled, mission.id, cancelled)
+        if runs and mission.connection:
+            self._remember(self._given_up, mission.id, (runs, mission.deadline - self._grace))
+        self._remove(mission, now)
+
+    def _remember(self, among: dict[str, T], mission: str, what: T) -> None:
+        among[mission] = what
+        if len(among) > _REMEMBERED:
+            del among[next(iter(among))]
+
     def _remove(self, mission: MissionRecord, now: float) -> None:
         """End a mission: no task of it is wanted any more."""
         if mission.link is not None:
@@ -238,10 +306,17 @@ class Missions:
         if mission.connection:  # else it never came
             self._table.registry.ended_missions.append(EndedMission(mission, now))
 
+    def on_ended(self, id: str, now: float) -> None:  # noqa: A002 - its name
+        """Remove a mission whose process has ended, unless it is connected in spite of that."""
+        mission = self._missions.get(id)
+        if mission is not None and mission.link is None:
+            self._remember(self._ended, id, None)
+            self._remove(mission, now)
+
     def on_tick(self, now: float) -> None:
         """Remove the missions whose grace period is over; end the limbo when it is time."""
         for mission in [m for m in self._missions.values() if m.deadline <= now]:
-            self._remove(mission, now)
+            self._give_up(mission, now)
         if self._limbo_ends > now:
             return
         for worker in list(self._table.held_back):

@@ -1,7 +1,12 @@
-"""The state of a hub as plain data, which ``grain ls`` shows.
+"""The state of a hub as plain data, which ``grain ls`` shows, and the names of peers in it.
 
 The hub does nothing else meanwhile, so nothing here goes through the waiting tasks, of which there
 may be a million: they are counted by queue.
+
+Names repeat: two runs of one script, workers that were given a fixed name. A peer gets an ordinal
+among those of its name when it comes, and keeps it. Its *label* is its name as long as no other
+peer has that, else ``name@ordinal``; one without a name goes by the beginning of its id. Each
+command takes a label, a name that is the only one, an id, and the beginning of an id.
 """
 
 from __future__ import annotations
@@ -9,7 +14,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import asdict
 
@@ -17,15 +22,19 @@ from grain.head.hub.state import LeaseRecord
 from grain.resource import Opaque, to_data
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
-    from grain.head.hub.state import MissionRecord, Registry, TaskRecord, WorkerRecord
+    from grain.head.hub.state import MissionRecord, PeerRecord, Registry, TaskRecord, WorkerRecord
     from grain.head.hub.tasks import TaskTable
     from grain.head.scheduler.state import TaskQueue
     from grain.resource import Supply
 
 _QUEUES = 200  # shown at most: a look at each costs a look at the workers
 _TASKS = 4  # named for each worker
+_ID = 8  # the beginning of an id that people see
+_SHOWN = 8  # peers that a message names
+
+P = TypeVar("P", bound="PeerRecord")
 
 
 def snapshot(table: TaskTable, now: float) -> dict[str, Any]:
@@ -40,20 +49,24 @@ def snapshot(table: TaskTable, now: float) -> dict[str, Any]:
         each; ``more_queues``: how many are left out, those with the fewest tasks; ``ended``: the
         last missions that left, ``at`` in seconds since Unix' epoch. Resources are plain data,
         times are seconds; ``used`` is the part of each kind, None where it has no class here. A
-        task is named ``mission:number``, with the mission as `find_mission` takes it.
+        task is named ``mission:number``, with the mission's label.
     """
     scheduler, registry = table.scheduler, table.registry
-    labels = _labels(registry.missions.values())
+    mission_labels = labels(registry.missions.values())
+    worker_labels = labels(registry.workers.values())
     queues = [queue for queue in scheduler.queues.values() if queue.tasks or queue.running]
     queues.sort(key=lambda queue: -queue.waiting)
     running, waiting = _counts(table)
-    shown = [_queue(table, queue, labels, now) for queue in queues[:_QUEUES]]
+    shown = [_queue(table, queue, mission_labels, now) for queue in queues[:_QUEUES]]
     return {
         "epoch": table.epoch,
         "tasks": table.counts(),
-        "workers": [_worker(table, worker, labels, now) for worker in registry.workers.values()],
+        "workers": [
+            _worker(table, worker, worker_labels, mission_labels, now)
+            for worker in registry.workers.values()
+        ],
         "missions": [
-            _mission(mission, labels, running[mission.number], waiting[mission.number])
+            _mission(mission, mission_labels, running[mission.number], waiting[mission.number])
             for mission in registry.missions.values()
         ],
         # Again: a queue whose tasks were all cancelled finds that out when it is looked at.
@@ -106,32 +119,24 @@ def task_facts(table: TaskTable, mission: MissionRecord, number: int, now: float
 
 
 def find_mission(registry: Registry, word: str) -> MissionRecord | None:
-    """Return the mission of an id, a name, or the beginning of an id; None unless that is one."""
-    missions = registry.missions
-    if word in missions or not word:
-        return missions.get(word)
-    matches = [mission for mission in missions.values() if mission.name == word]
-    matches = matches or [m for m in missions.values() if m.id.startswith(word)]
-    return matches[0] if len(matches) == 1 else None
+    """Return the mission that a word means, as `find_peer` does; None if there is no such one."""
+    found = find_peer(registry.missions.values(), word, "mission")
+    return None if isinstance(found, str) else found
 
 
-def retired_worker(table: TaskTable, worker: WorkerRecord) -> dict[str, Any]:
+def retired_worker(table: TaskTable, worker: WorkerRecord, label: str) -> dict[str, Any]:
     """Return what is shown of a worker that is asked to leave."""
     running = len(table.scheduler.workers[worker.number].tasks)
     state = _worker_state(worker)
-    return {"name": worker.name, "host": worker.host, "state": state, "running": running}
+    named = {"name": worker.name, "label": label, "host": worker.host}
+    return {**named, "state": state, "running": running}
 
 
-def _labels(missions: Iterable[MissionRecord]) -> dict[int, str]:
-    """Return each mission's name, or the beginning of its id if others have that name."""
-    by_name: dict[str, list[MissionRecord]] = {}
-    for mission in missions:
-        by_name.setdefault(mission.name, []).append(mission)
-    return {
-        mission.number: name if name and len(same) == 1 else mission.id[:8]
-        for name, same in by_name.items()
-        for mission in same
-    }
+def named_mission(table: TaskTable, mission: MissionRecord) -> dict[str, Any]:
+    """Return what is shown of a mission that a command names."""
+    own = labels(table.registry.missions.values())
+    running, waiting = _counts(table)
+    return _mission(mission, own, running[mission.number], waiting[mission.number])
 
 
 def _worker_state(worker: WorkerRecord) -> str:
@@ -143,7 +148,11 @@ def _worker_state(worker: WorkerRecord) -> str:
 
 
 def _worker(
-    table: TaskTable, worker: WorkerRecord, labels: dict[int, str], now: float
+    table: TaskTable,
+    worker: WorkerRecord,
+    own: dict[int, str],
+    of_missions: dict[int, str],
+    now: float,
 ) -> dict[str, Any]:
     scheduled = table.scheduler.workers[worker.number]
     scheduled.give_back()
@@ -152,6 +161,7 @@ def _worker(
     return {
         "id": worker.id,
         "name": worker.name,
+        "label": own[worker.number],
         "host": worker.host,
         "state": _worker_state(worker),
         "total": to_data(scheduled.supply.total),
@@ -159,7 +169,7 @@ def _worker(
         "used": _used(scheduled.supply),
         "left": None if scheduled.end == math.inf else scheduled.end - now,
         "running": len(scheduled.tasks),
-        "tasks": [_label(task, labels) for task in islice(tasks, _TASKS)],
+        "tasks": [_label(task, of_missions) for task in islice(tasks, _TASKS)],
         "versions": asdict(worker.versions),
     }
 
@@ -253,3 +263,57 @@ def _why(table: TaskTable, queue: TaskQueue, now: float) -> str:
     if not serving:
         return "no worker that is here takes tasks"
     return "the worker is full" if serving == 1 else f"all {serving} workers are full"
+
+
+def next_ordinal(name: str, peers: Iterable[PeerRecord]) -> int:
+    """Return the ordinal of a peer that comes, among those of its name."""
+    return 1 + max((peer.ordinal for peer in peers if peer.name == name), default=0)
+
+
+def labels(peers: Collection[PeerRecord]) -> dict[int, str]:
+    """Return the label of each peer by its number."""
+    names = Counter(peer.name for peer in peers)
+    return {peer.number: _peer_label(peer, alone=names[peer.name] == 1) for peer in peers}
+
+
+def numbered(peer: PeerRecord) -> str:
+    """Return the label of a peer that it has among others of its name."""
+    return _peer_label(peer, alone=False)
+
+
+def _peer_label(peer: PeerRecord, *, alone: bool) -> str:
+    if not peer.name:
+        return peer.id[:_ID]
+    return peer.name if alone else f"{peer.name}@{peer.ordinal}"
+
+
+def find_peer(peers: Collection[P], word: str, kind: str) -> P | str:
+    """Return the peer that a word means, or a sentence that says why none can be meant.
+
+    Args:
+        peers: to be looked at; those with an empty id and name are never meant.
+        word: a label, a name, an id, or the beginning of an id.
+        kind: the noun for such a peer.
+    """
+    exact = [peer for peer in peers if word and peer.id == word]
+    named = [peer for peer in peers if word and peer.name == word]
+    matches = exact or named
+    matches = matches or [peer for peer in peers if word and numbered(peer) == word]
+    matches = matches or [peer for peer in peers if word and peer.id.startswith(word)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        which = _listed(
+            f"{numbered(peer)} (id {peer.id[:_ID]}, on {peer.host or 'an unknown host'})"
+            for peer in matches
+        )
+        return f"{len(matches)} {kind}s are called {word!r}: {which}"
+    here = labels(peers)
+    which = _listed(sorted(here.values())) or "none"
+    return f"no {kind} goes by {word!r}; here are: {which}"
+
+
+def _listed(items: Iterable[str]) -> str:
+    listed = list(items)
+    more = [f"and {len(listed) - _SHOWN} more"] if len(listed) > _SHOWN else []
+    return ", ".join(listed[:_SHOWN] + more)

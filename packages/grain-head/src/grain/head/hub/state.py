@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from grain.edge.messages import Message, Payload
-    from grain.head.messages import Crash, Ending
+    from grain.head.messages import Crash, Ending, Notice
     from grain.head.scheduler.state import TaskQueue
     from grain.resource import Resource
     from grain.worker.messages import Attempt
@@ -139,6 +139,7 @@ class PeerRecord:
         number: this hub's, in the order of their coming. The scheduler knows peers by it: a worker
             by its number, the owner of a queue by that of the mission.
         name: what people call it.
+        ordinal: its place among those of its name, see `grain.head.hub.snapshot`.
         host: where it is.
         link: its connection; None while it is away.
         connection: the peer's own count of its connections: a registration with a smaller one
@@ -147,12 +148,23 @@ class PeerRecord:
         versions: of its Python, and others.
     """
 
-    __slots__ = ("connection", "deadline", "host", "id", "link", "name", "number", "versions")
+    __slots__ = (
+        "connection",
+        "deadline",
+        "host",
+        "id",
+        "link",
+        "name",
+        "number",
+        "ordinal",
+        "versions",
+    )
 
     def __init__(self, id: str, number: int) -> None:  # noqa: A002 - its name
         self.id = id
         self.number = number
         self.name = ""
+        self.ordinal = 0
         self.host = ""
         self.link: Link | None = None
         self.connection = 0
@@ -168,6 +180,8 @@ class MissionRecord(PeerRecord):
     """
 
     __slots__ = (
+        "cancelled",
+        "cancelled_by",
         "done",
         "failed",
         "function_names",
@@ -192,14 +206,18 @@ class MissionRecord(PeerRecord):
         self.done = self.failed = 0
         # The requests of this link by number: the resources, and the queue for them.
         self.requests: dict[int, tuple[Resource, TaskQueue]] = {}
-        # The requests of this link for which the mission got a `Notice`.
-        self.noticed: set[int] = set()
+        # The requests of this link that were looked at, each with the last notice about it.
+        self.noticed: dict[int, Notice | None] = {}
         # The versions of workers that were reported to the mission on this link.
         self.reported: set[Versions] = set()
         self.last_submitted = -1
         # As its runs take them along: opaque.
         self.settings = b""
         self.share = Share()
+        # The person who has cancelled the mission from outside, or single tasks of it. A mission
+        # that was away, or whose connection was lost meanwhile, is informed when it is back.
+        self.cancelled_by = ""
+        self.cancelled: dict[int, str] = {}
 
 
 class TaskState(Enum):
@@ -328,8 +346,8 @@ class LeaseRecord:
         self.revoked = False
         self.alone = False
         # The session of the worker in which the lease was sent or last confirmed, and its place
-        # among those sent in that session, from 1: a worker reports how many it has begun. 0 says
-        # that it has begun for certain: a later session, which counts anew, cannot undo that.
+        # among those sent in that session, from 1: a worker reports how many have arrived. 0 says
+        # that it has arrived for certain: a later session, which counts anew, cannot undo that.
         self.session = worker.session
         self.index = 0
         # The chain that the run is the head of, or waits in.
@@ -347,12 +365,16 @@ class LeaseRecord:
 
     @property
     def begun(self) -> bool:
-        """True if the worker is known to have begun it, so that it may be to blame for a crash."""
+        """True if the worker is known to have begun it, so that it may be to blame for a crash.
+
+        It has arrived there, and does not wait in a chain. One whose predecessor has ended may
+        still have been on its way when the worker died.
+        """
         if self.waits:
             return False
         # One of an earlier session: the worker's count is of later leases.
-        begun = self.worker.begun if self.session == self.worker.session else 0
-        return self.index <= begun
+        arrived = self.worker.arrived if self.session == self.worker.session else 0
+        return self.index <= arrived
 
     def __repr__(self) -> str:
         return f"<LeaseRecord {self.attempt} of {self.task} on {self.worker.name}>"
@@ -386,8 +408,8 @@ class WorkerRecord(PeerRecord):
     """
 
     __slots__ = (
+        "arrived",
         "away_since",
-        "begun",
         "chain_heads",
         "draining",
         "functions",
@@ -408,10 +430,10 @@ class WorkerRecord(PeerRecord):
         # None until the worker is asked to leave; then True if it is to leave at once.
         self.retired: bool | None = None
         # This hub's count of its connections; in the present one, how many leases were sent, and
-        # how many of those it has begun.
+        # how many of those have arrived.
         self.session = 0
         self.sent = 0
-        self.begun = 0
+        self.arrived = 0
         # In the order of sending: leases that wait in a chain come after its head.
         self.leases: dict[Attempt, LeaseRecord] = {}
         self.functions: set[bytes] = set()

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from grain.head.hub.fair_share import FairShare
 from grain.head.hub.state import LeaseRecord, TaskRecord
-from grain.head.messages import Crash, Crashed, Notice, Resolved, Retracted, Started
+from grain.head.messages import Crash, Crashed, Resolved, Retracted, Started
 from grain.head.scheduler.state import split_time
 from grain.resource import Supply, from_data, to_data
 from grain.worker.messages import Lease, Revoke
@@ -31,12 +31,13 @@ from grain.worker.messages import Lease, Revoke
 if TYPE_CHECKING:
     from grain.edge.messages import Payload
     from grain.head.hub.functions import FunctionTable
+    from grain.head.hub.notices import Notices
     from grain.head.hub.prefetch import Prefetch
     from grain.head.hub.quarantine import Quarantine
     from grain.head.hub.state import MissionRecord, Outgoing, Registry, WorkerRecord
     from grain.head.messages import Ending
     from grain.head.scheduler.scheduler import Scheduler
-    from grain.head.scheduler.state import Start, TaskQueue
+    from grain.head.scheduler.state import Start
     from grain.worker.messages import Attempt, InventoryRun, RunEnded
 
 SOLO = 2
@@ -57,6 +58,7 @@ class TaskTable:
         prefetch: decides what waits on workers.
         quarantine: decides where suspects run.
         functions: sends functions to workers.
+        notices: informs missions of requests that no worker can meet.
         outgoing: takes the messages.
 
     Attributes:
@@ -77,6 +79,7 @@ class TaskTable:
         prefetch: Prefetch,
         quarantine: Quarantine,
         functions: FunctionTable,
+        notices: Notices,
         outgoing: Outgoing,
     ) -> None:
         self.epoch = epoch
@@ -90,6 +93,7 @@ class TaskTable:
         self.done = self.failed = 0
         self._wall = wall
         self._functions = functions
+        self._notices = notices
         self._outgoing = outgoing
         self._last_scheduler_id = 0
         self._last_attempt = 0
@@ -102,7 +106,7 @@ class TaskTable:
         queue = task.queue
         assert queue is not None
         if not queue.serving_shapes:
-            self._notify(task, queue, now)
+            self._notices.on_waiting(task, queue, now)
         if len(task.crashes) >= SOLO:
             task.suspect = True
             self.quarantine.add(task)
@@ -139,16 +143,6 @@ class TaskTable:
             if not others:
                 del self.held_back[task.awaits]
             task.awaits = ""
-
-    def _notify(self, task: TaskRecord, queue: TaskQueue, now: float) -> None:
-        """Report a request that no worker here could ever meet, once for each connection."""
-        mission = task.mission
-        if task.request not in mission.noticed:
-            mission.noticed.add(task.request)
-            why = self.scheduler.why_never(queue.request, now, queue.interpreter)
-            if why is not None:
-                notice = Notice(task.request, why, bool(self.scheduler.workers))
-                self._outgoing.post(mission.link, notice)
 
     # ---- starting
 
@@ -210,8 +204,6 @@ class TaskTable:
         lease = self._new_lease(task, worker, scheduler_id)
         self.by_scheduler_id[scheduler_id] = lease
         lease.began = now
-        worker.sent += 1
-        lease.index = worker.sent
         return lease
 
     def _new_lease(
@@ -221,6 +213,8 @@ class TaskTable:
         lease = LeaseRecord((self.epoch, self._last_attempt), task, worker, scheduler_id)
         task.lease = lease
         worker.leases[lease.attempt] = lease
+        worker.sent += 1
+        lease.index = worker.sent
         return lease
 
     def _send_lease(
@@ -270,7 +264,6 @@ class TaskTable:
         self.by_scheduler_id[scheduler_id] = successor
         successor.scheduler_id = scheduler_id
         successor.began = self.scheduler.tasks[scheduler_id].started = now
-        successor.index = 0  # begun for certain: the worker begins it without any further message
 
     def on_run_ended(
         self, worker: WorkerRecord, ended: RunEnded, payload: Payload, now: float
@@ -436,7 +429,7 @@ class TaskTable:
         """Note that a worker which connects again has a run that is in the table."""
         lease = worker.leases[held.attempt]
         lease.session = worker.session
-        lease.index = 0  # it is there: begun for certain, unless it waits in a chain
+        lease.index = 0  # it is there: for certain, as `begun` wants to know
         if held.ended:
             self.free(lease, now)
         elif lease.revoked:

@@ -14,11 +14,12 @@ import math
 from typing import TYPE_CHECKING
 
 from grain.edge.questions import pack
+from grain.head.hub.snapshot import next_ordinal
 from grain.head.hub.state import MissionRecord, Questions, WorkerRecord
 from grain.head.messages import Answer, Blocked
 from grain.resource import from_data
 from grain.worker.messages import (
-    BegunCount,
+    ArrivedCount,
     Draining,
     Inspect,
     Inspected,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
     from grain.edge.version import Versions
     from grain.head.hub.functions import FunctionTable
+    from grain.head.hub.notices import Notices
     from grain.head.hub.state import LeaseRecord, Link, Outgoing, Registry
     from grain.head.hub.tasks import TaskTable
     from grain.head.hub.versions import VersionReports
@@ -52,6 +54,7 @@ class Workers:
         table: has the tasks that run on them.
         registry: has the workers by id.
         functions: is looked at when a worker has reported those that it has.
+        notices: is informed when workers come and go.
         versions: reports workers of other versions to missions.
         outgoing: takes the messages.
         own_versions: this head's.
@@ -67,6 +70,7 @@ class Workers:
         table: TaskTable,
         registry: Registry,
         functions: FunctionTable,
+        notices: Notices,
         versions: VersionReports,
         outgoing: Outgoing,
         *,
@@ -77,6 +81,7 @@ class Workers:
         self._table = table
         self._registry = registry
         self._functions = functions
+        self._notices = notices
         self._versions = versions
         self._own_versions = own_versions
         self._outgoing = outgoing
@@ -97,8 +102,8 @@ class Workers:
         match message:
             case RunEnded():
                 self._table.on_run_ended(worker, message, payload, now)
-            case BegunCount():
-                worker.begun = max(worker.begun, message.count)
+            case ArrivedCount():
+                worker.arrived = max(worker.arrived, message.count)
             case Inventory():
                 self._on_inventory(worker, message, now)
             case InventoryEnd():
@@ -113,6 +118,7 @@ class Workers:
                 self._outgoing.post(asker, Answer("programs"), pack({"programs": message.programs}))
             case Draining():
                 worker.draining = True
+                self._notices.on_workers_changed()
                 self._table.scheduler.on_worker_draining(worker.number)
             case Leaving():
                 self._remove(worker, None, now)
@@ -144,7 +150,7 @@ class Workers:
         worker.link = link
         worker.connection = message.connection
         worker.session += 1
-        worker.sent = worker.begun = 0
+        worker.sent = worker.arrived = 0
         worker.serving = False
         worker.draining = worker.draining or message.draining
         worker.functions = set(message.functions)
@@ -155,6 +161,7 @@ class Workers:
         self._last_number += 1
         worker = WorkerRecord(message.worker, self._last_number)
         worker.name = message.name
+        worker.ordinal = next_ordinal(message.name, self._registry.workers.values())
         worker.host = message.host
         worker.versions = message.versions
         self._registry.workers[worker.id] = self._registry.numbered[worker.number] = worker
@@ -188,6 +195,7 @@ class Workers:
         if worker.retired is not None:
             self._outgoing.post(worker.link, Retire(worker.retired))
         self._functions.on_changed()
+        self._notices.on_workers_changed()
         self._versions.on_worker(worker)
         self._table.enqueue_held_back(worker.id, now)
 
@@ -219,6 +227,7 @@ class Workers:
         del self._registry.workers[worker.id], self._registry.numbered[worker.number]
         if worker.link is not None:
             self.links.pop(worker.link, None)
+        self._notices.on_workers_changed()
         self._table.enqueue_held_back(worker.id, now)
 
     def on_tick(self, now: float) -> None:

@@ -18,8 +18,8 @@ from grain.worker.agent.functions import FunctionStore
 from grain.worker.messages import (
     FUNCTIONS,
     AckRuns,
+    ArrivedCount,
     Attempt,
-    BegunCount,
     BlockingCode,
     Cancel,
     DefineFunction,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 FLUSH = 20.0
 """Seconds that a worker which leaves waits until its results have arrived."""
 
-_COUNT_DELAY = 0.1  # seconds by which `BegunCount` may wait for company: short runs end before
+_COUNT_DELAY = 0.1  # seconds by which `ArrivedCount` may wait for company: short runs end before
 _INVENTORY = 256  # runs in one `Inventory`
 
 
@@ -116,7 +116,7 @@ class WorkerSession:
         self._connections = 0
         # The last attempt of each head, by its epoch.
         self._last_attempts: dict[int, int] = {}
-        self._begun = 0
+        self._arrived = 0
         self._count_due = math.inf
         self._deadline = math.inf
         self._flush_until = math.inf
@@ -153,7 +153,7 @@ class WorkerSession:
         """Begin a connection: register with all that the worker has."""
         self.connected = True
         self._connections += 1
-        self._begun = 0
+        self._arrived = 0
         self._count_due = math.inf
         self.to_head.clear()
         # A function that has no place in the message is sent again when it is called; not one that
@@ -218,9 +218,9 @@ class WorkerSession:
             self._send(answer)
 
     def _send_count(self) -> None:
-        """Report how many leases were begun, which matters only if this worker should die."""
+        """Report how many leases have arrived, which matters only if this worker should die."""
         if self._count_due != math.inf and self.connected:
-            self._send(BegunCount(self._begun))
+            self._send(ArrivedCount(self._arrived))
         self._count_due = math.inf
 
     # ---- runs
@@ -231,9 +231,8 @@ class WorkerSession:
         if number <= self._last_attempts.get(epoch, -1):
             return
         self._last_attempts[epoch] = number
-        if not lease.chain:
-            self._begun += 1
-            self._count_due = min(self._count_due, now + _COUNT_DELAY)
+        self._arrived += 1
+        self._count_due = min(self._count_due, now + _COUNT_DELAY)
         if self.draining:
             self._report_end(lease, "returned", None)
             return

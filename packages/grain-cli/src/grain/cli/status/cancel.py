@@ -1,0 +1,106 @@
+"""``grain cancel``: end a mission, or one task of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from grain.cli.options import config_option, load_config, patience_option
+from grain.cli.plugin import report_errors
+from grain.cli.show import clean
+
+if TYPE_CHECKING:
+    from grain.config import Config
+
+
+@click.command()
+@click.option("-y", "--yes", is_flag=True, help="End a mission without asking.")
+@patience_option
+@config_option
+@click.argument("what", metavar="MISSION[:TASK]")
+@click.pass_context
+def cancel(
+    ctx: click.Context, yes: bool, patience: float, config_file: str | None, what: str
+) -> None:
+    """End a mission, or one task of it.
+
+    Both are named as `grain ls` names them: grain cancel opt, or grain cancel opt:17
+
+    A mission ends as by Ctrl-C: its tasks and their programs end, and then itself. It asks before
+    it does so. A task ends without a question; what awaits it gets an exception that says who has
+    cancelled it.
+    """
+    mission, task = parse(what)
+    with report_errors():
+        config = load_config(ctx, config_file)
+        if not task:
+            mission = _confirmed(config, mission, patience, yes=yes)
+        answer = _put(config, "cancel", mission, patience, task=task, by=who())
+    label = clean(answer["label"])
+    if task:
+        was = "ran, and its programs end" if answer["state"] == "running" else "waited"
+        click.echo(f"task {label}:{task} is cancelled; it {was}")
+    elif answer["connected"]:
+        click.echo(f"mission {label} is told to end; {_tasks(answer)} end with it")
+    else:
+        click.echo(f"mission {label} is away: {_tasks(answer)} end now, itself if it comes back")
+
+
+def parse(what: str) -> tuple[str, int]:
+    """Return the mission and the number of the task, 0 for the whole mission.
+
+    Raises:
+        click.UsageError: it names no mission.
+    """
+    mission, _, number = what.rpartition(":")
+    if mission and number.isdecimal() and len(number) <= 18 and int(number):
+        return mission, int(number)
+    if not what or what.endswith(":") or what.startswith(":"):
+        raise click.UsageError(f"{what!r} is no mission and no task; `grain ls` names them")
+    return what, 0
+
+
+def who() -> str:
+    """Return who types the command, for those whose task ends."""
+    import getpass
+    import socket
+
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # the user has no name
+        import os
+
+        user = f"user {os.geteuid()}"
+    return f"{user} on {socket.gethostname()}"
+
+
+def _confirmed(config: Config, word: str, patience: float, *, yes: bool) -> str:
+    """Ask whether a mission is to end, unless that is clear; return its id."""
+    found = _put(config, "find", word, patience)
+    if not yes:
+        label, host = clean(found["label"]), clean(found["host"])
+        question = f"End mission {label} on {host or 'an unknown host'}, and {_tasks(found)}?"
+        # Without a terminal, and at the end of input, that is a no.
+        click.confirm(question, abort=True)
+    mission: str = found["id"]
+    return mission
+
+
+def _put(
+    config: Config, about: Any, mission: str, patience: float, *, task: int = 0, by: str = ""
+) -> dict[str, Any]:
+    from grain.cli.query import ask
+    from grain.edge.questions import Ask
+
+    question = Ask(about, mission=mission, task=task, by=by)
+    [answer] = ask(config, question, patience=patience)
+    if "error" in answer:
+        raise click.ClickException(clean(answer["error"]))
+    found: dict[str, Any] = answer
+    return found
+
+
+def _tasks(mission: dict[str, Any]) -> str:
+    running, waiting = mission["running"], mission["waiting"]
+    return f"{running} running and {waiting} waiting task{'' if running + waiting == 1 else 's'}"

@@ -1,0 +1,187 @@
+"""The end of a mission from outside, as by Ctrl-C: SIGTERM, SIGHUP, and `grain cancel`.
+
+Batch systems send SIGTERM, terminals that are closed SIGHUP.
+
+By default either signal ends the process on the spot: no ``finally`` runs, no buffered file is
+written, and the programs of its tasks have nobody to end them. While a mission runs, they cancel it
+instead; then the program ends by `SystemExit` with the status that a shell has for the signal, 143
+or 129, so that whatever is around the mission ends in good order, too.
+
+Rules:
+
+1. Only a disposition that is the default one is replaced, and only in the main thread, where Python
+   allows it. A program's own handler stays; so does SIGHUP that is ignored, as under nohup.
+2. User code that computes is interrupted by `KeyboardInterrupt`, as trio does for Ctrl-C; all else
+   is cancelled. So it works also where Ctrl-C is ignored, as in the background of a shell script.
+3. Missions inside of one another, or beside, each put their handler before that of the other, and
+   each handler calls the next one. They may end in any order.
+4. IPython survives `SystemExit`. There the signal is raised again when no mission is left.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import trio
+
+from grain.delayed.errors import MissionCancelled
+from grain.head import Cancelled, flattened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+"""The signals that end a mission."""
+
+_SHELL = 128  # added to the number of a signal, it is the exit status of a shell
+
+
+class EndingHandler:
+    """The handler of one signal for one mission.
+
+    Args:
+        number: the signal.
+        end: called with it, in the mission's trio run.
+        token: that of the run.
+    """
+
+    def __init__(
+        self,
+        number: signal.Signals,
+        end: Callable[[signal.Signals], object],
+        token: trio.lowlevel.TrioToken,
+    ) -> None:
+        self._number = number
+        self._end = end
+        self._token = token
+        # The handler of the mission around or beside; None for the signal's default.
+        self._next: EndingHandler | None = None
+        self._active = False
+
+    def __call__(self, *_: object) -> None:
+        """Have the mission cancelled, and user code that computes interrupted."""
+        self._pass_on()
+        # Without trio, an asyncio program is in its loop: there is nothing to interrupt.
+        if trio.lowlevel.in_trio_task() and not trio.lowlevel.currently_ki_protected():
+            raise KeyboardInterrupt(f"{self._number.name} received")
+
+    def _pass_on(self) -> None:
+        if self._active:
+            try:
+                self._token.run_sync_soon(self._end, self._number)
+            except trio.RunFinishedError:
+                pass  # the mission is ending anyway
+        if self._next is not None:
+            self._next._pass_on()
+
+    def install(self) -> None:
+        """Replace the default disposition, or go before another mission's handler."""
+        before = signal.getsignal(self._number)
+        if before is signal.SIG_DFL or isinstance(before, EndingHandler):
+            self._next = before if isinstance(before, EndingHandler) else None
+            self._active = True
+            signal.signal(self._number, self)
+
+    def remove(self) -> None:
+        """Restore the handler before this one, or leave that to missions which are still there."""
+        self._active = False
+        first = signal.getsignal(self._number)
+        while isinstance(first, EndingHandler) and not first._active:
+            first = first._next
+        if isinstance(signal.getsignal(self._number), EndingHandler):
+            signal.signal(self._number, signal.SIG_DFL if first is None else first)
+
+
+class Ending:
+    """The end of a mission from outside, while its block runs; `ended_from_outside` makes it.
+
+    Args:
+        report: takes a line for the user.
+
+    Attributes:
+        scope: around the mission.
+        cause: the signal that has ended it, or the error to raise; None as long as nothing has.
+    """
+
+    def __init__(self, report: Callable[[str], object]) -> None:
+        self._report = report
+        self.scope = trio.CancelScope()
+        self.cause: signal.Signals | MissionCancelled | None = None
+
+    def on_signal(self, number: signal.Signals) -> None:
+        """End the mission because of a signal."""
+        self._end(number, f"{number.name} received: the mission ends.")
+
+    def cancel(self, by: str) -> None:
+        """End the mission for somebody outside, with `MissionCancelled`."""
+        text = f"the mission was cancelled by {by} with `grain cancel`"
+        self._end(MissionCancelled(text), f"{text}.")
+
+    def _end(self, cause: signal.Signals | MissionCancelled, line: str) -> None:
+        if self.cause is None:
+            self.cause = cause
+            self._report(line)
+        self.scope.cancel()
+
+
+@contextmanager
+def ended_from_outside(report: Callable[[str], object]) -> Iterator[Ending]:
+    """Cancel the block on SIGTERM and SIGHUP, and end the program when the block has been left.
+
+    Args:
+        report: takes a line for the user.
+
+    Yields:
+        The end, for whoever receives another reason for it.
+
+    Raises:
+        SystemExit: a signal has arrived: 143 for SIGTERM, 129 for SIGHUP.
+        MissionCancelled: somebody has cancelled the mission.
+    """
+    ending = Ending(report)
+    handlers: list[EndingHandler] = []
+    if threading.current_thread() is threading.main_thread():
+        token = trio.lowlevel.current_trio_token()
+        handlers = [EndingHandler(number, ending.on_signal, token) for number in SIGNALS]
+    for handler in handlers:
+        handler.install()
+    try:
+        with ending.scope:
+            yield ending
+    except BaseException as error:
+        # An error of the clean-up is worth more than the reason for the end. A cancellation from
+        # around the mission, which mostly has the same reason, is not; nor is the outcome of a task
+        # that was cancelled with its mission.
+        if ending.cause is None or not all(map(_follows, flattened(error))):
+            raise
+    finally:
+        for handler in handlers:
+            handler.remove()
+    if isinstance(ending.cause, MissionCancelled):
+        raise ending.cause
+    if ending.cause is not None:
+        end_program(ending.cause)
+
+
+def end_program(number: signal.Signals) -> None:
+    """End this program as a signal does, after clean-up.
+
+    Raises:
+        SystemExit: with the exit status of a shell for that signal.
+    """
+    if _in_ipython():
+        signal.raise_signal(number)
+    raise SystemExit(_SHELL + number)
+
+
+def _follows(error: BaseException) -> bool:
+    return isinstance(error, KeyboardInterrupt | SystemExit | trio.Cancelled | Cancelled)
+
+
+def _in_ipython() -> bool:
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and ipython.get_ipython() is not None

@@ -1,0 +1,227 @@
+"""The end of a mission from outside: SIGTERM and SIGHUP with real processes, and `grain cancel`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from grain.delayed import MissionCancelled, delayed, mission
+from grain.head import events
+from grain.resource import Cores
+
+HEAD = """
+import asyncio, os, signal, sys, threading, time, trio
+from grain.delayed import delayed, mission, run
+from grain.resource import Cores
+from grain.worker.external import run_external
+
+@delayed
+async def external():
+    print("begins", flush=True)
+    await run_external(["sleep", "1000.5"], grace=1000)
+
+@delayed
+async def computes():
+    print("begins", flush=True)
+    while True:
+        pass
+
+async def main():
+    await (external @ Cores(1))()
+
+async def busy():
+    await (computes @ Cores(1))()
+
+async def opened(main=main):
+    async with mission(Cores(2), config_file=False):
+        await main()
+
+file = open(sys.argv[1], "w")
+file.write("buffered")
+try:
+    {program}
+finally:
+    print("finally", flush=True)
+"""
+PROGRAMS = {
+    "run": "run(main, Cores(2), config_file=False)",
+    "several": "run([main, main], Cores(2), config_file=False)",
+    "computing": "run(busy, Cores(2), config_file=False)",
+    "trio": "trio.run(opened)",
+    "nested": "trio.run(opened, opened)",
+    "asyncio": "asyncio.run(opened())",
+    "Ctrl-C ignored": (
+        "signal.signal(signal.SIGINT, signal.SIG_IGN); run(main, Cores(2), config_file=False)"
+    ),
+}
+STATUS = {signal.SIGTERM: 143, signal.SIGHUP: 129}
+
+
+def processes_of(folder: Path) -> dict[int, str]:
+    """The processes of the program and of its tasks, by their environment; and their names."""
+    names = {}
+    mark = f"GRAIN_TESTED_IN={folder}".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended, or is somebody else's
+            if mark in (process / "environ").read_bytes().split(b"\0"):
+                names[int(process.name)] = (process / "comm").read_text().strip()
+    return names
+
+
+def start(text: str, folder: Path) -> subprocess.Popen[str]:
+    program = folder / "program.py"
+    program.write_text(text)
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", program, folder / "file"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "GRAIN_TESTED_IN": str(folder)},
+        text=True,
+        start_new_session=True,
+    )
+
+
+def end(process: subprocess.Popen[str], number: signal.Signals) -> tuple[str, str]:
+    """Send a signal once a task has begun; return what the program wrote after that."""
+    assert process.stdout is not None
+    try:
+        assert "begins\n" == process.stdout.readline()
+        process.send_signal(number)
+        return process.communicate(timeout=120)
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("number", STATUS)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_signal_ends_a_mission_in_good_order(
+    program: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    """``finally`` runs, files are written, no process is left; and no traceback is shown."""
+    process = start(HEAD.format(program=PROGRAMS[program]), tmp_path)
+    out, err = end(process, number)
+
+    assert STATUS[number] == process.returncode, err
+    assert out.endswith("finally\n")
+    assert "buffered" == (tmp_path / "file").read_text()
+    assert "Traceback" not in err
+    assert f"{number.name} received: the mission ends." in err
+    assert {} == processes_of(tmp_path)
+
+
+OWN = """
+def mine(number, frame):
+    print("mine", flush=True)
+    os._exit(7)
+
+signal.signal(signal.SIGTERM, mine)
+run(main, Cores(2), config_file=False)
+"""
+IGNORED = """
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+async def main():
+    print("begins", flush=True)
+    await trio.to_thread.run_sync(sys.stdin.read)
+run(main, Cores(2), config_file=False)
+"""
+THREAD = """
+thread = threading.Thread(target=run, args=(main, Cores(2)), kwargs=dict(config_file=False))
+thread.start()
+thread.join()
+"""
+AFTER = """
+async def nothing(): pass
+run(nothing, Cores(2), config_file=False)
+assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+print("begins", flush=True)
+time.sleep(1000)
+"""
+
+
+def indented(text: str) -> str:
+    return text.strip().replace("\n", "\n    ")
+
+
+@pytest.mark.parametrize(
+    ("program", "number", "status"),
+    [
+        (OWN, signal.SIGTERM, 7),
+        (IGNORED, signal.SIGHUP, 0),
+        (THREAD, signal.SIGTERM, -signal.SIGTERM),
+        (AFTER, signal.SIGTERM, -signal.SIGTERM),
+    ],
+    ids=["its own handler", "ignored, as under nohup", "not the main thread", "after the mission"],
+)
+def test_what_the_program_does_with_a_signal_stays(
+    program: str, number: signal.Signals, status: int, tmp_path: Path
+) -> None:
+    process = start(HEAD.format(program=indented(program)), tmp_path)
+    _, err = end(process, number)
+
+    assert status == process.returncode, err
+    assert "received: the mission ends." not in err
+
+
+def test_ipython_is_ended_by_the_signal_itself(tmp_path: Path) -> None:
+    """It survives `SystemExit`, as its users may call exit() in a cell without an end."""
+    program = """
+from types import SimpleNamespace
+sys.modules["IPython"] = SimpleNamespace(get_ipython=lambda: object())
+run(main, Cores(2), config_file=False)
+"""
+    process = start(HEAD.format(program=indented(program)), tmp_path)
+    _, err = end(process, signal.SIGTERM)
+
+    assert -signal.SIGTERM == process.returncode, err
+    assert {} == processes_of(tmp_path)
+
+
+FAILING = """
+async def failing():
+    try:
+        await main()
+    finally:
+        raise ValueError("of the clean-up")
+run(failing, Cores(2), config_file=False)
+"""
+
+
+def test_an_error_of_the_clean_up_is_shown(tmp_path: Path) -> None:
+    process = start(HEAD.format(program=indented(FAILING)), tmp_path)
+    _, err = end(process, signal.SIGTERM)
+
+    assert 1 == process.returncode
+    assert "ValueError: of the clean-up" in err
+
+
+@pytest.mark.parametrize("run", [trio.run, asyncio.run], ids=["trio", "asyncio"])
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_cancelled_mission_raises_who_has_cancelled_it(run: Any, waits: bool) -> None:
+    """Whatever its block does meanwhile; and the program goes on."""
+
+    @delayed
+    async def forever() -> None:
+        await trio.sleep_forever()
+
+    async def main() -> str:
+        with pytest.raises(MissionCancelled, match="^the mission was cancelled by me on n1 with"):
+            async with mission(Cores(1), config_file=False, progress=False) as active:
+                r_ = (forever @ Cores(1))()
+                active.executor._on_event(events.MissionCancelled("me on n1"))
+                if waits:
+                    await r_
+        return "goes on"
+
+    assert "goes on" == (run(main) if run is trio.run else run(main()))

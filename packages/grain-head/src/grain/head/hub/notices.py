@@ -1,0 +1,91 @@
+"""Notices to missions: which of their requests no worker that is here can ever meet.
+
+1.  A request is looked at when a task with it begins to wait and no worker serves it, once on each
+    connection; and all those that have waiting tasks when the set of workers has changed, at most
+    once a second.
+2.  A mission gets a notice when the answer changes: there are no workers at all, there are some
+    and none fits, or one fits by now, which takes the earlier notice back.
+3.  A worker that is away, or has yet to report what it has, may be back in a moment: as long as it
+    would do, nothing is said.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grain.head.messages import Notice
+
+if TYPE_CHECKING:
+    from grain.head.hub.state import MissionRecord, Outgoing, Registry, TaskRecord
+    from grain.head.scheduler.scheduler import Scheduler
+    from grain.head.scheduler.state import TaskQueue
+
+
+class Notices:
+    """The notices of a hub.
+
+    Args:
+        registry: has the missions, with the notices that they got on this connection, and the
+            workers.
+        scheduler: knows what workers can do.
+        outgoing: takes the messages.
+    """
+
+    def __init__(self, registry: Registry, scheduler: Scheduler, outgoing: Outgoing) -> None:
+        self._registry = registry
+        self._scheduler = scheduler
+        self._outgoing = outgoing
+        self._changed = False
+
+    def on_waiting(self, task: TaskRecord, queue: TaskQueue, now: float) -> None:
+        """Look at the request of a task that no worker serves, unless it was looked at before."""
+        if task.request not in task.mission.noticed:
+            self._update(task.mission, task.request, queue, now)
+
+    def on_workers_changed(self) -> None:
+        """Have all requests looked at again, at the next tick."""
+        self._changed = True
+
+    def on_tick(self, now: float) -> None:
+        """Look at the requests with waiting tasks, if the set of workers has changed."""
+        if not self._changed:
+            return
+        self._changed = False
+        for mission in self._registry.missions.values():
+            if mission.link is None:
+                continue
+            for number, (resources, before) in mission.requests.items():
+                key = (before.priority, resources, mission.number, before.interpreter)
+                queue = self._scheduler.queues.get(key)
+                if queue is not None and queue.waiting:
+                    self._update(mission, number, queue, now)
+                elif number in mission.noticed:
+                    # None waits any more: one that comes later is looked at anew.
+                    self._send(mission, number, None)
+                    del mission.noticed[number]
+
+    def _update(self, mission: MissionRecord, number: int, queue: TaskQueue, now: float) -> None:
+        why = None
+        if not self._may_come_back(queue):
+            why = self._scheduler.why_never(queue.request, now, queue.interpreter)
+        self._send(mission, number, why)
+
+    def _send(self, mission: MissionRecord, number: int, why: str | None) -> None:
+        """Send a notice if it is another one than the last; its text alone makes no difference."""
+        notice = None if why is None else Notice(number, why, bool(self._scheduler.workers))
+        before = mission.noticed.get(number)
+        mission.noticed[number] = notice
+        if notice is not None:
+            if before is None or before.workers != notice.workers:
+                self._outgoing.post(mission.link, notice)
+        elif before is not None:
+            self._outgoing.post(mission.link, Notice(number, ""))
+
+    def _may_come_back(self, queue: TaskQueue) -> bool:
+        for worker in self._registry.workers.values():
+            leaves = worker.serving or worker.draining or worker.retired is not None
+            scheduled = self._scheduler.workers[worker.number]
+            runs = queue.runs_on(scheduled.shape.interpreter)
+            if not leaves and runs and scheduled.supply.total.request(queue.space):
+                return True
+        return False

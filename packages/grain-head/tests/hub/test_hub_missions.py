@@ -1,0 +1,208 @@
+"""Missions that are silent, killed, or back after they were given up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grain.edge.questions import Ask, unpack
+from grain.head.messages import (
+    CancelMission,
+    CancelTask,
+    MissionRegistered,
+    RegisterMission,
+    Request,
+    Retracted,
+    Synced,
+)
+from grain.worker.messages import (
+    DefineFunction,
+    Lease,
+    Revoke,
+)
+from grain_testkit.hub_harness import F, HubHarness, held
+
+
+def running(harness: HubHarness) -> tuple[str, str, Lease]:
+    """Let one task of a mission run on a worker."""
+    worker, mission = harness.worker("w", 1), harness.mission()
+    harness.send(mission, Synced())
+    harness.submit(mission, 1)
+    (lease,) = harness.sent(worker, Lease)
+    return worker, mission, lease
+
+
+def test_the_runs_of_a_mission_whose_process_has_ended_are_revoked_at_once(
+    harness: HubHarness,
+) -> None:
+    worker, mission, lease = running(harness)
+    harness.lose(mission)
+    assert [] == harness.sent(worker, Revoke)
+
+    harness.hub.on_mission_ended("m", harness.now)
+    harness.dispatch()
+
+    assert [Revoke(lease.attempt)] == harness.sent(worker, Revoke)
+    assert harness.hub.idle
+
+
+def test_runs_that_a_worker_reports_of_a_mission_that_has_ended_are_not_waited_for(
+    harness: HubHarness,
+) -> None:
+    """The worker was away when the mission was killed."""
+    worker, mission, lease = running(harness)
+    harness.lose(worker)
+    harness.lose(mission)
+    harness.hub.on_mission_ended("m", harness.now)
+    harness.wait(70)
+    harness.worker("w", 1, (held(lease),), link="again")
+    harness.wait(5)
+
+    assert [Revoke(lease.attempt)] == harness.sent("again", Revoke)
+
+
+def test_a_mission_that_is_connected_again_is_not_ended(harness: HubHarness) -> None:
+    """A report about its process that comes late does it no harm."""
+    worker, mission, _ = running(harness)
+    harness.lose(mission)
+    harness.send(
+        "again",
+        RegisterMission("m", "m", connection=2),
+        Request(0, {"Cores": 1}),
+        DefineFunction(F),
+    )
+    harness.submit("again", 1)
+    harness.send("again", Synced())
+    harness.hub.on_mission_ended("m", harness.now)
+    harness.dispatch()
+
+    assert [] == harness.sent(worker, Revoke)
+
+
+def test_a_mission_that_is_connected_keeps_its_runs_however_long_it_is_silent(
+    harness: HubHarness,
+) -> None:
+    worker, _, _ = running(harness)
+    harness.wait(3600)
+
+    assert [] == harness.sent(worker, Revoke)
+
+
+def test_a_mission_that_comes_back_too_late_is_told_how_many_runs_were_ended(
+    harness: HubHarness,
+) -> None:
+    """Once, and with the time for which it was away."""
+    worker, mission, lease = running(harness)
+    harness.lose(mission)
+    harness.wait(65)
+    assert [Revoke(lease.attempt)] == harness.sent(worker, Revoke)
+    harness.now = 130.0
+    for connection, ended, away in ((2, 1, 130.0), (3, 0, 0.0)):
+        link = f"m{connection}"
+        harness.send(link, RegisterMission("m", "m", connection=connection), Synced())
+        assert [MissionRegistered(1, ended, away, "m")] == harness.sent(link, MissionRegistered)
+
+
+def cancel(harness: HubHarness, task: int = 0) -> dict[str, Any]:
+    harness.send("cli", Ask("cancel", mission="m", task=task, by="me@host"))
+    [(_, answer)] = harness.mail.pop("cli")
+    answered: dict[str, Any] = unpack(answer)
+    return answered
+
+
+def test_a_task_that_is_cancelled_from_outside_ends_and_its_mission_is_informed(
+    harness: HubHarness,
+) -> None:
+    worker, mission, lease = running(harness)
+    harness.submit(mission, 2)
+
+    assert "running" == cancel(harness, 1)["state"]
+    assert "waiting" == cancel(harness, 2)["state"]
+    assert [CancelTask(1, "me@host"), CancelTask(2, "me@host")] == harness.sent(mission, CancelTask)
+    assert [Revoke(lease.attempt)] == harness.sent(worker, Revoke)
+    harness.send(worker, harness.ended(lease, "cancelled"))
+    assert [Retracted(2), Retracted(1)] == harness.sent(mission, Retracted)
+    assert [] == harness.sent(worker, Lease)
+
+
+def test_a_task_that_has_ended_cannot_be_cancelled(harness: HubHarness) -> None:
+    worker, _, lease = running(harness)
+    harness.send(worker, harness.ended(lease), payload=b"")
+
+    why = "task {} of m has ended, or was never submitted"
+    assert {"error": why.format(1)} == cancel(harness, 1)
+    assert {"error": why.format(7)} == cancel(harness, 7)
+
+
+def test_a_mission_that_is_cancelled_from_outside_loses_its_runs_at_once(
+    harness: HubHarness,
+) -> None:
+    """Also if it stands still, and reads the message only later."""
+    worker, mission, lease = running(harness)
+    harness.submit(mission, 2)
+
+    answer = cancel(harness)
+    assert ("m", 1, 1) == (answer["label"], answer["running"], answer["waiting"])
+    assert [CancelMission("me@host")] == harness.sent(mission, CancelMission)
+    assert [Revoke(lease.attempt)] == harness.sent(worker, Revoke)
+    harness.submit(mission, 3)
+    harness.send(worker, harness.ended(lease, "cancelled"))
+
+    assert [] == harness.sent(worker, Lease)
+    assert [Retracted(n) for n in (2, 3, 1)] == harness.sent(mission, Retracted)
+
+
+def test_a_cancellation_from_outside_is_repeated_on_the_next_connection(
+    harness: HubHarness,
+) -> None:
+    """The mission was away, or did not get the message: it has its tasks submitted again."""
+    worker, mission, lease = running(harness)
+    harness.submit(mission, 2)
+    harness.lose(mission)
+    cancel(harness)
+    harness.send(
+        "again",
+        RegisterMission("m", "m", connection=2),
+        Request(0, {"Cores": 1}),
+        DefineFunction(F),
+    )
+    harness.submit("again", 1, 2)
+    harness.send("again", Synced())
+    harness.send(worker, harness.ended(lease, "cancelled"))
+
+    assert [CancelMission("me@host")] == harness.sent("again", CancelMission)
+    assert [Retracted(2), Retracted(1)] == harness.sent("again", Retracted)
+    assert [] == harness.sent(worker, Lease)
+
+
+def test_the_cancellation_of_a_task_is_repeated_on_the_next_connection(
+    harness: HubHarness,
+) -> None:
+    worker, mission, _ = running(harness)
+    harness.submit(mission, 2)
+    cancel(harness, 2)
+    harness.lose(mission)
+    harness.send(
+        "again",
+        RegisterMission("m", "m", connection=2),
+        Request(0, {"Cores": 1}),
+        DefineFunction(F),
+    )
+    harness.submit("again", 1, 2)
+    harness.send("again", Synced())
+
+    assert [CancelTask(2, "me@host")] == harness.sent("again", CancelTask)
+    assert [Retracted(2)] == harness.sent("again", Retracted)
+    assert [] == harness.sent(worker, Revoke)
+
+
+def test_a_cancelled_mission_that_was_given_up_is_informed_when_it_comes_back(
+    harness: HubHarness,
+) -> None:
+    _, mission, _ = running(harness)
+    harness.lose(mission)
+    cancel(harness)
+    harness.wait(100)
+    assert harness.hub.idle
+    harness.send("again", RegisterMission("m", "m", connection=2), Synced())
+
+    assert [CancelMission("me@host")] == harness.sent("again", CancelMission)

@@ -1,0 +1,114 @@
+"""The service of a hub: missions whose processes end, and those that only stand still."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from grain.edge import PeerProcess, serve
+from grain.edge.channel import memory_channels
+from grain.edge.meeting.host import start_time
+from grain.edge.messages import Hello
+from grain.head.hub.hub import MAX_SILENCE
+from grain.head.messages import RegisterMission, Synced
+from grain.head.service import CODEC, Service
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from trio.testing import MockClock
+
+    from grain.edge.channel import WireChannel
+
+MISSION = """
+import sys, trio
+from grain.remote_exer import GnawConnector, RemoteExecutor
+from grain.resource import Cores
+
+async def nothing():
+    pass
+
+async def main():
+    connect = GnawConnector(sys.argv[1], start=False).connect
+    async with RemoteExecutor(connect=connect) as executor:
+        executor.submit(Cores(1), nothing)
+
+trio.run(main)
+"""
+
+
+def start_process(*words: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(words)
+
+
+async def until(holds: Callable[[], object]) -> None:
+    with trio.fail_after(120):
+        while not holds():
+            await trio.sleep(0.02)
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> str:
+    folder = tmp_path / "edge"
+    folder.mkdir(mode=0o700)
+    return f"edge://{folder}/meeting"
+
+
+@pytest.mark.parametrize("transport", ["unix", "tcp"])
+async def test_a_mission_that_was_killed_on_this_host_is_not_waited_for(
+    address: str, transport: str
+) -> None:
+    """Its grace period is an hour here."""
+    service = Service(grace=3600.0)
+    async with trio.open_nursery() as nursery:
+        start = partial(serve, service.handle, address, codec=CODEC, patience=service.patience)
+        await nursery.start(partial(start, transports=frozenset({transport})))
+        nursery.start_soon(service.run)
+        mission = start_process(sys.executable, "-c", MISSION, address)
+        try:
+            await until(lambda: service.hub.registry.missions)
+            mission.send_signal(signal.SIGSTOP)
+        finally:
+            mission.kill()
+        await until(lambda: service.hub.idle)
+        mission.wait()
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_mission_that_lost_its_connection_and_lives_is_waited_for(
+    autojump_clock: MockClock,
+) -> None:
+    """Its process is looked at for a few seconds, and no longer."""
+    sleeping = start_process("sleep", "1000")
+    process = PeerProcess(sleeping.pid, start_time(sleeping.pid) or 0)
+    service = Service(grace=100.0)
+    ours: WireChannel
+    theirs: WireChannel
+    ours, theirs = memory_channels()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(service.run)
+        nursery.start_soon(partial(service.serve, theirs, "mission", "m", process=process))
+        ours.post([(RegisterMission("m", "m"), None), (Synced(), None)])
+        await trio.sleep(1)
+        await ours.aclose()
+        await trio.sleep(20)
+        sleeping.kill()
+        sleeping.wait()
+        await trio.sleep(70)
+        assert not service.hub.idle
+        await trio.sleep(20)
+        assert service.hub.idle
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("role", "seconds"), [("mission", MAX_SILENCE), ("worker", 0.0)])
+async def test_only_missions_may_be_silent(role: str, seconds: float) -> None:
+    """They run their users' code in the event loop that sends the heartbeat."""
+    assert seconds == Service().patience(Hello(1, "1", role, "n", "host", 1))
