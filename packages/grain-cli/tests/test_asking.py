@@ -94,7 +94,7 @@ def address(alone: Path) -> str:
 
 def grain(*words: str) -> Result:
     """Type a command; with patience, as a busy machine may keep the scheduler from answering."""
-    if words[0] in {"ls", "why", "quit"} and "--patience" not in words:
+    if words[0] in {"cancel", "ls", "why", "quit"} and "--patience" not in words:
         words = (words[0], "--patience", "60", *words[1:])
     return CliRunner().invoke(main, [*words], catch_exceptions=False)
 
@@ -603,3 +603,11 @@ def _within_5_s(words: list[str]) -> subprocess.CompletedProcess[str]:
         with suppress(subprocess.TimeoutExpired):
             return subprocess.run(words, capture_output=True, text=True, timeout=5, check=False)
     return subprocess.run(words, capture_output=True, text=True, timeout=5, check=False)
+
+
+def test_cancel_without_a_mission_lists_those_that_are_here(address: str, answering: Any) -> None:
+    with answering(address, state=STATE):
+        done = grain("cancel")
+
+    assert 2 == done.exit_code
+    assert "name a mission, as in: grain cancel opt; there are: opt" in done.output

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "--help": [],
     "--version": [],
+    "cancel": ["-y", "opt"],
     "doctor": [],
     "logs": ["w*"],
     "ls": [],

@@ -311,7 +311,7 @@ def test_the_scheduler_is_asked_for_its_workers(alone: Path, answering: Any) -> 
     address = f"edge://{alone}/s/meeting"
     (alone / "grain.toml").write_text(f'address = "{address}"\n')
     end = time.monotonic() + 120
-    with answering(address, state={"workers": here(a=own_versions())}):
+    with answering(address, state={"workers": here(a=own_versions()), "missions": []}):
         while "workers" not in (found := states()):  # it may be slow, as above
             assert time.monotonic() < end, found
 

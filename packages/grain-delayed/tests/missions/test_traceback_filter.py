@@ -111,8 +111,10 @@ async def test_so_has_one_of_the_environment_in_a_program_of_trio(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    tmp_path.chmod(0o777)
-    (tmp_path / "grain.toml").write_text(f'address = "edge://{tmp_path}/m"')
+    exposed = tmp_path / "open"
+    exposed.mkdir()
+    exposed.chmod(0o777)
+    (tmp_path / "grain.toml").write_text(f'address = "edge://{exposed}/m"')
     with pytest.raises(ExposedFile) as caught:
         async with mission():
             await wait_for_it()

@@ -38,7 +38,7 @@ OWN = {
 
 # The words that other programs have for them.
 _MEANT = {
-    "cancel": "quit", "check": "doctor", "down": "quit", "explain": "why", "kill": "quit",
+    "abort": "cancel", "check": "doctor", "down": "quit", "explain": "why", "kill": "cancel",
     "list": "ls", "log": "logs", "parallel": "map", "ps": "ls", "queue": "ls", "run": "map",
     "stat": "ls", "status": "ls", "stop": "quit", "submit": "up", "top": "ls", "workers": "ls",
 }  # fmt: skip

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from grain.cli.completion import missions
 from grain.cli.options import config_option, load_config, patience_option
 from grain.cli.plugin import report_errors
 from grain.cli.show import clean
@@ -18,22 +19,29 @@ if TYPE_CHECKING:
 @click.option("-y", "--yes", is_flag=True, help="End a mission without asking.")
 @patience_option
 @config_option
-@click.argument("what", metavar="MISSION[:TASK]")
+@click.argument("what", metavar="MISSION[:TASK]", required=False, shell_complete=missions)
 @click.pass_context
 def cancel(
-    ctx: click.Context, yes: bool, patience: float, config_file: str | None, what: str
+    ctx: click.Context, yes: bool, patience: float, config_file: str | None, what: str | None
 ) -> None:
     """End a mission, or one task of it.
 
-    Both are named as `grain ls` names them: grain cancel opt, or grain cancel opt:17
+    Both are named as `grain ls` names them.
 
     A mission ends as by Ctrl-C: its tasks and their programs end, and then itself. It asks before
     it does so. A task ends without a question; what awaits it gets an exception that says who has
     cancelled it.
-    """
-    mission, task = parse(what)
+
+    \b
+    Examples:
+      grain cancel opt
+      grain cancel opt:17
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
+    mission, task = parse(what) if what is not None else ("", 0)
     with report_errors():
         config = load_config(ctx, config_file)
+        if what is None:
+            raise click.UsageError(_missing(config, patience))
         if not task:
             mission = _confirmed(config, mission, patience, yes=yes)
         answer = _put(config, "cancel", mission, patience, task=task, by=who())
@@ -73,6 +81,18 @@ def who() -> str:
 
         user = f"user {os.geteuid()}"
     return f"{user} on {socket.gethostname()}"
+
+
+def _missing(config: Config, patience: float) -> str:
+    """Return the message for a command line without a mission, which lists those that are here."""
+    from grain.cli.query import ask
+    from grain.edge.questions import Ask
+
+    [state] = ask(config, Ask("state"), patience=patience)
+    names = [clean(str(mission["label"])) for mission in state["missions"]]
+    if not names:
+        return "name a mission, as in: grain cancel opt; none is here"
+    return f"name a mission, as in: grain cancel {names[0]}; there are: {' '.join(names)}"
 
 
 def _confirmed(config: Config, word: str, patience: float, *, yes: bool) -> str:
