@@ -234,19 +234,6 @@ def test_ls_fits_the_terminal(
     assert "on no worker here" in " ".join(listed.split())
 
 
-def test_ls_shows_versions_that_differ_from_those_of_the_scheduler(
-    address: str, answering: Any
-) -> None:
-    own = {"interpreter": "Python 3.11", "python": "3.11.7", "grain": "1.0.0", "numpy": ""}
-    other = {**own, "interpreter": "Python 3.12", "python": "3.12.1", "numpy": "2.1.0"}
-    workers = [{**WORKER, "versions": own}, {**WORKER, "name": "w2", "versions": other}]
-    with answering(address, state={**STATE, "workers": workers, "versions": own}):
-        words = " ".join(grain("ls").output.split())
-
-    expected = "has Python 3.12 (3.12.1), Grain 1.0.0, NumPy 2.1.0; the scheduler has Python 3.11 ("
-    assert 1 == words.count(expected) == words.count("the scheduler has")
-
-
 def test_ls_of_nothing(address: str, answering: Any) -> None:
     """It says what to do."""
     state = {**STATE, "workers": [], "missions": [], "queues": [], "tasks": {}, "ended": []}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
@@ -119,7 +120,7 @@ WHOLE = "a number of cores is a whole number, as in Cores(4), or a list of ids, 
         ([0.5], TypeError, f"Cores([0.5]): {WHOLE}"),
         (["0"], TypeError, f"Cores(['0']): {WHOLE}"),
         (True, TypeError, "Cores takes a number of cores or a list of ids, not True"),
-        ("4", TypeError, "Cores takes a number of cores or a list of ids, not '4'"),
+        ("4", TypeError, "Cores takes a number of cores or a list of ids, not '4': write Cores(4)"),
         ([0, -2], ValueError, "Cores([0, -2]): the core id -2 is negative"),
         ([3, 3], ValueError, "Cores([3, 3]): the core id 3 appears twice"),
         (1 << 40, ValueError, "Cores(1099511627776): more than 1048576 cores on one worker"),
@@ -138,3 +139,12 @@ def test_what_is_no_number_of_cores_is_refused_with_a_remedy(
 
     assert text == str(raised.value)
     assert error is type(raised.value)
+
+
+def test_a_number_of_cores_names_no_cpus_and_equals_those_from_0_on() -> None:
+    assert Cores(2).by_number
+    assert not Cores([0, 1]).by_number
+    assert Cores(2) == Cores([0, 1])
+    assert pickle.loads(pickle.dumps(Cores(2))).by_number
+    assert not pickle.loads(pickle.dumps(Cores([0, 1]))).by_number
+    assert not Cores(2).alloc(Cores(1)).by_number

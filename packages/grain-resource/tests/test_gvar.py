@@ -5,9 +5,16 @@ from __future__ import annotations
 import contextvars
 import copy
 import pickle
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 from grain import GVAR
 from grain.resource import ZERO, Cores
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
 
 
 def test_outside_of_a_run_there_are_no_resources_and_no_worker() -> None:
@@ -25,6 +32,18 @@ def test_a_scope_sets_both_variables_and_restores_them() -> None:
         assert (Cores(2), "node7") == (GVAR.res, GVAR.instance)
 
     assert (ZERO, "") == (GVAR.res, GVAR.instance)
+
+
+def test_programs_start_in_the_current_directory_unless_a_scope_has_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert str(tmp_path) == GVAR.cwd
+    with GVAR.scope(ZERO, cwd="/", env={"A": "1", "B": None}):
+        assert ("/", {"A": "1", "B": None}) == (GVAR.cwd, GVAR.env)
+        GVAR.surroundings = SimpleNamespace(cwd="/tmp", env={})
+        assert ("/tmp", {}) == (GVAR.cwd, GVAR.env)
+    assert (str(tmp_path), {}) == (GVAR.cwd, GVAR.env)
 
 
 def test_scope_left_by_an_error() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from grain.cli.batch import BatchError, BatchJob, JobPhase, JobState, SubmittedJob
 from grain.cli.batch.local import Local, divide, start_time
+from grain.edge.cpu_locks import taking_cpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -77,6 +78,19 @@ def test_process_lives_and_is_ended(
 
     assert "term\nclean\n" == log.read_text().split("\n", 1)[1]
     system.cancel([one.id])
+
+
+def test_cpus_of_missions_are_given_to_workers_only_where_there_are_no_others(
+    job: BatchJob, tmp_path: Path, started: list[SubmittedJob]
+) -> None:
+    usable = sorted(os.sched_getaffinity(0))
+    folder = tmp_path / "scripts"
+    with taking_cpus(usable[:1]):
+        started += Local(folder).submit(job, 1)
+        started += Local(folder).submit(job, len(usable))
+
+    assert (usable[1] if len(usable) > 1 else usable[0],) == started[0].cpus
+    assert usable == sorted(cpu for one in started[1:] for cpu in one.cpus)
 
 
 def test_cpus_of_living_workers_are_taken(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from grain.cli.batch import BatchJob
+from grain.cli.batch.scripts.shell import body
 from grain.cli.batch.scripts.worker import resources, warning_lead
 
 if TYPE_CHECKING:
@@ -99,3 +102,26 @@ def test_log_file_is_absolute(job_of: Callable[..., BatchJob]) -> None:
     """Batch systems start a job where they like."""
     assert "/home/me/run/w093015.log" == job_of("").log_file
     assert Path("/x/y") == Path(job_of('[worker]\nlog_file = "/x/y"').log_file)
+
+
+def test_the_environment_of_a_worker_is_set_after_the_set_up_and_taken_literally(
+    job_of: Callable[..., BatchJob],
+) -> None:
+    """In the script, which its owner alone can read, and not on a command line."""
+    job = job_of(
+        "[script]\nsetup_cleanup = 'export A=set-up B=set-up'\n"
+        """[worker.env]\nA = "it's $HOME"\nC = ''\n"""
+    )
+    lines = body(replace(job, main="""sh -c 'echo "$A|$B|${C-none}"'""")).splitlines()
+
+    ran = subprocess.run(["sh"], input="\n".join(lines), text=True, capture_output=True, check=True)
+    assert "it's $HOME|set-up|\n" == ran.stdout
+    assert "HOME" not in job.main
+
+
+def test_the_directory_of_a_worker_is_an_option_of_its_command(
+    job_of: Callable[..., BatchJob],
+) -> None:
+    assert "--cwd '/scratch/my own'" in job_of("[worker]\ncwd = '/scratch/my own'").main
+    assert "--cwd /home/me/x" in job_of("[worker]\ncwd = '$HOME/x'").main
+    assert "--cwd" not in job_of("").main

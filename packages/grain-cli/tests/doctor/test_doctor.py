@@ -48,7 +48,7 @@ def test_all_is_well(alone: Path, answering: Any) -> None:
     (alone / "s").mkdir(mode=0o700)
     (alone / "grain.toml").write_text(f'address = "edge://{alone}/s/meeting"\n')
     end = time.monotonic() + 120
-    with answering(f"edge://{alone}/s/meeting", state={"workers": []}):
+    with answering(f"edge://{alone}/s/meeting", state={"workers": [], "missions": []}):
         # It looks for 5 s, in which the scheduler of a busy machine may get no processor.
         while "\nok    scheduler" not in (done := grain("doctor")).output:
             assert time.monotonic() < end, done.output

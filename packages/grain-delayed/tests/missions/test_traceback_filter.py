@@ -36,7 +36,7 @@ run(main)
 """
 
 MISTAKES = {
-    'address = "http://x"': r"AddressError: 'http://x': unknown scheme 'http'; expected edge://",
+    'address = "http://x"': "unknown scheme 'http'; expected edge://",
     'address = "edge:///proc/nowhere/m"': "choose an address on a filesystem that all hosts share",
     'address = "edge://{open}/m"': "or: chmod go-w {open}",
     'adress = "edge:///x/m"': "did you mean address?",

@@ -288,6 +288,21 @@ def test_an_unknown_key_is_reported_with_the_nearest_known_one(
             ),
         ),
         (
+            "[worker.env]\nOMP_STACKSIZE = 4",
+            (
+                "worker.env: found a table, expected a table of environment variables, each with a "
+                "string, such as XTBPATH = '/shared/xtb' (the value of OMP_STACKSIZE is a string, "
+                "in quotes)"
+            ),
+        ),
+        (
+            "[worker.env]\n'A B' = 'x'",
+            (
+                "worker.env: found a table, expected a table of environment variables, each with a "
+                "string, such as XTBPATH = '/shared/xtb' ('A B' cannot be the name of a variable)"
+            ),
+        ),
+        (
             "[custom_system]\ntemplate = {}",
             "custom_system.template: found an empty table, expected a string",
         ),

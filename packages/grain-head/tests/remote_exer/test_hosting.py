@@ -16,7 +16,7 @@ from grain.edge.channel import memory_channels
 from grain.edge.errors import MeetingError, NotAdmitted
 from grain.head import Cancelled
 from grain.head.errors import ExecutorClosed, Unreachable
-from grain.head.events import NeverStarts, RunsLeft, TaskFailed
+from grain.head.events import NeverStarts, Remark, RunsLeft, TaskFailed
 from grain.head.gnaw.main import run_gnaw
 from grain.head.messages import Ask, RegisterMission, Request, Started, Submit, Synced
 from grain.head.service import CODEC
@@ -50,6 +50,10 @@ async def double(x: int) -> int:
 
 async def fail(x: int) -> int:
     raise ValueError(x)
+
+
+async def length(data: bytes) -> int:
+    return len(data)
 
 
 async def where() -> str:
@@ -474,3 +478,45 @@ async def test_resources_of_another_type_are_refused_with_an_example(address: st
     async with HostingExecutor(Cores(1), address=address) as executor:
         with pytest.raises(TypeError, match=r"submit\(3, \.\.\.\): first come the resources"):
             executor.submit(3, double, 1)  # type: ignore[arg-type]
+
+
+async def test_a_large_variable_of_a_function_is_named_once_with_its_size(address: str) -> None:
+    """Also where a loop makes the function anew for each call."""
+    events: list[Event] = []
+    table = b"a" * 3_400_000
+
+    async def look_up(i: int) -> int:
+        return table[i]
+
+    def make() -> Any:
+        async def look_up_again(i: int) -> int:
+            return await look_up(i)
+
+        return look_up_again
+
+    async with HostingExecutor(Cores(2), address=address, on_event=events.append) as executor:
+        for i in range(3):
+            executor.submit(Cores(1), look_up, i)
+            executor.submit(Cores(1), make(), i)
+            executor.submit(Cores(1), double, i)
+    remarks = [event.text for event in events if isinstance(event, Remark)]
+
+    inner = f"{test_a_large_variable_of_a_function_is_named_once_with_its_size.__name__}.<locals>"
+    variable = f"table (a variable of {inner}.look_up, 3 MB) travels with"
+    rest = "to every worker, and every new runner loads it: load it inside of the function, or pass"
+    assert [
+        f"{variable} {inner}.look_up {rest} a path",
+        f"{variable} {inner}.make.<locals>.look_up_again {rest} a path",
+    ] == remarks
+
+
+async def test_a_large_argument_of_a_partial_is_named(address: str) -> None:
+    events: list[Event] = []
+    async with HostingExecutor(Cores(2), address=address, on_event=events.append) as executor:
+        executor.submit(Cores(1), partial(length, data=b"a" * 2_000_000))
+        executor.close()
+        [(_, ended)] = [result async for result in executor.results]
+    [text] = [event.text for event in events if isinstance(event, Remark)]
+
+    assert 2_000_000 == ended.unwrap()
+    assert text.startswith("length.keywords (2 MB) travels with length to every worker")

@@ -67,3 +67,11 @@ def test_a_dry_run_reports_the_resources_to_offer(caplog: pytest.LogCaptureFixtu
         assert 0 == main(["--dry", "--name", "w7", "--res", '{"Cores": 3}'])
 
     assert re.search(r"w7, offers CPU_Cores\(\[0-2\]\)", caplog.text)
+
+
+def test_a_directory_that_cannot_be_used_is_a_mistake_of_the_command_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert USAGE == main(["--cwd", "/no/such", "--res", '{"Cores": 3}'])
+    expected = "grain-worker: --cwd /no/such: not a directory that it can enter\n"
+    assert expected == capsys.readouterr().err

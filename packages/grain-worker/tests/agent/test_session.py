@@ -64,7 +64,7 @@ def test_a_lease_begins_one_run_however_often_it_comes() -> None:
         session.on_message(lease(1), b"args", 0.0)
     session.on_tick(session.next_tick())
 
-    assert [Run((1, 1), {"Cores": 1}, None, b"f")] == ordered(session, Run)
+    assert [Run((1, 1), {"Cores": 1}, None, b"f", task=1)] == ordered(session, Run)
     assert b"args" == session.to_runner[0][1]
     assert b"code" == session.functions.get(b"f")
     assert [ArrivedCount(1)] == sent(session, ArrivedCount)

@@ -39,7 +39,7 @@ def test_a_call_is_made_of_its_function_arguments_and_resources() -> None:
     function = mission.dump_function(add)
     wire.learn(DefineFunction(function.digest), function.payload)
 
-    call, res = wire.decode(run(function.digest), mission.dump_arguments((1,), {"b": 2}))
+    call, res, _ = wire.decode(run(function.digest), mission.dump_arguments((1,), {"b": 2}))
 
     assert Cores([2]) == res
     assert (add, (1,), {"b": 2}) == tuple(call)

@@ -1,9 +1,15 @@
-"""The pytest plugin of the tests: a hypothesis profile without time limits."""
+"""The pytest plugin of the tests: a hypothesis profile without time limits; CPUs of their own."""
 
 from __future__ import annotations
 
+import os
+import tempfile
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, settings
+
+from grain.edge.cpu_locks import VARIABLE
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -14,3 +20,11 @@ def pytest_configure() -> None:
         "patient", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )
     settings.load_profile("patient")
+    # Missions elsewhere on this machine take none of the CPUs that tests expect to be free.
+    folder = os.environ.get("TMPDIR") or tempfile.gettempdir()
+    os.environ[VARIABLE] = str(Path(folder) / f"grain-cpus-{os.getpid()}")
+
+
+def pytest_unconfigure() -> None:
+    """Remove the file of CPU locks, if a test has made it."""
+    Path(os.environ[VARIABLE]).unlink(missing_ok=True)

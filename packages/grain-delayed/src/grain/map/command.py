@@ -311,7 +311,7 @@ def _resources(
         return Capacity(1), Capacity(jobs)
     else:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
-        cores = Cores(sorted(os.sched_getaffinity(0)))
+        cores = Cores(len(os.sched_getaffinity(0)))  # whichever are free
         supply = cores & Memory(round(memory, 3)) & Capacity(jobs)
     return request or Cores(1), supply
 

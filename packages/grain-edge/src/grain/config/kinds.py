@@ -202,6 +202,18 @@ def _resources(value: object) -> dict[str, object]:
     return {name: _plain(data) for name, data in value.items()}
 
 
+def _environment(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise Unfit
+    for name, text in value.items():
+        # Others cannot be set by a shell.
+        if not (name.isascii() and name.isidentifier()):
+            raise Unfit(f"{name!r} cannot be the name of a variable")
+        if not isinstance(text, str) or "\0" in text:
+            raise Unfit(f"the value of {name} is a string, in quotes")
+    return dict(value)
+
+
 def _system(value: object) -> str:
     text = _string(value)
     if text not in ("", *SYSTEMS):
@@ -241,6 +253,10 @@ WALLTIME = Kind(
 )
 STRINGS = Kind("an array of strings of one line each", lambda v, _: _lines(v))
 COMMANDS = Kind("shell commands, as lines of one string or as an array", lambda v, _: _commands(v))
+ENVIRONMENT = Kind(
+    "a table of environment variables, each with a string, such as XTBPATH = '/shared/xtb'",
+    lambda v, _: _environment(v),
+)
 RESOURCES = Kind(
     "a table of kinds of resource, each with its data, such as Token = { token = 'gpu' }",
     lambda v, _: _resources(v),

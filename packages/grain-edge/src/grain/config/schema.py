@@ -124,6 +124,9 @@ class Worker(Table, frozen=True, kw_only=True):
         dial: The address at which workers look for the scheduler; `Config.address` unless set.
         cli_dial: The address at which the ``grain`` command looks for it; ``dial`` unless set.
         contextmod: Context module of the workers; `Config.contextmod` unless set.
+        cwd: The directory in which a worker runs all programs; empty for that of each mission,
+            where the node has it. "." is the directory in which the job runs.
+        env: Environment variables of the workers and their programs.
         res: The resources of a worker besides cores, memory and walltime: kind -> plain data.
         held_back: The part of a job that it keeps for itself.
         script: ``[script]`` with ``[worker.script]`` over it, key by key.
@@ -134,6 +137,8 @@ class Worker(Table, frozen=True, kw_only=True):
     dial: Annotated[str, kind.OTHER_ADDRESS] = ""
     cli_dial: Annotated[str, kind.OTHER_ADDRESS] = ""
     contextmod: Annotated[str, kind.FILE_BESIDE] = ""
+    cwd: Annotated[str, kind.DIRECTORY] = ""
+    env: Annotated[dict[str, str], kind.ENVIRONMENT] = {}
     res: Annotated[dict[str, Any], kind.RESOURCES] = {}
     held_back: HeldBack = HeldBack()
     script: Script = Script()

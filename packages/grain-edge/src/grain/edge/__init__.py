@@ -34,6 +34,7 @@ Map:
 - ``channel``: the public names of channels
 - ``heartbeat``: the times between signs of life, and of silence until a loss
 - ``buffers``: memory of large payloads
+- ``cpu_locks``: the CPUs of this machine that workers have taken
 - ``testing``: connections with faults, for tests
 - ``version``: the version of the package
 - ``connecting/``: dialling and serving: routes, offers, greeting

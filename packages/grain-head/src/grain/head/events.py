@@ -156,6 +156,12 @@ class HostingFailed(Event, frozen=True):
     why: str
 
 
+class Remark(Event, frozen=True):
+    """A sentence on what may surprise the user, once."""
+
+    text: str
+
+
 # A dataclass, unlike the events, for `dataclasses.replace`.
 @dataclass(frozen=True)
 class Statistics:

@@ -18,6 +18,7 @@ from grain.head.errors import Cancelled
 from grain.head.events import (
     Event,
     NeverStarts,
+    Remark,
     Statistics,
     TaskFailed,
     WorkerCleaning,
@@ -28,12 +29,12 @@ from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.scheduler.starvation_guard import MAX_OVERTAKES
 from grain.resource import ZERO, Infeasible, Resource
-from grain.worker import Call, MemoryTranslation, Runner
+from grain.worker import Call, MemoryTranslation, Runner, RunSettings, local_offer
 from grain.worker.job import call_text, name_of
 from grain.worker.messages import Cancel, Ended, Run
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Mapping
 
     from grain.edge.channel import Batch, Channel, MemoryChannel
     from grain.head.base import Deliver
@@ -58,6 +59,14 @@ class Job:
         self.cancelled = False
 
 
+def infeasible(request: Resource, why: str) -> Infeasible:
+    """Return the error for a request that the only worker can never meet."""
+    return Infeasible(
+        f"a task that asks for {request.ask()} can never run here ({why}), and no other worker can "
+        "join: ask for less, or give the local worker more, as in run(..., local=Cores(4))"
+    )
+
+
 class GrainExecutor(ExecutorBase[Job]):
     """An executor that runs jobs on the local worker, in this process.
 
@@ -73,11 +82,14 @@ class GrainExecutor(ExecutorBase[Job]):
     cancellation or Ctrl-C cancels the jobs, and returns when nothing of them is left.
 
     Args:
-        local: the resources of the local worker.
+        local: the resources of the local worker. A number of cores takes so many CPUs of those
+            that this process may use and no other worker of this machine has.
         name: the local worker's name; by default that of the host.
         expect_workers: whether other workers may join. If not, a request that the local worker
             can never meet is an error at once; if so, it is reported once and waits.
         on_event: called with each `grain.head.events.Event`, in order.
+        env: changes to the environment of the external programs of all jobs; None as a value
+            removes a variable.
         max_overtakes: how often, for each worker, the oldest of the tasks that ask for the same may
             be overtaken before a worker is reserved for it, see `grain.head.Scheduler`.
 
@@ -92,6 +104,7 @@ class GrainExecutor(ExecutorBase[Job]):
         name: str | None = None,
         expect_workers: bool = False,
         on_event: Callable[[Event], object] | None = None,
+        env: Mapping[str, str | None] | None = None,
         max_overtakes: int = MAX_OVERTAKES,
     ) -> None:
         if not isinstance(local, Resource):
@@ -101,6 +114,7 @@ class GrainExecutor(ExecutorBase[Job]):
         self.name = f"{name or socket.gethostname()}(local)"
         self._expect_workers = expect_workers
         self._on_event = on_event or (lambda _: None)
+        self._env = dict(env or {})
         self._scheduler = Scheduler(max_overtakes=max_overtakes)
         self._last_id = 0
         self._outbox: list[tuple[Run | Cancel, Call | None]] = []
@@ -175,17 +189,23 @@ class GrainExecutor(ExecutorBase[Job]):
         ours: MemoryChannel[Call | None, Outcome | None]
         theirs: MemoryChannel[Outcome | None, Call | None]
         ours, theirs = memory_channels()
-        runner = Runner(self.name, theirs, MemoryTranslation())
         try:
-            with collapsing():  # from here on, what the block raised is the user's exception
+            # From the second on, what the block raised is the user's exception.
+            with local_offer(self.local) as offer, collapsing():
+                if offer.remark:
+                    self._on_event(Remark(offer.remark))
+                settings = None
+                if self._env or not offer.bind:
+                    settings = RunSettings(env=self._env, bind=offer.bind)
+                runner = Runner(self.name, theirs, MemoryTranslation(settings))
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(runner.serve)
                     nursery.start_soon(self._receive, ours)
                     nursery.start_soon(self._serve_submissions, ours)
                     self._scheduler.on_worker_joined(
-                        _LOCAL, self.name, self.local, trio.current_time()
+                        _LOCAL, self.name, offer.resources, trio.current_time()
                     )
-                    self._on_event(WorkerJoined(self.name, self.local))
+                    self._on_event(WorkerJoined(self.name, offer.resources))
                     self._phase = ExecutorPhase.OPEN
                     try:
                         yield
@@ -279,10 +299,6 @@ class GrainExecutor(ExecutorBase[Job]):
         if why is None:
             return
         if not self._expect_workers:
-            raise Infeasible(
-                f"a task that asks for {queue.request.ask()} can never run here ({why}), and no "
-                "other worker can join: ask for less, or give the local worker more, as in "
-                "run(..., local=Cores(4))"
-            )
+            raise infeasible(queue.request, why)
         self._reported.add(queue.request)
         self._on_event(NeverStarts(queue.request, why))

@@ -52,6 +52,7 @@ class RegisterMission(Message, frozen=True):
         connection: counts its connections: of two, the one with the larger number is in use,
             whichever arrives first.
         versions: of its Python, and of what else matters to workers.
+        settings: its `grain.worker.messages.MissionSettings` as bytes, for its leases.
     """
 
     mission: str
@@ -60,6 +61,7 @@ class RegisterMission(Message, frozen=True):
     pid: int = 0
     connection: int = 1
     versions: Versions = Versions()
+    settings: bytes = b""
 
 
 class Request(Message, frozen=True):

@@ -27,6 +27,7 @@ from grain.head.events import (
     NoWorkers,
     OtherInterpreter,
     OtherNumPy,
+    Remark,
     RunsEnded,
     RunsLeft,
     TaskBlocks,
@@ -42,9 +43,10 @@ from grain.worker.errors import PayloadError
 from grain.worker.job import call_text
 from grain.worker.messages import DefineFunction
 from grain.worker.payload import Function, Payloads, failure_in, interpreter_of
+from grain.worker.session import mission_settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Mapping
 
     from grain.edge.channel import WireBatch
     from grain.edge.version import Versions
@@ -59,6 +61,10 @@ _LOAD = 2.0  # seconds between two questions about the load, where somebody look
 _ANSWER = 5.0  # seconds after which a question is sent again
 _STOPPED = 10.0  # seconds without a turn of the event loop that explain a loss
 _FAREWELL = 10.0  # seconds for which leaving waits for a scheduler that is away
+
+
+LARGE = 1_000_000
+"""Bytes of a function from which a remark names what makes it large."""
 
 
 class RemoteJob(NamedTuple):
@@ -92,6 +98,22 @@ def differences(worker: str, host: str, theirs: Versions) -> list[Event]:
     return events
 
 
+def large_words(function: Function, parts: list[tuple[str, int]]) -> str:
+    """Return the sentence on a function that is large, and on what makes it large."""
+    named = [
+        f"{part[:-1]}, {size / 1e6:.0f} MB)" if part[-1] == ")" else f"{part} ({size / 1e6:.0f} MB)"
+        for part, size in parts
+    ]
+    what = " and ".join(named) or f"{function.name} ({len(function.payload) / 1e6:.0f} MB)"
+    travel = "travels" if len(named) < 2 else "travel"
+    it = "it" if len(named) < 2 else "them"
+    along = f" with {function.name}" if named else ""
+    return (
+        f"{what} {travel}{along} to every worker, and every new runner loads {it}: load {it} "
+        "inside of the function, or pass a path"
+    )
+
+
 class RemoteExecutor(ExecutorBase[RemoteJob]):
     """An executor whose jobs go to a scheduler that missions share.
 
@@ -108,6 +130,11 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         name: what to call this mission.
         on_event: called, in order, with each `grain.head.events.Event`.
         connect: opens a channel to the scheduler for the mission of an id, instead of the address.
+        env: changes to the environment of the external programs of all jobs; None as a value
+            removes a variable. They travel with every job, so 64 KiB at most.
+
+    Raises:
+        ValueError: ``env`` is too large.
     """
 
     def __init__(
@@ -117,17 +144,24 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         name: str | None = None,
         on_event: Callable[[Event], object] | None = None,
         connect: Connect | None = None,
+        env: Mapping[str, str | None] | None = None,
     ) -> None:
         super().__init__()
         self.name = name or socket.gethostname()
         self._on_event = on_event or (lambda _: None)
         self._session = MissionSession(
-            secrets.token_hex(8), self.name, socket.gethostname(), os.getpid(), own_versions()
+            secrets.token_hex(8),
+            self.name,
+            socket.gethostname(),
+            os.getpid(),
+            own_versions(),
+            mission_settings(self.name, env or {}),
         )
         connect = connect or GnawConnector(address, name=self.name).connect
         self._link = SchedulerLink(self._session, connect, self._take, self._on_event)
         self._payloads = Payloads(f"mission {self.name}")
         self._functions = FunctionCache(self._define)
+        self._large: set[str] = set()  # functions that were reported as large
         self._requests: dict[tuple[Resource, int, str], int] = {}
         # By the identity of objects that `_requests` keeps: most jobs bring the same object again,
         # and to hash a resource costs more than all else here.
@@ -186,6 +220,9 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             len(function.payload),
             DefineFunction.max_payload,
         )
+        if len(function.payload) >= LARGE and function.name not in self._large:
+            self._large.add(function.name)
+            self._on_event(Remark(large_words(function, self._payloads.large_parts(fn, LARGE))))
         return self._session.define(function)
 
     def cancel(self, job: int) -> None:

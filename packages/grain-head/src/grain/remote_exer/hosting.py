@@ -11,17 +11,22 @@ import trio
 from grain.edge import serve
 from grain.edge.channel import memory_channels
 from grain.head.collapse import collapsing
-from grain.head.events import WorkerCleaning, WorkerJoined, WorkerLeft
+from grain.head.events import Remark, WorkerCleaning, WorkerJoined, WorkerLeft
+from grain.head.executor import infeasible
+from grain.head.scheduler.scheduler import Scheduler
 from grain.head.service import CODEC, Service
 from grain.remote_exer.executor import RemoteExecutor
 from grain.remote_exer.local import LocalWorker
 from grain.resource import ZERO, Resource
+from grain.worker import local_offer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
     from grain.edge.channel import WireChannel
+    from grain.head.base import Deliver
     from grain.head.events import Event
+    from grain.worker import Call, LocalOffer
 
 
 class HostingExecutor(RemoteExecutor):
@@ -32,39 +37,74 @@ class HostingExecutor(RemoteExecutor):
 
     Args:
         local: the resources of the local worker; without them there is none.
-        address: where other workers may join.
+        address: where other workers may join; None for nowhere. Then a request that the local
+            worker can never meet is an error at once.
+        isolated: True for a local worker with a process of its own, which a crash of a tasklet
+            ends, and not the mission. It is started again.
+        context: the context module of that process; "" for none.
         name: the mission's name.
         on_event: called, in order, with each `grain.head.events.Event`.
+        env: changes to the environment of external programs, as of `RemoteExecutor`.
     """
 
     def __init__(
         self,
         local: Resource = ZERO,
         *,
-        address: str,
+        address: str | None,
+        isolated: bool = False,
+        context: str = "",
         name: str | None = None,
         on_event: Callable[[Event], object] | None = None,
+        env: Mapping[str, str | None] | None = None,
     ) -> None:
-        super().__init__(name=name, on_event=on_event, connect=self._connect)
+        super().__init__(name=name, on_event=on_event, connect=self._connect, env=env)
         if not isinstance(local, Resource):
             raise TypeError(f"local={local!r}: give the resources of the local worker, as Cores(2)")
         self.local = local
         self.address = address
+        self._isolated = isolated
+        self._contextmod = context
         self._host: _Host | None = None
+        # The local worker, where it is the only one that there will ever be; and the requests that
+        # it can meet.
+        self._only: Scheduler | None = None
+        self._feasible: set[Resource] = set()
+
+    def submit_call(
+        self, res: Resource, call: Call, deliver: Deliver | None = None, *, priority: int = 0
+    ) -> int:
+        """Queue a job whose outcome is handed to a function; as `GrainExecutor.submit_call`."""
+        if self._only is not None and res not in self._feasible:
+            why = self._only.why_never(res, trio.current_time())
+            if why is not None:
+                raise infeasible(res, why)
+            self._feasible.add(res)
+        return super().submit_call(res, call, deliver, priority=priority)
 
     @asynccontextmanager
     async def _living(self) -> AsyncGenerator[None]:
         worker = ""
         try:
-            with collapsing():
+            with local_offer(self.local) as offer, collapsing():
+                if offer.remark:
+                    self._on_event(Remark(offer.remark))
                 async with trio.open_nursery() as nursery:
                     host = self._host = _Host(nursery)
-                    await host.serve(self.address)
-                    if self.local.parts():
-                        worker = f"{self.name}(local)"
-                        host.start_worker(worker, self.local)
-                        self._on_event(WorkerJoined(worker, self.local))
+                    if self.address is not None:
+                        await host.serve(self.address)
+                    host.run()
                     try:
+                        if self.local.parts():
+                            name = f"{self.name}(local)"
+                            await host.start_worker(name, offer, self._isolated, self._contextmod)
+                            worker = name
+                            self._on_event(WorkerJoined(worker, offer.resources))
+                        if self.address is None:
+                            self._only = Scheduler()
+                            self._only.on_worker_joined(
+                                0, worker, offer.resources, trio.current_time()
+                            )
                         async with super()._living():
                             yield
                     finally:
@@ -99,22 +139,42 @@ class _Host:
         self._scopes: list[trio.CancelScope] = []
 
     async def serve(self, address: str) -> None:
-        """Serve, and let other workers join at an address; returns as soon as they may.
+        """Let other workers join at an address; returns as soon as they may.
 
         Raises:
             grain.edge.errors.EdgeError: it cannot serve there.
         """
         await self._nursery.start(partial(serve, self.service.handle, address, codec=CODEC))
-        # Not before: nothing would stop it if there is an error above.
+
+    def run(self) -> None:
+        """Run the scheduler; not before what may fail, as only `stop` ends it."""
         self._shielded(self.service.run)
 
-    def start_worker(self, name: str, total: Resource) -> None:
-        """Start a worker in this process."""
+    async def start_worker(
+        self, name: str, offer: LocalOffer, isolated: bool, context: str
+    ) -> None:
+        """Start the local worker; returns when it takes runs.
+
+        Raises:
+            RunnerUnusable: its process cannot be started.
+        """
         ours: WireChannel
         theirs: WireChannel
         ours, theirs = memory_channels()
         self._shielded(self.service.serve, ours, "worker")
-        self._shielded(LocalWorker(name, total, theirs).serve)
+        worker = LocalWorker(
+            name, offer.resources, theirs, bind=offer.bind, isolated=isolated, context=context
+        )
+        # Not shielded before it takes runs: who cancels the start waits for its end.
+        scope = trio.CancelScope()
+
+        async def run(task_status: trio.TaskStatus[None]) -> None:
+            with scope:
+                await worker.serve(task_status)
+
+        await self._nursery.start(run)
+        scope.shield = True
+        self._scopes.append(scope)
 
     @asynccontextmanager
     async def connect(self, mission: str) -> AsyncGenerator[WireChannel]:

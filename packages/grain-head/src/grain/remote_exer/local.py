@@ -1,10 +1,12 @@
-"""A worker in the process of a mission: the agent's shell around a `Runner` in the same trio."""
+"""The local worker of a mission that hosts a scheduler: an agent's shell in the same trio run."""
 
 from __future__ import annotations
 
+import logging
 import math
 import secrets
 import socket
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import trio
@@ -12,31 +14,61 @@ import trio
 from grain.edge.channel import memory_channels
 from grain.edge.version import own_versions
 from grain.worker import Runner
+from grain.worker.errors import RunnerUnusable
 from grain.worker.messages import Ended, Inspected, Leaving
 from grain.worker.payload import whole
-from grain.worker.session import WireTranslation, WorkerSession
+from grain.worker.session import WireTranslation, WorkerSession, WorkerSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from grain.edge.channel import WireBatch, WireChannel
     from grain.edge.messages import Message, Payload, WireBytes
     from grain.resource import Resource
+    from grain.worker.messages import (
+        Attempt,
+        BlockingCode,
+        Cancel,
+        ForgetFunctions,
+        Inspect,
+        Run,
+    )
+    from grain.worker.process import RunnerDeath
+
+    Order = tuple[Run | Cancel | ForgetFunctions | Inspect, Payload]
+
+_log = logging.getLogger("grain.worker")
 
 
 class LocalWorker:
-    """A worker without processes of its own: what a tasklet does to its process, it does to ours.
+    """A worker whose agent is part of this process, and whose runner is, too, unless isolated.
+
+    What a tasklet does to the process of the runner, as a crash, it does to ours if that is ours.
 
     Args:
         name: what people call it, and tasklets see as ``GVAR.instance``.
         total: its resources.
         head: the channel to its head, which stays open when it has ended.
+        bind: False to bind no program to CPUs.
+        isolated: True for a runner in a process of its own.
+        context: the context module of that process; "" for none.
     """
 
-    def __init__(self, name: str, total: Resource, head: WireChannel) -> None:
+    def __init__(
+        self,
+        name: str,
+        total: Resource,
+        head: WireChannel,
+        *,
+        bind: bool = True,
+        isolated: bool = False,
+        context: str = "",
+    ) -> None:
         self.name = name
         self._head = head
-        self._to_runner: WireChannel
-        self._of_runner: WireChannel
-        self._to_runner, self._of_runner = memory_channels()
+        self._bind = bind
+        self._isolated = isolated
+        self._context = context
         self._session = WorkerSession(
             secrets.token_hex(8),
             name,
@@ -45,22 +77,34 @@ class LocalWorker:
             trio.current_time(),
             versions=own_versions(),
         )
-        self._functions = self._session.functions.feed()
+        self._order: Callable[[Sequence[Order]], object] = lambda _: None
         self._changed = trio.Event()
         self._looks_at = math.inf
+        # Why no other runner can be started, when that is so.
+        self._unusable = ""
+        self._over = trio.Event()
 
-    async def serve(self) -> None:
-        """Run what the head sends, until its channel ends; cancelling it cancels the runs."""
-        self._session.on_connected(trio.current_time())
+    async def serve(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run what the head sends, until its channel ends; cancelling it cancels the runs.
+
+        Its start is over when the worker takes runs.
+
+        Raises:
+            RunnerUnusable: no runner can be started in a process of its own.
+        """
         try:
-            async with trio.open_nursery() as nursery:
-                runner: Runner[WireBytes, WireBytes]
-                runner = Runner(self.name, self._of_runner, WireTranslation(self.name))
-                nursery.start_soon(runner.serve)
-                nursery.start_soon(self._to_runner.receive_into, self._on_ended)
+            async with AsyncExitStack() as stack:
+                if self._isolated:
+                    await self._start_process(stack)
+                nursery = await stack.enter_async_context(trio.open_nursery())
+                if not self._isolated:
+                    self._start_in_process(nursery)
+                self._session.on_connected(trio.current_time())
                 nursery.start_soon(self._let_time_pass)
+                nursery.start_soon(self._receive)
                 self._flush()
-                await self._head.receive_into(self._take)
+                task_status.started()
+                await self._until_over()
                 nursery.cancel_scope.cancel()
         except BaseException:
             # As Ctrl-C in a tasklet. Nothing runs here any more; a head that does not learn so
@@ -68,6 +112,39 @@ class LocalWorker:
             # stays open.
             self._post([(Leaving(), None)])
             raise
+
+    async def _start_process(self, stack: AsyncExitStack) -> None:
+        from grain.worker.process import RunnerProcess  # few missions need it
+
+        # Its programs run where the mission was when it began, as those of any worker do that has
+        # the same file system.
+        settings = WorkerSettings(bind=self._bind)
+        functions = self._session.functions
+        runner = RunnerProcess(self.name, self, functions, self._context, settings=settings)
+        await stack.enter_async_context(runner)
+        self._order = runner.post
+
+    def _start_in_process(self, nursery: trio.Nursery) -> None:
+        to_runner: WireChannel
+        of_runner: WireChannel
+        to_runner, of_runner = memory_channels()
+        # Programs run where this process is, wherever the mission was when it began.
+        settings = WorkerSettings(bind=self._bind, own_directory=True)
+        runner: Runner[WireBytes, WireBytes]
+        runner = Runner(self.name, of_runner, WireTranslation(self.name, settings=settings))
+        functions = self._session.functions.feed()
+        nursery.start_soon(runner.serve)
+        nursery.start_soon(to_runner.receive_into, self._on_ended)
+        self._order = lambda orders: to_runner.post(functions.complete(orders))
+
+    async def _until_over(self) -> None:
+        await self._over.wait()
+        if self._unusable:
+            raise RunnerUnusable(f"no runner for the worker {self.name}: {self._unusable}")
+
+    async def _receive(self) -> None:
+        await self._head.receive_into(self._take)
+        self._over.set()
 
     async def _let_time_pass(self) -> None:
         while not self._session.finished:
@@ -85,15 +162,58 @@ class LocalWorker:
         self._flush()
 
     def _on_ended(self, batch: WireBatch) -> None:
-        now = trio.current_time()
-        for message, payload in batch:
-            if isinstance(message, Ended):
-                # In one piece: the parts of a result would keep the whole of it alive beside what
-                # is loaded from them.
-                self._session.on_ended(message, payload and whole(payload), now)
-            elif isinstance(message, Inspected):
+        for message, _ in batch:
+            if isinstance(message, Inspected):
                 self._session.on_inspected(message)
+        self.ended([(message, payload) for message, payload in batch if isinstance(message, Ended)])
+
+    # ---- the reports of a runner; see `grain.worker.process.RunnerListener`
+
+    def ended(self, runs: Sequence[tuple[Ended, Payload]]) -> None:
+        """Take the ends of runs."""
+        now = trio.current_time()
+        for message, payload in runs:
+            # In one piece: the parts of a result would keep the whole of it alive beside what is
+            # loaded from them.
+            self._session.on_ended(message, payload and whole(payload), now)
         self._flush()
+
+    def inspected(self, answer: Inspected) -> None:
+        """Take the programs of a run, which somebody has asked for."""
+        self._session.on_inspected(answer)
+        self._flush()
+
+    def died(self, death: RunnerDeath) -> None:
+        """Take the death of the runner's process."""
+        _log.warning("%s; runs lost: %d", death, len(death.runs))
+        self._session.on_runner_crashed(str(death), trio.current_time(), death.runs)
+        self._flush()
+
+    def blocked(self, seconds: float, runs: tuple[Attempt, ...]) -> None:
+        """Take note that a run has blocked the runner."""
+        _log.warning(
+            "the local worker has not answered for %.0f s: one of its %d runs does not let others "
+            "run, as a long computation in Python does",
+            seconds,
+            len(runs),
+        )
+
+    def unblocked(self, seconds: float) -> None:
+        """Take note that the runner answers again."""
+        _log.warning("the local worker answers again, after %.0f s", seconds)
+
+    def blocking(self, attempt: Attempt | None, code: BlockingCode) -> None:
+        """Take a report of the code that blocks the runner, which the mission shows."""
+        if attempt is not None:
+            self._session.on_blocking(attempt, code)
+            self._flush()
+
+    def unusable(self, why: str) -> None:
+        """Take note that no other runner can be started."""
+        self._unusable = why
+        self._over.set()
+
+    # ---- what follows
 
     def _flush(self) -> None:
         """Send the session's messages, to the runner and to the head."""
@@ -101,7 +221,7 @@ class LocalWorker:
             self._changed.set()
         orders = self._session.take_orders()
         if orders:
-            self._to_runner.post(self._functions.complete(orders))
+            self._order(orders)
         mail = self._session.take_mail()
         if mail:
             self._post(mail)

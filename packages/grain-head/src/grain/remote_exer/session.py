@@ -98,6 +98,7 @@ class MissionSession:
         host: where it is.
         pid: its process there.
         versions: its own.
+        settings: its `grain.worker.messages.MissionSettings` as bytes.
 
     Attributes:
         to_head: messages for the head, until `take_mail`. There are none while there is no
@@ -128,10 +129,13 @@ class MissionSession:
         host: str = "",
         pid: int = 0,
         versions: Versions = Versions(),  # noqa: B008 - it cannot change
+        settings: bytes = b"",
     ) -> None:
         self.id = id
         self.name = name
-        self._registration = RegisterMission(id, name, host, pid, versions=versions)
+        self._registration = RegisterMission(
+            id, name, host, pid, versions=versions, settings=settings
+        )
         self.to_head: list[tuple[Message, Payload]] = []
         self.resolved: list[Resolution] = []
         self.notices: list[Notice | OtherVersions] = []

@@ -26,7 +26,8 @@ class Identities(Resource):
     As a request only the number counts; as a supply, a number N stands for the ids 0 to N-1.
     """
 
-    __slots__ = ("_mask", "_owned")
+    # The last one is there in those that were stated as a number alone.
+    __slots__ = ("_mask", "_owned", "_stated")
 
     _noun: ClassVar[str]
     _label: ClassVar[str]
@@ -34,6 +35,8 @@ class Identities(Resource):
     @with_usage(lambda _: "the number alone, as in Cores(4) or GPUs(1)")
     def __init__(self, N: int | Iterable[int]) -> None:  # noqa: N803 - the user's name for it
         self._mask = self._owned = _mask_of(type(self).__name__, self._noun, N)
+        if hasattr(N, "__index__"):
+            self._stated = int(N)  # type: ignore[arg-type]
 
     @classmethod
     def _of_mask(cls, mask: int) -> Self:
@@ -45,6 +48,11 @@ class Identities(Resource):
     def N(self) -> int:  # noqa: N802 - the user's name for it
         """The number of them."""
         return self._mask.bit_count()
+
+    @property
+    def by_number(self) -> bool:
+        """True if the ids are nobody's choice: ``Cores(2)``, not ``Cores([0, 1])``, its equal."""
+        return hasattr(self, "_stated")
 
     @property
     def ids(self) -> list[int]:

@@ -29,7 +29,6 @@ from grain.worker.processes.child_setup import set_up_child
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from grain.resource import Resource
     from grain.subproc.target import Target
     from grain.worker.job import Outcome
 
@@ -91,7 +90,7 @@ class CallServer:
         """Serve a call and send its outcome."""
         name = "this call"
         try:
-            cpus, res, instance = self._allocation(allocation)
+            cpus, res, instance, cwd, env = self._allocation(allocation)
             target = self._target(digest)
             name = repr(target)
             args, kwargs = self._payloads.load_arguments(arguments)
@@ -99,21 +98,20 @@ class CallServer:
         except (OSError, PayloadError) as error:
             result: Outcome = outcome.Error(error)
         else:
-            with GVAR.scope(res, instance):
+            with GVAR.scope(res, instance, cwd=cwd, env=env):
                 result = run(Call(target.fn, args, kwargs))
         flush()
         pieces = self._payloads.outcome_pieces(result, name)
         with wire.body_of(pieces) as body:
             wire.send(self._socket, b"", body)
 
-    def _allocation(self, data: bytes) -> tuple[list[int] | None, Resource, str]:
-        """Return CPUs, resources and worker's name of a call; successive calls often share them."""
+    def _allocation(self, data: bytes) -> tuple[Any, ...]:
+        """Return CPUs and the values of GVAR of a call; successive calls often share them."""
         last, loaded = self._last_allocation
         if data != last:
             loaded, _ = self._payloads.load_arguments(data)
             self._last_allocation = data, loaded
-        cpus, res, instance = loaded
-        return cpus, res, instance
+        return loaded
 
     def _target(self, digest: bytes) -> Target:
         """Return what to call; load it at its first call, whose failure it is if that fails."""

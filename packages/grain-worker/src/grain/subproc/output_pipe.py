@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextvars
 import os
 import sys
 from typing import Literal
@@ -37,6 +38,8 @@ class OutputPipe:
         os.set_blocking(self._ours, False)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._tail = b""
+        # That of the call that prints, by which a worker's log names its task.
+        self._context = contextvars.copy_context()
 
     def close_theirs(self) -> None:
         """Close the descriptor that the process now has a copy of, or the pipe would not end."""
@@ -75,14 +78,15 @@ class OutputPipe:
         if not text or stream is None:
             return
         try:
-            stream.write(text)
+            self._context.run(stream.write, text)
             stream.flush()
         except (OSError, ValueError):
             pass  # closed: no call's fault; a print of this process will raise the same
 
     def forget(self) -> None:
-        """Begin the tail anew, as another call begins."""
+        """Begin the tail anew, as another call begins: the caller's."""
         self._tail = b""
+        self._context = contextvars.copy_context()
 
     def tail(self) -> str:
         """Return the last lines since `forget`."""

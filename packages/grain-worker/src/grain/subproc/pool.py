@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import weakref
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,12 +47,14 @@ class Placement(NamedTuple):
 
     Attributes:
         res: the allocation.
+        env: the variables that the mission passes to programs.
         cpus: the CPUs to bind the process to; None for no binding.
         key: the environment variables that the process has to be started with.
         pickled: all of that, as the process gets it with the call.
     """
 
     res: Any
+    env: Mapping[str, str | None]
     cpus: list[int] | None
     key: frozenset[tuple[bytes, bytes]]
     pickled: bytes
@@ -85,7 +87,7 @@ class Pool:
         self._payloads = Payloads("the process that called")
         self._functions: weakref.WeakKeyDictionary[Target, Function] = weakref.WeakKeyDictionary()
         # By the allocation's id(), which is no other's as long as the placement refers to it.
-        self._placements: dict[tuple[int, str, frozenset[int]], Placement] = {}
+        self._placements: dict[tuple[Any, ...], Placement] = {}
         self._all: set[PoolProcess] = set()
         self._idle: list[PoolProcess] = []
         self._starting = 0  # processes that are being started, and are not in _all yet
@@ -142,13 +144,18 @@ class Pool:
     def _placement(self, res: Any, instance: str) -> Placement:
         """Return the placement of a call; successive calls mostly share a few allocations."""
         available = frozenset(os.sched_getaffinity(0))
-        key = (id(res), instance, available)
+        env, cwd = GVAR.env, ""
+        with suppress(FileNotFoundError):  # the directory of this process was removed
+            cwd = GVAR.cwd
+        key = (id(res), instance, available, cwd, id(env))
         placement = self._placements.get(key)
         if placement is None:
             cpus = binding(res, available)
             variables = frozenset(environment(res, {}, {}).items())
-            pickled = b"".join(self._payloads.argument_pieces((cpus, res, instance), {}))
-            placement = Placement(res, cpus, variables, pickled)
+            pickled = b"".join(
+                self._payloads.argument_pieces((cpus, res, instance, cwd, dict(env)), {})
+            )
+            placement = Placement(res, env, cpus, variables, pickled)
             if isinstance(res, Resource):  # immutable; anything else may change until the next call
                 if len(self._placements) >= _PLACEMENTS:
                     self._placements.clear()

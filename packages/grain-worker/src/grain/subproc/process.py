@@ -153,6 +153,7 @@ class PoolProcess:
 
         When this raises anything, the process has to be ended.
         """
+        self._out.forget()
         self._err.forget()
         await self._provide(function)
         await self._send(head, body)

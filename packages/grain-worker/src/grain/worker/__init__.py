@@ -30,6 +30,9 @@ Map:
 from grain.worker.errors import TaskletAborted as TaskletAborted
 from grain.worker.errors import TaskletError as TaskletError
 from grain.worker.job import Call as Call
+from grain.worker.job import RunSettings as RunSettings
+from grain.worker.node.cpus import LocalOffer as LocalOffer
+from grain.worker.node.cpus import local_offer as local_offer
 from grain.worker.runner.runner import Runner as Runner
 from grain.worker.runner.translation import MemoryTranslation as MemoryTranslation
 from grain.worker.runner.watchdog import LoopWatchdog as LoopWatchdog

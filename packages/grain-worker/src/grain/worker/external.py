@@ -151,10 +151,12 @@ async def run_external(
     Args:
         argv: The program and its arguments; no shell is involved. A name without a slash is
             searched for on the program's PATH, a relative path starts at `cwd`.
-        cwd: The directory to run in; by default the caller's, or the scratch directory.
-        env: Changes to the inherited environment, over those that come from the allocation;
-            None as a value removes a variable.
-        stdin: What the program reads: bytes, or the path of a file; nothing by default.
+        cwd: The directory to run in, from ``GVAR.cwd`` if it is relative; by default that one
+            (the mission's directory, where the worker has it), or the scratch directory.
+        env: Changes to the inherited environment, over those of the mission (``GVAR.env``), which
+            are over those that come from the allocation; None as a value removes a variable.
+        stdin: What the program reads: bytes, or the path of a file, relative to `cwd`; nothing by
+            default.
         stdout: `CAPTURE`, or the path of a file to write, relative to `cwd`.
         stderr: The same, or `STDOUT`.
         timeout: Seconds after which the program is ended and `ExternalTimeoutError` raised.
@@ -220,8 +222,8 @@ class _Call:
             raise ValueError(f"threads must be at least 1, not {threads}")
         self.argv = tuple(os.fspath(word) for word in argv)
         res = GVAR.res
-        variables = environment(res, os.environb, env, threads)
-        self.cwd = None if scratch and cwd is None else str(Path(cwd or ".").absolute())
+        variables = environment(res, os.environb, {**GVAR.env, **env}, threads)
+        self.cwd = None if scratch and cwd is None else str(Path(GVAR.cwd, cwd or ""))
         self.stdout = None if isinstance(stdout, _Stream) else os.fspath(stdout)
         self.stderr = None if isinstance(stderr, _Stream) else os.fspath(stderr)
         # The same file twice: opened once, or one stream would overwrite the other.

@@ -6,7 +6,7 @@ import functools
 import math
 import sys
 from contextvars import ContextVar
-from types import CoroutineType
+from types import CoroutineType, MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import outcome
@@ -39,6 +39,26 @@ class Call(NamedTuple):
     kwargs: Mapping[str, Any]
 
 
+class RunSettings(NamedTuple):
+    """The settings of a run beside its resources.
+
+    Attributes:
+        cwd: the directory in which its programs start; empty for that of the process.
+        env: changes to the environment of its programs; None as a value removes a variable.
+        bind: False to bind no program to CPUs.
+        label: names the mission and the task in front of lines that it prints; empty for none.
+        function: what it calls, for the same.
+        attempt: the identity of the run.
+    """
+
+    cwd: str = ""
+    env: Mapping[str, str | None] = MappingProxyType({})
+    bind: bool = True
+    label: str = ""
+    function: object = None
+    attempt: tuple[int, int] = (0, 0)
+
+
 Outcome = outcome.Value[Any] | outcome.Error
 
 # These end more than the task: an interrupt from the keyboard, and the worker's own shutdown.
@@ -46,7 +66,12 @@ _PASS = (KeyboardInterrupt, trio.Cancelled)
 
 
 async def run_job(
-    call: Call, res: Resource, instance: str, limit: float, scope: trio.CancelScope | None
+    call: Call,
+    res: Resource,
+    instance: str,
+    limit: float,
+    scope: trio.CancelScope | None,
+    settings: RunSettings | None = None,
 ) -> Outcome | None:
     """Run a task in the current trio task, whose context variables it sets.
 
@@ -57,6 +82,7 @@ async def run_job(
         limit: the hard time limit in seconds; inf for none.
         scope: a fresh cancel scope, by which the caller cancels the run; None if a scope around
             this call does that.
+        settings: the other settings of the run; None for those of the calling task.
 
     Returns:
         The value or the exception of the tasklet, `trio.TooSlowError` if it exceeded its limit;
@@ -68,6 +94,8 @@ async def run_job(
     """
     GVAR.res = res
     GVAR.instance = instance
+    if settings is not None:
+        GVAR.surroundings = settings
     timer = None
     result: Outcome | None = None
     try:

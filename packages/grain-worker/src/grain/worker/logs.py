@@ -11,33 +11,29 @@ import logging
 import os
 
 
-class PatientHandler(logging.Handler):
-    """A log handler that writes each record at once to a descriptor, and goes on if that fails.
+class PatientWriter:
+    """A writer of lines to a descriptor, at once, which goes on if that fails.
 
     Args:
         fd: the descriptor; its owner closes it.
     """
 
     def __init__(self, fd: int) -> None:
-        super().__init__()
         self._fd = fd
         self._lost = 0
         self._why = ""
         self._torn = False
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write a record, after the number of those that were lost before it."""
-        try:
-            text = self.format(record)
-        except Exception:  # as in logging: a mistake in a log call ends no program
-            self.handleError(record)
-            return
+    def write(self, data: bytes) -> None:
+        """Write one or more lines, after the number of those that were lost before them."""
+        count = data.count(b"\n") or 1
         if self._lost:
-            text = f"{self._lost} log lines could not be written here: {self._why}\n{text}"
+            note = f"{self._lost} log lines could not be written here: {self._why}\n"
+            data = note.encode(errors="backslashreplace") + data
         try:
-            self._write(f"{text}\n".encode(errors="backslashreplace"))
+            self._write(data)
         except OSError as error:
-            self._lost += 1
+            self._lost += count
             self._why = error.strerror or str(error)
         else:
             self._lost = 0
@@ -48,6 +44,27 @@ class PatientHandler(logging.Handler):
             written = os.write(self._fd, left)
             left = left[written:]
             self._torn = bool(left)
+
+
+class PatientHandler(logging.Handler):
+    """A log handler that writes each record at once to a descriptor, and goes on if that fails.
+
+    Args:
+        fd: the descriptor; its owner closes it.
+    """
+
+    def __init__(self, fd: int) -> None:
+        super().__init__()
+        self._writer = PatientWriter(fd)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record, after the number of those that were lost before it."""
+        try:
+            text = self.format(record)
+        except Exception:  # as in logging: a mistake in a log call ends no program
+            self.handleError(record)
+            return
+        self._writer.write(f"{text}\n".encode(errors="backslashreplace"))
 
 
 STANDARD_ERROR = 2

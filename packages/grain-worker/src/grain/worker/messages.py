@@ -51,6 +51,22 @@ class BlockingCode(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     over: bool = False
 
 
+class MissionSettings(msgspec.Struct, frozen=True, array_like=True):
+    """The settings of a mission that its runs take along, as bytes that only the runner reads.
+
+    Attributes:
+        name: the mission's name.
+        cwd: the paths of the mission's working directory: as the shell names it, and without links.
+        inode: the number of that directory in its file system, by which a worker recognises it.
+        env: changes to the environment of external programs; None as a value removes a variable.
+    """
+
+    name: str = ""
+    cwd: tuple[bytes, ...] = ()
+    inode: int = 0
+    env: tuple[tuple[bytes, bytes | None], ...] = ()
+
+
 # ---- agent and runner
 
 
@@ -65,6 +81,8 @@ class Run(Message, frozen=True):
         function: on a wire, the digest of the function, whose `DefineFunction` came before.
         chain: 0, or the number of the attempt that began the chain in which this run waits: it
             begins when the runs of the chain that came before it have ended.
+        task: the task's number in its mission.
+        settings: on a wire, the mission's `MissionSettings` as bytes; empty for none.
     """
 
     max_payload = 256 * 1024**2
@@ -74,6 +92,8 @@ class Run(Message, frozen=True):
     limit: float | None = None
     function: bytes = b""
     chain: int = 0
+    task: int = 0
+    settings: bytes = b""
 
 
 class Cancel(Message, frozen=True):
@@ -295,6 +315,7 @@ class Lease(Message, frozen=True):
         chain: 0, or the number of the attempt that began the chain in which this run waits: the
             runs of a chain take place one after the other, in the order of their leases, with the
             same resources.
+        settings: the mission's `MissionSettings` as bytes; empty for none.
     """
 
     max_payload = 256 * 1024**2
@@ -307,6 +328,7 @@ class Lease(Message, frozen=True):
     limit: float | None = None
     alone: bool = False
     chain: int = 0
+    settings: bytes = b""
 
 
 class Revoke(Message, frozen=True):

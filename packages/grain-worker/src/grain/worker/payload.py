@@ -35,7 +35,7 @@ from grain.edge.version import INTERPRETER
 from grain.worker import job
 from grain.worker.errors import PayloadError, short_tracebacks
 from grain.worker.errors import add_note as add_note
-from grain.worker.pickling.blame import find_unpicklable
+from grain.worker.pickling.blame import find_large, find_unpicklable
 from grain.worker.pickling.by_value import Classes
 from grain.worker.pickling.origin import ForeignCode
 from grain.worker.pickling.pickler import dump_pieces, dumps, gathered, has_code, loads
@@ -118,6 +118,17 @@ class Payloads:
         digest = hashlib.blake2b(payload, digest_size=16).digest()
         interpreter = INTERPRETER if has_code(payload) else ""
         return Function(digest, bytes(payload), name, interpreter)
+
+    def large_parts(self, fn: object, least: int) -> list[tuple[str, int]]:
+        """Return what makes a function large: variables and arguments, with their sizes in bytes.
+
+        It dumps each of them once more, so ask only about functions whose bytes are large.
+
+        Args:
+            fn: the function.
+            least: the size from which a part counts.
+        """
+        return find_large(fn, job.name_of(fn), self._dump_part, least)
 
     def load_function(self, payload: Buffer | Pieces) -> Callable[..., Any]:
         """Return the function behind the bytes.
@@ -240,6 +251,9 @@ class Payloads:
         )
 
     # ---- both
+
+    def _dump_part(self, part: Any) -> bytes | memoryview:
+        return dumps(part, self._classes)
 
     def _try(self, obj: Any) -> None:
         dumps(obj, self._classes)

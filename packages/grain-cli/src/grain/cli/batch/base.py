@@ -72,6 +72,7 @@ class BatchJob:
         time_left: Seconds from its start until the main command must have ended; None if unknown.
         warning: Seconds between SIGUSR1 and the end of the job; None for no warning.
         notes: Comment lines for people who read the script.
+        env: Environment variables to set after the set-up.
         extra_args: Further options for the batch system, one word each.
     """
 
@@ -83,6 +84,7 @@ class BatchJob:
     time_left: int | None = None
     warning: int | None = None
     notes: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
     extra_args: tuple[str, ...] = ()
 
     def members(self, n: int) -> list[BatchJob]:

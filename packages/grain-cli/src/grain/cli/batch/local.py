@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.scripts.shell import body
+from grain.edge.cpu_locks import taken_cpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -53,7 +54,7 @@ class Local:
                 " ".join(job.extra_args),
                 "Leave them away, or set `system` in the configuration.",
             )
-        shares = divide(self._free(), n, job.script.cores)
+        shares = divide(self._free(n * (job.script.cores or 1)), n, job.script.cores)
         for member, cpus in zip(job.members(n), shares, strict=True):
             try:
                 started = self._start(member, cpus)
@@ -74,7 +75,8 @@ class Local:
             detail = f"{error.filename or ''}: {error.strerror}"
             raise BatchError(f"{job.name} cannot be started", detail) from None
 
-    def _free(self) -> list[int]:
+    def _free(self, wanted: int) -> list[int]:
+        """Return the CPUs that no worker was given; without those of missions if enough remain."""
         states = self.states(one for one, _ in self._taken)
         taken = {
             cpu
@@ -82,7 +84,9 @@ class Local:
             if states[one].phase is JobPhase.RUNNING
             for cpu in cpus
         }
-        return sorted(os.sched_getaffinity(0) - taken)
+        free = os.sched_getaffinity(0) - taken
+        unused = free - taken_cpus(free)
+        return sorted(unused if len(unused) >= wanted else free)
 
     def _start(self, job: BatchJob, cpus: tuple[int, ...]) -> str:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

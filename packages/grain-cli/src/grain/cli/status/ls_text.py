@@ -39,7 +39,6 @@ def state_text(state: dict[str, Any], most: int | None = None) -> str:
             most,
         ),
         versions_text(state, most),
-        "".join(f"{line}\n" for line in _remarks(state, tasks)),
         table(
             "LAST MISSIONS",
             ("NAME", "HOST", "ENDED", "DONE", "FAILED"),

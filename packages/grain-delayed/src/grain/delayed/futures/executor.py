@@ -16,7 +16,7 @@ from grain.resource import Cores, Resource
 from grain.worker.blocking import call_each
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping
     from types import TracebackType
 
     from grain.delayed.futures.engine import Future
@@ -36,8 +36,8 @@ class Executor(futures.Executor):
     Args:
         request: the resources of each call; by default one core.
         local: the resources of the local worker, as for `mission`.
-        config_file: as for `mission`; so are name, prioritized, progress and
-            warn_queued.
+        config_file: as for `mission`; so are name, prioritized, progress, warn_queued, isolated and
+            env.
 
     Raises:
         TypeError: request or local is no resource.
@@ -55,6 +55,8 @@ class Executor(futures.Executor):
         prioritized: bool = False,
         progress: bool | None = None,
         warn_queued: int | None = WARN_QUEUED,
+        isolated: bool = False,
+        env: Mapping[str, str | None] | None = None,
     ) -> None:
         request = Cores(1) if request is None else request
         if not isinstance(request, Resource):
@@ -69,6 +71,8 @@ class Executor(futures.Executor):
                 prioritized=prioritized,
                 progress=progress,
                 warn_queued=warn_queued,
+                isolated=isolated,
+                env=env,
                 cache=False,  # the calls of an executor have no cache_hfn
             ),
         )

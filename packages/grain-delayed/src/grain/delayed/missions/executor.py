@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import sys
+from collections.abc import Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +29,13 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def executing(
-    local: Resource | None, config: Config | None, name: str | None, on_event: Listener
+    local: Resource | None,
+    config: Config | None,
+    name: str | None,
+    on_event: Listener,
+    *,
+    isolated: bool = False,
+    env: Mapping[str, str | None] | None = None,
 ) -> AsyncGenerator[MissionExecutor]:
     """Run the executor of a mission.
 
@@ -41,33 +48,96 @@ async def executing(
         config: the configuration; None for a mission that no worker can join.
         name: the mission's name.
         on_event: called with each event.
+        isolated: True for a local worker with a process of its own.
+        env: changes to the environment of external programs.
 
     Raises:
         grain.edge.errors.EdgeError: no scheduler can be had, and waiting would not help.
     """
-    if local is not None and not isinstance(local, Resource):
-        raise TypeError(f"local={local!r}: give the resources of the local worker, as Cores(2)")
+    check_options(local, isolated=isolated, env=env)
     async with AsyncExitStack() as stack:
         if config is None or (local is not None and config.source is None):
-            own = GrainExecutor(ZERO if local is None else local, name=name, on_event=on_event)
-            yield await stack.enter_async_context(own)
+            yield await stack.enter_async_context(_own(local, name, on_event, isolated, env))
             return
+        contextmod = ""
         if local is not None:
             stack.enter_context(_logging_to(config.head.log_file))
-            if config.head.contextmod:
+            contextmod = config.head.contextmod
+            if contextmod and not isolated:
                 from grain.worker.context import user_context
 
-                await stack.enter_async_context(user_context(config.head.contextmod))
+                await stack.enter_async_context(user_context(contextmod))
         if local is None and config.head.gnaw.enabled:
-            yield await stack.enter_async_context(_shared(config, name, on_event))
+            yield await stack.enter_async_context(_shared(config, name, on_event, env))
         else:
-            yield await _hosted(stack, local, config, name, on_event)
+            yield await _hosted(stack, local, config, name, on_event, isolated, env)
+
+
+def check_options(
+    local: Resource | None, *, isolated: bool, env: Mapping[str, str | None] | None
+) -> None:
+    """Raise an error for options that no mission can have.
+
+    Raises:
+        TypeError: local is no resource, or there is none to isolate; env is no mapping of strings.
+        ValueError: env has a name or a value that no environment can have.
+    """
+    if local is not None and not isinstance(local, Resource):
+        raise TypeError(f"local={local!r}: give the resources of the local worker, as Cores(2)")
+    if isolated and local is None:
+        raise TypeError(
+            "isolated=True gives the local worker a process of its own, and there is no local "
+            "worker: state its resources, as in local=Cores(2)"
+        )
+    if env is None:
+        return
+    if not isinstance(env, Mapping):
+        raise TypeError(f'env={env!r}: give names and values, as in env={{"XTBPATH": "/opt/xtb"}}')
+    for key, value in env.items():
+        if not isinstance(key, str) or not isinstance(value, str | None):
+            raise TypeError(
+                f"env: {key!r}: {value!r}: a variable has a string as its name and as its value; "
+                "None removes it"
+            )
+        if not key or "=" in key or "\0" in key or "\0" in (value or ""):
+            raise ValueError(f"env: {key!r}: {value!r} cannot be a variable of an environment")
+
+
+def _own(
+    local: Resource | None,
+    name: str | None,
+    on_event: Listener,
+    isolated: bool,
+    env: Mapping[str, str | None] | None,
+    context: str = "",
+) -> MissionExecutor:
+    """Return the executor of a mission that no other worker can join."""
+    if not isolated:
+        return GrainExecutor(
+            ZERO if local is None else local, name=name, on_event=on_event, env=env
+        )
+    from grain.remote_exer import HostingExecutor
+
+    return HostingExecutor(
+        local or ZERO,
+        address=None,
+        isolated=True,
+        context=context,
+        name=name,
+        on_event=on_event,
+        env=env,
+    )
 
 
 # The functions below import what they use: a mission that keeps to itself needs no network.
 
 
-def _shared(config: Config, name: str | None, on_event: Listener) -> RemoteExecutor:
+def _shared(
+    config: Config,
+    name: str | None,
+    on_event: Listener,
+    env: Mapping[str, str | None] | None,
+) -> RemoteExecutor:
     from grain.remote_exer import GnawConnector, RemoteExecutor
 
     address, gnaw = config.head.listen, config.head.gnaw
@@ -78,7 +148,8 @@ def _shared(config: Config, name: str | None, on_event: Listener) -> RemoteExecu
     arguments = (*options, *gnaw.extra_args)
     name = name or mission_name()
     finder = GnawConnector(address, name=name, log_file=gnaw.log_file, arguments=arguments)
-    return RemoteExecutor(address, name=name, on_event=on_event, connect=finder.connect)
+    connect = finder.connect
+    return RemoteExecutor(address, name=name, on_event=on_event, connect=connect, env=env)
 
 
 async def _hosted(
@@ -87,20 +158,31 @@ async def _hosted(
     config: Config,
     name: str | None,
     on_event: Listener,
+    isolated: bool,
+    env: Mapping[str, str | None] | None,
 ) -> MissionExecutor:
     from grain.edge.errors import MeetingTaken
     from grain.remote_exer import HostingExecutor
 
     address = config.head.listen
-    own = name or mission_name()
-    host = HostingExecutor(local or ZERO, address=address, name=own, on_event=on_event)
+    context = config.head.contextmod if isolated else ""
+    host = HostingExecutor(
+        local or ZERO,
+        address=address,
+        isolated=isolated,
+        context=context,
+        name=name or mission_name(),
+        on_event=on_event,
+        env=env,
+    )
     try:
         return await stack.enter_async_context(host)
     except MeetingTaken as error:
         if local is None:
             raise  # it would wait for workers that go elsewhere
         on_event(HostingFailed(address, str(error)))
-    return await stack.enter_async_context(GrainExecutor(local, name=name, on_event=on_event))
+    own = _own(local, name, on_event, isolated, env, context)
+    return await stack.enter_async_context(own)
 
 
 def mission_name() -> str:

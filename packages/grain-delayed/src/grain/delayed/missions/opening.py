@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 import trio
@@ -24,7 +24,7 @@ if sys.version_info < (3, 11):
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Mapping
     from typing import Any, Literal
 
     from grain.head.events import Event
@@ -42,6 +42,8 @@ async def mission(
     progress: bool | None = None,
     warn_queued: int | None = WARN_QUEUED,
     cache: str | os.PathLike[str] | Literal[False] | None = None,
+    isolated: bool = False,
+    env: Mapping[str, str | None] | None = None,
 ) -> AsyncGenerator[Mission]:
     """Open a mission inside an async program: delayed functions can be called in the block.
 
@@ -70,6 +72,12 @@ async def mission(
         cache: the directory that holds the results of functions with `cache_hfn`; by default
             ``GRAIN_CACHE``, or `head.cache` of the configuration, or .grain-cache in the current
             directory. False: none.
+        isolated: if true, the local worker runs its leaves in a process of its own, as workers of
+            a cluster do: a crash of a leaf is `grain.head.errors.TaskCrashed`, and not the end of
+            the mission. Functions, arguments and results travel to it, as to other workers.
+        env: environment variables for the external programs of all leaves, wherever they run, over
+            those of the worker and of the allocation; None as a value removes a variable. They
+            travel with each task: name those that programs need, 64 KiB at most.
 
     Raises:
         CacheError: the directory that was named for results cannot be used.
@@ -82,7 +90,10 @@ async def mission(
             asyncio loop, and not for a mission.
         grain.edge.errors.EdgeError: no scheduler can be reached, and waiting would not help.
         grain.resource.Infeasible: of a call, if no worker can ever run it, and none can join.
-        TypeError, ValueError: local is no resource, or warn_queued no positive int.
+        grain.worker.errors.RunnerUnusable: the process of an isolated local worker cannot be
+            started.
+        TypeError, ValueError: local is no resource, warn_queued no positive int, or env no mapping
+            of strings; isolated is set without local.
     """
     if not trio.lowlevel.in_trio_task():
         from grain.delayed.missions.asyncio_guest import hosted  # few programs need it
@@ -90,6 +101,7 @@ async def mission(
         options: dict[str, Any] = {"config_file": config_file, "name": name}
         options |= {"prioritized": prioritized, "progress": progress}
         options |= {"warn_queued": warn_queued, "cache": cache}
+        options |= {"isolated": isolated, "env": env}
         async with hosted(lambda: mission(local, **options)) as entered:
             yield entered
         return
@@ -103,8 +115,24 @@ async def mission(
         prioritized=prioritized,
         warn_queued=warn_queued,
         cache=cache,
+        isolated=isolated,
+        env=env,
     ) as entered:
         yield entered
+
+
+def report_crashes() -> None:
+    """Have a fatal signal print where the program was, as of a library that a leaf calls.
+
+    It stays so after the mission. A handler that the program has is left alone, as are processes
+    without a standard error.
+    """
+    import faulthandler
+
+    # Not sys.stderr: the program may replace that, and close the replacement.
+    if not faulthandler.is_enabled() and sys.__stderr__ is not None:
+        with suppress(OSError, ValueError):  # it was closed, or is no file
+            faulthandler.enable(sys.__stderr__)
 
 
 @asynccontextmanager
@@ -117,9 +145,12 @@ async def opened(
     prioritized: bool = False,
     warn_queued: int | None = WARN_QUEUED,
     cache: str | os.PathLike[str] | Literal[False] | None = None,
+    isolated: bool = False,
+    env: Mapping[str, str | None] | None = None,
 ) -> AsyncGenerator[Mission]:
     """Open a mission in a trio program, with a reporter; arguments and errors as of `mission`."""
     __tracebackhide__ = True
+    report_crashes()
     overload = Overload(warn_queued, reporter.line)
     advice = Advice(reporter.line)
 
@@ -154,7 +185,9 @@ async def opened(
             with collapsing(), watchdog:
                 async with (
                     reporter.watching(),
-                    executing(local, joinable_config, name, on_event) as executor,
+                    executing(
+                        local, joinable_config, name, on_event, isolated=isolated, env=env
+                    ) as executor,
                 ):
                     try:
                         async with trio.open_nursery() as branches:

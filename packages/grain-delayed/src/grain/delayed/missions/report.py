@@ -26,6 +26,7 @@ from grain.head.events import (
     NoWorkers,
     OtherInterpreter,
     OtherNumPy,
+    Remark,
     RunsEnded,
     RunsLeft,
     SchedulerAway,
@@ -123,8 +124,9 @@ class Reporter:
         match event:
             case NeverStarts() | CanStart():
                 self._on_request(event)
-            case OtherInterpreter() | OtherNumPy():
-                self.line(f"warning: {other_versions(event)}")
+            case OtherInterpreter() | OtherNumPy() | Remark():
+                text = event.text if isinstance(event, Remark) else other_versions(event)
+                self.line(f"warning: {text}")
             case SchedulerAway(why):
                 self.line(f"The scheduler cannot be reached, trying on: {why}")
             case SchedulerBack():

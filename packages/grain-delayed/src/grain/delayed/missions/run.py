@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import trio
@@ -35,6 +35,8 @@ def run(
     progress: bool | None = None,
     warn_queued: int | None = WARN_QUEUED,
     cache: str | os.PathLike[str] | Literal[False] | None = None,
+    isolated: bool = False,
+    env: Mapping[str, str | None] | None = None,
 ) -> T: ...
 
 
@@ -49,6 +51,8 @@ def run(
     progress: bool | None = None,
     warn_queued: int | None = WARN_QUEUED,
     cache: str | os.PathLike[str] | Literal[False] | None = None,
+    isolated: bool = False,
+    env: Mapping[str, str | None] | None = None,
 ) -> list[T]: ...
 
 
@@ -62,6 +66,8 @@ def run(
     progress: bool | None = None,
     warn_queued: int | None = WARN_QUEUED,
     cache: str | os.PathLike[str] | Literal[False] | None = None,
+    isolated: bool = False,
+    env: Mapping[str, str | None] | None = None,
 ) -> Any:
     """Run your root async function(s), which start everything else: the main entry point.
 
@@ -74,7 +80,8 @@ def run(
             iterable of such functions, which begin in this order and run concurrently.
         local: the resources of the local worker, as ``Cores(2)``; without it tasks run on workers
             of the cluster, which ``grain up`` starts.
-        config_file: as for `mission`; so are name, prioritized, progress, warn_queued and cache.
+        config_file: as for `mission`; so are name, prioritized, progress, warn_queued, cache,
+            isolated and env.
 
     Returns:
         The result of the function, or a list of the results of the functions.
@@ -94,6 +101,8 @@ def run(
         "progress": progress,
         "warn_queued": warn_queued,
         "cache": cache,
+        "isolated": isolated,
+        "env": env,
     }
 
     async def main() -> list[Any]:

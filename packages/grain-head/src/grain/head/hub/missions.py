@@ -176,6 +176,7 @@ class Missions:
         mission.name = message.name
         mission.host = message.host
         mission.versions = message.versions
+        mission.settings = message.settings
         mission.link = link
         mission.deadline = math.inf
         mission.last_submitted = -1

@@ -190,6 +190,7 @@ class MissionRecord(PeerRecord):
         "noticed",
         "reported",
         "requests",
+        "settings",
         "share",
         "synced",
         "tasks",
@@ -210,6 +211,8 @@ class MissionRecord(PeerRecord):
         # The versions of workers that were reported to the mission on this link.
         self.reported: set[Versions] = set()
         self.last_submitted = -1
+        # As its runs take them along: opaque.
+        self.settings = b""
         self.share = Share()
         # The person who has cancelled the mission from outside, or single tasks of it. A mission
         # that was away, or whose connection was lost meanwhile, is informed when it is back.

@@ -235,6 +235,7 @@ class TaskTable:
             None if limit == math.inf else limit,
             lease.alone,
             chain,
+            task.mission.settings,
         )
         self._outgoing.post(lease.worker.link, message, task.arguments)
 

@@ -19,6 +19,7 @@ from grain.worker.agent.lifecycle import LifecyclePhase
 from grain.worker.agent.runner_process import RunnerProcess
 from grain.worker.agent.signals import on_signals
 from grain.worker.messages import Cancel, Ended, Retire, WorkerRegistered
+from grain.worker.runner.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,6 +54,7 @@ class Agent:
         dial: connects to the head, and waits for one if there is none.
         context: the context module.
         grace: seconds for what is left when it ends.
+        settings: the settings of its runs.
     """
 
     def __init__(
@@ -62,11 +64,14 @@ class Agent:
         dial: Dial,
         context: str = "",
         grace: float = 10.0,
+        settings: WorkerSettings = WorkerSettings(),  # noqa: B008 - it is frozen
     ) -> None:
         self._session = session
         self._lifecycle = lifecycle
         self._dial = dial
-        self._runner = RunnerProcess(session.name, self, session.functions, context, grace)
+        self._runner = RunnerProcess(
+            session.name, self, session.functions, context, grace, settings
+        )
         self._channel: WireChannel | None = None
         self._changed = trio.Event()
         self._looks_at = math.inf

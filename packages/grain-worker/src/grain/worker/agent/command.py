@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import secrets
 import sys
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from grain.edge import DEFAULT, dial
+from grain.edge.cpu_locks import taking_cpus
 from grain.edge.version import own_versions
 from grain.worker.agent.agent import FAILED, USAGE, Agent
 from grain.worker.agent.lifecycle import TERM_GRACE, Lifecycle, Times
@@ -23,6 +26,7 @@ from grain.worker.logs import STANDARD_ERROR, log_to
 from grain.worker.messages import CODEC
 from grain.worker.node.host_info import read_host_info
 from grain.worker.node.limits import raise_open_files
+from grain.worker.runner.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,6 +61,13 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--name", default="", help="the name of this worker for people (the host's name)")
     add("--context", default="", metavar="MODULE", help="context module, a file or a module's name")
+    add(
+        "--cwd",
+        default="",
+        metavar="DIR",
+        help="the directory to work in, and to run all programs in (by default each mission's own, "
+        "where this host has it, else the directory in which the worker is started)",
+    )
     add(
         "--term-grace",
         type=seconds,
@@ -129,7 +140,17 @@ async def serve(options: argparse.Namespace, offer: NodeOffer, info: HostInfo) -
     )
     lifecycle = make_lifecycle(options, offer, info, now)
     connect = partial(dial, options.url, role="worker", name=name, codec=CODEC)
-    return await Agent(session, lifecycle, connect, options.context).run()
+    directory = absolute(options.cwd) if options.cwd else ""
+    settings = WorkerSettings(own_directory=bool(directory), directory=directory, labels=True)
+    context = options.context
+    if "/" in context or context.endswith(".py"):
+        context = absolute(context)  # the runner may be elsewhere
+    return await Agent(session, lifecycle, connect, context, settings=settings).run()
+
+
+def absolute(path: str) -> str:
+    """Return an absolute path, from the directory in which the worker was started."""
+    return str(Path(path).absolute())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -148,9 +169,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     _log.info("it runs %s", own_versions())
     if options.dry:
         return 0
+    if options.cwd and not (Path(options.cwd).is_dir() and os.access(options.cwd, os.X_OK)):
+        print(
+            f"grain-worker: --cwd {options.cwd}: not a directory that it can enter", file=sys.stderr
+        )
+        return USAGE
     raise_open_files()
     try:
-        code = trio.run(serve, options, offer, info)
+        # Missions with a local worker on this machine choose other CPUs.
+        with taking_cpus(getattr(offer.resources, "c", ())):
+            code = trio.run(serve, options, offer, info)
     except RunnerUnusable as error:
         print(f"grain-worker: {error}", file=sys.stderr)
         return FAILED

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from grain.worker.agent.functions import FunctionFeed, Order
     from grain.worker.agent.listener import RunnerListener
     from grain.worker.messages import Attempt
+    from grain.worker.runner.settings import WorkerSettings
 
 
 class InstanceState(enum.Enum):
@@ -52,6 +53,7 @@ class RunnerInstance:
         grace: seconds between SIGTERM and SIGKILL for what the process leaves behind.
         listener: takes the reports.
         functions: the functions to send along with orders.
+        settings: the settings of the worker.
 
     Attributes:
         state: its state.
@@ -67,9 +69,10 @@ class RunnerInstance:
         grace: float,
         listener: RunnerListener,
         functions: FunctionFeed,
+        settings: WorkerSettings,
     ) -> None:
         self._name = name
-        self._context = [context] if context else []
+        self._words = [context, msgspec.json.encode(settings).decode()]
         self._grace = grace
         self._listener = listener
         self._functions = functions
@@ -123,7 +126,7 @@ class RunnerInstance:
         with theirs, reports:
             fd = theirs.fileno()
             words = [sys.executable, "-m", "grain.worker.runner.main", self._name, str(fd)]
-            argv = [*words, *self._context]
+            argv = [*words, *self._words]
             self._process = await SubreaperProcess.start(argv, self._grace, pass_fds=(fd,))
             theirs.close()
             await self._receive(self._process.socket, reports, on_ready, on_ended)

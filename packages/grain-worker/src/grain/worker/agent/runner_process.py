@@ -23,6 +23,7 @@ import trio
 from grain.worker.agent.runner_instance import InstanceState, RunnerInstance
 from grain.worker.errors import RunnerUnusable
 from grain.worker.messages import Cancel, Ended, Run, chain_of
+from grain.worker.runner.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,6 +64,7 @@ class RunnerProcess:
         context: the context module, a path or a name; "" for none.
         grace: seconds that leaving waits for runs, and for the context to be left. After a crash,
             seconds between SIGTERM and SIGKILL for programs that are left.
+        settings: the settings of the worker.
 
     Raises:
         RunnerUnusable: on entering: no runner can be started, mostly since the context fails.
@@ -75,8 +77,10 @@ class RunnerProcess:
         functions: FunctionStore,
         context: str = "",
         grace: float = 10.0,
+        settings: WorkerSettings = WorkerSettings(),  # noqa: B008 - it is frozen
     ) -> None:
         self.name = name
+        self._settings = settings
         self._listener = listener
         self._functions = functions
         self._context = context
@@ -257,7 +261,9 @@ class RunnerProcess:
     async def _serve_once(self, on_ready: Callable[[], None], burials: trio.Nursery) -> str:
         """Serve with one instance until its channel ends; return why it was of no use, if so."""
         feed = self._functions.feed()
-        instance = RunnerInstance(self.name, self._context, self._grace, self._listener, feed)
+        instance = RunnerInstance(
+            self.name, self._context, self._grace, self._listener, feed, self._settings
+        )
         self._instance = instance
         try:
             await instance.live(on_ready, self._wake)

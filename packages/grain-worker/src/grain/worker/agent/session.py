@@ -240,7 +240,15 @@ class WorkerSession:
         if lease.chain:
             chain = chain_of(lease)
             self._chains.join(chain, run, self.runs.get(chain), now)
-        order = Run(attempt, lease.res, lease.limit, lease.function, lease.chain)
+        order = Run(
+            attempt,
+            lease.res,
+            lease.limit,
+            lease.function,
+            lease.chain,
+            lease.task,
+            lease.settings,
+        )
         self.to_runner.append((order, arguments))
 
     def _revoke(self, attempt: Attempt) -> None:

@@ -19,5 +19,6 @@ Map:
 
 - ``host_info``: the snapshot
 - ``cgroup``: the control groups' part of it, and the count of processes killed for lack of memory
+- ``cpus``: the CPUs that a local worker takes
 - ``limits``: open files of this process; which process the kernel kills when memory runs out
 """

@@ -14,7 +14,7 @@ Map:
 - ``origin``: the interpreter that made the bytecode in what travels by value
 - ``enums``: enumerations by value
 - ``exceptions``: exceptions, whatever arguments their classes take
-- ``in_process``: types whose copies would be of no use
+- ``in_process``: types whose objects belong to one process
 - ``reading``: the file that large payloads are loaded from
-- ``blame``: the search for the part of an object that cannot be pickled
+- ``blame``: the search for the part of an object that cannot be pickled, or that makes it large
 """

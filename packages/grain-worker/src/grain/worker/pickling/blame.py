@@ -1,11 +1,12 @@
-"""The search for the part of an object that cannot be pickled."""
+"""The search for the part of an object that cannot be pickled, or that makes it large."""
 
 from __future__ import annotations
 
 import functools
-from types import FunctionType
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from grain.worker import job
 from grain.worker.pickling.in_process import is_in_process
 
 if TYPE_CHECKING:
@@ -54,6 +55,33 @@ def find_unpicklable(
     return name, obj, reason
 
 
+def find_large(
+    obj: Any, name: str, dump: Callable[[Any], bytes | memoryview], least: int
+) -> list[tuple[str, int]]:
+    """Return the parts that make an object large, with their sizes in bytes, the largest first.
+
+    Args:
+        obj: the object, mostly a function.
+        name: the name of the object in messages.
+        dump: returns a part as bytes.
+        least: the size from which a part counts.
+    """
+    large = []
+    for path, part in _parts(obj, name):
+        if isinstance(part, ModuleType):
+            continue  # it travels by its name
+        try:
+            size = len(dump(part))
+        except Exception:  # noqa: S112 - as an attribute that the object itself does not take along
+            continue
+        if size >= least:
+            inner = []
+            if isinstance(part, FunctionType | MethodType | functools.partial):
+                inner = find_large(part, job.name_of(part), dump, least)
+            large += inner or [(path, size)]
+    return sorted(large, key=lambda one: -one[1])
+
+
 def _parts(obj: Any, name: str) -> Iterator[tuple[str, Any]]:
     if is_in_process(type(obj)):
         return  # it is to blame itself
@@ -66,6 +94,9 @@ def _parts(obj: Any, name: str) -> Iterator[tuple[str, Any]]:
         yield from ((f"a member of {name}", value) for value in obj)
     if isinstance(obj, FunctionType):
         yield from _variables(obj, name)
+        return
+    if isinstance(obj, MethodType):
+        yield f"the object of {name}", obj.__self__
         return
     if isinstance(obj, functools.partial):
         yield from ((f"{name}.func", obj.func), (f"{name}.args", obj.args))
@@ -83,9 +114,21 @@ def _variables(fn: FunctionType, name: str) -> Iterator[tuple[str, Any]]:
             yield f"{variable} (a variable of {name})", cell.cell_contents
         except ValueError:  # not assigned yet
             continue
-    for variable in fn.__code__.co_names:
+    for value in fn.__defaults__ or ():
+        yield f"a default of {name}", value
+    for parameter, value in (fn.__kwdefaults__ or {}).items():
+        yield f"the default of {parameter} in {name}", value
+    for variable in _names(fn.__code__):
         if variable in fn.__globals__:
             yield f"{variable} (a global of {name})", fn.__globals__[variable]
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """Yield the names that code mentions, and those of functions within it."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
 
 
 def _attributes(obj: Any) -> Iterator[tuple[str, Any]]:

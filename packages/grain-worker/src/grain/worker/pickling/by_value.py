@@ -26,17 +26,22 @@ import sys
 import warnings
 import weakref
 from enum import EnumMeta
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.worker.pickling.enums import reduce_enum
 from grain.worker.pickling.exceptions import reduce_exception
-from grain.worker.pickling.in_process import is_in_process, refuse
+from grain.worker.pickling.in_process import (
+    LOCKS,
+    attribute_locks,
+    is_in_process,
+    new_lock,
+    refuse,
+)
 from grain.worker.pickling.origin import dilled_code, with_origin, without_origin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FunctionType
 
 
 class Place(NamedTuple):
@@ -119,6 +124,8 @@ class Classes:
         """Dill an object with these classes in place; return the bytes, and the others in place."""
         unknown: dict[type, None] = {}
         code = False
+        # The locks of objects that were met: an object is met before its attributes.
+        owned: set[int] = set()
 
         def override(part: Any) -> Any:
             nonlocal code
@@ -127,8 +134,14 @@ class Classes:
                 return NotImplemented
             if isinstance(part, BaseException):
                 return reduce_exception(part)
-            if not copy_all and is_in_process(type(part)):
-                refuse(part)
+            kind = type(part)
+            if not copy_all:
+                if is_in_process(kind) or (kind in LOCKS and id(part) not in owned):
+                    refuse(part)
+                if kind is not FunctionType and not isinstance(part, type):
+                    owned.update(attribute_locks(part))
+            if kind in LOCKS:
+                return new_lock(kind), ()  # dill's copy of an RLock is held for ever
             if not isinstance(part, type) or importable(part):
                 return NotImplemented
             if part in inline:

@@ -1,9 +1,11 @@
-"""The environment and the CPUs of a program, from an allocation. Pure functions."""
+"""The environment and the CPUs of a program, from an allocation."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
+
+from grain import GVAR
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -74,9 +76,10 @@ def binding(res: object, available: Collection[int]) -> list[int] | None:
 
     A program is not bound if the allocation names CPUs that this process may not use, as where a
     user offers ``Cores(64)`` on a laptop to try things out. Rejected: to bind it to those that
-    exist, as all tasks would then crowd on these few.
+    exist, as all tasks would then crowd on these few. Nor is it bound on a worker that binds none,
+    as its CPU ids are mere numbers.
     """
-    cpus = allocated(res, "c")
+    cpus = allocated(res, "c") if getattr(GVAR.surroundings, "bind", True) else []
     return cpus if cpus and set(cpus) <= set(available) else None
 
 

@@ -24,6 +24,8 @@ Map:
 - ``chains``: the runs that wait for the end of another; no I/O
 - ``translation``: the boundary between payloads and objects, and the translation in memory
 - ``wire_translation``: the translation of bytes, with the functions that have come
+- ``settings``: the settings of runs: directory and environment of programs, labels of output
+- ``output``: standard output and error, with the run's name in front of each line
 - ``wire``: the codec and the pace between agent and runner, reports of blocking
 - ``programs``: the external programs of a run, looked up when somebody asks
 - ``main``: the runner's process

@@ -1,6 +1,7 @@
-"""The runner's process: ``python -m grain.worker.runner.main NAME REPORTS [CONTEXT]``.
+"""The runner's process: ``python -m grain.worker.runner.main NAME REPORTS CONTEXT SETTINGS``.
 
-Its channel is on the descriptor 3, and its socket for reports of blocking on REPORTS.
+Its channel is on the descriptor 3, and its socket for reports of blocking on REPORTS; SETTINGS are
+`WorkerSettings` as JSON.
 
 It serves a `Runner` until its agent closes the channel, or dies. A subreaper starts it
 (`grain.worker.guards`), and ends whatever it leaves behind.
@@ -8,6 +9,7 @@ It serves a `Runner` until its agent closes the channel, or dies. A subreaper st
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import socket
@@ -25,7 +27,9 @@ from grain.edge.errors import ChannelError
 from grain.worker.messages import Ready
 from grain.worker.processes.child_setup import set_up_child
 from grain.worker.runner.context import ContextError, user_context
+from grain.worker.runner.output import RunnerOutput
 from grain.worker.runner.runner import Runner, attempt_on
+from grain.worker.runner.settings import WorkerSettings
 from grain.worker.runner.watchdog import LoopWatchdog
 from grain.worker.runner.wire import CODEC, HEARTBEAT, BlockingReport
 from grain.worker.runner.wire_translation import WireTranslation
@@ -46,21 +50,35 @@ def main() -> None:
     """Serve as the runner's process until its agent ends it."""
     caught = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
     sock = set_up_child(b"grain-runner", caught)
-    name, reports, context = sys.argv[1], int(sys.argv[2]), (*sys.argv[3:], "")[0]
+    name, number, context, data = sys.argv[1:]
+    settings = msgspec.json.decode(data, type=WorkerSettings)
+    reports = int(number)
     os.set_inheritable(reports, False)
+    if settings.directory:
+        os.chdir(settings.directory)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A crash loses no line, also where the output is a file.
+        sys.stdout.reconfigure(line_buffering=True)
     # User code is not to see our command line.
     sys.argv[1:] = []
-    code = trio.run(partial(serve, sock, socket.socket(fileno=reports), name, context))
+    socket_of_reports = socket.socket(fileno=reports)
+    code = trio.run(partial(serve, sock, socket_of_reports, name, context, settings))
     sys.stdout.flush()
     sys.exit(code)
 
 
-async def serve(sock: socket.socket, reports: socket.socket, name: str, context: str) -> int:
+async def serve(
+    sock: socket.socket,
+    reports: socket.socket,
+    name: str,
+    context: str,
+    settings: WorkerSettings,
+) -> int:
     """Serve runs over a socket until its other end is closed; return the exit code."""
     stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
     async with FramedChannel(stream, CODEC, HEARTBEAT) as channel:
         with reports, LoopWatchdog(BlockingReporter(reports)):
-            return await serve_in_context(channel, name, context)
+            return await serve_in_context(channel, name, context, settings)
 
 
 class BlockingReporter:
@@ -93,14 +111,16 @@ def _summary(frame: FrameType) -> traceback.FrameSummary:
     return traceback.FrameSummary(code.co_filename, frame.f_lineno, code.co_name)
 
 
-async def serve_in_context(channel: FramedChannel, name: str, context: str) -> int:
+async def serve_in_context(
+    channel: FramedChannel, name: str, context: str, settings: WorkerSettings
+) -> int:
     """Enter the user's context, serve, leave it; return the exit code."""
     entered, code = False, None
     try:
         async with user_context(context):
             entered = True
             await channel.send([(Ready(), None)])
-            code = await serve_runs(channel, name)
+            code = await serve_runs(channel, name, settings)
     except Exception as error:
         if entered and code is None:
             raise  # not the context's fault
@@ -112,10 +132,12 @@ async def serve_in_context(channel: FramedChannel, name: str, context: str) -> i
     return code
 
 
-async def serve_runs(channel: FramedChannel, name: str) -> int:
+async def serve_runs(channel: FramedChannel, name: str, settings: WorkerSettings) -> int:
     """Serve runs; return the exit code."""
-    translation = WireTranslation(f"{name} (host {socket.gethostname()}, pid {os.getpid()})")
-    runner: Runner[WireBytes, WireBytes] = Runner(name, channel, translation)
+    where = f"{name} (host {socket.gethostname()}, pid {os.getpid()})"
+    translation = WireTranslation(where, settings=settings)
+    on_ended = RunnerOutput().end if settings.labels else None
+    runner: Runner[WireBytes, WireBytes] = Runner(name, channel, translation, on_ended)
     try:
         await runner.serve()
     except BaseExceptionGroup as group:

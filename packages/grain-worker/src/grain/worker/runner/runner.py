@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from grain.edge.channel import Batch, Channel
     from grain.resource import Resource
-    from grain.worker.job import Call, Outcome
+    from grain.worker.job import Call, Outcome, RunSettings
     from grain.worker.messages import Attempt
     from grain.worker.runner.translation import Translation
 
@@ -58,6 +58,7 @@ class Runner(Generic[Arriving, Departing]):
         name: the worker's name, which tasklets see as ``GVAR.instance``.
         channel: the channel to the head or the agent. The runner does not close it.
         translation: between these payloads and calls and outcomes.
+        on_ended: called when a run that had begun has ended, before that is reported.
     """
 
     def __init__(
@@ -65,10 +66,12 @@ class Runner(Generic[Arriving, Departing]):
         name: str,
         channel: Channel[Departing | None, Arriving | None],
         translation: Translation[Arriving, Departing],
+        on_ended: Callable[[Attempt], object] | None = None,
     ) -> None:
         self.name = name
         self._channel = channel
         self._translation = translation
+        self._on_ended = on_ended
 
     async def serve(self) -> None:
         """Take runs from the channel until its other end is closed, then until they have ended.
@@ -76,7 +79,9 @@ class Runner(Generic[Arriving, Departing]):
         Cancelling it cancels the runs, and it returns when nothing of them is left.
         """
         async with open_nursery_of_runs() as nursery:
-            execution = _Execution(self.name, self._channel, self._translation, nursery)
+            execution = _Execution(
+                self.name, self._channel, self._translation, nursery, self._on_ended
+            )
             await self._channel.receive_into(execution.take)
             execution.leave()
 
@@ -95,10 +100,15 @@ class PooledNursery:
         self.cancelled = False
 
     def start(
-        self, execute: Callable[..., Awaitable[None]], run: Run, call: Call, res: Resource
+        self,
+        execute: Callable[..., Awaitable[None]],
+        run: Run,
+        call: Call,
+        res: Resource,
+        settings: RunSettings | None,
     ) -> None:
         """Start a run; the nursery is used by no other meanwhile."""
-        self._nursery.start_soon(execute, run, call, res, self, name=call.fn)
+        self._nursery.start_soon(execute, run, call, res, settings, self, name=call.fn)
 
     def cancel(self) -> None:
         """Cancel the run, and use the nursery no more."""
@@ -114,6 +124,7 @@ class _Execution(Generic[Arriving, Departing]):
         channel: as of `Runner`.
         translation: as of `Runner`.
         nursery: where everything takes place.
+        on_ended: as of `Runner`.
     """
 
     def __init__(
@@ -122,7 +133,9 @@ class _Execution(Generic[Arriving, Departing]):
         channel: Channel[Departing | None, Arriving | None],
         translation: Translation[Arriving, Departing],
         nursery: trio.Nursery,
+        on_ended: Callable[[Attempt], object] | None,
     ) -> None:
+        self._on_ended = on_ended
         self._name = name
         self._channel = channel
         self._translation = translation
@@ -177,7 +190,7 @@ class _Execution(Generic[Arriving, Departing]):
         if attempt in self._runs:
             return  # delivered twice
         try:
-            call, res = self._translation.decode(run, payload)
+            call, res, settings = self._translation.decode(run, payload)
         except PayloadError as error:
             # Reported later: over a channel in memory the answer is there before this returns, and
             # would find the rest of the batch not taken yet.
@@ -186,10 +199,12 @@ class _Execution(Generic[Arriving, Departing]):
             return
         if self._idle:
             pooled = self._runs[attempt] = self._idle.pop()
-            pooled.start(self._run_pooled, run, call, res)
+            pooled.start(self._run_pooled, run, call, res, settings)
         else:
             scope = self._runs[attempt] = trio.CancelScope()
-            self._nursery.start_soon(self._run_in_scope, run, call, res, scope, name=call.fn)
+            self._nursery.start_soon(
+                self._run_in_scope, run, call, res, settings, scope, name=call.fn
+            )
             self._nursery.start_soon(self._open_pooled)
 
     def _start_successor(self, run: Run) -> None:
@@ -221,10 +236,17 @@ class _Execution(Generic[Arriving, Departing]):
             self._idle.append(PooledNursery(nursery))
             await trio.sleep_forever()
 
-    async def _run_pooled(self, run: Run, call: Call, res: Resource, pooled: PooledNursery) -> None:
+    async def _run_pooled(
+        self,
+        run: Run,
+        call: Call,
+        res: Resource,
+        settings: RunSettings | None,
+        pooled: PooledNursery,
+    ) -> None:
         ended: Outcome | None = None
         try:
-            ended = await self._job(run, call, res, None)
+            ended = await self._job(run, call, res, settings, None)
         except BaseException as error:
             # The outcome of a cancelled run is dropped, but Ctrl-C must end more than the run.
             if not pooled.cancelled or has_interrupt(error):
@@ -238,16 +260,26 @@ class _Execution(Generic[Arriving, Departing]):
             self._start_successor(run)
 
     async def _run_in_scope(
-        self, run: Run, call: Call, res: Resource, scope: trio.CancelScope
+        self,
+        run: Run,
+        call: Call,
+        res: Resource,
+        settings: RunSettings | None,
+        scope: trio.CancelScope,
     ) -> None:
-        self._end(run, await self._job(run, call, res, scope), call)
+        self._end(run, await self._job(run, call, res, settings, scope), call)
         self._start_successor(run)
 
     def _job(
-        self, run: Run, call: Call, res: Resource, scope: trio.CancelScope | None
+        self,
+        run: Run,
+        call: Call,
+        res: Resource,
+        settings: RunSettings | None,
+        scope: trio.CancelScope | None,
     ) -> Coroutine[Any, Any, Outcome | None]:
         limit = math.inf if run.limit is None else run.limit
-        return run_job(call, res, self._name, limit, scope)
+        return run_job(call, res, self._name, limit, scope, settings)
 
     # ---- ends
 
@@ -255,6 +287,8 @@ class _Execution(Generic[Arriving, Departing]):
         """Report the end of a run that had begun; None for an outcome if it was cancelled."""
         attempt = run.attempt
         del self._runs[attempt]
+        if self._on_ended is not None:
+            self._on_ended(attempt)
         if ended is None:
             self._send(Ended(attempt, "cancelled"), None)
         else:

@@ -10,7 +10,7 @@ from grain.worker.errors import PayloadError
 
 if TYPE_CHECKING:
     from grain.resource import Resource
-    from grain.worker.job import Call, Outcome
+    from grain.worker.job import Call, Outcome, RunSettings
     from grain.worker.messages import DefineFunction, ForgetFunctions, Run
 
 Arriving = TypeVar("Arriving", contravariant=True)
@@ -28,8 +28,10 @@ class Translation(Protocol[Arriving, Departing]):
     def learn(self, message: DefineFunction | ForgetFunctions, payload: Arriving | None) -> None:
         """Take in a function, or forget some."""
 
-    def decode(self, run: Run, payload: Arriving | None) -> tuple[Call, Resource]:
-        """Return the call and the resources of a run.
+    def decode(
+        self, run: Run, payload: Arriving | None
+    ) -> tuple[Call, Resource, RunSettings | None]:
+        """Return the call, the resources and the settings of a run.
 
         Raises:
             PayloadError: this run cannot take place.
@@ -45,16 +47,23 @@ class Translation(Protocol[Arriving, Departing]):
 
 
 class MemoryTranslation:
-    """The translation of a channel in memory: calls, resources and outcomes travel as they are."""
+    """The translation of a channel in memory: calls, resources and outcomes travel as they are.
+
+    Args:
+        settings: the settings of all runs; None for those of the surrounding task.
+    """
+
+    def __init__(self, settings: RunSettings | None = None) -> None:
+        self._settings = settings
 
     def learn(self, message: DefineFunction | ForgetFunctions, payload: Call | None) -> None:
         """Do nothing: functions travel within calls."""
 
-    def decode(self, run: Run, payload: Call | None) -> tuple[Call, Resource]:
+    def decode(self, run: Run, payload: Call | None) -> tuple[Call, Resource, RunSettings | None]:
         """Return the payload, which is the call, and the resources of the run."""
         if payload is None:
             raise PayloadError("a run came without its call")
-        return payload, run.res
+        return payload, run.res, self._settings
 
     def encode(self, ended: Outcome, call: Call | None) -> tuple[Outcome, bool]:  # noqa: ARG002
         """Return the outcome itself."""

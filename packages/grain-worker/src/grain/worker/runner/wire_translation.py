@@ -12,13 +12,14 @@ from grain.worker.errors import PayloadError
 from grain.worker.job import Call, name_of
 from grain.worker.messages import DefineFunction, Ended
 from grain.worker.payload import Payloads, failed
+from grain.worker.runner.settings import Settings, WorkerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from grain.edge.messages import Payload, WireBytes
     from grain.resource import Resource
-    from grain.worker.job import Outcome
+    from grain.worker.job import Outcome, RunSettings
     from grain.worker.messages import ForgetFunctions, Run
 
     Tasklet = Callable[..., Awaitable[Any]]
@@ -32,10 +33,17 @@ class WireTranslation:
     Args:
         where: the name of this runner in error messages.
         largest: the most bytes that an outcome may have.
+        settings: the settings of the worker.
     """
 
-    def __init__(self, where: str, largest: int = Ended.max_payload) -> None:
+    def __init__(
+        self,
+        where: str,
+        largest: int = Ended.max_payload,
+        settings: WorkerSettings = WorkerSettings(),  # noqa: B008 - it is frozen
+    ) -> None:
         self._payloads = Payloads(where)
+        self._settings = Settings(settings)
         self._largest = largest
         # A function is loaded when the first run calls it: what it imports may take long, and what
         # goes wrong is an error of the runs that call it.
@@ -55,13 +63,13 @@ class WireTranslation:
                 self._unloaded.pop(digest, None)
                 self._loaded.pop(digest, None)
 
-    def decode(self, run: Run, payload: Payload) -> tuple[Call, Resource]:
+    def decode(self, run: Run, payload: Payload) -> tuple[Call, Resource, RunSettings | None]:
         """See `Translation.decode`."""
         if payload is None:
             raise PayloadError("a task came without its arguments")
         fn = self._function(run.function)
         args, kwargs = self._payloads.load_arguments(payload)
-        return Call(fn, args, kwargs), self._resource(run.res)
+        return Call(fn, args, kwargs), self._resource(run.res), self._settings.of(run, fn)
 
     def _resource(self, data: dict[str, Any]) -> Resource:
         key = msgspec.msgpack.encode(data)

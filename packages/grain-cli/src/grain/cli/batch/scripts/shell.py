@@ -112,6 +112,7 @@ def body(job: BatchJob, index: str = "", folder: str = "") -> str:
         _clean_up(job.script.cleanup),
         [_FORWARD],
         _set_up(job.script.setup),
+        _environment(job.env),
         [_EARLY_SIGNAL, *(_remaining_time(job.time_left) if job.time_left is not None else [])],
         [f"{job.main} &", _WAIT],
     ]
@@ -134,6 +135,12 @@ def _clean_up(commands: Sequence[str]) -> list[str]:
 
 def _set_up(commands: Sequence[str]) -> list[str]:
     return ["# Set-up, from script.setup_cleanup.", *commands] if commands else []
+
+
+def _environment(variables: Sequence[tuple[str, str]]) -> list[str]:
+    # In the script and not on the command line, which every user of the node can read.
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in variables]
+    return ["# Environment, from worker.env.", *lines] if lines else []
 
 
 def _remaining_time(seconds: int) -> list[str]:

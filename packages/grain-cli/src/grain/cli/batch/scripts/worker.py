@@ -52,6 +52,7 @@ def worker_job(
         time_left=None if asked.walltime is None else asked.walltime - worker.held_back.walltime,
         warning=warning_lead(asked.walltime, worker.held_back.walltime),
         notes=_notes(config),
+        env=tuple(worker.env.items()),
         extra_args=tuple(extra_args),
     )
 
@@ -98,6 +99,8 @@ def _command(config: Config, most_memory: float | None) -> str:
         res = shlex.quote(text[:-1] + ', "WTime": ') + '"$grain_left"' + shlex.quote("}")
     words = ["grain-worker", f"--url {shlex.quote(config.worker.dial)}", f"--res {res}"]
     words.append('--name "$grain_name"')
+    if config.worker.cwd:
+        words.append(f"--cwd {shlex.quote(config.worker.cwd)}")
     if config.worker.contextmod:
         words.append(f"--context {shlex.quote(config.worker.contextmod)}")
     return " \\\n    ".join(words)

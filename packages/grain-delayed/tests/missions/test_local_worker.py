@@ -1,0 +1,306 @@
+"""The local worker of a mission: its CPUs, its crashes, and a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from grain import GVAR
+from grain.delayed import delayed, each, mission, run
+from grain.delayed.futures.executor import Executor
+from grain.head.errors import TaskCrashed
+from grain.resource import Cores, Infeasible
+from grain.worker.external import run_external
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+USABLE = sorted(os.sched_getaffinity(0))
+AFFINITY = [sys.executable, "-c", "import os; print(*os.sched_getaffinity(0))"]
+
+
+@delayed
+async def cpus() -> tuple[list[int], list[int]]:
+    """Return the CPUs that were allocated, and those that a program may use."""
+    done = await run_external(AFFINITY)
+    return GVAR.res.c, [int(word) for word in done.stdout_text.split()]
+
+
+@delayed
+async def process() -> int:
+    return os.getpid()
+
+
+@delayed
+async def crash() -> None:
+    import ctypes
+
+    ctypes.string_at(0)
+
+
+def program(text: str, tmp_path: Path, *, check: bool = True, cpu: int | None = None) -> Any:
+    """Run a program as a user does; on one CPU alone, if it is given."""
+    (tmp_path / "program.py").write_text(text)
+    return subprocess.run(
+        [sys.executable, "program.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=check,
+        preexec_fn=None if cpu is None else lambda: os.sched_setaffinity(0, {cpu}),
+    )
+
+
+# ---- CPUs
+
+
+@pytest.mark.skipif(len(USABLE) < 2, reason="this machine has one CPU")
+async def test_two_missions_on_one_machine_are_bound_to_different_cpus() -> None:
+    async with mission(Cores(1), config_file=False) as first:
+        one = await (cpus @ Cores(1))()
+        async with mission(Cores(1), config_file=False) as second:
+            two = await (cpus @ Cores(1))()
+            assert first is not second
+    async with mission(Cores(1), config_file=False):
+        again = await (cpus @ Cores(1))()
+
+    assert ([USABLE[0]], [USABLE[0]]) == one == again
+    assert ([USABLE[1]], [USABLE[1]]) == two
+
+
+CPUS = """
+from grain import GVAR
+from grain.delayed import delayed, run
+from grain.resource import Cores
+from grain.worker.external import run_external
+
+@delayed
+async def cpus():
+    done = await run_external(["sh", "-c", "grep Cpus_allowed_list /proc/self/status"])
+    return GVAR.res, done.stdout_text.split()[1]
+
+async def main():
+    print(*await (cpus @ Cores(1))())
+
+run(main, local={local}, config_file=False, name="m")
+"""
+
+
+def test_a_mission_that_is_confined_to_a_cpu_uses_that_one(tmp_path: Path) -> None:
+    done = program(CPUS.replace("{local}", "Cores(1)"), tmp_path, cpu=USABLE[-1])
+
+    assert f"CPU_Cores([{USABLE[-1]}]) {USABLE[-1]}\n" == done.stdout
+    assert "warning" not in done.stderr
+
+
+@pytest.mark.parametrize("local", ["Cores([2000, 2001])", "Cores(2000)"])
+def test_a_mission_without_enough_cpus_binds_to_none_and_says_so_once(
+    tmp_path: Path, local: str
+) -> None:
+    done = program(CPUS.replace("{local}", local), tmp_path, cpu=USABLE[-1])
+
+    first = 2000 if "[" in local else 0
+    assert f"CPU_Cores([{first}]) {USABLE[-1]}\n" == done.stdout
+    warning = (
+        f"warning: local={local}: this process may use CPU {USABLE[-1]} alone, so programs are "
+        "bound to no CPUs\n"
+    )
+    assert 1 == done.stderr.count(warning) == done.stderr.count("warning")
+
+
+def test_ids_of_cpus_are_allocated_as_they_are_stated(tmp_path: Path) -> None:
+    """As the tutorial shows; whatever else runs here."""
+    done = program(CPUS.replace("{local}", f"Cores([{USABLE[0]}])"), tmp_path)
+
+    assert f"CPU_Cores([{USABLE[0]}]) {USABLE[0]}\n" == done.stdout
+
+
+# ---- crashes
+
+CRASH = """
+import ctypes, faulthandler
+from grain.delayed import delayed, run
+from grain.resource import Cores
+
+@delayed
+async def crashes():
+    ctypes.string_at(0)
+
+async def main():
+    await (crashes @ Cores(1))()
+
+{before}
+run(main, local=Cores(1), config_file=False)
+"""
+
+
+def test_a_crash_of_the_mission_s_process_shows_the_line_of_the_leaf(tmp_path: Path) -> None:
+    done = program(CRASH.replace("{before}", ""), tmp_path, check=False)
+
+    assert -signal.SIGSEGV == done.returncode
+    assert "Fatal Python error: Segmentation fault" in done.stderr
+    assert 'program.py", line 8 in crashes' in done.stderr
+
+
+def test_a_fault_handler_that_the_program_has_is_left_alone(tmp_path: Path) -> None:
+    before = "faulthandler.enable(open('faults.txt', 'w'))"
+    done = program(CRASH.replace("{before}", before), tmp_path, check=False)
+
+    assert -signal.SIGSEGV == done.returncode
+    assert "Fatal Python error" not in done.stderr
+    assert "line 8 in crashes" in (tmp_path / "faults.txt").read_text()
+
+
+@pytest.mark.parametrize("stream", ["None", "open('/dev/null')"])
+def test_a_mission_without_a_standard_error_goes_on(tmp_path: Path, stream: str) -> None:
+    text = CRASH.replace("ctypes.string_at(0)", "print('well')")
+    before = f"import sys; sys.__stderr__ = {stream}"
+    if stream != "None":
+        before += "; sys.__stderr__.close()"
+    assert "well\n" == program(text.replace("{before}", before), tmp_path).stdout
+
+
+# ---- a process of its own
+
+
+def test_run_isolates_the_local_worker() -> None:
+    """A crash is the error of its task, and the others end well."""
+
+    async def main() -> list[int]:
+        before, *_ = await each(process_at() for _ in range(3))
+        with pytest.raises(TaskCrashed, match="crash was given up"):
+            await (crash @ Cores(1))()
+        with pytest.raises(Infeasible):
+            (process @ Cores(3))()
+        return [before, *await each(process_at() for _ in range(3))]
+
+    process_at = process @ Cores(1)
+    before, *after = run(main, local=Cores(2), isolated=True, config_file=False, progress=False)
+
+    assert os.getpid() not in (before, *after)
+    assert before not in after
+    assert 1 == len(set(after))
+
+
+async def test_an_isolated_worker_shares_its_mission_with_workers_that_join(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mission with a configuration file; the context is entered in the process of the worker."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "surroundings.py").write_text(
+        "import os\nfrom contextlib import asynccontextmanager\n"
+        "@asynccontextmanager\nasync def grain_context():\n"
+        "    open('entered', 'w').write(str(os.getpid()))\n    yield\n"
+    )
+    (tmp_path / "grain.toml").write_text(
+        f'address = "unix://{tmp_path}/socket"\ncontextmod = "surroundings.py"\n'
+    )
+    async with mission(Cores(1), isolated=True):
+        pid = await (process @ Cores(1))()
+
+    assert str(pid) == (tmp_path / "entered").read_text()
+    assert os.getpid() != pid
+
+
+def test_asyncio_programs_and_executors_isolate_their_workers_too() -> None:
+    async def main() -> int:
+        async with mission(Cores(1), isolated=True, config_file=False, progress=False):
+            return await (process @ Cores(1))()
+
+    assert os.getpid() != asyncio.run(main())
+    with Executor(local=Cores(1), isolated=True, config_file=False, progress=False) as executor:
+        assert os.getpid() != executor.submit(os.getpid).result()
+
+
+def test_what_an_isolated_leaf_prints_before_it_crashes_is_there(tmp_path: Path) -> None:
+    text = CRASH.replace("{before}", "").replace("local=Cores(1)", "local=Cores(1), isolated=True")
+    text = text.replace("    ctypes", "    print('before')\n    ctypes")
+    done = program(text, tmp_path, check=False)
+
+    assert "before\n" * 5 == done.stdout
+    assert "TaskCrashed: crashes was given up: what it ran in died 5 times" in done.stderr
+
+
+PROGRAM = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored where tests run
+from grain.delayed import delayed, run
+from grain.resource import Cores
+
+@delayed
+async def waits():
+    import trio
+    open("runner.new", "w").write(str(os.getpid()))
+    os.rename("runner.new", "runner")
+    command = "echo $$ > program.new; mv program.new program; sleep 1000"
+    await trio.run_process(["sh", "-c", command])
+
+async def main():
+    await (waits @ Cores(1))()
+
+run(main, local=Cores(1), isolated=True, config_file=False)
+"""
+
+
+def is_alive(pid: int) -> bool:
+    with suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_an_isolated_worker_ends_with_its_mission_whatever_ends_that(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """On Ctrl-C nothing is left when the mission has ended; after SIGKILL soon."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    with subprocess.Popen(
+        [sys.executable, "program.py"], cwd=tmp_path, stderr=subprocess.DEVNULL
+    ) as started:
+        deadline = time.monotonic() + 120
+        while not (tmp_path / "program").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        started.send_signal(number)
+        started.wait(120)
+    pids = [int((tmp_path / name).read_text()) for name in ("runner", "program")]
+    while number is signal.SIGKILL and any(map(is_alive, pids)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+    assert not any(map(is_alive, pids))
+
+
+# ---- options
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "words"),
+    [
+        ({"isolated": True}, TypeError, r"there is no local worker: state its resources, as in"),
+        ({"env": ["A=1"]}, TypeError, r"env=\['A=1'\]: give names and values, as in env={"),
+        ({"env": {"A": 1}}, TypeError, r"env: 'A': 1: a variable has a string as its name and"),
+        ({"env": {"A=": "1"}}, ValueError, r"env: 'A=': '1' cannot be a variable"),
+        ({"env": {"A": "\0"}}, ValueError, r"env: 'A': '\\x00' cannot be a variable"),
+        (
+            {"local": Cores(1), "isolated": True, "env": {"A": "1" * 100_000}},
+            ValueError,
+            r"env: 1000\d\d bytes of variables would travel with every task, 65536 may",
+        ),
+    ],
+)
+async def test_options_that_no_mission_can_have_are_refused(
+    options: dict[str, Any], kind: type[Exception], words: str
+) -> None:
+    with pytest.raises(kind, match=words):
+        async with mission(**options, config_file=False):
+            raise AssertionError("it began")

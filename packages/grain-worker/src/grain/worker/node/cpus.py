@@ -1,0 +1,90 @@
+"""The offer of a local worker: the CPUs that it takes of those that its process may use."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from grain.edge.cpu_locks import CpuLocks
+from grain.resource import Cores, Resource
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+
+class LocalOffer(NamedTuple):
+    """The offer of a local worker.
+
+    Attributes:
+        resources: the resources, with the CPU ids that it has taken.
+        bind: False if the ids are mere numbers: programs are bound to no CPUs.
+        remark: why that is so; empty if it is not.
+    """
+
+    resources: Resource
+    bind: bool = True
+    remark: str = ""
+
+
+@contextmanager
+def local_offer(local: Resource) -> Iterator[LocalOffer]:
+    """Take the CPUs of a local worker during the block.
+
+    A number of cores becomes so many free CPUs of those that this process may use. CPUs that were
+    named by their ids are taken as they are, whoever else has them.
+
+    Args:
+        local: the resources as the user states them.
+    """
+    cores = local.parts().get("Cores")
+    if not isinstance(cores, Cores) or not cores.N:
+        yield LocalOffer(local)
+        return
+    locks = CpuLocks()
+    try:
+        yield _offer(local, cores, sorted(os.sched_getaffinity(0)), locks)
+    finally:
+        locks.close()
+
+
+def _offer(local: Resource, cores: Cores, usable: list[int], locks: CpuLocks) -> LocalOffer:
+    number = cores.N
+    may_use = "this process may use " + _words(usable)
+    unbound = "so programs are bound to no CPUs"
+    if not cores.by_number:
+        if not set(cores.c) <= set(usable):
+            return LocalOffer(
+                local, bind=False, remark=f"local=Cores({cores.c}): {may_use}, {unbound}"
+            )
+        for cpu in cores.c:
+            locks.take(cpu)
+        return LocalOffer(local)
+    if number > len(usable):
+        return LocalOffer(local, bind=False, remark=f"local=Cores({number}): {may_use}, {unbound}")
+    taken: list[int] = []
+    for cpu in usable:
+        if locks.take(cpu):
+            taken.append(cpu)
+            if len(taken) == number:
+                return LocalOffer(_with_cores(local, taken))
+    locks.close()
+    are = "is" if len(taken) == 1 else "are"
+    return LocalOffer(
+        _with_cores(local, usable[:number]),
+        bind=False,
+        remark=f"local=Cores({number}): of the CPUs that this process may use ({len(usable)}), "
+        f"{len(taken) or 'none'} {are} free, as missions or workers on this machine have the "
+        "others, so programs are bound to no CPUs and compete with theirs",
+    )
+
+
+def _with_cores(local: Resource, ids: Collection[int]) -> Resource:
+    parts = {**local.parts(), "Cores": Cores(ids)}
+    return functools.reduce(operator.and_, parts.values())
+
+
+def _words(cpus: list[int]) -> str:
+    return f"CPU {cpus[0]} alone" if len(cpus) == 1 else f"{len(cpus)} CPUs"

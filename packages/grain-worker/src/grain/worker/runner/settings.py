@@ -1,0 +1,169 @@
+"""The settings of runs on a wire: those of their mission, and those of the worker."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from grain.worker.errors import PayloadError
+from grain.worker.job import RunSettings
+from grain.worker.messages import MissionSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from grain.worker.messages import Run
+
+_MISSIONS = 64  # missions whose settings are remembered
+
+_LARGEST = 64 * 1024  # bytes of a mission's settings, which travel with every task
+
+_ELSEWHERE = (
+    "%s, the directory of the mission %s, is not here (%s): its programs run in %s; "
+    "--cwd, or worker.cwd in the configuration, states another directory"
+)
+
+_PLAIN = RunSettings(env={})
+
+_log = logging.getLogger("grain.worker")
+
+
+class WorkerSettings(msgspec.Struct, frozen=True):
+    """The settings of a worker for all of its runs.
+
+    Attributes:
+        bind: False to bind no program to CPUs.
+        own_directory: True to run programs in the directory of the process, whatever the mission.
+        directory: the directory that a runner's process goes to when it has started, so that it
+            still imports from the one in which it was started; empty for that one.
+        labels: True to name mission and task in front of each line that a run prints.
+    """
+
+    bind: bool = True
+    own_directory: bool = False
+    directory: str = ""
+    labels: bool = False
+
+
+class Settings:
+    """The settings of runs, made of those of their missions, which arrive with every run.
+
+    Args:
+        worker: the settings of the worker.
+    """
+
+    def __init__(self, worker: WorkerSettings) -> None:
+        self._worker = worker
+        # By their bytes: the name of the mission, what its runs have in common, and that once more
+        # or, if it changes nothing, None.
+        self._missions: dict[bytes, tuple[str, RunSettings, RunSettings | None]] = {}
+
+    def of(self, run: Run, function: object) -> RunSettings | None:
+        """Return the settings of a run that calls a function; None if they change nothing.
+
+        Raises:
+            PayloadError: those of its mission are not readable here.
+        """
+        entry = self._missions.get(run.settings)
+        if entry is None:
+            if len(self._missions) >= _MISSIONS:
+                self._missions.clear()
+            entry = self._missions[run.settings] = self._read(run.settings)
+        name, common, needed = entry
+        if not self._worker.labels:
+            return needed
+        label = f"{name}:{run.task}"
+        return RunSettings(common.cwd, common.env, common.bind, label, function, run.attempt)
+
+    def _read(self, data: bytes) -> tuple[str, RunSettings, RunSettings | None]:
+        try:
+            mission = msgspec.msgpack.decode(data, type=MissionSettings)
+        except msgspec.MsgspecError as error:
+            if data:
+                raise PayloadError(
+                    f"the settings of this mission are not readable: {error}"
+                ) from error
+            mission = MissionSettings()
+        cwd = ""
+        if mission.cwd and not self._worker.own_directory:
+            paths = tuple(map(os.fsdecode, mission.cwd))
+            cwd, why = find_directory(paths, mission.inode)
+            if why:
+                _log.warning(_ELSEWHERE, paths[0], mission.name, why, os.getcwd())  # noqa: PTH109
+        env = {
+            os.fsdecode(name): None if value is None else os.fsdecode(value)
+            for name, value in mission.env
+        }
+        common = RunSettings(cwd, env, self._worker.bind)
+        return mission.name, common, None if common == _PLAIN else common
+
+
+def mission_settings(name: str, env: Mapping[str, str | None]) -> bytes:
+    """Return the settings of a mission in this process, as its runs take them along.
+
+    Args:
+        name: the mission's name.
+        env: changes to the environment of external programs.
+
+    Raises:
+        ValueError: the variables are too many.
+    """
+    variables = tuple(
+        (os.fsencode(key), None if value is None else os.fsencode(value))
+        for key, value in env.items()
+    )
+    cwd, inode = directory_of_mission()
+    data = msgspec.msgpack.encode(
+        MissionSettings(name, tuple(map(os.fsencode, cwd)), inode, variables)
+    )
+    if len(data) > _LARGEST:
+        raise ValueError(
+            f"env: {len(data)} bytes of variables would travel with every task, {_LARGEST} may: "
+            "name those that the programs need"
+        )
+    return data
+
+
+def directory_of_mission() -> tuple[tuple[str, ...], int]:
+    """Return the paths of the current directory and its inode; none if it was removed.
+
+    The path that the shell has in ``$PWD`` comes first: it may lead through a link that every host
+    has, to a place that is mounted elsewhere on each.
+    """
+    try:
+        real = os.getcwd()  # noqa: PTH109
+        inode = os.stat(real).st_ino  # noqa: PTH116
+    except OSError:
+        return (), 0
+    named = os.environ.get("PWD", "")
+    if named != real and named.startswith("/") and find_directory((named,), inode)[0]:
+        return (named, real), inode
+    return (real,), inode
+
+
+def find_directory(paths: tuple[str, ...], inode: int) -> tuple[str, str]:
+    """Return the first of these paths that leads to the directory of this inode number here.
+
+    On a file system that hosts share, a directory has the same inode number on all of them; on
+    disks of their own, directories of one path nearly never do.
+
+    Returns:
+        The path, and ""; or "", and why no path leads there.
+    """
+    why = ""
+    for path in paths:
+        try:
+            status = os.stat(path)  # noqa: PTH116
+        except OSError as error:
+            why = why or error.strerror or str(error)
+            continue
+        if status.st_ino != inode:
+            why = "another directory has that path"
+        elif not os.access(path, os.X_OK):
+            why = "no permission to enter it"
+        else:
+            return path, ""
+    return "", why

@@ -1,0 +1,115 @@
+"""Lines of many runs in one log."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, TextIO, cast
+
+import pytest
+
+from grain import GVAR
+from grain.resource import ZERO
+from grain.worker.job import RunSettings
+from grain.worker.runner.output import LabelledOutput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+async def energy() -> None:
+    """Serve as the name of a run."""
+
+
+class Log:
+    """A stream whose lines have labels, and the file that it writes to."""
+
+    def __init__(self, path: Path, stream: TextIO) -> None:
+        self._path = path
+        self.labelled = LabelledOutput(stream)
+
+    def print(self, *words: str, of: int = 0, end: str = "\n") -> None:
+        """Print in a run, or in none."""
+        with GVAR.scope(ZERO):
+            if of:
+                GVAR.surroundings = RunSettings(label=f"m:{of}", function=energy, attempt=(1, of))
+            print(*words, end=end, file=cast("TextIO", self.labelled))
+
+    @property
+    def text(self) -> str:
+        """What has been written, without a flush."""
+        return self._path.read_text()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    with (tmp_path / "log").open("w", encoding="ascii") as stream:
+        yield Log(tmp_path / "log", stream)
+
+
+def test_a_line_is_written_as_soon_as_it_is_complete_and_in_one_piece(log: Log) -> None:
+    log.print("half of", of=1, end=" ")
+    log.print("another", "run's", of=2)
+    assert "m:2 energy | another run's\n" == log.text
+    log.print("a line\nand a second\n", of=1)
+
+    assert (
+        "m:2 energy | another run's\n"
+        "m:1 energy | half of a line\n"
+        "m:1 energy | and a second\n"
+        "m:1 energy | \n"
+    ) == log.text
+
+
+def test_what_is_left_without_an_end_of_line_is_written_when_the_run_ends(log: Log) -> None:
+    log.print("almost", of=1, end="")
+    log.labelled.flush()
+    log.labelled.end((1, 2))
+    assert "" == log.text
+    log.labelled.end((1, 1))
+    log.labelled.end((1, 1))
+
+    assert "m:1 energy | almost\n" == log.text
+
+
+def test_what_no_run_prints_has_no_label(log: Log) -> None:
+    log.print("the context begins", end="...")
+    assert "the context begins..." == log.text
+
+
+def test_any_character_and_a_very_long_line_can_be_printed(log: Log) -> None:
+    log.print("Å", of=1)
+    log.print("a" * 100_000, of=1, end="")
+
+    assert "m:1 energy | \\xc5\nm:1 energy | " + "a" * 100_000 + "\n" == log.text
+
+
+def test_bytes_and_properties_are_those_of_the_stream(log: Log) -> None:
+    log.labelled.buffer.write(b"bytes\n")
+    log.labelled.flush()
+    log.labelled.close()
+
+    assert "bytes\n" == log.text
+    assert "ascii" == log.labelled.encoding
+    assert log.labelled.writable()
+    assert not log.labelled.isatty()
+    os.fstat(log.labelled.fileno())
+    assert str(log.labelled.name).endswith("log")
+
+
+def test_no_print_fails_on_a_full_disk_and_lost_lines_are_counted() -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with os.fdopen(writer, "w", encoding="utf-8") as stream, os.fdopen(reader, "rb") as read:
+        labelled = LabelledOutput(stream)
+        with GVAR.scope(ZERO):
+            GVAR.surroundings = RunSettings(label="m:1", function=energy, attempt=(1, 1))
+            for _ in range(3):
+                print("a" * 60_000, file=cast("TextIO", labelled))
+            os.read(reader, 1 << 20)
+            print("again", file=cast("TextIO", labelled))
+        last = os.read(reader, 1 << 20).decode()
+        assert read is not None
+
+    assert "log lines could not be written here" in last
+    assert last.endswith("m:1 energy | again\n")

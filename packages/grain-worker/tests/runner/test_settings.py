@@ -1,0 +1,81 @@
+"""The settings of runs, from those of their mission and of the worker."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from grain.worker.errors import PayloadError
+from grain.worker.job import RunSettings
+from grain.worker.messages import Run
+from grain.worker.runner.settings import (
+    Settings,
+    WorkerSettings,
+    find_directory,
+    mission_settings,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def energy() -> None:
+    """Serve as the function of a run."""
+
+
+def run(settings: bytes) -> Run:
+    return Run((1, 7), {}, task=3, settings=settings)
+
+
+def test_a_run_has_the_directory_and_the_variables_of_its_mission(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With names that no text can have, as those of old files."""
+    odd = tmp_path / os.fsdecode(b"\xff")
+    odd.mkdir()
+    monkeypatch.chdir(odd)
+    data = mission_settings("m", {"A": "\udcff", "B": None})
+
+    assert RunSettings(str(odd), {"A": "\udcff", "B": None}) == (
+        Settings(WorkerSettings()).of(run(data), energy)
+    )
+    assert RunSettings("", {"A": "\udcff", "B": None}, False, "m:3", energy, (1, 7)) == (
+        Settings(WorkerSettings(bind=False, own_directory=True, labels=True)).of(run(data), energy)
+    )
+
+
+def test_a_run_needs_no_settings_where_they_change_nothing() -> None:
+    worker = WorkerSettings(own_directory=True)
+    assert Settings(worker).of(run(mission_settings("m", {})), energy) is None
+    assert Settings(worker).of(run(b""), energy) is None
+
+
+def test_a_mission_whose_directory_was_removed_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "removed"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    data = mission_settings("m", {})
+    monkeypatch.chdir(tmp_path)
+
+    assert Settings(WorkerSettings()).of(run(data), energy) is None
+
+
+def test_settings_that_are_not_readable_fail_the_run_alone() -> None:
+    settings = Settings(WorkerSettings())
+    for data in (b"\xc1", b"\x93\x01\x02\x03"):
+        with pytest.raises(PayloadError, match="settings of this mission are not readable"):
+            settings.of(run(data), energy)
+
+
+def test_a_directory_is_found_by_its_inode_number(tmp_path: Path) -> None:
+    here = os.stat(tmp_path).st_ino  # noqa: PTH116
+    paths = ("/no/such", str(tmp_path))
+
+    assert (str(tmp_path), "") == find_directory(paths, here)
+    assert ("", "another directory has that path") == find_directory(paths, here + 1)
+    assert ("", "No such file or directory") == find_directory(paths[:1], here)
