@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from grain.cli.completion import missions
+from grain.cli import completion
 from grain.cli.options import config_option, load_config, patience_option
 from grain.cli.plugin import report_errors
 from grain.cli.show import clean
@@ -19,23 +19,22 @@ if TYPE_CHECKING:
 @click.option("-y", "--yes", is_flag=True, help="End a mission without asking.")
 @patience_option
 @config_option
-@click.argument("what", metavar="MISSION[:TASK]", required=False, shell_complete=missions)
+@click.argument("what", metavar="MISSION[:TASK]", required=False, shell_complete=completion.tasks)
 @click.pass_context
 def cancel(
     ctx: click.Context, yes: bool, patience: float, config_file: str | None, what: str | None
 ) -> None:
     """End a mission, or one task of it.
 
-    Both are named as `grain ls` names them.
-
-    A mission ends as by Ctrl-C: its tasks and their programs end, and then itself. It asks before
-    it does so. A task ends without a question; what awaits it gets an exception that says who has
-    cancelled it.
+    Both are named as `grain ls` names them. A mission ends as by Ctrl-C: its tasks and their
+    programs end, and then itself; the command asks before it does so. A task ends without a
+    question, and what awaits it gets an exception that says who has cancelled it.
 
     \b
     Examples:
-      grain cancel opt
-      grain cancel opt:17
+      grain cancel opt:17      one task
+      grain cancel opt         the whole mission
+      grain cancel -y opt@2    without a question
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     mission, task = parse(what) if what is not None else ("", 0)
     with report_errors():
