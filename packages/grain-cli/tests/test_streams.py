@@ -31,7 +31,6 @@ COMMANDS = {
     "scale": ["--parent", "1", "1"],  # which is not its parent, so it ends at once
     "start": [],
     "up": [],
-    "cancel": ["opt:1"],
     "why": ["opt:1"],
     "cache": ["ls"],
     "map": ["--dry-run", "echo", ":::", "\u00e4"],
