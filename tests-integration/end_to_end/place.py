@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -108,7 +109,8 @@ class Place:
     def grain(self, *words: str) -> str:
         """``grain WORDS``, which must succeed without complaint; what it printed."""
         done = self.typed(*words)
-        assert (0, "") == (done.returncode, done.stderr)
+        complaints = re.sub(r"^Using config file .*\n", "", done.stderr, flags=re.MULTILINE)
+        assert (0, "") == (done.returncode, complaints)
         return done.stdout
 
     def typed(self, *words: str) -> subprocess.CompletedProcess[str]:
