@@ -49,7 +49,9 @@ def test_the_batch_system_answers_or_does_not(tmp_path: Path, system: str) -> No
     without = doctor(tmp_path, batch)
 
     assert f"{system}: {COMMANDS[system]} answer" == well["batch system"]["says"]
-    assert ["scheduler"] == [name for name, one in well.items() if one["state"] != "ok"]
+    # A directory on a disk of this host is a warning, as the workers of a batch system are on others.
+    complaints = {name for name, one in well.items() if one["state"] != "ok"}
+    assert {"scheduler"} == complaints - {"directory"}
     assert "fail" == dead["batch system"]["state"]
     assert "" != dead["batch system"]["fix"]
     assert without["batch system"]["says"].startswith(f"{system}: no {COMMANDS[system]} here")

@@ -55,7 +55,7 @@ def test_two_workers_start_through_slurm_with_a_log_each(slurm: Batch, tmp_path:
     (tmp_path / "stop").touch()
     until(lambda: slurm.out("squeue", "-h", "-j", ",".join(ids)) == "")
 
-    assert (0, "") == (done.returncode, done.stderr)
+    assert (0, f"Using config file {tmp_path}/grain.toml.\n") == (done.returncode, done.stderr)
     assert 2 == len(ids)
     assert all(f"is job {one}, output in {tmp_path}/logs/w" in done.stdout for one in ids)
 
@@ -73,7 +73,7 @@ def test_two_workers_start_through_pbs(pbs: Batch, tmp_path: Path) -> None:
     done = up(tmp_path, text, "-n", "2", batch=pbs)
     until(lambda: sum("worker: --url edge://" in text for text in logs(tmp_path)) == 2)
 
-    assert (0, "") == (done.returncode, done.stderr)
+    assert (0, f"Using config file {tmp_path}/grain.toml.\n") == (done.returncode, done.stderr)
     assert ["0.pbs", "1.pbs"] == [record["id"] for record in records(tmp_path)]
 
 
@@ -97,7 +97,7 @@ def test_a_local_worker_outlives_the_command_and_ends_on_sigterm(tmp_path: Path)
                 os.waitpid(-pid, 0)
         libc.prctl(36, 0, 0, 0, 0)
 
-    assert (0, "") == (done.returncode, done.stderr)
+    assert (0, f"Using config file {tmp_path}/grain.toml.\n") == (done.returncode, done.stderr)
     assert done.stdout.endswith(f"is process {pid}, output in {tmp_path}/logs/w.log\n")
     assert 3 == status
     assert "worker: TERM\n" == logs(tmp_path)[0].splitlines(keepends=True)[-1]
@@ -112,6 +112,7 @@ def test_a_refusal_of_slurm_is_shown_with_a_remedy(slurm: Batch, tmp_path: Path)
 
     assert (1, "") == (done.returncode, done.stdout)
     assert (
+        f"Using config file {tmp_path}/grain.toml.\n"
         "Error: sbatch failed (exit code 1):\n"
         "  sbatch: error: invalid partition specified: nope\n"
         "  sbatch: error: Batch job submission failed: Invalid partition name specified\n"
