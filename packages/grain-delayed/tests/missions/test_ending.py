@@ -117,6 +117,7 @@ def test_a_signal_ends_a_mission_in_good_order(
     assert "buffered" == (tmp_path / "file").read_text()
     assert "Traceback" not in err
     assert f"{number.name} received: the mission ends." in err
+    assert "\ninterrupted: 0 tasks ended, " in err
     assert {} == processes_of(tmp_path)
 
 

@@ -173,7 +173,7 @@ def end_program(number: signal.Signals) -> None:
     Raises:
         SystemExit: with the exit status of a shell for that signal.
     """
-    if _in_ipython():
+    if in_ipython():
         signal.raise_signal(number)
     raise SystemExit(_SHELL + number)
 
@@ -182,6 +182,7 @@ def _follows(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt | SystemExit | trio.Cancelled | Cancelled)
 
 
-def _in_ipython() -> bool:
+def in_ipython() -> bool:
+    """Return True in IPython, and in the kernel of a notebook."""
     ipython = sys.modules.get("IPython")
     return ipython is not None and ipython.get_ipython() is not None
