@@ -282,6 +282,18 @@ def test_each_cell_that_runs_tasks_has_a_bar_of_its_own() -> None:
     asyncio.run(main())
 
 
+def test_a_call_before_a_mission_is_opened_says_how_a_cell_opens_one() -> None:
+    async def main() -> None:
+        async with kernel() as cells:
+            await cells.run(DEFINE + SLEEP)
+            with pytest.raises(CellExecutionError) as caught:
+                await cells.run("await (sleep @ Cores(1))(0)")
+            assert "open one in this cell by `async with mission(Cores(2)):`" in str(caught.value)
+            assert "asyncio.run" not in str(caught.value)
+
+    asyncio.run(main())
+
+
 def test_a_failure_in_a_cell_shows_the_frames_of_the_notebook() -> None:
     async def main() -> None:
         async with kernel() as cells:

@@ -117,6 +117,41 @@ def test_a_signal_ends_a_mission_in_good_order(
     assert "buffered" == (tmp_path / "file").read_text()
     assert "Traceback" not in err
     assert f"{number.name} received: the mission ends." in err
+    assert "\ninterrupted: 0 tasks ended, " in err
+    assert {} == processes_of(tmp_path)
+
+
+EXECUTOR = """
+from grain.delayed import Executor
+
+def call():
+    print("begins", flush=True)
+    return run_external(["sleep", "1000.5"], grace=1000)
+
+async def calls():
+    await call()
+
+with Executor(Cores(1), Cores(2), config_file=False) as executor:
+    future = executor.submit(calls)
+    {wait}
+"""
+WAITS = {
+    "result": "future.result()",
+    "leaving": "pass",
+}
+
+
+@pytest.mark.parametrize("number", [*STATUS, signal.SIGINT])
+@pytest.mark.parametrize("wait", WAITS)
+def test_a_signal_ends_the_block_of_an_executor(
+    wait: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    program = EXECUTOR.format(wait=WAITS[wait])
+    process = start(HEAD.format(program=indented(program)), tmp_path)
+    out, err = end(process, number)
+
+    assert STATUS.get(number, -number) == process.returncode, err
+    assert out.endswith("finally\n")
     assert {} == processes_of(tmp_path)
 
 

@@ -31,7 +31,10 @@ class Part(NamedTuple):
 def log_line(progress: Progress) -> str:
     """Return a line on the progress for a log."""
     now = progress.now
-    parts = [f"{now.done} done, {now.running} running, {now.queued} queued, {now.failed} failed"]
+    parts = [f"{now.done} done", f"{now.running} running"]
+    if not now.stuck:  # else the end of the line has their number
+        parts.append(f"{now.queued} queued")
+    parts.append(f"{now.failed} failed")
     parts.append(f"{span(progress.elapsed)} elapsed")
     if progress.ended:
         parts.append(rate_text(progress.rate))

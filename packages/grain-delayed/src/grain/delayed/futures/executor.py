@@ -6,10 +6,12 @@ import weakref
 from concurrent import futures
 from functools import partial
 from itertools import islice
+from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from grain.delayed.function import is_async
 from grain.delayed.futures.engine import Engine
+from grain.delayed.missions.ending import SIGNALS, ExitHandler
 from grain.delayed.missions.opening import mission
 from grain.delayed.missions.overload import WARN_QUEUED
 from grain.resource import Cores, Resource
@@ -18,6 +20,8 @@ from grain.worker.blocking import call_each
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping
     from types import TracebackType
+
+    from typing_extensions import Self
 
     from grain.delayed.futures.engine import Future
 
@@ -31,7 +35,7 @@ class Executor(futures.Executor):
     It is for libraries that take an executor; for a program of your own, use `delayed`. Leave its
     ``with`` block, or call `shutdown`, to end the mission. The mission also ends when nobody holds
     the executor any more, and with the program. In each case the calls that were submitted end
-    first, unless the block is left by Ctrl-C, which cancels them.
+    first, unless the block is left by Ctrl-C, SIGTERM or SIGHUP, which cancel them.
 
     Args:
         request: the resources of each call; by default one core.
@@ -76,6 +80,7 @@ class Executor(futures.Executor):
                 cache=False,  # the calls of an executor have no cache_hfn
             ),
         )
+        self._handlers: list[ExitHandler] = []
         self._engine.begin()
         weakref.finalize(self, self._engine.close, cancel=False)
 
@@ -151,16 +156,35 @@ class Executor(futures.Executor):
         if wait:
             self._engine.join()
 
+    def __enter__(self) -> Self:
+        """Have SIGTERM and SIGHUP leave the block by `SystemExit`, where that is possible."""
+        if not self._handlers and current_thread() is main_thread():
+            self._handlers = [ExitHandler(number) for number in SIGNALS]
+            for handler in self._handlers:
+                handler.install()
+        return self
+
     def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> Literal[False]:
-        """Shut down; after Ctrl-C cancel all calls, as there may be days' worth of them."""
-        if kind is not None and issubclass(kind, KeyboardInterrupt):
+        """Shut down; after Ctrl-C or a signal cancel all calls, which may be days' worth."""
+        interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
+        if interrupted or any(handler.received for handler in self._handlers):
             self._engine.interrupt()
-        self.shutdown()
+        try:
+            self.shutdown()
+        except (KeyboardInterrupt, SystemExit):
+            # Ctrl-C or a signal while the calls that were submitted end.
+            self._engine.interrupt()
+            self._engine.join()
+            raise
+        finally:
+            for handler in self._handlers:
+                handler.remove()
+            self._handlers = []
         return False
 
     def __reduce__(self) -> Any:

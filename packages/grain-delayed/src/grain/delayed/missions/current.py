@@ -9,6 +9,7 @@ import trio
 
 from grain import GVAR
 from grain.delayed.errors import NotInMission
+from grain.delayed.missions.ending import in_ipython
 from grain.worker.job import name_of, program_listener, runs_asyncio
 
 if TYPE_CHECKING:
@@ -48,6 +49,12 @@ def current_mission(fn: object) -> Mission:
             f"{name_of(fn)} was called in a leaf: a function with resources runs on a worker, "
             "where delayed functions cannot be called. Call them in a branch: a delayed function "
             "without resources"
+        )
+    if in_ipython() and runs_asyncio():
+        raise NotInMission(
+            f"{name_of(fn)} was called outside of a mission: open one in this cell by "
+            "`async with mission(Cores(2)):`, and indent the call, or one for several cells by "
+            "`await AsyncExitStack().enter_async_context(mission(Cores(2)))`"
         )
     instead = ""
     if trio.lowlevel.in_trio_task():

@@ -16,6 +16,8 @@ Rules:
 3. Missions inside of one another, or beside, each put their handler before that of the other, and
    each handler calls the next one. They may end in any order.
 4. IPython survives `SystemExit`. There the signal is raised again when no mission is left.
+5. The mission of an executor runs in a thread. In the ``with`` block of the executor, in the main
+   thread, a signal raises `SystemExit` at once, as Ctrl-C does `KeyboardInterrupt`.
 """
 
 from __future__ import annotations
@@ -96,6 +98,41 @@ class EndingHandler:
             signal.signal(self._number, signal.SIG_DFL if first is None else first)
 
 
+class ExitHandler(EndingHandler):
+    """The handler of one signal for the ``with`` block of an executor: it raises `SystemExit`.
+
+    A mission in the block puts its own handler before this one. Then `SystemExit` comes from that
+    mission when it has ended.
+
+    Attributes:
+        received: True when the signal has arrived.
+    """
+
+    def __init__(self, number: signal.Signals) -> None:
+        self._number = number
+        self._next = None
+        self._active = False
+        self.received = False
+
+    def __call__(self, *_: object) -> None:
+        """Raise `SystemExit`, once: a second signal does not disturb the clean-up."""
+        if self._active and not self.received:
+            self._pass_on()
+            if trio.lowlevel.in_trio_run():
+                # Between trio's own lines no exception may be raised; Ctrl-C has its place there.
+                signal.raise_signal(signal.SIGINT)
+            else:
+                raise SystemExit(_SHELL + self._number)
+
+    def _pass_on(self) -> None:
+        self.received = True
+
+    def install(self) -> None:
+        """Replace the default disposition, and no other."""
+        if signal.getsignal(self._number) is signal.SIG_DFL:
+            super().install()
+
+
 class Ending:
     """The end of a mission from outside, while its block runs; `ended_from_outside` makes it.
 
@@ -173,7 +210,7 @@ def end_program(number: signal.Signals) -> None:
     Raises:
         SystemExit: with the exit status of a shell for that signal.
     """
-    if _in_ipython():
+    if in_ipython():
         signal.raise_signal(number)
     raise SystemExit(_SHELL + number)
 
@@ -182,6 +219,7 @@ def _follows(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt | SystemExit | trio.Cancelled | Cancelled)
 
 
-def _in_ipython() -> bool:
+def in_ipython() -> bool:
+    """Return True in IPython, and in the kernel of a notebook."""
     ipython = sys.modules.get("IPython")
     return ipython is not None and ipython.get_ipython() is not None

@@ -207,7 +207,9 @@ async def opened(
             failures = current.tasks.unseen_failures()
         finally:
             set_current(outer)
-            reporter.on_ended(sys.exc_info()[1])
+            # What a signal causes here depends on whether user code computed at that time.
+            by_user = isinstance(sys.exc_info()[1], KeyboardInterrupt)
+            reporter.on_ended(interrupted=by_user or ending.cause is not None)
         if failures:
             raise _of_all(failures)
 

@@ -169,16 +169,16 @@ class Reporter:
                         f"`{self._start_workers}` starts"
                     )
 
-    def on_ended(self, error: BaseException | None) -> None:
+    def on_ended(self, *, interrupted: bool) -> None:
         """Report how the tasks ended, and the time that the mission took.
 
         Args:
-            error: the exception that ended the mission; None if it ended by itself.
+            interrupted: True if Ctrl-C, a signal or `grain cancel` ended the mission.
         """
         elapsed = time.monotonic() - self._began
         now = self._statistics()
         if self._summary:
-            if isinstance(error, KeyboardInterrupt):
+            if interrupted:
                 self.line(interruption(now, self._runs_left))
             elif now.failed or self._shown:
                 text = summary(self._progress, now, self.failures, elapsed)

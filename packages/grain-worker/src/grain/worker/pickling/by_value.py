@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+_PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, list, tuple, dict, set})
+
+
 class Place(NamedTuple):
     """The place of a class: the key and the bytes of its bundle, and its number there."""
 
@@ -129,6 +132,8 @@ class Classes:
 
         def override(part: Any) -> Any:
             nonlocal code
+            if type(part) in _PLAIN:
+                return NotImplemented  # first, as a large variable has millions of them
             if type(part) is CodeType:
                 code = True
                 return NotImplemented

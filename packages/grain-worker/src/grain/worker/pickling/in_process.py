@@ -19,9 +19,9 @@ from typing import Any
 import trio
 
 _CONNECTING = (
-    "is of use in its own process only: nobody would hear of what happens to a copy. Make it "
-    "where it is used; what all tasks of a worker are to share is made in a module that is "
-    "imported there"
+    "is of use in its own process only, as a copy on a worker is connected with nothing here. Make "
+    "it in the function that uses it; what all tasks of a worker are to share is made in a module "
+    "that is imported there"
 )
 _FILE = "belongs to this process. Pass the path, and open the file in the function"
 _CONNECTION = "belongs to this process. Pass its path or address, and connect in the function"
@@ -126,4 +126,5 @@ def _noun(kind: type) -> str:
         return "a threading.Lock" if "R" not in kind.__name__ else "a threading.RLock"
     if module == "builtins":
         return f"a {kind.__name__.replace('_', ' ')}".replace("a async", "an async")
-    return f"a {module}.{kind.__qualname__}"
+    article = "an" if module[0] in "aeiou" else "a"
+    return f"{article} {module}.{kind.__qualname__}"
