@@ -66,7 +66,7 @@ def test_objects_that_connect_threads_or_tasks_are_refused_on_the_way_to_a_task(
         lambda: Payloads().dump_arguments((1, [thing]), {}),
         lambda: Payloads().dump_arguments((1, {"f": uses_it}), {}),
     ):
-        with pytest.raises(PayloadError, match=r"Make it where it is used") as caught:
+        with pytest.raises(PayloadError, match=r"Make it in the function that uses it") as caught:
             dump()
         assert f"a {name} is of use in its own process only" in str(caught.value)
     with pytest.raises(PayloadError, match=r"thing \(a variable of .*uses_it\)"):
