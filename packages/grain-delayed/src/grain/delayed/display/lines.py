@@ -38,7 +38,10 @@ def log_line(progress: Progress) -> str:
     if now.cores:
         parts.append(f"{now.busy:g} of {now.cores:g} cores busy")
     if now.stuck:
-        parts.append(_stuck(now))
+        count = "none" if now.stuck >= now.queued else f"{now.stuck}"
+        fits = "fit" if 1 < now.stuck < now.queued else "fits"
+        which = "a worker" if count == "none" else "no worker"
+        parts.append(f"{count} of those queued {fits} {which}: grain why {now.stuck_task}")
     elif progress.seconds_left is not None:
         parts.append(f"about {span(progress.seconds_left)} left")
     return ", ".join(parts)
