@@ -84,7 +84,10 @@ def test_yes_leaves_out_the_question(address: str, answering: Any) -> None:
     with answering(address, find=away, cancel=away):
         done = cancel("-y", "opt")
 
-    told = "mission opt@2 is away: 0 running and 1 waiting task end now, itself if it comes back\n"
+    told = (
+        "mission opt@2 is away: 0 running and 1 waiting task end now, and the mission when it "
+        "comes back\n"
+    )
     assert (0, told) == (done.exit_code, done.output)
 
 

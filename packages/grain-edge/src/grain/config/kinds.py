@@ -123,8 +123,8 @@ def _check_address(text: object, context: ExpansionContext) -> None:
         raise Unfit(str(error)) from None
     if isinstance(address, TcpAddress) and not address.port:
         raise Unfit(
-            "port 0 is another port at each start, so nobody knows where to connect; write a port from "
-            "1 to 65535"
+            "port 0 is another port at each start, so nobody knows where to connect; write a port "
+            "from 1 to 65535"
         )
 
 
