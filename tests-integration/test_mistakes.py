@@ -7,9 +7,15 @@ A row is the code, and parts of the text. To add a mistake, add a row to the tab
   error;
 - `BLOCKING`: code in a tasklet that keeps its event loop from running others, on standard error of
   the mission, once for local tasks and once for those of a worker in another process;
+- `TO_A_WORKER`: code in a main function whose leaves run in another process, so that what they use
+  has to travel;
 - `IN_ASYNCIO`: code in a mission's block in an asyncio program;
+- `PROGRAMS`: a program by itself, which may be sent a signal: its exit status, and what it prints;
 - `COMMANDS`: a command line, whose complaint is one line and no traceback; `CONFIGURATIONS`: a
   grain.toml that `grain up` refuses.
+
+Workers that come late, or are too small, and code that blocks have a test each; workers with
+another Python are in test_pythons.py, as they need one.
 
 The code has ``f``, a delayed function that returns its argument, and what a user imports.
 """
@@ -17,14 +23,18 @@ The code has ``f``, a delayed function that returns its argument, and what a use
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import json
 import math
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import traceback
 from pathlib import Path
@@ -37,6 +47,7 @@ from command_site import Site
 from grain.combine import open_waitgroup
 from grain.delayed import delayed, each, mission, run
 from grain.resource import Capacity, Cores, Memory, Node, WTime
+from grain.worker.blocking import in_thread
 from grain.worker.external import run_external
 
 if TYPE_CHECKING:
@@ -55,6 +66,7 @@ OBJECTS: tuple[Any, ...] = (
     math,
     os,
     subprocess,
+    threading,
     time,
     trio,
     Path,
@@ -63,7 +75,7 @@ OBJECTS: tuple[Any, ...] = (
     each,
     run,
 )
-OBJECTS += (Capacity, Cores, Memory, Node, WTime, open_waitgroup, run_external)
+OBJECTS += (Capacity, Cores, Memory, Node, WTime, in_thread, open_waitgroup, run_external)
 NAMES: dict[str, Any] = {thing.__name__: thing for thing in OBJECTS}
 
 EXPRESSIONS = [
@@ -93,6 +105,11 @@ EXPRESSIONS = [
     ("delayed(f)", "f is a delayed function already"),
     ("f.submit(1)", "call it, and await what it returns, as in r_ = f(...); r = await r_"),
     ("f(1)", "call it in a function that is given to grain.delayed.run"),
+    ("in_thread(f.fn)", "in_thread is for those that block: leave in_thread out"),
+    (
+        "delayed(time.sleep)",
+        "becomes one by subprocify(fn) (grain.subproc), one that waits by in_thread(fn) (",
+    ),
     # ---- the main function
     ("run(main())", "give run() an async function, not its call: run(main)"),
     ("run(main, local=2)", "give the resources of the local worker, as Cores(2)"),
@@ -204,6 +221,46 @@ IN_A_MISSION = [
     ("await (f @ Cores(64))(1)", "ask for less, or give the local worker more"),
 ]
 
+TO_A_WORKER = [
+    (
+        "await (f @ Cores(1))(threading.Lock())",
+        "a threading.Lock is of use in its own process only",
+    ),
+    (
+        """
+        lock = threading.Lock()
+        async def leaf():
+            with lock:
+                pass
+        await (delayed(leaf) @ Cores(1))()
+        """,
+        "because lock (a variable of main.<locals>.leaf) cannot: <unlocked",
+    ),
+    ("await (f @ Cores(1))([trio.Event()])", "Make it in the function that uses it"),
+    (
+        """
+        with open("/etc/hosts") as file:
+            await (f @ Cores(1))(file)
+        """,
+        "an open file belongs to this process. Pass the path, and open the file in the function",
+    ),
+    ("await (f @ Cores(1))(x for x in 'ab')", "Pass a list of what it yields"),
+    ("await (f @ Cores(1))(trio.sleep(0))", "Pass the function and its arguments, or await it"),
+    (
+        """
+        table = [str(number) for number in range(500_000)]
+        async def leaf():
+            return len(table)
+        await (delayed(leaf) @ Cores(1))()
+        """,
+        (
+            "warning: table (a variable of main.<locals>.leaf, 4 MB) travels with "
+            "main.<locals>.leaf to every worker, and every new runner loads it: load it inside of "
+            "the function, or pass a path\n"
+        ),
+    ),
+]
+
 BLOCKING = [
     ("time.sleep(3.5)", "`time.sleep(3.5)`", "write `await trio.sleep(...)`"),
     (
@@ -218,6 +275,87 @@ IN_ASYNCIO = [
     ("json.dumps(f(1))", STANDS_FOR),
 ]
 
+_WAITS = """\
+@delayed
+async def leaf():
+    try:
+        print("begins", flush=True)
+        await trio.sleep_forever()
+    finally:
+        print("finally", flush=True)
+
+async def main():
+    await (leaf @ Cores(1))()
+
+"""
+_ONE_CPU = "os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])\n"
+_LEAF = "async def main():\n    await (f @ Cores(1))()\n\n"
+_RUN = "run(main, local=Cores(1), config_file=False)\n"
+
+PROGRAMS = [
+    # ---- the name, the program, the signal, its exit status, the texts
+    (
+        "SIGTERM",
+        _WAITS + _RUN,
+        signal.SIGTERM,
+        143,
+        ["finally\n", "SIGTERM received: the mission ends."],
+    ),
+    (
+        "SIGHUP",
+        _WAITS + _RUN,
+        signal.SIGHUP,
+        129,
+        ["finally\n", "SIGHUP received: the mission ends."],
+    ),
+    (
+        "Ctrl-C",
+        _WAITS + _RUN,
+        signal.SIGINT,
+        -signal.SIGINT,
+        ["finally\n", "interrupted: 0 tasks ended, 1 stopped; nothing is left running"],
+    ),
+    (
+        "more cores than CPUs",
+        _ONE_CPU + _LEAF + _RUN.replace("Cores(1)", "Cores(8)"),
+        None,
+        0,
+        ["warning: local=Cores(8): this process may use CPU ", " alone, so programs are bound to"],
+    ),
+    (
+        "two missions on one CPU",
+        _ONE_CPU
+        + "from grain.worker.node.cpus import local_offer\n"
+        + _LEAF
+        + "with local_offer(Cores(1)):\n    "
+        + _RUN,
+        None,
+        0,
+        [
+            " alone, and another mission or worker on this machine has it, so programs are ",
+            "bound to no CPUs and compete with theirs\n",
+        ],
+    ),
+    (
+        "a crash",
+        "import ctypes\n@delayed\nasync def leaf():\n    ctypes.string_at(0)\n"
+        + _LEAF.replace("f @", "leaf @")
+        + _RUN,
+        None,
+        -signal.SIGSEGV,
+        ["Fatal Python error: Segmentation fault", ", line 11 in leaf"],
+    ),
+    (
+        "a failure",
+        "@delayed\nasync def leaf(x):\n    return 1 / x\n"
+        + _LEAF.replace("f @ Cores(1))(", "leaf @ Cores(1))(0")
+        + _RUN,
+        None,
+        1,
+        ["in leaf\n    return 1 / x", "ZeroDivisionError: division by zero", "1 failed ("],
+    ),
+]
+
 COMMANDS = [
     ("grain map", "no command. Write one, as in: grain map wc -l {} ::: a.txt b.txt"),
     ("grain map 'echo {1}' ::: a", "Write it without the quotes around it"),
@@ -225,12 +363,36 @@ COMMANDS = [
     ("grain map --resume echo ::: a", "--resume needs the --joblog FILE of the run"),
     ("grain -c nofile.toml ls", "nofile.toml: no such file"),
     ("grain logs nobody", "no job that `grain` has submitted from here is called 'nobody'"),
+    ("grain lss", "No such command 'lss'; did you mean 'ls'?"),
+    ("grain docter", "No such command 'docter'; did you mean 'doctor'?"),
+    ("grain squeue", "did you mean 'ls'?"),
+    ("grain scancel opt", "did you mean 'cancel'?"),
+    ("grain scale", "name the number of workers to keep alive, as in: grain scale 4"),
+    ("grain quit", "no worker is here, and none waits for its job; `grain up` submits some"),
+    ("grain cancel opt", "no scheduler answers at edge://"),
+    ("grain map -j x echo ::: a", "write a number of jobs, as 8; or one relative to the"),
+    ("grain map -j 0 echo ::: a", "-j 0: write how many jobs may run at a time, as in -j 100"),
+    ("grain map --shell 'echo $(( {} ))' ::: 010", "before a number make it octal. Write 10"),
+    ("grain map --shell 'sh -c {}' ::: a", "Use --shell instead of sh -c"),
+    ("grain map --env NOSUCH echo ::: a", "--env NOSUCH: there is no such variable here"),
+    ("grain map --nice 10 echo ::: a", "write it before the command: grain map nice -n 10 COMMAND"),
+    ("grain map --pipe wc ::: a", "a job reads nothing from standard input. Give it files"),
+    ("grain map -j 1 nosuch ::: a", "job 1: nosuch a: program not found on PATH: nosuch"),
 ]
 
 CONFIGURATIONS = [
     ('adress = "edge:///shared/me"', "adress: found an unknown key", "did you mean address?"),
     ("[script]\ncores = '4'", "script.cores: found the string '4'", "expected a whole number"),
     ("[worker]\nname = 3", "worker.name: found the number 3", "expected a name"),
+    ('address = "tpc://h:4000"', "address: found the string", "unknown scheme 'tpc'; expected"),
+    (
+        'address = "tcp://::1:4000"',
+        "write IPv6 numbers in brackets, as in tcp://[::1]:4000",
+        "expected an address such as 'edge:///shared/me/edge'",
+    ),
+    ('address = "tcp://h"', "a port from 1 to 65535 must follow the host", "tcp://host:port"),
+    ('address = "tcp://h:0"', "port 0 is another port at each start", "expected an address such"),
+    ('address = "/shared/me"', "'/shared/me' is no address: expected", "edge:///absolute/path"),
 ]
 
 # What is meant, and says so: no row of these prints anything.
@@ -239,6 +401,9 @@ MEANT = [
     "await (f @ (Cores(0) & Capacity(1)))(1)",
     "await (f @ Memory(1))(1)",
     "await trio.to_thread.run_sync(time.sleep, 0.01)",
+    "await in_thread(time.sleep)(0.01)",
+    "await in_thread(asyncio.run)(asyncio.sleep(0.01))",
+    "await (delayed(in_thread(time.sleep)) @ Cores(1))(0.01)",
 ]
 
 
@@ -293,6 +458,32 @@ def test_in_a_mission_it_is_said(code: str, text: str, capsys: pytest.CaptureFix
     assert 1 == (error + out + err).count(text)
 
 
+@pytest.fixture(scope="module")
+def of_travels() -> list[str]:
+    """What the rows of `TO_A_WORKER` print or raise, in order, in one mission for all of them."""
+    said: list[str] = []
+
+    async def main() -> None:
+        for code, _ in TO_A_WORKER:
+            sys.stderr = io.StringIO()
+            error = ""
+            try:
+                await main_of(code)()
+            except Exception as raised:
+                error = "".join(traceback.format_exception_only(raised))
+            said.append(error + sys.stderr.getvalue())
+
+    with contextlib.redirect_stderr(io.StringIO()):
+        run(main, local=Cores(1), isolated=True, config_file=False, progress=False)
+    return said
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+@pytest.mark.parametrize("row", range(len(TO_A_WORKER)), ids=ids(TO_A_WORKER))
+def test_what_cannot_travel_to_a_worker_is_named(row: int, of_travels: list[str]) -> None:
+    assert 1 == of_travels[row].count(TO_A_WORKER[row][1])
+
+
 @pytest.mark.parametrize(("code", "text"), IN_ASYNCIO, ids=ids(IN_ASYNCIO))
 def test_in_an_asyncio_program_it_raises(code: str, text: str) -> None:
     async def block() -> None:
@@ -310,6 +501,74 @@ def test_what_is_meant_is_not_warned_of(code: str, capsys: pytest.CaptureFixture
     run(main_of(code), local=Cores(1) & Memory(2), config_file=False, progress=False)
 
     assert "warning" not in capsys.readouterr().err
+
+
+IMPORTS = (
+    "import os\nimport trio\nfrom grain.delayed import delayed, run\n"
+    "from grain.resource import Cores\n\n"
+)
+_F = "@delayed\nasync def f(): pass\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "number", "status", "texts"),
+    [row[1:] for row in PROGRAMS],
+    ids=[row[0] for row in PROGRAMS],
+)
+def test_a_program_ends_with_its_status_and_says_why(
+    program: str, number: signal.Signals | None, status: int, texts: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "sweep.py").write_text(f"{IMPORTS}{_F if 'f @' in program else ''}{program}")
+    with subprocess.Popen(
+        [sys.executable, "-u", "sweep.py"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "GRAIN_CPU_LOCKS": str(tmp_path / "cpus")},
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as process:
+        assert process.stdout is not None
+        before = ""
+        if number is not None:
+            while not before.endswith("begins\n"):
+                before += process.stdout.readline()
+            process.send_signal(number)
+        printed = before + process.communicate(timeout=120)[0]
+
+    assert (status, "") == (process.returncode, "".join(t for t in texts if t not in printed)), (
+        printed
+    )
+
+
+def test_a_request_that_fits_no_worker_is_said_and_taken_back(tmp_path: Path) -> None:
+    """The order of the tutorial: the mission is there first, then a worker, then a larger one."""
+    site = Site(tmp_path)
+    (tmp_path / "opt.py").write_text(
+        f"{IMPORTS}@delayed\nasync def big():\n    while not os.path.exists('seen'):\n"
+        "        await trio.sleep(0.01)\n\n"
+        "async def main():\n    await (big @ Cores(2))()\n\nrun(main)\n"
+    )
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(site.gnaw())
+        mission = stack.enter_context(site.script("opt.py"))
+        stderr = mission.stderr
+        assert stderr is not None
+
+        def until(text: str) -> None:
+            while text not in (line := stderr.readline()):
+                assert line, f"the mission has ended without: {text}"
+
+        until(
+            "No workers are there yet; tasks wait for them. `grain up` starts one, from any shell. "
+            f"Workers join at {site.address} (from {tmp_path / 'grain.toml'}).\n"
+        )
+        stack.enter_context(site.worker("small", Cores=1))
+        until("warning: no worker that is here can ever run a task that asks for Cores(2) (small: ")
+        stack.enter_context(site.worker("large", Cores=2))
+        until("A worker is there now that can run tasks which ask for Cores(2).\n")
+        (tmp_path / "seen").touch()
+        until("1 done, ")
 
 
 def program_of_blocking() -> str:

@@ -84,7 +84,10 @@ def test_yes_leaves_out_the_question(address: str, answering: Any) -> None:
     with answering(address, find=away, cancel=away):
         done = cancel("-y", "opt")
 
-    told = "mission opt@2 is away: 0 running and 1 waiting task end now, itself if it comes back\n"
+    told = (
+        "mission opt@2 is away: 0 running and 1 waiting task end now, and the mission when it "
+        "comes back\n"
+    )
     assert (0, told) == (done.exit_code, done.output)
 
 
@@ -119,3 +122,21 @@ def test_what_names_no_mission_is_a_mistake_of_the_command_line(what: str, alone
 
     assert 2 == done.exit_code
     assert "is no mission and no task; `grain ls` names them" in done.output
+
+
+@pytest.mark.parametrize(
+    ("missions", "text"),
+    [
+        (["opt@1", "opt@2"], "name a mission, as in: grain cancel opt@1; there are: opt@1 opt@2"),
+        ([], "name a mission, as in: grain cancel opt; none is here"),
+    ],
+)
+def test_without_a_word_it_lists_the_missions(
+    missions: list[str], text: str, address: str, answering: Any
+) -> None:
+    with answering(address, state={"missions": [{"label": label} for label in missions]}):
+        done = cancel()
+
+    assert 2 == done.exit_code
+    assert text in done.output
+    assert all(label in done.output for label in missions)

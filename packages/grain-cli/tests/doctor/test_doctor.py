@@ -287,7 +287,7 @@ def test_workers_with_another_python_are_named_with_what_follows() -> None:
 def test_workers_with_another_major_version_of_numpy_are_named() -> None:
     found = peers.judge_workers(here(a=Versions("Python 3.11", "3.11.2", "1.0", "1.26.4")), OWN)
 
-    assert ("warn", "here is NumPy 2.1.0, on workers another: a NumPy 1.26.4") == found[1:3]
+    assert ("warn", "NumPy here is 2.1.0, and workers have another: a NumPy 1.26.4") == found[1:3]
 
 
 @pytest.mark.parametrize(

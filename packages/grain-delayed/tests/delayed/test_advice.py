@@ -27,7 +27,7 @@ def test_a_function_that_blocks_is_named_once_and_so_is_the_end_of_a_long_stall(
         "`time.sleep(60)`. Until it returns, everything else in the mission must wait. Instead, "
         "write `await trio.sleep(...)`"
     )
-    goes_on = "The event loop of this process goes on: relax had blocked it for 60 s."
+    goes_on = "The event loop of this process goes on: relax had blocked it for 60 s"
     assert [blocks, goes_on] == lines
 
 

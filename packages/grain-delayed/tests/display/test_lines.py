@@ -113,15 +113,15 @@ def test_failures_are_coloured() -> None:
         (
             NO_FIT,
             (
-                "235 done, 0 running, 10 failed, 8 s elapsed, 31/s, 0 of 64 cores busy, "
-                "4 queued, none of which fits a worker: grain why t:1"
+                "235 done, 0 running, 4 queued, 10 failed, 8 s elapsed, 31/s, 0 of 64 cores busy, "
+                "none of those queued fits a worker: grain why t:1"
             ),
         ),
         (
             SOME_FIT,
             (
-                "235 done, 5 running, 10 failed, 8 s elapsed, 31/s, 5 of 64 cores busy, "
-                "9 queued, of which 4 fit no worker: grain why t:8"
+                "235 done, 5 running, 9 queued, 10 failed, 8 s elapsed, 31/s, 5 of 64 cores busy, "
+                "4 of those queued fit no worker: grain why t:8"
             ),
         ),
     ],

@@ -178,7 +178,7 @@ def test_arithmetic_with_values_has_its_result() -> None:
         ("echo $(( {2} ))", "7", "{2} of input 1 is 'x'"),
         ("let x={}", "a", "the arguments of `let`.* would run commands"),
         ("x={}; echo $((x))", "a.xyz", "what is in a variable.* may be read by < {}"),
-        ("sh -c {}", "a", "the script of a shell.* Use --shell instead of sh -c"),
+        ("sh -c {}", "a", "the script of another shell, where .* Use --shell instead of sh -c"),
         ("[ {} -eq 1 ]", "a", "the arguments of `\\[`"),
     ],
 )

@@ -113,14 +113,14 @@ def test_the_lack_of_workers_comes_with_the_address_and_where_it_is_from(
             """\
 warning: this program did not run its event loop for 2 min 10 s, so the scheduler took it for \
 ended and ended its 3 runs; they start again. Put what computes for long into a function with \
-resources, or into a thread by trio.to_thread.run_sync.
+resources, or call it by `await in_thread(fn)(x)` (grain.worker.blocking)
 """,
         ),
         (
             RunsEnded(1, 140.0, 0.0),
             """\
 warning: the scheduler did not reach this mission for 2 min 20 s and ended its run; it starts \
-again. head.gnaw.grace in grain.toml is the time for which it waits.
+again. To let it wait longer, raise head.gnaw.grace in grain.toml
 """,
         ),
     ],

@@ -406,7 +406,7 @@ def test_an_error_has_file_keys_and_texts_apart() -> None:
             ),
         ),
         ("address = 'login1:4000'", "('login1:4000' is no address: expected edge:///absolute"),
-        ("address = 'tcp://login1:0'", "(port 0 is another port at each start, which nobody"),
+        ("address = 'tcp://login1:0'", "(port 0 is another port at each start, so nobody knows"),
         (
             "[worker]\ndial = 'tcp://::1:4000'",
             (

@@ -304,7 +304,7 @@ def test_why_remembers_how_a_task_has_ended(harness: HubHarness) -> None:
 def test_why_tells_a_task_that_is_yet_to_come_from_one_that_has_ended(harness: HubHarness) -> None:
     running(harness)
 
-    assert ["it was not submitted so far"] == asked(harness, "why", 3)["reasons"]
+    assert ["it has not been submitted yet"] == asked(harness, "why", 3)["reasons"]
 
 
 def test_a_bounded_number_of_tasks_is_remembered(harness: HubHarness) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import trio
 from grain import GVAR
 from grain.head import Cancelled
 from grain.head.errors import TaskCrashed
-from grain.head.events import WorkerCleaning, WorkerJoined, WorkerLeft
+from grain.head.events import TaskBlocks, WorkerCleaning, WorkerJoined, WorkerLeft
 from grain.remote_exer import HostingExecutor
 from grain.resource import Cores, Infeasible
 from grain.worker.errors import RunnerUnusable
@@ -161,3 +162,21 @@ async def test_a_process_that_is_killed_is_replaced() -> None:
         second, _ = await result_of(executor, executor.submit(Cores(1), process))
 
     assert first != second
+
+
+async def naps() -> None:
+    time.sleep(2.5)  # noqa: ASYNC251 - what it is about
+
+
+async def test_code_that_blocks_is_reported_to_the_mission_and_its_stack_is_not_printed(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The process of the leaves writes to the mission's standard error."""
+    events: list[Event] = []
+    async with isolated(Cores(1), on_event=events.append) as executor:
+        await result_of(executor, executor.submit(Cores(1), naps))
+
+    [blocks] = [event for event in events if isinstance(event, TaskBlocks)]
+    assert ("m(local)", "naps") == (blocks.worker, blocks.code.function)
+    assert blocks.code.line.startswith("time.sleep(2.5)")
+    assert "" == capfd.readouterr().err

@@ -302,6 +302,6 @@ async def test_a_task_that_somebody_has_cancelled_says_who() -> None:
         head.post([(Retracted(1), None), (Retracted(3), None)])
 
     texts = [str(ended.error) for ended in got]
-    assert "nothing was cancelled by me on n1 with `grain cancel` (job 2)" == texts[0]
-    assert "nothing was cancelled by me on n2 with `grain cancel` (job 3)" == texts[1]
+    assert "nothing was cancelled by me on n1 with `grain cancel` (task 2)" == texts[0]
+    assert "nothing was cancelled by me on n2 with `grain cancel` (task 3)" == texts[1]
     assert [MissionCancelled("me on n2")] == events

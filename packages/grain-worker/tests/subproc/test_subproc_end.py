@@ -301,3 +301,19 @@ def test_processes_end_with_their_owner_however_that_dies(
     if number == signal.SIGINT:
         assert "KeyboardInterrupt" == output.split()[-1]
         assert "Group" not in output
+
+
+@pytest.mark.parametrize("checkpoints", range(6))
+async def test_a_pool_that_is_cancelled_while_it_opens_ends(checkpoints: int) -> None:
+    """However far it has come."""
+
+    async def enter() -> None:
+        async with subprocess_pool_scope():
+            await trio.sleep_forever()
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(enter)
+            for _ in range(checkpoints):
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()

@@ -39,8 +39,10 @@ OWN = {
 # The words that other programs have for them.
 _MEANT = {
     "abort": "cancel", "check": "doctor", "down": "quit", "explain": "why", "kill": "cancel",
-    "list": "ls", "log": "logs", "parallel": "map", "ps": "ls", "queue": "ls", "run": "map",
-    "stat": "ls", "status": "ls", "stop": "quit", "submit": "up", "top": "ls", "workers": "ls",
+    "list": "ls", "log": "logs", "parallel": "map", "ps": "ls", "qdel": "cancel", "qstat": "ls",
+    "qsub": "up", "queue": "ls", "run": "map", "sbatch": "up", "scancel": "cancel",
+    "squeue": "ls", "stat": "ls", "status": "ls", "stop": "quit", "submit": "up", "top": "ls",
+    "workers": "ls",
 }  # fmt: skip
 
 

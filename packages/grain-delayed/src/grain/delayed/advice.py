@@ -58,7 +58,7 @@ class Advice:
         if code.over:
             if self._is_first("blocked for long", code.function):
                 self._report(f"The event loop {where} goes on: {code.function} had blocked it for "
-                             f"{code.seconds:.0f} s.")  # fmt: skip
+                             f"{code.seconds:.0f} s")  # fmt: skip
             return
         if not self._is_first("blocks", code.function):
             return

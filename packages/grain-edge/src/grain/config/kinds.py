@@ -122,7 +122,10 @@ def _check_address(text: object, context: ExpansionContext) -> None:
     except ValueError as error:  # an AddressError, which is one
         raise Unfit(str(error)) from None
     if isinstance(address, TcpAddress) and not address.port:
-        raise Unfit("port 0 is another port at each start, which nobody else knows")
+        raise Unfit(
+            "port 0 is another port at each start, so nobody knows where to connect; write a port "
+            "from 1 to 65535"
+        )
 
 
 def _beside(value: object, context: ExpansionContext) -> str:

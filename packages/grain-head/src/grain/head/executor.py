@@ -284,7 +284,7 @@ class GrainExecutor(ExecutorBase[Job]):
         job = self._jobs.pop(id)
         cancelled = ended is None or job.cancelled
         if ended is None or cancelled:
-            ended = outcome.Error(Cancelled(f"{name_of(job.call.fn)} was cancelled (job {id})"))
+            ended = outcome.Error(Cancelled(f"{name_of(job.call.fn)} was cancelled (task {id})"))
         elif type(ended) is outcome.Error:
             fn, args, kwargs = job.call
             text = partial(call_text, name_of(fn), args, kwargs)

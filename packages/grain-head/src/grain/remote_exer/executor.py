@@ -412,7 +412,9 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
     def _outcome(self, job: RemoteJob, resolution: Resolution) -> Outcome:
         if resolution.ending == "cancelled":
             by = f" by {resolution.by} with `grain cancel`" if resolution.by else ""
-            return outcome.Error(Cancelled(f"{job.name} was cancelled{by} (job {resolution.task})"))
+            return outcome.Error(
+                Cancelled(f"{job.name} was cancelled{by} (task {resolution.task})")
+            )
         if resolution.ending == "crashed":
             times = len(resolution.crashes)
             text = f"{job.name} was given up: what it ran in died {times} times"

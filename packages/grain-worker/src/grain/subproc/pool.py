@@ -281,7 +281,10 @@ async def open_pool(
     """Open a pool for a block, which ends with nothing left of its processes."""
     error_of_block: BaseException | None = None
     async with trio.open_nursery() as nursery:
-        pool = await nursery.start(_run_pool, idle_timeout, grace, limit)
+        # Shielded: were this cancelled after the task has started, nobody would have the pool to
+        # close it, and its own shield would keep the nursery open for ever.
+        with trio.CancelScope(shield=True):
+            pool = await nursery.start(_run_pool, idle_timeout, grace, limit)
         try:
             try:
                 yield pool

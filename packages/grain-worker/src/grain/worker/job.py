@@ -174,8 +174,8 @@ def not_async(fn: object) -> TypeError:
     """Return the error for a function that returns instead of being awaited."""
     return TypeError(
         f"{name_of(fn)} is not an async function: a tasklet is defined with `async def`. "
-        "Put a CPU-bound Python function into a process (grain.subproc.subprocify), or call an "
-        "external program from an async function"
+        "A function that computes becomes one by subprocify(fn) (grain.subproc), one that waits "
+        "by in_thread(fn) (grain.worker.blocking)"
     )
 
 
@@ -189,8 +189,8 @@ def _not_awaited(fn: object, coroutine: CoroutineType[Any, Any, Any]) -> TypeErr
 _IN_TRIO = (
     "Tasklets, branches and main functions run in trio, not in asyncio: write `await "
     "trio.sleep(1)` instead of `await asyncio.sleep(1)`, `await each(a_, b_)` instead of `await "
-    "asyncio.gather(a_, b_)`; call a library that needs asyncio in a thread, by in_thread "
-    "(grain.worker.blocking) with asyncio.run"
+    "asyncio.gather(a_, b_)`. A coroutine function fn of a library that needs asyncio runs in a "
+    "thread: `await in_thread(asyncio.run)(fn(x))` (grain.worker.blocking)"
 )
 _TWICE = "This code runs in trio already: await the function instead of giving it to trio.run"
 _IN_ASYNCIO = (

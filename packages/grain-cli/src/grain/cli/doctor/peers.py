@@ -49,7 +49,7 @@ def judge_workers(workers: list[dict[str, Any]], own: Versions) -> Finding:
     arrays = [f"{name} NumPy {v.numpy}" for name, v in there if not own.loads_arrays_of(v)]
     if arrays:
         fix = "Install NumPy of the same major version on both, or arrays may not load."
-        message = f"here is NumPy {own.numpy}, on workers another: {_some(arrays)}"
+        message = f"NumPy here is {own.numpy}, and workers have another: {_some(arrays)}"
         return Finding("workers", "warn", message, fix)
     count = "1 worker has" if len(there) == 1 else f"{len(there)} workers have"
     return Finding("workers", "ok", f"{count} {own.interpreter}, as this command")

@@ -51,7 +51,9 @@ def cancel(
     elif answer["connected"]:
         click.echo(f"mission {label} is told to end; {_tasks(answer)} end with it")
     else:
-        click.echo(f"mission {label} is away: {_tasks(answer)} end now, itself if it comes back")
+        click.echo(
+            f"mission {label} is away: {_tasks(answer)} end now, and the mission when it comes back"
+        )
 
 
 def parse(what: str) -> tuple[str, int]:

@@ -31,17 +31,17 @@ class Part(NamedTuple):
 def log_line(progress: Progress) -> str:
     """Return a line on the progress for a log."""
     now = progress.now
-    parts = [f"{now.done} done", f"{now.running} running"]
-    if not now.stuck:  # else the end of the line has their number
-        parts.append(f"{now.queued} queued")
-    parts.append(f"{now.failed} failed")
+    parts = [f"{now.done} done, {now.running} running, {now.queued} queued, {now.failed} failed"]
     parts.append(f"{span(progress.elapsed)} elapsed")
     if progress.ended:
         parts.append(rate_text(progress.rate))
     if now.cores:
         parts.append(f"{now.busy:g} of {now.cores:g} cores busy")
     if now.stuck:
-        parts.append(_stuck(now))
+        count = "none" if now.stuck >= now.queued else f"{now.stuck}"
+        fits = "fit" if 1 < now.stuck < now.queued else "fits"
+        which = "a worker" if count == "none" else "no worker"
+        parts.append(f"{count} of those queued {fits} {which}: grain why {now.stuck_task}")
     elif progress.seconds_left is not None:
         parts.append(f"about {span(progress.seconds_left)} left")
     return ", ".join(parts)

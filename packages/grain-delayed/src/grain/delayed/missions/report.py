@@ -235,11 +235,12 @@ def ended_runs_line(event: RunsEnded) -> str:
         return (
             f"warning: this program did not run its event loop for {span(event.stopped)}, so the "
             f"scheduler took it for ended and ended {runs}; {again}. Put what computes for long "
-            "into a function with resources, or into a thread by trio.to_thread.run_sync."
+            "into a function with resources, or call it by `await in_thread(fn)(x)` "
+            "(grain.worker.blocking)"
         )
     return (
         f"warning: the scheduler did not reach this mission for {span(event.away)} and ended "
-        f"{runs}; {again}. head.gnaw.grace in grain.toml is the time for which it waits."
+        f"{runs}; {again}. To let it wait longer, raise head.gnaw.grace in grain.toml"
     )
 
 

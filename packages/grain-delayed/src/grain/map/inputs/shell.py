@@ -136,7 +136,7 @@ def script_place() -> Place:
     """Return the place of a value in the script of a ``sh -c``."""
     return Place(
         Kind.NUMBER,
-        "the script of a shell, which would run what stands in it",
+        "the script of another shell",
         "Use --shell instead of sh -c; or give the value to the script as an argument: "
         "sh -c '... \"$1\"' sh {}",
     )

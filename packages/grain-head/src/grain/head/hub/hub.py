@@ -251,7 +251,7 @@ class Hub:
         if "ended" in task_facts(self.tasks, owner, task, now):
             return Explanation(task, "ended", ())
         if owner.link is not None and task > owner.last_submitted:
-            return Explanation(task, "unknown", ("it was not submitted so far",))
+            return Explanation(task, "unknown", ("it has not been submitted yet",))
         why = "it has ended or was cancelled; the last tasks alone are remembered here"
         return Explanation(task, "unknown", (why,))
 

@@ -165,7 +165,7 @@ class TaskQueue:
 
     def why_not_on(self, interpreter: str) -> str:
         """Return a clause with the reason why an interpreter cannot run its tasks."""
-        there = interpreter or "an interpreter that it does not state"
+        there = interpreter or "an unknown Python"
         return f"it has {there}, and a function that travels by value needs {self.interpreter}"
 
     def head(self) -> Task | None:

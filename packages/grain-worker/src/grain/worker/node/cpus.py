@@ -71,19 +71,28 @@ def _offer(local: Resource, cores: Cores, usable: list[int], locks: CpuLocks) ->
             if len(taken) == number:
                 return LocalOffer(_with_cores(local, taken))
     locks.close()
-    are = "is" if len(taken) == 1 else "are"
+    if len(usable) == 1:
+        why = f"{may_use}, and another mission or worker on this machine has it"
+    else:
+        free = "none" if not taken else f"only {len(taken)}"
+        why = (
+            f"{free} of the {len(usable)} CPUs that this process may use {_is(len(taken))} free, "
+            "as other missions or workers on this machine have the rest"
+        )
     return LocalOffer(
         _with_cores(local, usable[:number]),
         bind=False,
-        remark=f"local=Cores({number}): of the CPUs that this process may use ({len(usable)}), "
-        f"{len(taken) or 'none'} {are} free, as missions or workers on this machine have the "
-        "others, so programs are bound to no CPUs and compete with theirs",
+        remark=f"local=Cores({number}): {why}, {unbound} and compete with theirs",
     )
 
 
 def _with_cores(local: Resource, ids: Collection[int]) -> Resource:
     parts = {**local.parts(), "Cores": Cores(ids)}
     return functools.reduce(operator.and_, parts.values())
+
+
+def _is(number: int) -> str:
+    return "is" if number < 2 else "are"  # 0 stands for none
 
 
 def _words(cpus: list[int]) -> str:

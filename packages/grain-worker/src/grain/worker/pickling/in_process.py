@@ -19,9 +19,8 @@ from typing import Any
 import trio
 
 _CONNECTING = (
-    "is of use in its own process only, as a copy on a worker is connected with nothing here. Make "
-    "it in the function that uses it; what all tasks of a worker are to share is made in a module "
-    "that is imported there"
+    "is of use in its own process only: a copy would be connected with nothing. Make it in the "
+    "function that uses it; one that all tasks of a worker share, in a module that they import"
 )
 _FILE = "belongs to this process. Pass the path, and open the file in the function"
 _CONNECTION = "belongs to this process. Pass its path or address, and connect in the function"

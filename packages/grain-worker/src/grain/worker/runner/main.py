@@ -77,25 +77,29 @@ async def serve(
     """Serve runs over a socket until its other end is closed; return the exit code."""
     stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
     async with FramedChannel(stream, CODEC, HEARTBEAT) as channel:
-        with reports, LoopWatchdog(BlockingReporter(reports)):
+        with reports, LoopWatchdog(BlockingReporter(reports, log=settings.labels)):
             return await serve_in_context(channel, name, context, settings)
 
 
 class BlockingReporter:
-    """The reporter of blocking code, in the thread of the watchdog: to the agent and on stderr.
+    """The reporter of blocking code, in the thread of the watchdog.
 
     Args:
         sock: leads to the agent.
+        log: True if standard error is the worker's log, which has the stack as well. Else it is
+            that of the mission, which says what is to be said in a sentence of its own.
     """
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, *, log: bool) -> None:
         self._socket = sock
+        self._log = log
         self._attempt: Attempt | None = None  # the last one reported, for the report of its end
 
     def __call__(self, code: BlockingCode, frames: tuple[FrameType, ...]) -> None:
         """Take a report of a `LoopWatchdog`."""
         if not code.over:
             self._attempt = attempt_on(frames)
+        if self._log and not code.over:
             sys.stderr.write(
                 f"The event loop has been blocked for {code.seconds:.0f} s by {code.function}:\n"
                 + "".join(traceback.format_list([_summary(frame) for frame in frames]))

@@ -345,8 +345,8 @@ def _instead(line: str, inner: list[FrameType], *, own: bool) -> str:
     if _SLEEPS.search(line):
         return "write `await trio.sleep(...)`"
     return (
-        "call a function that waits in a thread, by in_thread (grain.worker.blocking), and one "
-        "that computes in a process, by subprocify (grain.subproc)"
+        "write `await in_thread(fn)(x)` (grain.worker.blocking) for a function fn that waits, "
+        "`await subprocify(fn)(x)` (grain.subproc) for one that computes"
     )
 
 
