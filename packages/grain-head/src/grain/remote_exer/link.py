@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from grain.edge.errors import ChannelBroken, ChannelError, EdgeError, NotAdmitted, VersionMismatch
+from grain.edge.errors import (
+    ChannelBroken,
+    ChannelError,
+    EdgeError,
+    NotAdmitted,
+    NotServed,
+    VersionMismatch,
+)
 from grain.head.errors import Unreachable
 from grain.head.events import Event, SchedulerAway, SchedulerBack
 
@@ -27,6 +34,7 @@ AT_ONCE = 256
 
 _SOON = 0.1  # seconds after which outcomes are confirmed without waiting for other messages
 _AGAIN = 0.5  # seconds until the next attempt after a connection that was lost
+_AFTER_FAILURE = 10.0  # seconds until the next after the scheduler failed to serve this mission
 _GOODBYE = 1.0  # seconds for closing a connection that works
 
 _log = logging.getLogger("grain.remote_exer")
@@ -125,16 +133,18 @@ class SchedulerLink:
             task_status.started(scope)
             await self.wanted.wait()
             while True:
+                pause = _AGAIN
                 try:
                     async with self._connect(self._session.id) as channel:
                         self._report(None)
                         await self._serve(channel)
+                    pause = self._on_dismissed()
                 except NotAdmitted as error:
                     if not self._session.epoch:  # it was never admitted
                         self.state = LinkState.FAILED
                         raise
                     self._report(str(error))  # after a loss: it has jobs, and tries again
-                except VersionMismatch:
+                except (VersionMismatch, NotServed):
                     self.state = LinkState.FAILED
                     raise
                 except (ChannelError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
@@ -148,7 +158,24 @@ class SchedulerLink:
                     self._report(str(error))
                 if self._departed.is_set():
                     return
-                await trio.sleep(_AGAIN)
+                await trio.sleep(pause)
+
+    def _on_dismissed(self) -> float:
+        """Take note of why the scheduler has ended the connection, if it has.
+
+        Returns:
+            Seconds until the next attempt.
+
+        Raises:
+            NotServed: it would not help to come again.
+        """
+        dismissed = self._session.take_dismissed()
+        if dismissed is None:
+            return _AGAIN
+        if dismissed.because == "refused":
+            raise NotServed(dismissed.why)
+        self._report(dismissed.why)
+        return _AFTER_FAILURE
 
     async def end(self, scope: trio.CancelScope) -> None:
         """End the mission at the scheduler, and close the connection.

@@ -32,6 +32,8 @@ from grain.head.messages import MISSION, Answer, Ask, Started
 from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.scheduler.starvation_guard import SHARED_MAX_OVERTAKES
+from grain.head.validation import check_message
+from grain.worker.messages import Dismissed
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
@@ -131,8 +133,13 @@ class Hub:
     # ---- events
 
     def on_message(self, link: Link, message: Message, payload: Payload, now: float) -> None:
-        """Handle one message from a peer; `dispatch` after all messages that arrived together."""
+        """Handle one message from a peer; `dispatch` after all messages that arrived together.
+
+        Raises:
+            BadMessage: it makes no sense: `dismiss` the peer. The records are consistent.
+        """
         self._look(now)
+        check_message(message)
         if isinstance(message, Ask):
             self._answer(link, message, now)
         elif isinstance(message, MISSION) and link not in self.workers.links:
@@ -146,6 +153,18 @@ class Hub:
         self._outgoing.drop(link)
         self.missions.on_link_lost(link, now)
         self.workers.on_link_lost(link, now)
+
+    def dismiss(self, link: Link, why: str, now: float, *, refused: bool = False) -> None:
+        """Detach a peer as if its connection were lost, and inform it; then close that.
+
+        Args:
+            link: its connection.
+            why: a sentence for people.
+            now: the time.
+            refused: it makes no sense that it comes again with the same.
+        """
+        self.on_link_lost(link, now)
+        self._outgoing.post(link, Dismissed(why, "refused" if refused else "failed"))
 
     def on_mission_ended(self, mission: str, now: float) -> None:
         """End a mission whose process is known to have ended: it cannot come back."""

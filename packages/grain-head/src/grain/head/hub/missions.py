@@ -36,7 +36,7 @@ from grain.head.messages import (
     Submit,
     Synced,
 )
-from grain.resource import from_data
+from grain.head.validation import request_of
 from grain.worker.messages import DefineFunction
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Missions:
                 for task in message.tasks:
                     self._table.on_confirmed(mission, task)
             case Request():
-                resources = from_data(message.resources, unknown="keep")
+                resources = request_of(message.resources)
                 queue = self._table.scheduler.queue(
                     resources, message.priority, mission.number, message.interpreter
                 )

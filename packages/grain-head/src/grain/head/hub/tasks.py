@@ -21,11 +21,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from grain.head.errors import BadMessage
 from grain.head.hub.fair_share import FairShare
 from grain.head.hub.state import LeaseRecord, TaskRecord
 from grain.head.messages import Crash, Crashed, Resolved, Retracted, Started
 from grain.head.scheduler.state import split_time
-from grain.resource import Supply, from_data, to_data
+from grain.head.validation import check_attempt, resources_of
+from grain.resource import Supply, to_data
 from grain.worker.messages import Lease, Revoke
 
 if TYPE_CHECKING:
@@ -268,9 +270,15 @@ class TaskTable:
     def on_run_ended(
         self, worker: WorkerRecord, ended: RunEnded, payload: Payload, now: float
     ) -> None:
-        """Take a worker's report that a run has ended, with its outcome."""
+        """Take a worker's report that a run has ended, with its outcome.
+
+        Raises:
+            BadMessage: the run is that of another task. Nothing has changed.
+        """
         lease = worker.leases.get(ended.attempt)
         task = self._task_of(ended)
+        if lease is not None and lease.current and lease.task is not task:
+            raise BadMessage(f"run {ended.attempt} is not one of task {ended.mission}:{ended.task}")
         if lease is None:
             # A repeated report. It is acknowledged, unless the outcome is that of the task, and
             # its mission has not confirmed it yet: then the worker has to keep it.
@@ -425,6 +433,15 @@ class TaskTable:
 
     # ---- adoption: what workers and missions report when they connect
 
+    def check_reported(self, held: InventoryRun) -> None:
+        """Check a run that a worker reports, before any of them changes the table.
+
+        Raises:
+            BadMessage: it makes no sense.
+        """
+        check_attempt(held.attempt, self.epoch, self._last_attempt)
+        resources_of(held.res)
+
     def confirm(self, worker: WorkerRecord, held: InventoryRun, now: float) -> None:
         """Note that a worker which connects again has a run that is in the table."""
         lease = worker.leases[held.attempt]
@@ -438,20 +455,26 @@ class TaskTable:
     def adopt(
         self, worker: WorkerRecord, held: InventoryRun, mission: MissionRecord, now: float
     ) -> None:
-        """Take a run into the table that another head has begun, or that was given up."""
+        """Take a run into the table that another head has begun, or that was given up.
+
+        Raises:
+            BadMessage: the worker has not free what the run uses there. Nothing has changed.
+        """
         task = mission.tasks.get(held.task)
+        if task is not None and task.kept_by == (worker.id, held.attempt):
+            return  # resolved by this very run, which the mission has not confirmed yet
+        lease = LeaseRecord(held.attempt, None, worker, None)
+        lease.began = now - held.elapsed
+        lease.alone = held.alone
+        # Before anything is noted elsewhere: it is here that a report may contradict another one.
+        if not held.ended and not self.prefetch.adopt(lease, held):
+            self._hold(lease, held, mission, task, now)
+        worker.leases[held.attempt] = lease
         if task is None and not mission.synced:
             # The mission has yet to submit it, or to be synced without it.
             task = mission.tasks[held.task] = TaskRecord(mission, held.task)
-        if task is not None and task.kept_by == (worker.id, held.attempt):
-            return  # resolved by this very run, which the mission has not confirmed yet
         unwanted = task is None or task.ending is not None or task.retracted
-        lease = LeaseRecord(held.attempt, None if unwanted else task, worker, None)
-        lease.began = now - held.elapsed
-        lease.alone = held.alone
-        worker.leases[held.attempt] = lease
-        if not held.ended and not self.prefetch.adopt(lease, held):
-            self._hold(lease, held, mission, task, now)
+        lease.task = None if unwanted else task
         if unwanted or task is None:
             if not held.ended:
                 self.revoke(lease)
@@ -477,7 +500,7 @@ class TaskTable:
         now: float,
     ) -> None:
         """Take what a reported run uses out of what its worker has free."""
-        space = split_time(from_data(held.res, unknown="keep"))[1]
+        space = split_time(resources_of(held.res))[1]
         if held.alone:
             space = self.scheduler.workers[lease.worker.number].supply.total
         # Until its mission has submitted the task, its request is not known: what it holds stands
@@ -487,9 +510,12 @@ class TaskTable:
         self._last_scheduler_id += 1
         until = math.inf if held.left is None else now + held.left
         age = self.shares.age(mission.share, queue.priority)
-        self.scheduler.on_adopted(
-            self._last_scheduler_id, queue, lease.worker.number, space, age, lease.began, until
-        )
+        try:
+            self.scheduler.on_adopted(
+                self._last_scheduler_id, queue, lease.worker.number, space, age, lease.began, until
+            )
+        except ValueError as error:
+            raise BadMessage(f"run {held.attempt} cannot be there: {error}") from error
         lease.scheduler_id = self._last_scheduler_id
         self.by_scheduler_id[lease.scheduler_id] = lease
 

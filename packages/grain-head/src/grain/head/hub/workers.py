@@ -17,7 +17,7 @@ from grain.edge.questions import pack
 from grain.head.hub.snapshot import next_ordinal
 from grain.head.hub.state import MissionRecord, Questions, WorkerRecord
 from grain.head.messages import Answer, Blocked
-from grain.resource import from_data
+from grain.head.validation import resources_of
 from grain.worker.messages import (
     ArrivedCount,
     Draining,
@@ -158,6 +158,7 @@ class Workers:
         worker.deadline = worker.away_since = math.inf
 
     def _new(self, message: RegisterWorker, now: float) -> WorkerRecord:
+        total = resources_of(message.total)
         self._last_number += 1
         worker = WorkerRecord(message.worker, self._last_number)
         worker.name = message.name
@@ -165,7 +166,6 @@ class Workers:
         worker.host = message.host
         worker.versions = message.versions
         self._registry.workers[worker.id] = self._registry.numbered[worker.number] = worker
-        total = from_data(message.total, unknown="keep")
         self._table.scheduler.on_worker_joined(
             worker.number, worker.name, total, now, worker.versions.interpreter
         )
@@ -174,6 +174,8 @@ class Workers:
     def _on_inventory(self, worker: WorkerRecord, message: Inventory, now: float) -> None:
         if worker.serving:
             return  # it comes twice
+        for held in message.runs:
+            self._table.check_reported(held)
         for held in message.runs:
             if held.attempt in worker.leases:
                 self._table.confirm(worker, held, now)
