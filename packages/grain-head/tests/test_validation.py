@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+from outcome import Value
 
 from grain.edge.channel import memory_channels
 from grain.edge.errors import ChannelError
@@ -15,6 +17,7 @@ from grain.head.errors import BadMessage
 from grain.head.messages import RegisterMission, Request, Resolved, Submit, Synced
 from grain.head.service import Service
 from grain.head.validation import check_message, request_of, resources_of
+from grain.remote_exer import RemoteExecutor
 from grain.resource import Cores, Memory
 from grain.worker.messages import (
     BlockingCode,
@@ -28,9 +31,12 @@ from grain.worker.messages import (
     RegisterWorker,
     RunEnded,
 )
+from grain.worker.payload import Payloads
 from grain_testkit.hub_harness import F, HubHarness
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from trio.testing import MockClock
 
     from grain.edge.channel import WireChannel
@@ -139,6 +145,10 @@ def test_a_run_that_this_head_has_yet_to_begin_is_refused(harness: HubHarness) -
     harness.send("link", RegisterWorker("w", "w", "host", {"Cores": 2}))
     with pytest.raises(BadMessage, match="has not begun"):
         harness.send("link", Inventory((InventoryRun("m", 1, (1, 50), {"Cores": 1}, 0.0),)))
+
+
+async def nothing() -> None:
+    """A tasklet."""
 
 
 class Member:
@@ -253,3 +263,64 @@ async def test_an_error_while_a_peer_is_served_is_logged_and_drops_that_peer_alo
         assert "Traceback" in caplog.text
         assert "ZeroDivisionError: a bug" in caplog.text
         nursery.cancel_scope.cancel()
+
+
+async def test_a_mission_under_the_id_of_another_leaves_both_with_an_answer(
+    autojump_clock: MockClock,
+) -> None:
+    """The first comes back under another id; both get their outcomes, and nobody takes turns."""
+    service = Service()
+    opened: list[str] = []
+    remarks: list[str] = []
+
+    async def mission(nursery: trio.Nursery, *, impostor: bool) -> None:
+        @asynccontextmanager
+        async def connect(identity: str) -> AsyncGenerator[WireChannel]:
+            opened.append(identity)
+            ours: WireChannel
+            theirs: WireChannel
+            ours, theirs = memory_channels()
+
+            async def serve() -> None:
+                await service.serve(theirs, "mission", identity, name="m")
+                await theirs.aclose()
+
+            nursery.start_soon(serve)
+            yield ours
+            await ours.aclose()
+
+        executor = RemoteExecutor(
+            connect=connect,
+            on_event=lambda event: remarks.append(getattr(event, "text", "")),
+        )
+        if impostor:
+            executor._session.id = opened[0]
+            executor._session._registration = RegisterMission(opened[0], "copy")
+            executor._session._connections = 5
+        async with executor:
+            executor.submit(Cores(1), nothing)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(service.run)
+        async with trio.open_nursery() as missions:
+            missions.start_soon(partial(mission, nursery, impostor=False))
+            await trio.sleep(1)
+            missions.start_soon(partial(mission, nursery, impostor=True))
+            await trio.sleep(20)
+            worker = await join(nursery, service, "worker", "w")
+            worker.channel.post(
+                [(RegisterWorker("w", "w", "host", {"Cores": 2}), None), (InventoryEnd(), None)]
+            )
+            await trio.sleep(1)
+            outcome = Payloads("w").dump_outcome(Value(None))
+            for lease in worker.sent(Lease):
+                assert isinstance(lease, Lease)
+                ended = RunEnded(lease.mission, lease.task, lease.attempt, "value")
+                worker.channel.post([(ended, outcome)])
+            with trio.fail_after(60):
+                while missions.child_tasks:
+                    await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+    assert 3 == len(opened)
+    assert opened[0] == opened[1] != opened[2]
+    assert any("another process has registered" in remark for remark in remarks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from grain.edge.errors import (
     VersionMismatch,
 )
 from grain.head.errors import Unreachable
-from grain.head.events import Event, SchedulerAway, SchedulerBack
+from grain.head.events import Event, Remark, SchedulerAway, SchedulerBack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +37,12 @@ _SOON = 0.1  # seconds after which outcomes are confirmed without waiting for ot
 _AGAIN = 0.5  # seconds until the next attempt after a connection that was lost
 _AFTER_FAILURE = 10.0  # seconds until the next after the scheduler failed to serve this mission
 _GOODBYE = 1.0  # seconds for closing a connection that works
+
+_REPLACED = (
+    "another process has registered at the scheduler as this mission, as a copy of it by os.fork "
+    "or from a checkpoint does. This one goes on under another id, and its unfinished tasks start "
+    "again"
+)
 
 _log = logging.getLogger("grain.remote_exer")
 
@@ -138,7 +145,7 @@ class SchedulerLink:
                     async with self._connect(self._session.id) as channel:
                         self._report(None)
                         await self._serve(channel)
-                    pause = self._on_dismissed()
+                        pause = self._on_dismissed()
                 except NotAdmitted as error:
                     if not self._session.epoch:  # it was never admitted
                         self.state = LinkState.FAILED
@@ -174,6 +181,10 @@ class SchedulerLink:
             return _AGAIN
         if dismissed.because == "refused":
             raise NotServed(dismissed.why)
+        if dismissed.because == "replaced":
+            self._session.rename(secrets.token_hex(8))
+            self._on_event(Remark(_REPLACED))
+            return _AGAIN
         self._report(dismissed.why)
         return _AFTER_FAILURE
 

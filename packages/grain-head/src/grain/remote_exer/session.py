@@ -280,6 +280,20 @@ class MissionSession:
 
     # ---- the connection
 
+    def rename(self, id: str) -> None:  # noqa: A002 - its name
+        """Take another id, without a connection: another process has registered under this one.
+
+        For the head it is another mission, which has run nothing so far. Runs of the tasks so far
+        belong to the other process, which does not want them.
+        """
+        self.id = id
+        self._registration = msgspec.structs.replace(self._registration, mission=id)
+        for pending in self.pending.values():
+            if pending.worker:
+                pending.worker = ""
+                self.running -= 1
+                self._queued[pending.request] += 1
+
     def on_connected(self) -> None:
         """Begin a connection: register, and submit all that is unresolved."""
         self.connected = True

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.edge.version import Versions
 from grain.head.hub.fair_share import Share
-from grain.worker.messages import AckRuns
+from grain.worker.messages import AckRuns, Dismissed
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -54,6 +54,16 @@ class Outgoing:
         """Let a worker forget the outcome of a run; all those of a batch leave in one message."""
         if link is not None:
             self._acknowledged.setdefault(link, []).append(attempt)
+
+    def replace(self, link: Link, what: str) -> None:
+        """Dismiss a connection whose peer's id is in use on another one.
+
+        That is most often the peer itself, which has left the old connection: then nobody reads
+        this. Otherwise two processes have one id, and this one is to take another.
+        """
+        self.drop(link)
+        why = f"another connection is in use for this {what}: another process may have its id"
+        self.post(link, Dismissed(why, "replaced"))
 
     def take(self) -> dict[Link, list[tuple[Message, Payload]]]:
         """Return the messages queued since the last call, by link."""

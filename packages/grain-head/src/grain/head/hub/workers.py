@@ -5,7 +5,8 @@
 2.  A worker whose connection is lost is away: nothing new goes there, nothing of it is started
     elsewhere. After the grace period it is lost, and its runs with it.
 3.  A lost worker that comes back is a new one that has runs already.
-4.  Messages of a connection that another one has replaced are ignored.
+4.  Messages of a connection that another one has replaced are ignored. It is closed, with the
+    reason: a worker that reads that shares its id with another process, and takes another one.
 """
 
 from __future__ import annotations
@@ -139,9 +140,13 @@ class Workers:
         if worker is None:
             worker = self._new(message, now)
         elif message.connection <= worker.connection:
-            return  # it comes late: a newer connection has replaced this one
+            # It comes late: a newer connection has replaced this one. Or its sender is not the
+            # process that has registered before.
+            self._outgoing.replace(link, "worker")
+            return
         elif worker.link is not None:
             self.links.pop(worker.link, None)
+            self._outgoing.replace(worker.link, "worker")
         self._table.scheduler.on_worker_draining(worker.number)  # until it has reported
         for lease in worker.leases.values():
             if lease.begun:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+import secrets
 import signal
 from typing import TYPE_CHECKING
 
@@ -173,6 +174,8 @@ class Agent:
                 self._lifecycle.on_linked()
             elif isinstance(message, Dismissed):
                 _log.error("the scheduler has ended the connection: %s", message.why)
+                if message.because == "replaced":
+                    self._session.rename(secrets.token_hex(8))
             elif isinstance(message, Retire):
                 self._lifecycle.on_quit(now, force=message.at_once)
             self._session.on_message(message, payload, now)
