@@ -19,6 +19,7 @@ from heapq import heappop, heappush
 from operator import or_
 from typing import TYPE_CHECKING, NamedTuple
 
+from grain.head.hub.state import ITS_MISSION
 from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.scheduler.starvation_guard import MAX_OVERTAKES
@@ -236,6 +237,11 @@ def check_hub(hub: Hub, now: float) -> None:
     for mission in hub.registry.missions.values():
         for task in mission.tasks.values():
             _check_record(task)
+            assert (task.awaits == ITS_MISSION) == (task in mission.parked)
+        outcomes = [task.outcome for task in mission.tasks.values() if task.ending is not None]
+        assert mission.unconfirmed == len(outcomes)
+        assert mission.unconfirmed_bytes == sum(len(one) for one in outcomes if one is not None)
+        assert mission.paused or not mission.parked
     for link, mission in hub.missions.links.items():
         assert hub.registry.missions.get(mission.id) is mission
         assert mission.link == link

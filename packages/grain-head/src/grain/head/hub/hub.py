@@ -24,7 +24,7 @@ from grain.head.hub.snapshot import (
     snapshot,
     task_facts,
 )
-from grain.head.hub.state import Outgoing, Registry, TaskState
+from grain.head.hub.state import ITS_MISSION, Outgoing, Registry, TaskState
 from grain.head.hub.tasks import TaskTable
 from grain.head.hub.versions import VersionReports
 from grain.head.hub.workers import Workers
@@ -188,6 +188,7 @@ class Hub:
 
     def dispatch(self, now: float) -> None:
         """Start what can start."""
+        self.tasks.settle_backlogs(now)
         # Suspects first: what starts beside them would keep their worker from being empty.
         leases = self.tasks.start_suspects(now) if not self._quarantine.idle else []
         leases += [self.tasks.start(start, now) for start in self.scheduler.dispatch(now)]
@@ -279,6 +280,15 @@ class Hub:
         if task.state is TaskState.RESOLVED:
             why = "its outcome is on its way to the mission"
             return Explanation(task.number, "ended", (why,))
+        if task.awaits == ITS_MISSION:
+            mission = task.mission
+            size = mission.unconfirmed_bytes / 1e6
+            why = (
+                f"its mission has not taken {mission.unconfirmed} outcomes of {size:.0f} MB; more "
+                "of it starts when it has taken half of them: is its event loop blocked, or its "
+                "process stopped?"
+            )
+            return Explanation(task.number, "waiting", (why,))
         if task.state is TaskState.HELD_BACK:
             why = f"it ran on worker {task.awaits}, which has yet to find this scheduler"
             return Explanation(task.number, "waiting", (why,))

@@ -198,17 +198,26 @@ class MissionRecord(PeerRecord):
         "functions",
         "last_submitted",
         "noticed",
+        "parked",
+        "paused",
         "reported",
         "requests",
         "settings",
         "share",
         "synced",
         "tasks",
+        "unconfirmed",
+        "unconfirmed_bytes",
     )
 
     def __init__(self, id: str, number: int) -> None:  # noqa: A002 - its name
         super().__init__(id, number)
         self.synced = False
+        # The outcomes that the mission has not confirmed, and their bytes. While there are too many
+        # it is paused, and what would wait in the scheduler is parked here.
+        self.unconfirmed = self.unconfirmed_bytes = 0
+        self.paused = False
+        self.parked: dict[TaskRecord, None] = {}
         self.tasks: dict[int, TaskRecord] = {}
         self.functions: dict[bytes, Payload] = {}
         # For people, as are the counts of tasks that have resolved, with a value or otherwise.
@@ -230,6 +239,10 @@ class MissionRecord(PeerRecord):
         self.cancelled: dict[int, str] = {}
 
 
+ITS_MISSION = "\0"
+"""What a parked task awaits: no worker has this id."""
+
+
 class TaskState(Enum):
     """The states of a task, each with the field of `TaskRecord` that makes it so."""
 
@@ -238,7 +251,8 @@ class TaskState(Enum):
     SUSPECT = "suspect"
     """``suspect``: it crashed before, and waits for a worker of its own."""
     HELD_BACK = "held back"
-    """``awaits``: it ran on that worker under another head, and the worker has yet to report."""
+    """``awaits``: it ran on that worker under another head, and the worker has yet to report; or
+    `ITS_MISSION`, which is to confirm outcomes first."""
     LEASED = "leased"
     """``lease``: its current run."""
     RESOLVED = "resolved"

@@ -14,6 +14,8 @@ states). The rules:
 5.  A run that was begun and whose process or worker died is a crash of its task. After `SOLO`
     crashes a task runs alone on a worker (`grain.head.hub.quarantine`); after `CRASHES` it fails.
     Runs that were lost in any other way do not count.
+6.  A mission that leaves too many outcomes unconfirmed, or too many bytes, is paused: its waiting
+    tasks are parked until half of that is confirmed. What runs goes on.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from grain.head.errors import BadMessage
 from grain.head.hub.fair_share import FairShare
-from grain.head.hub.state import LeaseRecord, TaskRecord
+from grain.head.hub.state import ITS_MISSION, LeaseRecord, TaskRecord
 from grain.head.messages import Crash, Crashed, Resolved, Retracted, Started
 from grain.head.scheduler.state import split_time
 from grain.head.validation import check_attempt, resources_of
@@ -47,6 +49,13 @@ SOLO = 2
 
 CRASHES = 5
 """Crashes after which a task fails."""
+
+
+MAX_UNCONFIRMED = 250_000
+"""Outcomes that a mission may leave unconfirmed before it is paused."""
+
+MAX_UNCONFIRMED_BYTES = 1024**3
+"""Bytes of them, likewise: they are in memory here, and on the workers that have sent them."""
 
 
 class TaskTable:
@@ -99,6 +108,10 @@ class TaskTable:
         self._outgoing = outgoing
         self._last_scheduler_id = 0
         self._last_attempt = 0
+        self.max_unconfirmed = MAX_UNCONFIRMED
+        self.max_unconfirmed_bytes = MAX_UNCONFIRMED_BYTES
+        # Missions that may have to be paused, or to go on.
+        self._backlogs: dict[MissionRecord, None] = {}
         self._remember = registry.ended_tasks.append
 
     # ---- waiting
@@ -107,6 +120,10 @@ class TaskTable:
         """Let a task wait for room; a suspect waits for a worker of its own."""
         queue = task.queue
         assert queue is not None
+        if task.mission.paused:
+            task.awaits = ITS_MISSION
+            task.mission.parked[task] = None
+            return
         if not queue.serving_shapes:
             self._notices.on_waiting(task, queue, now)
         if len(task.crashes) >= SOLO:
@@ -139,6 +156,9 @@ class TaskTable:
         elif task.suspect:
             task.suspect = False
             self.quarantine.remove(task)
+        elif task.awaits == ITS_MISSION:
+            del task.mission.parked[task]
+            task.awaits = ""
         elif task.awaits:
             others = self.held_back[task.awaits]
             del others[task]
@@ -370,6 +390,12 @@ class TaskTable:
         task.ending = ending
         task.outcome = outcome
         task.kept_by = kept_by
+        mission = task.mission
+        mission.unconfirmed += 1
+        if outcome is not None:
+            mission.unconfirmed_bytes += len(outcome)
+        if self._has_backlog(mission) and not mission.paused:
+            self._backlogs[mission] = None
         if ending == "value":
             self.done += 1
             task.mission.done += 1
@@ -417,6 +443,13 @@ class TaskTable:
         """Forget a task, whatever state it is in; its run is revoked, its outcome acknowledged."""
         self.withdraw(task)
         del task.mission.tasks[task.number]
+        if task.ending is not None:
+            mission = task.mission
+            mission.unconfirmed -= 1
+            if task.outcome is not None:
+                mission.unconfirmed_bytes -= len(task.outcome)
+            if mission.paused:
+                self._backlogs[mission] = None
         task.outcome = None  # the record may be remembered
         if task.kept_by is not None:
             self.acknowledge(self.registry.workers.get(task.kept_by[0]), task.kept_by[1])
@@ -425,6 +458,37 @@ class TaskTable:
             if not task.lease.revoked:
                 self.revoke(task.lease)
             task.lease = None
+
+    # ---- missions that do not take their outcomes
+
+    def _has_backlog(self, mission: MissionRecord, parts: int = 1) -> bool:
+        return (
+            mission.unconfirmed * parts > self.max_unconfirmed
+            or mission.unconfirmed_bytes * parts > self.max_unconfirmed_bytes
+        )
+
+    def settle_backlogs(self, now: float) -> None:
+        """Pause missions that leave too much unconfirmed, and let others go on again.
+
+        Between the two there is a factor of two, as each takes a look at all that waits.
+        """
+        if not self._backlogs:
+            return
+        backlogs, self._backlogs = self._backlogs, {}
+        for mission in backlogs:
+            if not mission.paused and self._has_backlog(mission):
+                mission.paused = True
+                # The youngest first: the scheduler's queues then only lose their ends.
+                waiting = [t for t in mission.tasks.values() if t.scheduler_id is not None]
+                for task in reversed(waiting):
+                    self.withdraw(task)
+                for task in waiting:
+                    self.enqueue(task, now)
+            elif mission.paused and not self._has_backlog(mission, 2):
+                mission.paused = False
+                for task in sorted(mission.parked, key=lambda task: task.age):
+                    self.withdraw(task)
+                    self.enqueue(task, now)
 
     def acknowledge(self, worker: WorkerRecord | None, attempt: Attempt) -> None:
         """Let a worker forget an outcome; None for one that is lost, and its outcomes with it."""
@@ -551,7 +615,9 @@ class TaskTable:
     def counts(self) -> dict[str, int]:
         """Return how many tasks are in each state, as people see it."""
         return {
-            "waiting": self.scheduler.waiting + self.prefetch.in_chains,
+            "waiting": self.scheduler.waiting
+            + self.prefetch.in_chains
+            + sum(len(mission.parked) for mission in self.registry.missions.values()),
             "held back": sum(map(len, self.held_back.values())),
             "running": self.scheduler.running,
             "done": self.done,
