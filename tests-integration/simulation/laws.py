@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from grain.edge.questions import unpack
 from grain.head.messages import Crashed, MissionRegistered, Retracted
 from grain.head.testing import check_scheduler
-from grain.worker.messages import AckRuns, Inventory, Lease
+from grain.worker.messages import AckRuns, Dismissed, Inventory, Lease
 from simulation.peers import SimulatedMission, SimulatedRun, fits
 
 if TYPE_CHECKING:
@@ -50,7 +50,11 @@ class Laws:
     def on_sent(self, head: HeadProcess, wire: Wire, message: Message) -> None:
         """Check a message that a head sends."""
         newest = wire.number == head.newest[wire.peer]
-        self.demand("nothing is sent on a connection that was replaced", newest, message)
+        dismissed = isinstance(message, Dismissed)
+        law = "nothing but the reason is sent on a connection that was replaced"
+        self.demand(law, newest or dismissed, message)
+        law = "no connection in use is dismissed"
+        self.demand(law, not newest or not dismissed, message)
         if isinstance(message, Lease):
             self.demand("an attempt is used once", message.attempt not in self.leased, message)
             self.leased.add(message.attempt)

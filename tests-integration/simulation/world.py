@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from grain.edge.questions import Ask
 from grain.head.hub.hub import Hub, Parts
+from grain.head.hub.tasks import MAX_UNCONFIRMED
 from grain.remote_exer import MissionSession
 from grain.resource import Cores, Memory
 from grain.worker.agent.session import WorkerSession
@@ -62,6 +63,8 @@ class World:
         self.laws = Laws(self)
         self.log = log
         self._parts, self._worker, self._mission = parts, worker, mission
+        # In some worlds missions are paused, and go on. Not drawn: the stories of seeds stay.
+        self.max_unconfirmed = 2 if seed % 8 == 7 else MAX_UNCONFIRMED
         chance = self.clock.chance
         self.slow = chance.choice((0.01, 0.3, 3.0))
         self.twice = chance.choice((0.0, 0.0, 0.05, 0.3))
@@ -116,6 +119,7 @@ class World:
             prefetch_seconds=self.prefetch_seconds,
             parts=self._parts,
         )
+        hub.tasks.max_unconfirmed = self.max_unconfirmed
         head = HeadProcess(self, hub, 0.0)
         self.heads.append(head)
         self.head = head

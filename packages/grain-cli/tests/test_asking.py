@@ -187,6 +187,16 @@ def test_ls_shows_only_versions_that_matter(other: dict[str, str], differs: bool
     assert differs is bool(versions_text(mixed(versions("3.11.7"), other)))
 
 
+def test_ls_shows_a_mission_that_is_paused() -> None:
+    paused = {"paused": True, "unconfirmed": 7, "unconfirmed_bytes": 1_100_000_000}
+    state = {**STATE, "missions": [{**STATE["missions"][0], **paused}]}
+    text = state_text(state)
+    assert "paused" in text
+    assert "opt has not taken 7 outcomes, 1100 MB: no more of it starts until it has." in " ".join(
+        text.split()
+    )
+
+
 def test_ls_as_json(address: str, answering: Any) -> None:
     """The output has the scheduler's answer and the jobs whose workers have not joined yet."""
     with answering(address, state=STATE):

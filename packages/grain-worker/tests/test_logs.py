@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grain.worker.logs import PatientHandler
+from grain.worker.logs import PER_MINUTE, LogFile, PatientHandler
 
 if TYPE_CHECKING:
     import pytest
@@ -71,3 +71,71 @@ def test_a_worker_whose_log_is_full_has_exit_code_0_when_it_leaves() -> None:
         done = subprocess.run(words, env=env, stderr=full, check=False)
 
     assert 0 == done.returncode
+
+
+def test_lines_of_one_cause_are_counted_beyond_some_in_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others are written meanwhile, and so are those of users."""
+    monkeypatch.setattr("time.monotonic", lambda: 0.0)
+    path = tmp_path / "log"
+    handler = PatientHandler(LogFile(str(path)))
+    grain, users = logging.Logger("grain.head"), logging.Logger("mine")
+    for log in (grain, users):
+        log.addHandler(handler)
+
+    for number in range(PER_MINUTE + 999):
+        users.info("mine")
+        grain.info("turned away 10.0.0.%d", number)
+    grain.info("another cause")
+    lines = path.read_text().splitlines()
+    assert PER_MINUTE + 999 == lines.count("mine")
+    turned_away = [line for line in lines if "turned away" in line]
+    assert PER_MINUTE == len(turned_away)
+    assert turned_away[-1].endswith(" ... more of these are counted for a minute")
+    assert "another cause" == lines[-1]
+
+
+def test_the_number_of_lines_that_were_left_out_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    path = tmp_path / "log"
+    log = logging.Logger("grain.head")
+    log.addHandler(PatientHandler(LogFile(str(path))))
+    for number in range(PER_MINUTE + 1000):
+        if number == PER_MINUTE + 999:
+            now = 60.0
+        log.info("turned away %d", number)
+    last = path.read_text().splitlines()[-1]
+    assert f"turned away {PER_MINUTE + 999} ... and 999 more like this before" == last
+
+
+def test_a_log_file_has_a_limit_and_is_private(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.touch(0o644)
+    path.chmod(0o644)
+    one, two = LogFile(str(path), 100), LogFile(str(path), 100)
+    for number in range(50):
+        one.write(b"one %02d\n" % number)
+        two.write(b"two %02d\n" % number)
+    rest = tmp_path / "log.1"
+    assert ["log", "log.1"] == sorted(file.name for file in tmp_path.iterdir())
+    for file in (path, rest):
+        assert file.stat().st_size <= 100
+        assert 0o600 == file.stat().st_mode & 0o777
+    assert b"two 49\n" == path.read_bytes()[-7:]
+
+
+def test_standard_error_goes_along_with_a_log_that_is_renamed(tmp_path: Path) -> None:
+    """What ends the interpreter is to be seen in the newest file."""
+    program = (
+        "import os, sys; from grain.worker.logs import LogFile\n"
+        "log = LogFile(sys.argv[1], 100); os.dup2(log._fd, 2)\n"
+        "for _ in range(20): log.write(b'x' * 30 + b'\\n')\n"
+        "os.write(2, b'the end\\n')\n"
+    )
+    path = tmp_path / "log"
+    subprocess.run([sys.executable, "-c", program, str(path)], check=True)
+    assert path.read_text().endswith("the end\n")

@@ -12,10 +12,13 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from grain.edge.channel import FramedChannel, MemoryChannel, MemoryDirection
+from grain.edge.errors import NotServed, RemoteProtocolError
 from grain.edge.messages import MAX_MESSAGE, Payload
+from grain.edge.questions import pack
 from grain.head.events import CanStart, MissionCancelled, NeverStarts, RunsEnded
 from grain.head.messages import (
     AckTasks,
+    Answer,
     CancelMission,
     CancelTask,
     MissionRegistered,
@@ -31,6 +34,7 @@ from grain.head.service import CODEC
 from grain.remote_exer import MissionSession, RemoteExecutor
 from grain.resource import Cores
 from grain.worker import Call
+from grain.worker.messages import Dismissed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -305,3 +309,23 @@ async def test_a_task_that_somebody_has_cancelled_says_who() -> None:
     assert "nothing was cancelled by me on n1 with `grain cancel` (task 2)" == texts[0]
     assert "nothing was cancelled by me on n2 with `grain cancel` (task 3)" == texts[1]
     assert [MissionCancelled("me on n2")] == events
+
+
+async def test_a_mission_that_its_scheduler_refuses_ends_with_the_reason() -> None:
+    """It would be refused again and again, and hang."""
+    with pytest.raises(NotServed, match="refuses Request of mission m: no such amount"):
+        async with listened_to() as (_, head, _):
+            why = "the scheduler refuses Request of mission m: no such amount"
+            await head.send([(Dismissed(why, "refused"), None)])
+            await head.aclose()
+            await trio.sleep_forever()
+
+
+async def test_a_mission_survives_a_scheduler_that_makes_no_sense() -> None:
+    """The connection ends; the next one begins with everything."""
+    session = MissionSession("m", "m")
+    session.on_connected()
+    with pytest.raises(RemoteProtocolError, match="request 7"):
+        session.on_message(Notice(7, "why"), None)
+    with pytest.raises(RemoteProtocolError, match="not valid"):
+        session.on_message(Answer("load"), pack("words"))

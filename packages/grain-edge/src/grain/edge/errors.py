@@ -182,6 +182,12 @@ class NotAdmitted(Refused):
     final = True
 
 
+class NotServed(Refused):
+    """The head serves us no more: what we sent makes no sense to it; its reason is the text."""
+
+    final = True
+
+
 class VersionMismatch(Refused):
     """Both ends speak, but not the same protocol; the text names both versions."""
 

@@ -14,6 +14,7 @@ Map:
 - ``gnaw/``: the process that missions share, run by ``python -m grain.head``
 - ``base``: what all executors have in common
 - ``executor``: `GrainExecutor`, with a local worker only
+- ``validation``: the check of what peers state
 - ``events``: what others can see of an executor
 - ``errors``: the errors of executors
 - ``collapse``: one exception instead of a group of one

@@ -14,7 +14,7 @@ from grain.edge.messages import Codec, Message
 from grain.edge.questions import Answer as Answer
 from grain.edge.questions import Ask as Ask
 from grain.edge.version import Versions
-from grain.worker.messages import Attempt, BlockingCode, DefineFunction
+from grain.worker.messages import Attempt, BlockingCode, DefineFunction, Dismissed
 
 _GIB = 1024**3
 
@@ -296,8 +296,9 @@ HEAD = (
     Blocked,
     Describe,
     Answer,
+    Dismissed,
 )
-"""The messages of a head to a mission."""
+"""The messages of a head to a mission; `Dismissed` is of grain.worker.messages."""
 
 CODEC = Codec(*MISSION, *HEAD)
 """The codec between a mission and a head."""

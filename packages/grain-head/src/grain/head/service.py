@@ -27,13 +27,13 @@ from grain.edge.version import own_versions
 from grain.head import messages as mission
 from grain.head.errors import BadMessage
 from grain.head.hub.hub import GRACE, MAX_SILENCE, Hub
-from grain.resource import ResourceError
 from grain.worker import messages as worker
+from grain.worker.messages import Dismissed
 
 if TYPE_CHECKING:
     from grain.edge import Peer, PeerProcess
     from grain.edge.channel import WireBatch, WireChannel
-    from grain.edge.messages import Hello
+    from grain.edge.messages import Hello, Message
     from grain.head.hub.state import Link
 
 CODEC = Codec(*worker.AGENT, *worker.HEAD, *mission.MISSION, *mission.HEAD)
@@ -75,6 +75,7 @@ class Service:
         self._max_silence = max_silence
         self._links = itertools.count(1)
         self._channels: dict[Link, WireChannel] = {}
+        self._scopes: dict[Link, trio.CancelScope] = {}
         # By their identity, each with its last connection: a mission that was cut off comes back
         # while its connection before still seems to be there, until that breaks for silence.
         self._missions: dict[str | Link, Link] = {}
@@ -115,9 +116,7 @@ class Service:
         _log.info("%s %s has connected by %s", role, name, peer.transport)
         try:
             identity = getattr(greeting, "identity", "")
-            await self.serve(peer.channel, role, identity, process=peer.process)
-        except (BadMessage, ResourceError) as error:
-            _log.warning("%s %s is dropped: %s", role, name, error)
+            await self.serve(peer.channel, role, identity, process=peer.process, name=name)
         finally:
             _log.info("%s %s is disconnected", role, name)
 
@@ -128,8 +127,12 @@ class Service:
         identity: str = "",
         *,
         process: PeerProcess | None = None,
+        name: str = "",
     ) -> None:
-        """Serve one channel until it ends.
+        """Serve one channel until it ends, or until the hub dismisses the peer.
+
+        A message that makes no sense, and an error in the hub while it handles one, end this
+        connection alone.
 
         Args:
             channel: to the peer.
@@ -138,9 +141,9 @@ class Service:
                 `grain.edge.messages.Hello`.
             process: the peer's, if it is on this host: a mission whose process has ended is not
                 waited for.
+            name: what people call the peer.
 
         Raises:
-            BadMessage, ResourceError: a message of the peer makes no sense.
             ChannelError: the connection is lost.
         """
         if role == "mission" and not self._has_room(identity):
@@ -148,12 +151,15 @@ class Service:
         link = next(self._links)
         who = identity or link
         self._channels[link] = channel
+        scope = self._scopes[link] = trio.CancelScope()
+        peer = f"{role} {name}".strip() or "a peer"
         if role == "mission":
             self._missions[who] = link
         try:
-            await channel.receive_into(lambda batch: self._take(link, batch))
+            with scope:
+                await channel.receive_into(lambda batch: self._take(link, peer, batch))
         finally:
-            del self._channels[link]
+            del self._channels[link], self._scopes[link]
             if self._missions.get(who) == link:
                 del self._missions[who]
             lost = self.hub.missions.links.get(link)
@@ -163,10 +169,21 @@ class Service:
                 self._ending[lost.id] = (process, trio.current_time() + _ENDING)
                 self._look.set()
 
-    def _take(self, link: int, batch: WireBatch) -> None:
+    def _take(self, link: int, peer: str, batch: WireBatch) -> None:
         now = trio.current_time()
-        for message, payload in batch:
-            self.hub.on_message(link, message, payload, now)
+        message: Message | None = None
+        try:
+            for message, payload in batch:
+                self.hub.on_message(link, message, payload, now)
+        except BadMessage as error:
+            kind = type(message).__name__
+            _log.warning("%s is dropped: its %s makes no sense: %s", peer, kind, error)
+            why = f"the scheduler refuses {kind} of {peer}: {error}"
+            self.hub.dismiss(link, why, now, refused=True)
+        except Exception as error:  # a bug here: the other peers are served all the same
+            _log.exception("%s is dropped: its %s failed here", peer, type(message).__name__)
+            why = f"the scheduler failed to serve {peer} ({error!r}): its log has the traceback"
+            self.hub.dismiss(link, why, now)
         self.dispatch()
 
     def dispatch(self) -> None:
@@ -178,10 +195,13 @@ class Service:
                 continue
             try:
                 channel.post(mail)
-            except LocalProtocolError:
-                raise  # a bug
+            except LocalProtocolError:  # a bug here
+                _log.exception("a peer is dropped: what is for it cannot travel")
+                self._scopes[link].cancel()
             except (ChannelError, trio.BrokenResourceError, trio.ClosedResourceError):
                 pass  # the task that receives from it is about to notice that
+            if isinstance(mail[-1][0], Dismissed):
+                self._scopes[link].cancel()  # the channel is closed in good order, after the mail
 
     async def run(self) -> None:
         """Let time pass, until cancelled."""

@@ -19,6 +19,7 @@ from heapq import heappop, heappush
 from operator import or_
 from typing import TYPE_CHECKING, NamedTuple
 
+from grain.head.hub.state import ITS_MISSION
 from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.scheduler.starvation_guard import MAX_OVERTAKES
@@ -27,6 +28,8 @@ from grain.resource import Supply
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from grain.head.hub.hub import Hub
+    from grain.head.hub.state import TaskRecord
     from grain.head.scheduler.state import Level, Reservation, Start, Task, TaskQueue, WorkerState
     from grain.resource import Resource
 
@@ -217,6 +220,56 @@ def check_scheduler(scheduler: Scheduler, *, dispatched: float | None = None) ->
     _check_reservations(scheduler)
     if dispatched is not None:
         _check_work_conserved(scheduler, dispatched)
+
+
+def check_hub(hub: Hub, now: float) -> None:
+    """Assert that the records of a hub agree with each other, and every invariant of its scheduler.
+
+    Args:
+        hub: the one to check, after `Hub.dispatch`.
+        now: the time of that.
+
+    Raises:
+        AssertionError: they do not.
+    """
+    check_scheduler(hub.scheduler, dispatched=now)
+    assert set(hub.tasks.by_scheduler_id) == set(hub.scheduler.tasks)
+    for mission in hub.registry.missions.values():
+        for task in mission.tasks.values():
+            _check_record(task)
+            assert (task.awaits == ITS_MISSION) == (task in mission.parked)
+        outcomes = [task.outcome for task in mission.tasks.values() if task.ending is not None]
+        assert mission.unconfirmed == len(outcomes)
+        assert mission.unconfirmed_bytes == sum(len(one) for one in outcomes if one is not None)
+        assert mission.paused or not mission.parked
+    for link, mission in hub.missions.links.items():
+        assert hub.registry.missions.get(mission.id) is mission
+        assert mission.link == link
+    for link, worker in hub.workers.links.items():
+        assert hub.registry.workers.get(worker.id) is worker
+        assert worker.link == link
+    for worker in hub.registry.workers.values():
+        assert hub.registry.numbered[worker.number] is worker
+        for lease in worker.leases.values():
+            if lease.scheduler_id is not None:
+                assert hub.tasks.by_scheduler_id[lease.scheduler_id] is lease
+            if not lease.current:
+                assert lease.revoked or lease.scheduler_id is None, f"{lease} runs for nobody"
+
+
+def _check_record(task: TaskRecord) -> None:
+    """Check that a task is in one state, and that its run is on a worker's list."""
+    states = [
+        task.scheduler_id is not None,
+        task.awaits != "",
+        task.suspect,
+        task.lease is not None,
+        task.ending is not None,
+    ]
+    dormant = not task.claimed and bool(task.crashes)
+    assert sum(states) == 1 or (dormant and not any(states)), f"{task}: {states}"
+    if task.lease is not None:
+        assert task.lease.worker.leases.get(task.lease.attempt) is task.lease, f"{task} is lost"
 
 
 def _check_account(worker: WorkerState) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from grain.edge import DEFAULT, dial, prepare
 from grain.edge.errors import CannotServe, DialError, FilesystemFailed, FilesystemReadOnly
 from grain.head.errors import Unreachable
 from grain.head.service import CODEC
+from grain.worker.logs import open_private
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -121,12 +123,12 @@ class GnawConnector:
         await trio.to_thread.run_sync(self._spawn, [*words, *self._arguments])
 
     def _spawn(self, words: list[str]) -> None:
-        errors: int | object = subprocess.DEVNULL
+        errors = subprocess.DEVNULL
         if self._log_file:
             path = Path(self._log_file)
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                errors = path.open("ab")
+                errors = open_private(self._log_file)
             except OSError as error:
                 # No reason for a mission to fail. A warning is seen without any set-up of logging.
                 _log.warning("the scheduler goes without a log: %s", error)
@@ -137,11 +139,11 @@ class GnawConnector:
                 words,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=errors,  # type: ignore[arg-type]
+                stderr=errors,
                 start_new_session=True,
                 cwd="/",
             )
             process.returncode = 0  # or Python would warn that it still runs
         finally:
-            if not isinstance(errors, int):
-                errors.close()  # type: ignore[attr-defined]
+            if errors != subprocess.DEVNULL:
+                os.close(errors)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from enum import Enum
 from typing import TYPE_CHECKING
 
 import trio
 
-from grain.edge.errors import ChannelBroken, ChannelError, EdgeError, NotAdmitted, VersionMismatch
+from grain.edge.errors import (
+    ChannelBroken,
+    ChannelError,
+    EdgeError,
+    NotAdmitted,
+    NotServed,
+    VersionMismatch,
+)
 from grain.head.errors import Unreachable
-from grain.head.events import Event, SchedulerAway, SchedulerBack
+from grain.head.events import Event, Remark, SchedulerAway, SchedulerBack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +35,14 @@ AT_ONCE = 256
 
 _SOON = 0.1  # seconds after which outcomes are confirmed without waiting for other messages
 _AGAIN = 0.5  # seconds until the next attempt after a connection that was lost
+_AFTER_FAILURE = 10.0  # seconds until the next after the scheduler failed to serve this mission
 _GOODBYE = 1.0  # seconds for closing a connection that works
+
+_REPLACED = (
+    "another process has registered at the scheduler as this mission, as a copy of it by os.fork "
+    "or from a checkpoint does. This one goes on under another id, and its unfinished tasks start "
+    "again"
+)
 
 _log = logging.getLogger("grain.remote_exer")
 
@@ -125,16 +140,18 @@ class SchedulerLink:
             task_status.started(scope)
             await self.wanted.wait()
             while True:
+                pause = _AGAIN
                 try:
                     async with self._connect(self._session.id) as channel:
                         self._report(None)
                         await self._serve(channel)
+                        pause = self._on_dismissed()
                 except NotAdmitted as error:
                     if not self._session.epoch:  # it was never admitted
                         self.state = LinkState.FAILED
                         raise
                     self._report(str(error))  # after a loss: it has jobs, and tries again
-                except VersionMismatch:
+                except (VersionMismatch, NotServed):
                     self.state = LinkState.FAILED
                     raise
                 except (ChannelError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
@@ -148,7 +165,28 @@ class SchedulerLink:
                     self._report(str(error))
                 if self._departed.is_set():
                     return
-                await trio.sleep(_AGAIN)
+                await trio.sleep(pause)
+
+    def _on_dismissed(self) -> float:
+        """Take note of why the scheduler has ended the connection, if it has.
+
+        Returns:
+            Seconds until the next attempt.
+
+        Raises:
+            NotServed: it would not help to come again.
+        """
+        dismissed = self._session.take_dismissed()
+        if dismissed is None:
+            return _AGAIN
+        if dismissed.because == "refused":
+            raise NotServed(dismissed.why)
+        if dismissed.because == "replaced":
+            self._session.rename(secrets.token_hex(8))
+            self._on_event(Remark(_REPLACED))
+            return _AGAIN
+        self._report(dismissed.why)
+        return _AFTER_FAILURE
 
     async def end(self, scope: trio.CancelScope) -> None:
         """End the mission at the scheduler, and close the connection.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
+from grain.edge.errors import RemoteProtocolError
 from grain.edge.questions import unpack
 from grain.edge.version import Versions
 from grain.head.messages import (
@@ -40,7 +41,7 @@ from grain.head.messages import (
     Submit,
     Synced,
 )
-from grain.worker.messages import DefineFunction
+from grain.worker.messages import DefineFunction, Dismissed
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
@@ -48,6 +49,14 @@ if TYPE_CHECKING:
 
 _NAME = 200  # characters of a function's name that travel
 _AT_ONCE = 65536  # tasks in one `Retract` or `AckTasks`; at nine bytes each they fit a message
+
+
+def _load(answer: Any) -> tuple[int, int]:
+    """Return how many cores are in use, and how many there are, as the head has answered."""
+    match answer:
+        case [int(busy), int(cores)]:
+            return busy, cores
+    raise RemoteProtocolError(f"the head's answer to a question is not valid: {answer!r:.80}")
 
 
 def _definition(function: Function) -> DefineFunction:
@@ -109,6 +118,7 @@ class MissionSession:
         blocked: reports of tasks that block their worker, until `take_blocked`.
         answers: the answers to the last question.
         cancelled_by: who has cancelled the mission from outside; empty as long as nobody has.
+        dismissed: why the head has ended the connection, until `take_dismissed`.
         registered: the head's last answer to the registration, until `take_registered`.
         questions: those of the head, until `take_questions`.
         load: how many cores of the workers are in use, and how many there are, as the head last
@@ -151,6 +161,7 @@ class MissionSession:
         self.label = name
         self.cancelled_by = ""
         self.registered: MissionRegistered | None = None
+        self.dismissed: Dismissed | None = None
         self.questions: list[Describe] = []
         self.load = (0, 0)
         self.pending: dict[int, PendingTask] = {}
@@ -192,6 +203,11 @@ class MissionSession:
         """Return the head's answer to the last registration, once."""
         registered, self.registered = self.registered, None
         return registered
+
+    def take_dismissed(self) -> Dismissed | None:
+        """Return the head's reason for ending the connection, once; None if it gave none."""
+        dismissed, self.dismissed = self.dismissed, None
+        return dismissed
 
     def take_blocked(self) -> list[Blocked]:
         """Return the reports of tasks that block their worker, since the last call."""
@@ -264,6 +280,20 @@ class MissionSession:
 
     # ---- the connection
 
+    def rename(self, id: str) -> None:  # noqa: A002 - its name
+        """Take another id, without a connection: another process has registered under this one.
+
+        For the head it is another mission, which has run nothing so far. Runs of the tasks so far
+        belong to the other process, which does not want them.
+        """
+        self.id = id
+        self._registration = msgspec.structs.replace(self._registration, mission=id)
+        for pending in self.pending.values():
+            if pending.worker:
+                pending.worker = ""
+                self.running -= 1
+                self._queued[pending.request] += 1
+
     def on_connected(self) -> None:
         """Begin a connection: register, and submit all that is unresolved."""
         self.connected = True
@@ -292,7 +322,11 @@ class MissionSession:
         self.stuck = {}
 
     def on_message(self, message: Message, payload: Payload) -> None:
-        """Handle one message from the head."""
+        """Handle one message from the head.
+
+        Raises:
+            RemoteProtocolError: it makes no sense; the connection is to be ended, not the mission.
+        """
         match message:
             case Resolved():
                 self._unconfirmed.append(message.task)
@@ -306,8 +340,7 @@ class MissionSession:
                 if pending is not None and message.crash not in pending.crashes:
                     pending.crashes = (*pending.crashes, message.crash)
             case Answer() if message.about == "load":
-                busy, cores = unpack(payload)
-                self.load = (busy, cores)
+                self.load = _load(unpack(payload))
             case Answer():
                 self.answers.append((message.about, unpack(payload)))
             case MissionRegistered():
@@ -335,6 +368,8 @@ class MissionSession:
                 self.blocked.append(message)
             case Describe():
                 self.questions.append(message)
+            case Dismissed():
+                self.dismissed = message
             case _:
                 pass
 
@@ -348,6 +383,8 @@ class MissionSession:
         self._stuck_before = {}
 
     def _on_notice(self, notice: Notice) -> None:
+        if not 0 <= notice.request < len(self._requests):
+            raise RemoteProtocolError(f"a notice on request {notice.request}, which never was")
         if notice.why:
             self.stuck[notice.request] = notice
         else:

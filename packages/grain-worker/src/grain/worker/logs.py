@@ -1,4 +1,8 @@
-"""Logs that a full disk does not stop: lines that cannot be written are counted and reported later.
+"""Logs that a full disk does not stop, and that do not fill one.
+
+Lines that cannot be written are counted and reported later. Lines of one cause are written up to a
+number a minute, and then counted: a stranger who knocks again and again writes no log of gigabytes.
+A file has a limit, at which it is renamed; its owner alone may read it.
 
 Python's own handlers keep such lines in a buffer. Writing the buffer fails again when the process
 ends, which then has exit code 120, so a batch system takes a worker that did well for one that
@@ -9,6 +13,18 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
+import time
+from pathlib import Path
+
+PER_MINUTE = 200
+"""Lines of one cause that are written in a minute: hundreds of workers may join in one."""
+
+MAX_BYTES = 10_000_000
+"""The size at which a log file becomes ``NAME.1``, in the place of the one before."""
+
+
+STANDARD_ERROR = 2
 
 
 class PatientWriter:
@@ -46,37 +62,126 @@ class PatientWriter:
             self._torn = bool(left)
 
 
+class LogFile(PatientWriter):
+    """A log file of a limited size, which nobody else may read: the writer that opens it.
+
+    Other processes may write to the same file; each finds out by itself that another has renamed
+    it. At the limit the file becomes ``NAME.1``, and what was there is removed. Standard error goes
+    along if it leads to this file.
+
+    Args:
+        path: where it is.
+        limit: the size in bytes.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+
+    def __init__(self, path: str, limit: int = MAX_BYTES) -> None:
+        self._path = path
+        self._limit = limit
+        super().__init__(open_private(path))
+
+    def _write(self, data: bytes) -> None:
+        own = os.fstat(self._fd)
+        if stat.S_ISREG(own.st_mode) and own.st_size and own.st_size + len(data) > self._limit:
+            self._rotate(own)
+        super()._write(data)
+
+    def _rotate(self, own: os.stat_result) -> None:
+        try:
+            if os.path.samestat(own, Path(self._path).stat()):  # else another process has done it
+                Path(self._path).replace(f"{self._path}.1")
+        except FileNotFoundError:
+            pass
+        new = open_private(self._path)
+        try:
+            if os.path.samestat(own, os.fstat(STANDARD_ERROR)):
+                os.dup2(new, STANDARD_ERROR)
+            os.dup2(new, self._fd, inheritable=False)
+        finally:
+            os.close(new)
+
+
+def open_private(path: str) -> int:
+    """Open a log file for appending, which nobody else may read; return its descriptor.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    status = os.fstat(fd)
+    if stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid():
+        os.fchmod(fd, 0o600)  # one of an earlier version
+    return fd
+
+
+class RateLimit:
+    """A limit of the lines of one cause in a minute; the others are counted.
+
+    A cause is the place of a log call in Grain: what a line is about may be of a stranger's
+    choosing. The count stands at the end of the first line of that cause after the minute.
+
+    Args:
+        most: lines of a cause in a minute.
+    """
+
+    def __init__(self, most: int = PER_MINUTE) -> None:
+        self._most = most
+        # By place: when the minute began, and how many lines came in it.
+        self._causes: dict[tuple[str, int], tuple[float, int]] = {}
+
+    def note(self, record: logging.LogRecord) -> str | None:
+        """Return what to add to the line of a record; None if it is not to be written."""
+        if record.name.partition(".")[0] != "grain":
+            return ""  # what users log is theirs
+        cause = (record.pathname, record.lineno)
+        now = time.monotonic()
+        since, count = self._causes.get(cause, (now, 0))
+        more = 0
+        if now - since >= 60.0:
+            more = max(count - self._most, 0)
+            since, count = now, 0
+        self._causes[cause] = (since, count + 1)
+        if count >= self._most:
+            return None
+        if more:
+            return f" ... and {more} more like this before"
+        return " ... more of these are counted for a minute" if count == self._most - 1 else ""
+
+
 class PatientHandler(logging.Handler):
     """A log handler that writes each record at once to a descriptor, and goes on if that fails.
 
     Args:
-        fd: the descriptor; its owner closes it.
+        to: the descriptor, whose owner closes it; or a `LogFile`.
     """
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, to: int | LogFile) -> None:
         super().__init__()
-        self._writer = PatientWriter(fd)
+        self._writer = PatientWriter(to) if isinstance(to, int) else to
+        self._limit = RateLimit()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record, after the number of those that were lost before it."""
+        note = self._limit.note(record)
+        if note is None:
+            return
         try:
             text = self.format(record)
         except Exception:  # as in logging: a mistake in a log call ends no program
             self.handleError(record)
             return
-        self._writer.write(f"{text}\n".encode(errors="backslashreplace"))
+        self._writer.write(f"{text}{note}\n".encode(errors="backslashreplace"))
 
 
-STANDARD_ERROR = 2
-
-
-def log_to(fd: int, form: str) -> None:
-    """Write the log of this process to a file descriptor, from level INFO up.
+def log_to(to: int | LogFile, form: str) -> None:
+    """Write the log of this process to a file descriptor or a file, from level INFO up.
 
     Args:
-        fd: the descriptor, as of `PatientHandler`.
+        to: as of `PatientHandler`.
         form: the format of a line, as of `logging.Formatter`.
     """
-    handler = PatientHandler(fd)
+    handler = PatientHandler(to)
     handler.setFormatter(logging.Formatter(form))
     logging.basicConfig(handlers=[handler], level=logging.INFO)

@@ -355,6 +355,20 @@ class Inspect(Message, frozen=True):
     attempt: Attempt
 
 
+class Dismissed(Message, frozen=True):
+    """The end of a connection, to an agent or a mission; the head closes it.
+
+    Attributes:
+        why: a sentence for people.
+        because: ``"refused"``: something that the peer sent makes no sense. ``"failed"``: the head
+            failed to serve it; it may come again. ``"replaced"``: a peer has registered under the
+            same id on another connection.
+    """
+
+    why: str
+    because: Literal["refused", "failed", "replaced"]
+
+
 class Retire(Message, frozen=True):
     """The worker is to leave.
 
@@ -387,6 +401,7 @@ HEAD = (
     AckRuns,
     Inspect,
     Retire,
+    Dismissed,
 )
 """The messages that a head sends to an agent."""
 

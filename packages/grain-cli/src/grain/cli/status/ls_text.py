@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from grain.cli.show import Row, folded, moment, resources, span, table
+from grain.cli.show import Row, clean, folded, moment, resources, span, table
 from grain.cli.status.versions_text import versions_text
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ def _worker(worker: dict[str, Any]) -> Row:
 
 def _mission(mission: dict[str, Any]) -> tuple[object, ...]:
     state = "connected" if mission["connected"] else "away"
+    if mission.get("paused"):
+        state = "paused"  # it leaves too many outcomes unconfirmed
     counts = (mission[name] for name in ("running", "waiting", "done", "failed"))
     return mission["label"], mission["host"], state, *counts
 
@@ -104,7 +106,12 @@ def _why(queue: dict[str, Any]) -> str:
 
 
 def _remarks(state: dict[str, Any], tasks: dict[str, Any]) -> list[str]:
-    sentences = []
+    sentences = [
+        f"{clean(mission['label'])} has not taken {mission['unconfirmed']} outcomes, "
+        f"{mission['unconfirmed_bytes'] / 1e6:.0f} MB: no more of it starts until it has."
+        for mission in state["missions"]
+        if mission.get("paused")
+    ]
     if (count := tasks.get("held back", 0)) == 1:
         sentences.append("1 task waits for the report of the worker that it ran on.")
     elif count:

@@ -221,12 +221,12 @@ def _logging_to(path: str) -> Iterator[None]:
         yield
         return
     from grain.config import stamp
-    from grain.worker.logs import PatientHandler
+    from grain.worker.logs import PatientHandler, open_private
 
     name = stamp(path, datetime.datetime.now())
     logger = logging.getLogger("grain")
     try:
-        fd = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        fd = open_private(name)
     except OSError as error:
         logger.warning("head.log_file: %s: %s; there is no log", name, error.strerror)
         yield

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import logging
 import math
-import os
 import signal
 import sys
 from functools import partial
@@ -24,7 +23,7 @@ from grain.head.collapse import collapsing
 from grain.head.gnaw.swarm import keep_swarm, withdraw_swarm
 from grain.head.hub.hub import GRACE, MAX_SILENCE
 from grain.head.service import CODEC, Service
-from grain.worker.logs import STANDARD_ERROR, log_to
+from grain.worker.logs import STANDARD_ERROR, LogFile, log_to
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -153,11 +152,11 @@ async def _until_signal(scope: trio.CancelScope) -> None:
             scope.cancel()
 
 
-def _open_log(path: str) -> int:
+def _open_log(path: str) -> int | LogFile:
     """Open the log; a log that cannot be opened does not keep missions from their scheduler."""
     if path:
         try:
-            return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+            return LogFile(path)
         except OSError as error:
             print(f"{path}: {error.strerror}; logging to standard error", file=sys.stderr)
     return STANDARD_ERROR
@@ -166,8 +165,9 @@ def _open_log(path: str) -> int:
 def main(words: Sequence[str] | None = None) -> int:
     """Run Gnaw; return 0 if it left as it should, or if another one serves there already."""
     options = make_parser().parse_args(words)
-    fd = _open_log(options.log_file)
-    log_to(fd, "%(asctime)s %(process)d %(name)s %(levelname)s %(message)s")
+    log_to(
+        _open_log(options.log_file), "%(asctime)s %(process)d %(name)s %(levelname)s %(message)s"
+    )
     try:
         trio.run(
             partial(

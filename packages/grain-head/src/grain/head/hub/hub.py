@@ -24,7 +24,7 @@ from grain.head.hub.snapshot import (
     snapshot,
     task_facts,
 )
-from grain.head.hub.state import Outgoing, Registry, TaskState
+from grain.head.hub.state import ITS_MISSION, Outgoing, Registry, TaskState
 from grain.head.hub.tasks import TaskTable
 from grain.head.hub.versions import VersionReports
 from grain.head.hub.workers import Workers
@@ -32,6 +32,8 @@ from grain.head.messages import MISSION, Answer, Ask, Started
 from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.scheduler.starvation_guard import SHARED_MAX_OVERTAKES
+from grain.head.validation import check_message
+from grain.worker.messages import Dismissed
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
@@ -131,8 +133,13 @@ class Hub:
     # ---- events
 
     def on_message(self, link: Link, message: Message, payload: Payload, now: float) -> None:
-        """Handle one message from a peer; `dispatch` after all messages that arrived together."""
+        """Handle one message from a peer; `dispatch` after all messages that arrived together.
+
+        Raises:
+            BadMessage: it makes no sense: `dismiss` the peer. The records are consistent.
+        """
         self._look(now)
+        check_message(message)
         if isinstance(message, Ask):
             self._answer(link, message, now)
         elif isinstance(message, MISSION) and link not in self.workers.links:
@@ -146,6 +153,18 @@ class Hub:
         self._outgoing.drop(link)
         self.missions.on_link_lost(link, now)
         self.workers.on_link_lost(link, now)
+
+    def dismiss(self, link: Link, why: str, now: float, *, refused: bool = False) -> None:
+        """Detach a peer as if its connection were lost, and inform it; then close that.
+
+        Args:
+            link: its connection.
+            why: a sentence for people.
+            now: the time.
+            refused: it makes no sense that it comes again with the same.
+        """
+        self.on_link_lost(link, now)
+        self._outgoing.post(link, Dismissed(why, "refused" if refused else "failed"))
 
     def on_mission_ended(self, mission: str, now: float) -> None:
         """End a mission whose process is known to have ended: it cannot come back."""
@@ -169,6 +188,7 @@ class Hub:
 
     def dispatch(self, now: float) -> None:
         """Start what can start."""
+        self.tasks.settle_backlogs(now)
         # Suspects first: what starts beside them would keep their worker from being empty.
         leases = self.tasks.start_suspects(now) if not self._quarantine.idle else []
         leases += [self.tasks.start(start, now) for start in self.scheduler.dispatch(now)]
@@ -260,6 +280,15 @@ class Hub:
         if task.state is TaskState.RESOLVED:
             why = "its outcome is on its way to the mission"
             return Explanation(task.number, "ended", (why,))
+        if task.awaits == ITS_MISSION:
+            mission = task.mission
+            size = mission.unconfirmed_bytes / 1e6
+            why = (
+                f"its mission has not taken {mission.unconfirmed} outcomes of {size:.0f} MB; more "
+                "of it starts when it has taken half of them: is its event loop blocked, or its "
+                "process stopped?"
+            )
+            return Explanation(task.number, "waiting", (why,))
         if task.state is TaskState.HELD_BACK:
             why = f"it ran on worker {task.awaits}, which has yet to find this scheduler"
             return Explanation(task.number, "waiting", (why,))

@@ -8,7 +8,9 @@
     at once when its process has ended. One that comes back after all is told how many runs ended.
 4.  A mission, or a task of it, that somebody cancels from outside is retracted here at once, and
     the mission is informed; on its next connection once more, as the message may be lost.
-5.  A task that ran on a worker under this head's predecessor, as its mission reports, is held back
+5.  Of two connections of one mission the older one is closed, with the reason. A mission that
+    reads that shares its id with another process: it takes another id, and submits all again.
+6.  A task that ran on a worker under this head's predecessor, as its mission reports, is held back
     until that worker has reported, or until the grace period of this head's start is over.
 """
 
@@ -36,7 +38,7 @@ from grain.head.messages import (
     Submit,
     Synced,
 )
-from grain.resource import from_data
+from grain.head.validation import request_of
 from grain.worker.messages import DefineFunction
 
 if TYPE_CHECKING:
@@ -128,7 +130,7 @@ class Missions:
                 for task in message.tasks:
                     self._table.on_confirmed(mission, task)
             case Request():
-                resources = from_data(message.resources, unknown="keep")
+                resources = request_of(message.resources)
                 queue = self._table.scheduler.queue(
                     resources, message.priority, mission.number, message.interpreter
                 )
@@ -166,10 +168,14 @@ class Missions:
             return
         mission = self.get(message.mission, now)
         if message.connection <= mission.connection:
-            return  # it comes late: a newer connection has replaced this one
+            # It comes late: a newer connection has replaced this one. Or its sender is not the
+            # process that has registered before.
+            self._outgoing.replace(link, "mission")
+            return
         mission.connection = message.connection
         if mission.link is not None:
             self.links.pop(mission.link, None)
+            self._outgoing.replace(mission.link, "mission")
             self._detach(mission)
         if not mission.ordinal:
             mission.ordinal = next_ordinal(message.name, self._missions.values())

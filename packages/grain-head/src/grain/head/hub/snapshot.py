@@ -200,7 +200,8 @@ def _counts(table: TaskTable) -> tuple[Counter[int], Counter[int]]:
         waiting[queue.share] += queue.waiting
     # Both of these ran before, so there are no more than once fitted on the workers.
     held_back = chain.from_iterable(table.held_back.values())
-    for task in (*table.quarantine.waiting, *held_back):
+    parked = chain.from_iterable(mission.parked for mission in table.registry.missions.values())
+    for task in (*table.quarantine.waiting, *held_back, *parked):
         waiting[task.mission.number] += 1
     return running, waiting
 
@@ -216,6 +217,9 @@ def _mission(
         "label": labels[mission.number],
         "host": mission.host,
         "connected": mission.link is not None,
+        "unconfirmed": mission.unconfirmed,
+        "unconfirmed_bytes": mission.unconfirmed_bytes,
+        "paused": mission.paused,
         "running": running,
         "waiting": waiting,
         "versions": asdict(mission.versions),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grain.edge.version import Versions
 from grain.head.hub.fair_share import Share
-from grain.worker.messages import AckRuns
+from grain.worker.messages import AckRuns, Dismissed
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -54,6 +54,16 @@ class Outgoing:
         """Let a worker forget the outcome of a run; all those of a batch leave in one message."""
         if link is not None:
             self._acknowledged.setdefault(link, []).append(attempt)
+
+    def replace(self, link: Link, what: str) -> None:
+        """Dismiss a connection whose peer's id is in use on another one.
+
+        That is most often the peer itself, which has left the old connection: then nobody reads
+        this. Otherwise two processes have one id, and this one is to take another.
+        """
+        self.drop(link)
+        why = f"another connection is in use for this {what}: another process may have its id"
+        self.post(link, Dismissed(why, "replaced"))
 
     def take(self) -> dict[Link, list[tuple[Message, Payload]]]:
         """Return the messages queued since the last call, by link."""
@@ -188,17 +198,26 @@ class MissionRecord(PeerRecord):
         "functions",
         "last_submitted",
         "noticed",
+        "parked",
+        "paused",
         "reported",
         "requests",
         "settings",
         "share",
         "synced",
         "tasks",
+        "unconfirmed",
+        "unconfirmed_bytes",
     )
 
     def __init__(self, id: str, number: int) -> None:  # noqa: A002 - its name
         super().__init__(id, number)
         self.synced = False
+        # The outcomes that the mission has not confirmed, and their bytes. While there are too many
+        # it is paused, and what would wait in the scheduler is parked here.
+        self.unconfirmed = self.unconfirmed_bytes = 0
+        self.paused = False
+        self.parked: dict[TaskRecord, None] = {}
         self.tasks: dict[int, TaskRecord] = {}
         self.functions: dict[bytes, Payload] = {}
         # For people, as are the counts of tasks that have resolved, with a value or otherwise.
@@ -220,6 +239,10 @@ class MissionRecord(PeerRecord):
         self.cancelled: dict[int, str] = {}
 
 
+ITS_MISSION = "\0"
+"""What a parked task awaits: no worker has this id."""
+
+
 class TaskState(Enum):
     """The states of a task, each with the field of `TaskRecord` that makes it so."""
 
@@ -228,7 +251,8 @@ class TaskState(Enum):
     SUSPECT = "suspect"
     """``suspect``: it crashed before, and waits for a worker of its own."""
     HELD_BACK = "held back"
-    """``awaits``: it ran on that worker under another head, and the worker has yet to report."""
+    """``awaits``: it ran on that worker under another head, and the worker has yet to report; or
+    `ITS_MISSION`, which is to confirm outcomes first."""
     LEASED = "leased"
     """``lease``: its current run."""
     RESOLVED = "resolved"

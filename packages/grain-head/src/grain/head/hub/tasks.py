@@ -14,6 +14,8 @@ states). The rules:
 5.  A run that was begun and whose process or worker died is a crash of its task. After `SOLO`
     crashes a task runs alone on a worker (`grain.head.hub.quarantine`); after `CRASHES` it fails.
     Runs that were lost in any other way do not count.
+6.  A mission that leaves too many outcomes unconfirmed, or too many bytes, is paused: its waiting
+    tasks are parked until half of that is confirmed. What runs goes on.
 """
 
 from __future__ import annotations
@@ -21,11 +23,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from grain.head.errors import BadMessage
 from grain.head.hub.fair_share import FairShare
-from grain.head.hub.state import LeaseRecord, TaskRecord
+from grain.head.hub.state import ITS_MISSION, LeaseRecord, TaskRecord
 from grain.head.messages import Crash, Crashed, Resolved, Retracted, Started
 from grain.head.scheduler.state import split_time
-from grain.resource import Supply, from_data, to_data
+from grain.head.validation import check_attempt, resources_of
+from grain.resource import Supply, to_data
 from grain.worker.messages import Lease, Revoke
 
 if TYPE_CHECKING:
@@ -45,6 +49,13 @@ SOLO = 2
 
 CRASHES = 5
 """Crashes after which a task fails."""
+
+
+MAX_UNCONFIRMED = 250_000
+"""Outcomes that a mission may leave unconfirmed before it is paused."""
+
+MAX_UNCONFIRMED_BYTES = 1024**3
+"""Bytes of them, likewise: they are in memory here, and on the workers that have sent them."""
 
 
 class TaskTable:
@@ -97,6 +108,10 @@ class TaskTable:
         self._outgoing = outgoing
         self._last_scheduler_id = 0
         self._last_attempt = 0
+        self.max_unconfirmed = MAX_UNCONFIRMED
+        self.max_unconfirmed_bytes = MAX_UNCONFIRMED_BYTES
+        # Missions that may have to be paused, or to go on.
+        self._backlogs: dict[MissionRecord, None] = {}
         self._remember = registry.ended_tasks.append
 
     # ---- waiting
@@ -105,6 +120,10 @@ class TaskTable:
         """Let a task wait for room; a suspect waits for a worker of its own."""
         queue = task.queue
         assert queue is not None
+        if task.mission.paused:
+            task.awaits = ITS_MISSION
+            task.mission.parked[task] = None
+            return
         if not queue.serving_shapes:
             self._notices.on_waiting(task, queue, now)
         if len(task.crashes) >= SOLO:
@@ -137,6 +156,9 @@ class TaskTable:
         elif task.suspect:
             task.suspect = False
             self.quarantine.remove(task)
+        elif task.awaits == ITS_MISSION:
+            del task.mission.parked[task]
+            task.awaits = ""
         elif task.awaits:
             others = self.held_back[task.awaits]
             del others[task]
@@ -268,9 +290,15 @@ class TaskTable:
     def on_run_ended(
         self, worker: WorkerRecord, ended: RunEnded, payload: Payload, now: float
     ) -> None:
-        """Take a worker's report that a run has ended, with its outcome."""
+        """Take a worker's report that a run has ended, with its outcome.
+
+        Raises:
+            BadMessage: the run is that of another task. Nothing has changed.
+        """
         lease = worker.leases.get(ended.attempt)
         task = self._task_of(ended)
+        if lease is not None and lease.current and lease.task is not task:
+            raise BadMessage(f"run {ended.attempt} is not one of task {ended.mission}:{ended.task}")
         if lease is None:
             # A repeated report. It is acknowledged, unless the outcome is that of the task, and
             # its mission has not confirmed it yet: then the worker has to keep it.
@@ -362,6 +390,12 @@ class TaskTable:
         task.ending = ending
         task.outcome = outcome
         task.kept_by = kept_by
+        mission = task.mission
+        mission.unconfirmed += 1
+        if outcome is not None:
+            mission.unconfirmed_bytes += len(outcome)
+        if self._has_backlog(mission) and not mission.paused:
+            self._backlogs[mission] = None
         if ending == "value":
             self.done += 1
             task.mission.done += 1
@@ -409,6 +443,13 @@ class TaskTable:
         """Forget a task, whatever state it is in; its run is revoked, its outcome acknowledged."""
         self.withdraw(task)
         del task.mission.tasks[task.number]
+        if task.ending is not None:
+            mission = task.mission
+            mission.unconfirmed -= 1
+            if task.outcome is not None:
+                mission.unconfirmed_bytes -= len(task.outcome)
+            if mission.paused:
+                self._backlogs[mission] = None
         task.outcome = None  # the record may be remembered
         if task.kept_by is not None:
             self.acknowledge(self.registry.workers.get(task.kept_by[0]), task.kept_by[1])
@@ -418,12 +459,52 @@ class TaskTable:
                 self.revoke(task.lease)
             task.lease = None
 
+    # ---- missions that do not take their outcomes
+
+    def _has_backlog(self, mission: MissionRecord, parts: int = 1) -> bool:
+        return (
+            mission.unconfirmed * parts > self.max_unconfirmed
+            or mission.unconfirmed_bytes * parts > self.max_unconfirmed_bytes
+        )
+
+    def settle_backlogs(self, now: float) -> None:
+        """Pause missions that leave too much unconfirmed, and let others go on again.
+
+        Between the two there is a factor of two, as each takes a look at all that waits.
+        """
+        if not self._backlogs:
+            return
+        backlogs, self._backlogs = self._backlogs, {}
+        for mission in backlogs:
+            if not mission.paused and self._has_backlog(mission):
+                mission.paused = True
+                # The youngest first: the scheduler's queues then only lose their ends.
+                waiting = [t for t in mission.tasks.values() if t.scheduler_id is not None]
+                for task in reversed(waiting):
+                    self.withdraw(task)
+                for task in waiting:
+                    self.enqueue(task, now)
+            elif mission.paused and not self._has_backlog(mission, 2):
+                mission.paused = False
+                for task in sorted(mission.parked, key=lambda task: task.age):
+                    self.withdraw(task)
+                    self.enqueue(task, now)
+
     def acknowledge(self, worker: WorkerRecord | None, attempt: Attempt) -> None:
         """Let a worker forget an outcome; None for one that is lost, and its outcomes with it."""
         if worker is not None:
             self._outgoing.acknowledge(worker.link, attempt)
 
     # ---- adoption: what workers and missions report when they connect
+
+    def check_reported(self, held: InventoryRun) -> None:
+        """Check a run that a worker reports, before any of them changes the table.
+
+        Raises:
+            BadMessage: it makes no sense.
+        """
+        check_attempt(held.attempt, self.epoch, self._last_attempt)
+        resources_of(held.res)
 
     def confirm(self, worker: WorkerRecord, held: InventoryRun, now: float) -> None:
         """Note that a worker which connects again has a run that is in the table."""
@@ -438,20 +519,26 @@ class TaskTable:
     def adopt(
         self, worker: WorkerRecord, held: InventoryRun, mission: MissionRecord, now: float
     ) -> None:
-        """Take a run into the table that another head has begun, or that was given up."""
+        """Take a run into the table that another head has begun, or that was given up.
+
+        Raises:
+            BadMessage: the worker has not free what the run uses there. Nothing has changed.
+        """
         task = mission.tasks.get(held.task)
+        if task is not None and task.kept_by == (worker.id, held.attempt):
+            return  # resolved by this very run, which the mission has not confirmed yet
+        lease = LeaseRecord(held.attempt, None, worker, None)
+        lease.began = now - held.elapsed
+        lease.alone = held.alone
+        # Before anything is noted elsewhere: it is here that a report may contradict another one.
+        if not held.ended and not self.prefetch.adopt(lease, held):
+            self._hold(lease, held, mission, task, now)
+        worker.leases[held.attempt] = lease
         if task is None and not mission.synced:
             # The mission has yet to submit it, or to be synced without it.
             task = mission.tasks[held.task] = TaskRecord(mission, held.task)
-        if task is not None and task.kept_by == (worker.id, held.attempt):
-            return  # resolved by this very run, which the mission has not confirmed yet
         unwanted = task is None or task.ending is not None or task.retracted
-        lease = LeaseRecord(held.attempt, None if unwanted else task, worker, None)
-        lease.began = now - held.elapsed
-        lease.alone = held.alone
-        worker.leases[held.attempt] = lease
-        if not held.ended and not self.prefetch.adopt(lease, held):
-            self._hold(lease, held, mission, task, now)
+        lease.task = None if unwanted else task
         if unwanted or task is None:
             if not held.ended:
                 self.revoke(lease)
@@ -477,7 +564,7 @@ class TaskTable:
         now: float,
     ) -> None:
         """Take what a reported run uses out of what its worker has free."""
-        space = split_time(from_data(held.res, unknown="keep"))[1]
+        space = split_time(resources_of(held.res))[1]
         if held.alone:
             space = self.scheduler.workers[lease.worker.number].supply.total
         # Until its mission has submitted the task, its request is not known: what it holds stands
@@ -487,9 +574,12 @@ class TaskTable:
         self._last_scheduler_id += 1
         until = math.inf if held.left is None else now + held.left
         age = self.shares.age(mission.share, queue.priority)
-        self.scheduler.on_adopted(
-            self._last_scheduler_id, queue, lease.worker.number, space, age, lease.began, until
-        )
+        try:
+            self.scheduler.on_adopted(
+                self._last_scheduler_id, queue, lease.worker.number, space, age, lease.began, until
+            )
+        except ValueError as error:
+            raise BadMessage(f"run {held.attempt} cannot be there: {error}") from error
         lease.scheduler_id = self._last_scheduler_id
         self.by_scheduler_id[lease.scheduler_id] = lease
 
@@ -525,7 +615,9 @@ class TaskTable:
     def counts(self) -> dict[str, int]:
         """Return how many tasks are in each state, as people see it."""
         return {
-            "waiting": self.scheduler.waiting + self.prefetch.in_chains,
+            "waiting": self.scheduler.waiting
+            + self.prefetch.in_chains
+            + sum(len(mission.parked) for mission in self.registry.missions.values()),
             "held back": sum(map(len, self.held_back.values())),
             "running": self.scheduler.running,
             "done": self.done,

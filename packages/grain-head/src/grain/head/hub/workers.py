@@ -5,7 +5,8 @@
 2.  A worker whose connection is lost is away: nothing new goes there, nothing of it is started
     elsewhere. After the grace period it is lost, and its runs with it.
 3.  A lost worker that comes back is a new one that has runs already.
-4.  Messages of a connection that another one has replaced are ignored.
+4.  Messages of a connection that another one has replaced are ignored. It is closed, with the
+    reason: a worker that reads that shares its id with another process, and takes another one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from grain.edge.questions import pack
 from grain.head.hub.snapshot import next_ordinal
 from grain.head.hub.state import MissionRecord, Questions, WorkerRecord
 from grain.head.messages import Answer, Blocked
-from grain.resource import from_data
+from grain.head.validation import resources_of
 from grain.worker.messages import (
     ArrivedCount,
     Draining,
@@ -139,9 +140,13 @@ class Workers:
         if worker is None:
             worker = self._new(message, now)
         elif message.connection <= worker.connection:
-            return  # it comes late: a newer connection has replaced this one
+            # It comes late: a newer connection has replaced this one. Or its sender is not the
+            # process that has registered before.
+            self._outgoing.replace(link, "worker")
+            return
         elif worker.link is not None:
             self.links.pop(worker.link, None)
+            self._outgoing.replace(worker.link, "worker")
         self._table.scheduler.on_worker_draining(worker.number)  # until it has reported
         for lease in worker.leases.values():
             if lease.begun:
@@ -158,6 +163,7 @@ class Workers:
         worker.deadline = worker.away_since = math.inf
 
     def _new(self, message: RegisterWorker, now: float) -> WorkerRecord:
+        total = resources_of(message.total)
         self._last_number += 1
         worker = WorkerRecord(message.worker, self._last_number)
         worker.name = message.name
@@ -165,7 +171,6 @@ class Workers:
         worker.host = message.host
         worker.versions = message.versions
         self._registry.workers[worker.id] = self._registry.numbered[worker.number] = worker
-        total = from_data(message.total, unknown="keep")
         self._table.scheduler.on_worker_joined(
             worker.number, worker.name, total, now, worker.versions.interpreter
         )
@@ -174,6 +179,8 @@ class Workers:
     def _on_inventory(self, worker: WorkerRecord, message: Inventory, now: float) -> None:
         if worker.serving:
             return  # it comes twice
+        for held in message.runs:
+            self._table.check_reported(held)
         for held in message.runs:
             if held.attempt in worker.leases:
                 self._table.confirm(worker, held, now)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+import secrets
 import signal
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from grain.edge.errors import AddressError, ChannelError, EdgeError
 from grain.worker.agent.lifecycle import LifecyclePhase
 from grain.worker.agent.runner_process import RunnerProcess
 from grain.worker.agent.signals import on_signals
-from grain.worker.messages import Cancel, Ended, Retire, WorkerRegistered
+from grain.worker.messages import Cancel, Dismissed, Ended, Retire, WorkerRegistered
 from grain.worker.runner.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -171,6 +172,10 @@ class Agent:
             if isinstance(message, WorkerRegistered):
                 _log.info("registered at the scheduler, which runs %s", message.versions)
                 self._lifecycle.on_linked()
+            elif isinstance(message, Dismissed):
+                _log.error("the scheduler has ended the connection: %s", message.why)
+                if message.because == "replaced":
+                    self._session.rename(secrets.token_hex(8))
             elif isinstance(message, Retire):
                 self._lifecycle.on_quit(now, force=message.at_once)
             self._session.on_message(message, payload, now)

@@ -179,6 +179,13 @@ class WorkerSession:
         for ended, payload, _ in self.kept.values():
             self._send(ended, payload)
 
+    def rename(self, id: str) -> None:  # noqa: A002 - its name
+        """Take another id from the next connection on: another process has registered under this.
+
+        For the head it is another worker, which has runs already.
+        """
+        self.id = id
+
     def on_disconnected(self) -> None:
         """End a connection; messages under way to the head may be lost."""
         self.connected = False

@@ -1,0 +1,232 @@
+"""The check of what peers state, before the hub believes it. Plain functions, no state.
+
+The codec refuses messages of a wrong form. What is left are values of the right form that make no
+sense: a negative amount of memory, a core that appears twice, a time that is no number. A hub that
+took one of them would stumble later, while it serves somebody else. So every value with a meaning
+passes through here first, and a peer that states nonsense is dropped alone, with the reason.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from grain.head.errors import BadMessage
+from grain.head.messages import Ask, RegisterMission, Request, Submit
+from grain.resource import Resource, WTime, from_data
+from grain.worker.messages import (
+    DefineFunction,
+    Inventory,
+    LoopBlocked,
+    RegisterWorker,
+    RunEnded,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from grain.edge.messages import Message
+    from grain.edge.version import Versions
+    from grain.worker.messages import Attempt
+
+_ID = 256  # characters of an id or a name of a peer
+_DETAIL = 4096  # characters of the way in which a process ended, and of other words for people
+_CRASHES = 32  # crashes of one task: it is given up long before
+_DIGEST = 24  # bytes of the digest of a function
+_SETTINGS = 512 * 1024  # bytes of a mission's settings, which go along with each of its leases
+_DEPTH = 8  # levels of lists and dicts in the data of a resource
+# Numbers, and characters, in the data of a resource: the cores of the largest node fit, and its
+# text, which travels in a `Notice`, is far shorter than a message may be.
+_VALUES = 32768
+_FARTHEST = 1e10  # seconds, three centuries: sums of times remain exact to a millisecond
+
+
+def resources_of(data: Mapping[str, Any]) -> Resource:
+    """Return the resources that a peer states as plain data.
+
+    Kinds without a class here are kept as they are: they can be shown and passed on.
+
+    Raises:
+        BadMessage: they make no sense.
+    """
+    try:
+        _check_plain(data, _DEPTH, _VALUES)
+        resources = from_data(data, unknown="keep")
+        # Kinds that anybody may have written: one whose text or hash fails would do so later, amid
+        # the work for others.
+        resources.ask()
+        hash(resources)
+    except Exception as error:
+        raise BadMessage(f"resources that make no sense: {error}") from error
+    return resources
+
+
+def request_of(data: Mapping[str, Any]) -> Resource:
+    """Return the resources that a mission asks for.
+
+    Raises:
+        BadMessage: they make no sense, or they are a supply and no request.
+    """
+    resources = resources_of(data)
+    wtime = resources.get(WTime)
+    if isinstance(wtime, WTime) and wtime.countdown:
+        raise BadMessage(f"{resources.ask()} is asked for: only a worker's time counts down")
+    return resources
+
+
+def check_message(message: Message) -> None:
+    """Check the values of a message from a mission or an agent, other than resources.
+
+    Raises:
+        BadMessage: one of them makes no sense.
+    """
+    check = _CHECKS.get(type(message))
+    if check is not None:
+        check(message)
+
+
+def check_attempt(attempt: Attempt, epoch: int, last: int) -> None:
+    """Check a run that a worker reports.
+
+    Args:
+        attempt: the run.
+        epoch: this head's.
+        last: the number of the last run that this head has begun.
+
+    Raises:
+        BadMessage: it names a run that this head has yet to begin.
+    """
+    if attempt[0] == epoch and attempt[1] > last:
+        raise BadMessage(f"run {attempt} is reported, and has not begun")
+
+
+def _check_plain(data: Any, depth: int, values: int) -> int:
+    """Check that data are plain, finite and of a moderate size; return how many values are left."""
+    if isinstance(data, dict | list):
+        if not depth:
+            raise ValueError("its data are nested too deeply")
+        values -= 1
+        for part in data:
+            values = _check_plain(part, depth - 1, values)
+            if isinstance(data, dict):
+                if not isinstance(part, str):
+                    raise TypeError(f"{part!r} is no name")
+                values = _check_plain(data[part], depth - 1, values)
+        return values
+    if isinstance(data, float) and not math.isfinite(data):
+        raise ValueError(f"{data} is no amount")
+    if not (data is None or isinstance(data, bool | int | float | str)):
+        raise ValueError(f"{type(data).__name__} is no plain data")
+    values -= len(data) if isinstance(data, str) else 1
+    if values < 0:
+        raise ValueError(f"its data are larger than {_VALUES} values")
+    return values
+
+
+def _check_text(name: str, text: str, most: int = _ID) -> None:
+    if len(text) > most:
+        raise BadMessage(f"its {name} has {len(text)} characters; {most} are the most")
+
+
+def _check_seconds(name: str, seconds: float | None) -> None:
+    if seconds is not None and not -_FARTHEST <= seconds <= _FARTHEST:
+        raise BadMessage(f"{name} = {seconds} s: no time is that long")
+
+
+def _check_peer(
+    id: str,  # noqa: A002 - its name
+    name: str,
+    host: str,
+    versions: Versions,
+) -> None:
+    if not id:
+        raise BadMessage("it registers without an id")
+    texts = (versions.interpreter, versions.python, versions.grain, versions.numpy)
+    for label, text in (("id", id), ("name", name), ("host", host)):
+        _check_text(label, text)
+    for text in texts:
+        _check_text("version", text)
+
+
+def _check_connection(connection: int) -> None:
+    if connection < 1:
+        raise BadMessage(f"connection {connection}: connections are counted from 1")
+
+
+def _check_digest(digest: bytes) -> None:
+    if len(digest) > _DIGEST:
+        raise BadMessage(f"a digest of {len(digest)} bytes; {_DIGEST} are the most")
+
+
+def _check_mission(message: RegisterMission) -> None:
+    _check_peer(message.mission, message.name, message.host, message.versions)
+    _check_connection(message.connection)
+    if len(message.settings) > _SETTINGS:
+        raise BadMessage(
+            f"its settings have {len(message.settings)} bytes; {_SETTINGS} is the most"
+        )
+
+
+def _check_worker(message: RegisterWorker) -> None:
+    _check_peer(message.worker, message.name, message.host, message.versions)
+    _check_connection(message.connection)
+    for digest in message.functions:
+        _check_digest(digest)
+
+
+def _check_request(message: Request) -> None:
+    _check_text("interpreter", message.interpreter)
+
+
+def _check_submit(message: Submit) -> None:
+    if message.task < 1:
+        raise BadMessage(f"task {message.task}: tasks are counted from 1")
+    if len(message.crashes) > _CRASHES:
+        raise BadMessage(f"{len(message.crashes)} crashes of a task; {_CRASHES} are the most")
+    for crash in message.crashes:
+        _check_text("worker", crash.worker)
+        _check_text("crash", crash.how, _DETAIL)
+        _check_seconds("the time of a crash", crash.at)
+
+
+def _check_inventory(message: Inventory) -> None:
+    for run in message.runs:
+        _check_text("mission", run.mission)
+        _check_seconds("elapsed", run.elapsed)
+        _check_seconds("left", run.left)
+        if not run.mission or run.task < 1:
+            raise BadMessage(f"run {run.attempt} is reported of no task: {run.mission}:{run.task}")
+
+
+def _check_ended(message: RunEnded) -> None:
+    _check_text("crash", message.detail, _DETAIL)
+
+
+def _check_function(message: DefineFunction) -> None:
+    _check_digest(message.digest)
+    _check_text("function", message.name)
+
+
+def _check_blocked(message: LoopBlocked) -> None:
+    code = message.code
+    for text in (code.function, code.where, code.line, code.instead):
+        _check_text("blocking code", text, _DETAIL)
+    _check_seconds("blocked for", code.seconds)
+
+
+def _check_question(message: Ask) -> None:
+    for text in (message.mission, message.pattern, message.by):
+        _check_text("question", text)
+
+
+_CHECKS: dict[type[Message], Callable[[Any], None]] = {
+    RegisterMission: _check_mission,
+    RegisterWorker: _check_worker,
+    Request: _check_request,
+    Submit: _check_submit,
+    Inventory: _check_inventory,
+    RunEnded: _check_ended,
+    LoopBlocked: _check_blocked,
+    DefineFunction: _check_function,
+    Ask: _check_question,
+}

@@ -1,0 +1,98 @@
+"""Missions that do not take their outcomes: nothing more of them starts, and others go on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grain.head.messages import AckTasks, Depart, Retract, Retracted, Synced
+from grain.head.testing import check_hub
+from grain.worker.messages import Lease
+
+if TYPE_CHECKING:
+    from grain_testkit.hub_harness import HubHarness
+
+
+def run(harness: HubHarness, worker: str, *, payload: bytes = b"value") -> list[int]:
+    """End all that runs on a worker; return the tasks."""
+    leases = harness.sent(worker, Lease)
+    for lease in leases:
+        harness.send(worker, harness.ended(lease), payload=payload)
+    check_hub(harness.hub, harness.now)
+    return [lease.task for lease in leases]
+
+
+def test_a_mission_that_confirms_nothing_is_paused_until_half_is_confirmed(
+    harness: HubHarness,
+) -> None:
+    harness.hub.tasks.max_unconfirmed = 3
+    worker, mission = harness.worker("w", cores=1), harness.mission()
+    harness.send(mission, Synced())
+    harness.submit(mission, *range(1, 21))
+    done: list[int] = []
+    while now := run(harness, worker):
+        done += now
+    assert 4 <= len(done) < 20
+    record = harness.hub.registry.missions["m"]
+    assert record.paused
+    assert harness.hub.tasks.counts()["waiting"] == 20 - len(done)
+
+    harness.submit(mission, 21)
+    harness.send(mission, AckTasks(tuple(done[:2])))
+    assert [] == run(harness, worker)
+    harness.send(mission, AckTasks(tuple(done)))
+    assert not record.paused
+    while now := run(harness, worker):
+        done += now
+        harness.send(mission, AckTasks(tuple(now)))
+    assert [*range(1, 22)] == done
+    assert (0, 0) == (record.unconfirmed, record.unconfirmed_bytes)
+
+
+def test_bytes_count_as_well_and_other_missions_go_on(harness: HubHarness) -> None:
+    harness.hub.tasks.max_unconfirmed_bytes = 1000
+    worker = harness.worker("w", cores=1)
+    asleep = harness.mission("asleep")
+    harness.submit(asleep, *range(1, 200))
+    for _ in range(200):
+        run(harness, worker, payload=bytes(400))
+    record = harness.hub.registry.missions["asleep"]
+    assert 1000 < record.unconfirmed_bytes < 400 * 70  # what had begun, or was sent ahead
+    awake = harness.mission("awake")
+    harness.submit(awake, 1)
+    assert [1] == run(harness, worker)
+
+
+def test_why_and_the_snapshot_show_a_mission_that_is_paused(harness: HubHarness) -> None:
+    harness.hub.tasks.max_unconfirmed = 0
+    worker, mission = harness.worker("w", cores=1), harness.mission()
+    harness.submit(mission, *range(1, 200))
+    while run(harness, worker):
+        pass
+    why = harness.hub.why("m", 199, harness.now)
+    assert "waiting" == why.state
+    assert "its mission has not taken" in why.reasons[0]
+    [shown] = harness.hub.snapshot(harness.now)["missions"]
+    assert shown["paused"]
+    assert shown["unconfirmed"] == harness.hub.registry.missions["m"].unconfirmed > 0
+    assert shown["waiting"] == 199 - shown["unconfirmed"]
+
+
+def test_a_task_that_is_parked_can_be_retracted_and_its_mission_can_leave(
+    harness: HubHarness,
+) -> None:
+    harness.hub.tasks.max_unconfirmed = 0
+    worker, mission = harness.worker("w", cores=1), harness.mission()
+    harness.submit(mission, *range(1, 200))
+    while run(harness, worker):
+        pass
+    harness.send(mission, Retract((199,)))
+    assert [Retracted(199)] == harness.sent(mission, Retracted)
+    check_hub(harness.hub, harness.now)
+    harness.lose(mission)
+    check_hub(harness.hub, harness.now)
+    harness.mission(link="again", connection=2)
+    harness.submit("again", *range(1, 199))
+    check_hub(harness.hub, harness.now)
+    harness.send("again", Depart())
+    assert harness.hub.idle
+    check_hub(harness.hub, harness.now)

@@ -1,0 +1,86 @@
+"""Two processes with one id: the connection that is not in use is closed, and nobody hangs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from grain.head.messages import RegisterMission, Started, Synced
+from grain.remote_exer.session import MissionSession
+from grain.resource import Cores
+from grain.worker.agent.session import WorkerSession
+from grain.worker.messages import Dismissed, InventoryEnd, Lease, RegisterWorker, Revoke
+from grain_testkit.hub_harness import held
+
+if TYPE_CHECKING:
+    from grain_testkit.hub_harness import HubHarness
+
+
+@pytest.mark.parametrize(("second", "closed"), [(2, "first"), (1, "second")])
+@pytest.mark.parametrize("kind", ["mission", "worker"])
+def test_of_two_connections_of_one_id_the_one_that_is_not_in_use_is_closed(
+    harness: HubHarness, kind: str, second: int, closed: str
+) -> None:
+    for link, connection in (("first", 1), ("second", second)):
+        if kind == "mission":
+            harness.send(link, RegisterMission("id", "name", connection=connection), Synced())
+        else:
+            register = RegisterWorker("id", "name", "host", {"Cores": 1}, connection=connection)
+            harness.send(link, register, InventoryEnd())
+    other = "second" if closed == "first" else "first"
+    [dismissed] = harness.sent(closed, Dismissed)
+    assert "replaced" == dismissed.because
+    assert [] == harness.sent(other, Dismissed)
+    links = harness.hub.missions.links if kind == "mission" else harness.hub.workers.links
+    assert [other] == [*links]
+
+
+def test_a_worker_whose_id_was_taken_comes_back_with_its_runs_under_another(
+    harness: HubHarness,
+) -> None:
+    """Its runs go on, and those that the other process was given instead are revoked."""
+    worker, mission = harness.worker("w"), harness.mission()
+    harness.submit(mission, 1)
+    [lease] = harness.sent(worker, Lease)
+
+    register = RegisterWorker("w", "w", "host", {"Cores": 0}, connection=9)
+    harness.send("impostor", register, InventoryEnd())
+    assert 1 == len(harness.sent(worker, Dismissed))
+    harness.lose(worker)
+    harness.worker("w-again", held=(held(lease),), link="again")
+    assert 1 == len(harness.sent("impostor", Revoke))
+    assert [] == harness.sent("again", Lease)
+    assert [] == harness.sent("again", Revoke)
+
+
+def test_a_mission_whose_id_was_taken_submits_all_again_under_another() -> None:
+    session = MissionSession("m", "name")
+    session.on_connected()
+    request = session.request({"Cores": 1})
+    tasks = [session.submit(request, b"f", b"") for _ in range(2)]
+    session.on_message(Started("w", tuple(tasks[:1])), None)
+    session.on_message(Dismissed("taken", "replaced"), None)
+    dismissed = session.take_dismissed()
+    assert dismissed is not None
+    assert session.take_dismissed() is None
+    session.on_disconnected()
+    session.rename("other")
+    assert 0 == session.running
+    session.on_connected()
+    [(register, _), *_] = session.take_mail()
+    assert isinstance(register, RegisterMission)
+    assert ("other", 2) == (register.mission, register.connection)
+    assert tasks == [*session.pending]
+
+
+def test_a_worker_registers_under_its_new_id() -> None:
+    session = WorkerSession("w", "name", "host", Cores(1), 0.0)
+    session.on_connected(0.0)
+    session.take_mail()
+    session.on_disconnected()
+    session.rename("other")
+    session.on_connected(0.0)
+    [(register, _), *_] = session.take_mail()
+    assert isinstance(register, RegisterWorker)
+    assert "other" == register.worker

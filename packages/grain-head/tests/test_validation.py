@@ -1,0 +1,326 @@
+"""Nonsense from one peer: it is dropped with the reason, and everybody else is served."""
+
+from __future__ import annotations
+
+import math
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+from outcome import Value
+
+from grain.edge.channel import memory_channels
+from grain.edge.errors import ChannelError
+from grain.head.errors import BadMessage
+from grain.head.messages import RegisterMission, Request, Resolved, Submit, Synced
+from grain.head.service import Service
+from grain.head.validation import check_message, request_of, resources_of
+from grain.remote_exer import RemoteExecutor
+from grain.resource import Cores, Memory
+from grain.worker.messages import (
+    BlockingCode,
+    DefineFunction,
+    Dismissed,
+    Inventory,
+    InventoryEnd,
+    InventoryRun,
+    Lease,
+    LoopBlocked,
+    RegisterWorker,
+    RunEnded,
+)
+from grain.worker.payload import Payloads
+from grain_testkit.hub_harness import F, HubHarness
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from trio.testing import MockClock
+
+    from grain.edge.channel import WireChannel
+    from grain.edge.messages import Message, Payload
+
+deep: list[Any] = []
+for _ in range(20):
+    deep = [deep]
+
+NONSENSE: list[dict[str, Any]] = [
+    {"Memory": -5},
+    {"Memory": math.nan},
+    {"Memory": math.inf},
+    {"Memory": "much"},
+    {"Memory": None},
+    {"Cores": [1, 1]},
+    {"Cores": -1},
+    {"Cores": 1 << 30},
+    {"Cores": [[1]]},
+    {"Capacity": 1.5},
+    {"WTime": {"T": 5, "softT": 6}},
+    {"WTime": {"T": math.nan}},
+    {"WTime": {"T": 5, "clock": 1}},
+    {"WTime": {"nothing": 5}},
+    {"Token": ""},
+    {"Token": 5},
+    {"Unknown": math.nan},
+    {"Unknown": deep},
+    {"Unknown": b"bytes"},
+    {"Unknown": {1: 2}},
+    {"Unknown": "x" * 100_000},
+    {f"Unknown{k}": 1 for k in range(10_000)},
+]
+
+
+@pytest.mark.parametrize("data", NONSENSE, ids=lambda data: repr(data)[:40])
+def test_resources_that_make_no_sense_are_refused(data: dict[str, Any]) -> None:
+    with pytest.raises(BadMessage, match="resources that make no sense"):
+        resources_of(data)
+
+
+def test_resources_that_make_sense_pass() -> None:
+    assert Cores([0, 2]) & Memory(4) == resources_of({"Cores": [0, 2], "Memory": 4})
+    assert {"Licences": {"orca": [1, 2.5, None]}} == {
+        kind: part._data()
+        for kind, part in resources_of({"Licences": {"orca": [1, 2.5, None]}}).parts().items()
+    }
+
+
+def test_a_request_whose_time_counts_down_is_refused() -> None:
+    """It would equal nothing a moment later, not even itself."""
+    with pytest.raises(BadMessage, match="counts down"):
+        request_of({"WTime": {"T": 5.0, "countdown": True}})
+
+
+RUN = InventoryRun("m", 1, (1, 1), {"Cores": 1}, 0.0)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        RegisterMission("", "name"),
+        RegisterMission("m", "n" * 1000),
+        RegisterMission("m", "m", connection=0),
+        RegisterMission("m", "m", settings=bytes(1 << 20)),
+        RegisterWorker("w", "w", "h" * 1000, {}),
+        RegisterWorker("w", "w", "h", {}, (bytes(100),)),
+        Submit(0, 0, F),
+        Inventory((InventoryRun("m", 1, (1, 1), {}, math.nan),)),
+        Inventory((InventoryRun("m", 1, (1, 1), {}, 0.0, math.inf),)),
+        Inventory((InventoryRun("", 1, (1, 1), {}, 0.0),)),
+        RunEnded("m", 1, (1, 1), "crashed", "x" * 10_000),
+        LoopBlocked("m", 1, BlockingCode("f", "w", "l" * 10_000, 1.0, "i")),
+        DefineFunction(bytes(100)),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_values_that_make_no_sense_are_refused(message: Message) -> None:
+    with pytest.raises(BadMessage):
+        check_message(message)
+
+
+def test_a_run_that_is_reported_with_what_another_has_is_refused(harness: HubHarness) -> None:
+    """The hub's records stay consistent, and the worker may come again with the truth."""
+    register = RegisterWorker("w", "w", "host", {"Cores": 2})
+    first = InventoryRun("m", 1, (7, 1), {"Cores": [0]}, 0.0)
+    second = InventoryRun("m", 2, (7, 2), {"Cores": [0]}, 0.0)
+    harness.send("link", register)
+    with pytest.raises(BadMessage, match="cannot be there"):
+        harness.send("link", Inventory((first, second)))
+    harness.hub.dismiss("link", "nonsense", harness.now, refused=True)
+    harness.dispatch()
+    assert [Dismissed("nonsense", "refused")] == harness.sent("link", Dismissed)
+
+    harness.mission()
+    harness.connections = 1
+    harness.worker("w", held=(first,), link="again")
+    harness.send("m", Synced())
+    harness.wait(120.0)
+    assert ["w"] == [*harness.hub.registry.workers]
+    assert [(7, 1)] == [*harness.hub.registry.workers["w"].leases]
+
+
+def test_a_run_that_this_head_has_yet_to_begin_is_refused(harness: HubHarness) -> None:
+    """Its number would be given once more, and the second run take the place of the first."""
+    harness.send("link", RegisterWorker("w", "w", "host", {"Cores": 2}))
+    with pytest.raises(BadMessage, match="has not begun"):
+        harness.send("link", Inventory((InventoryRun("m", 1, (1, 50), {"Cores": 1}, 0.0),)))
+
+
+async def nothing() -> None:
+    """A tasklet."""
+
+
+class Member:
+    """A peer of a service at the end of a channel in memory."""
+
+    def __init__(self, channel: WireChannel) -> None:
+        self.channel = channel
+        self.received: list[tuple[Message, Payload]] = []
+        self.ended = False
+
+    async def run(self) -> None:
+        try:
+            while True:
+                self.received += await self.channel.receive()
+        except (trio.EndOfChannel, ChannelError, trio.ClosedResourceError):
+            self.ended = True
+
+    def sent(self, kind: type[Message]) -> list[Message]:
+        return [message for message, _ in self.received if isinstance(message, kind)]
+
+
+async def join(nursery: trio.Nursery, service: Service, role: str, name: str) -> Member:
+    ours: WireChannel
+    theirs: WireChannel
+    ours, theirs = memory_channels()
+
+    async def serve() -> None:
+        await service.serve(theirs, role, name, name=name)
+        await theirs.aclose()
+
+    nursery.start_soon(serve)
+    member = Member(ours)
+    nursery.start_soon(member.run)
+    return member
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        RegisterWorker("bad", "bad", "host", {"Memory": -5}),
+        RegisterWorker("bad", "bad", "host", {"Memory": math.nan}),
+        RegisterWorker("bad", "bad", "host", {"Cores": [0, 0]}),
+        RegisterWorker("bad", "bad", "host", {"WTime": {"T": 5, "softT": 6}}),
+    ],
+)
+async def test_a_peer_that_states_nonsense_is_dropped_alone(
+    autojump_clock: MockClock, nonsense: Message, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = Service()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(service.run)
+        worker = await join(nursery, service, "worker", "good")
+        mission = await join(nursery, service, "mission", "m")
+        bad = await join(nursery, service, "worker", "bad")
+        worker.channel.post(
+            [(RegisterWorker("good", "good", "host", {"Cores": 1}), None), (InventoryEnd(), None)]
+        )
+        bad.channel.post([(nonsense, None)])
+        await trio.sleep(1)
+        assert bad.ended
+        [dismissed] = bad.sent(Dismissed)
+        assert isinstance(dismissed, Dismissed)
+        assert "refused" == dismissed.because
+        assert "the scheduler refuses RegisterWorker of worker bad" in dismissed.why
+        assert "worker bad is dropped: its RegisterWorker makes no sense" in caplog.text
+
+        mission.channel.post(
+            [
+                (RegisterMission("m", "m"), None),
+                (Request(0, {"Cores": 1}), None),
+                (DefineFunction(F), b"f"),
+                (Submit(1, 0, F), b"arguments"),
+                (Synced(), None),
+            ]
+        )
+        await trio.sleep(1)
+        [lease] = worker.sent(Lease)
+        assert isinstance(lease, Lease)
+        worker.channel.post([(RunEnded("m", 1, lease.attempt, "value"), b"4")])
+        await trio.sleep(1)
+        assert [Resolved(1, "value")] == mission.sent(Resolved)
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_error_while_a_peer_is_served_is_logged_and_drops_that_peer_alone(
+    autojump_clock: MockClock,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    service = Service()
+    real = service.hub.on_message
+
+    def broken(link: Any, message: Message, *more: Any) -> None:
+        if isinstance(message, RegisterWorker) and message.name == "bad":
+            raise ZeroDivisionError("a bug")
+        real(link, message, *more)
+
+    monkeypatch.setattr(service.hub, "on_message", broken)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(service.run)
+        good = await join(nursery, service, "worker", "good")
+        bad = await join(nursery, service, "worker", "bad")
+        for member, name in ((bad, "bad"), (good, "good")):
+            register = partial(RegisterWorker, name, name, "host")
+            member.channel.post([(register({"Cores": 1}), None), (InventoryEnd(), None)])
+        await trio.sleep(1)
+        assert (True, False) == (bad.ended, good.ended)
+        [dismissed] = bad.sent(Dismissed)
+        assert isinstance(dismissed, Dismissed)
+        assert "failed" == dismissed.because
+        assert ["good"] == [*service.hub.registry.workers]
+        assert "Traceback" in caplog.text
+        assert "ZeroDivisionError: a bug" in caplog.text
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_mission_under_the_id_of_another_leaves_both_with_an_answer(
+    autojump_clock: MockClock,
+) -> None:
+    """The first comes back under another id; both get their outcomes, and nobody takes turns."""
+    service = Service()
+    opened: list[str] = []
+    remarks: list[str] = []
+
+    async def mission(nursery: trio.Nursery, *, impostor: bool) -> None:
+        @asynccontextmanager
+        async def connect(identity: str) -> AsyncGenerator[WireChannel]:
+            opened.append(identity)
+            ours: WireChannel
+            theirs: WireChannel
+            ours, theirs = memory_channels()
+
+            async def serve() -> None:
+                await service.serve(theirs, "mission", identity, name="m")
+                await theirs.aclose()
+
+            nursery.start_soon(serve)
+            yield ours
+            await ours.aclose()
+
+        executor = RemoteExecutor(
+            connect=connect,
+            on_event=lambda event: remarks.append(getattr(event, "text", "")),
+        )
+        if impostor:
+            executor._session.id = opened[0]
+            executor._session._registration = RegisterMission(opened[0], "copy")
+            executor._session._connections = 5
+        async with executor:
+            executor.submit(Cores(1), nothing)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(service.run)
+        async with trio.open_nursery() as missions:
+            missions.start_soon(partial(mission, nursery, impostor=False))
+            await trio.sleep(1)
+            missions.start_soon(partial(mission, nursery, impostor=True))
+            await trio.sleep(20)
+            worker = await join(nursery, service, "worker", "w")
+            worker.channel.post(
+                [(RegisterWorker("w", "w", "host", {"Cores": 2}), None), (InventoryEnd(), None)]
+            )
+            await trio.sleep(1)
+            outcome = Payloads("w").dump_outcome(Value(None))
+            for lease in worker.sent(Lease):
+                assert isinstance(lease, Lease)
+                ended = RunEnded(lease.mission, lease.task, lease.attempt, "value")
+                worker.channel.post([(ended, outcome)])
+            with trio.fail_after(60):
+                while missions.child_tasks:
+                    await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+    assert 3 == len(opened)
+    assert opened[0] == opened[1] != opened[2]
+    assert any("another process has registered" in remark for remark in remarks)
