@@ -49,7 +49,7 @@ def test_the_batch_system_answers_or_does_not(tmp_path: Path, system: str) -> No
     without = doctor(tmp_path, batch)
 
     assert f"{system}: {COMMANDS[system]} answer" == well["batch system"]["says"]
-    # A directory on a disk of this host is a warning, as the workers of a batch system are on others.
+    # A directory on a disk of this host is a warning: workers are on other hosts.
     complaints = {name for name, one in well.items() if one["state"] != "ok"}
     assert {"scheduler"} == complaints - {"directory"}
     assert "fail" == dead["batch system"]["state"]
