@@ -6,7 +6,6 @@ import logging
 import random
 import socket
 import subprocess
-import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ import trio
 
 from grain.edge import DEFAULT, dial, prepare
 from grain.edge.errors import CannotServe, DialError, FilesystemFailed, FilesystemReadOnly
+from grain.edge.trust import python_command
 from grain.head.errors import Unreachable
 from grain.head.service import CODEC
 
@@ -114,7 +114,7 @@ class GnawConnector:
 
     async def start(self) -> None:
         """Start a scheduler in the background, where it outlives this process."""
-        words = [sys.executable, "-m", "grain.head", "--address", self.address]
+        words = [*python_command("grain.head"), "--address", self.address]
         if self._log_file:
             words += ["--log-file", self._log_file]
         _log.info("starting a scheduler at %s", self.address)

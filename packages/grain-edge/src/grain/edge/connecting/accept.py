@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable
 
-    from grain.edge.heartbeat import Heartbeat
+    from grain.edge.framing.heartbeat import Heartbeat
     from grain.edge.messages import Codec, Hello, Welcome
 
 _FAREWELL = 3.0

@@ -26,7 +26,7 @@ from grain.edge.version import package_version
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from grain.edge.heartbeat import Heartbeat
+    from grain.edge.framing.heartbeat import Heartbeat
     from grain.edge.meeting.block import MeetingRecord
 
 POLL_FIRST, POLL_LAST = 1.0, 15.0

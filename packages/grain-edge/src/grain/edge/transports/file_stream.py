@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.edge.errors import MeetingError
-from grain.edge.heartbeat import Heartbeat
+from grain.edge.framing.heartbeat import Heartbeat
 from grain.edge.transports.file_log import BEAT, BLOB, DATA, END, LogReader, LogWriter
 
 if TYPE_CHECKING:
