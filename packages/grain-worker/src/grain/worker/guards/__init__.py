@@ -38,6 +38,7 @@ Map:
 - ``protocol``: the messages between the caller and these processes
 - ``proc``: list, signal and reap processes
 - ``program``: one external program: search, start, clean-up
+- ``removal``: removal of scratch directories
 - ``caller``: the caller as a subreaper sees it: requests, orders, death
 - ``tree``: wait until a tree of processes is gone; end it where necessary
 - ``supervisor``: runs one program after another
