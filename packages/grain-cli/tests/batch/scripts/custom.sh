@@ -6,6 +6,11 @@
 grain_began=`date +%s`
 grain_name=w093015
 
+# The output is for its owner alone.
+for grain_fd in 1 2; do
+    [ ! -f "/proc/$$/fd/$grain_fd" ] || chmod go-rwx "/proc/$$/fd/$grain_fd" 2>/dev/null || :
+done
+
 # Clean-up, from script.setup_cleanup: what was deferred last comes first.
 grain_clean_up() {
 set +eu
