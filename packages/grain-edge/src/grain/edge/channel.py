@@ -11,7 +11,7 @@ from grain.edge.framing.channel import Channel as Channel
 from grain.edge.framing.channel import WireBatch as WireBatch
 from grain.edge.framing.channel import WireChannel as WireChannel
 from grain.edge.framing.framed_channel import FramedChannel as FramedChannel
-from grain.edge.framing.heartbeat import Heartbeat as Heartbeat
 from grain.edge.framing.memory_channel import MemoryChannel as MemoryChannel
 from grain.edge.framing.memory_channel import MemoryDirection as MemoryDirection
 from grain.edge.framing.memory_channel import memory_channels as memory_channels
+from grain.edge.transports.heartbeat import Heartbeat as Heartbeat

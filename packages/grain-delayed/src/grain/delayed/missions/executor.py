@@ -226,7 +226,7 @@ def _logging_to(path: str) -> Iterator[None]:
     name = stamp(path, datetime.datetime.now())
     logger = logging.getLogger("grain")
     try:
-        fd = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        fd = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     except OSError as error:
         logger.warning("head.log_file: %s: %s; there is no log", name, error.strerror)
         yield

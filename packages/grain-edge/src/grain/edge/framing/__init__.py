@@ -20,7 +20,6 @@ Map:
 - ``channel``: the interface of a channel
 - ``frames``: the layout of frames, their encoder and decoder, without I/O
 - ``writer``: what is written when, and by which task, without I/O
-- ``heartbeat``: the times between signs of life, and of silence until a loss
 - ``framed_channel``: the channel over a stream, with its heartbeat
 - ``memory_channel``: the channel within one process
 """
