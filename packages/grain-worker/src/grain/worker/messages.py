@@ -219,7 +219,8 @@ class RunEnded(Message, frozen=True):
         task: the task's number in that mission.
         attempt: the run.
         status: ``"value"`` or ``"error"``: the payload is what the task returned or raised.
-            ``"cancelled"``: `Revoke` ended it. ``"crashed"``: its process died.
+            ``"cancelled"``: `Revoke` ended it. ``"crashed"``: its process died, or the supervisor
+            of its program was killed.
             ``"returned"``: the worker hands it back, because it leaves or because the run waited
             too long in a chain.
         detail: of a crash, how the process died.
