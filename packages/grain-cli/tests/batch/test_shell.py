@@ -11,15 +11,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from grain.cli.batch import BatchError, BatchJob
 from grain.cli.batch.scripts.shell import body, interpreter
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Made = Callable[..., BatchJob]
 
@@ -253,6 +250,7 @@ def test_a_job_that_is_started_again_has_a_name_and_an_output_of_its_own(
             check=True,
         )
 
+    assert 0o666 == Path(os.devnull).stat().st_mode & 0o777
     assert f"{name}\n" == (tmp_path / file).read_text()
     assert 0o600 == (tmp_path / file).stat().st_mode & 0o777
 

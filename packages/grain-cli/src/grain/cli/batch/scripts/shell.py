@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 _SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
 
 _PRIVATE = """\
-# The output is for its owner alone.
+# The output is for its owner alone. No redirection here: dash makes it in the shell itself.
 for grain_fd in 1 2; do
-    [ ! -f "/proc/$$/fd/$grain_fd" ] || chmod go-rwx "/proc/$$/fd/$grain_fd" 2>/dev/null || :
+    [ ! -f "/proc/$$/fd/$grain_fd" ] || chmod go-rwx "/proc/self/fd/$grain_fd" || :
 done"""
 
 _FORWARD = """\
