@@ -80,6 +80,19 @@ def test_process_lives_and_is_ended(
     system.cancel([one.id])
 
 
+def test_the_output_of_a_process_is_for_its_owner_alone_from_its_start(
+    job: BatchJob, tmp_path: Path, started: list[SubmittedJob]
+) -> None:
+    """Not only when its script has begun."""
+    before = os.umask(0)
+    try:
+        started += Local(tmp_path / "scripts").submit(replace(job, main="exit"), 1)
+    finally:
+        os.umask(before)
+
+    assert 0o600 == (tmp_path / "w.log").stat().st_mode & 0o777
+
+
 def test_cpus_of_missions_are_given_to_workers_only_where_there_are_no_others(
     job: BatchJob, tmp_path: Path, started: list[SubmittedJob]
 ) -> None:

@@ -11,15 +11,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from grain.cli.batch import BatchError, BatchJob
 from grain.cli.batch.scripts.shell import body, interpreter
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Made = Callable[..., BatchJob]
 
@@ -232,3 +229,40 @@ def test_a_first_line_without_a_shell_is_refused(shebang: str) -> None:
         f"script.shebang: {shebang!r} names no shell that can run the script\n"
         "Name one of sh, bash, dash, ksh, zsh, as in '#!/bin/bash'."
     ) == str(info.value)
+
+
+@pytest.mark.parametrize(
+    ("count", "name", "file"),
+    [("", "w", "w 7.log"), ("0", "w", "w 7.log"), ("2", "w-r2", "w 7-r2.log")],
+)
+def test_a_job_that_is_started_again_has_a_name_and_an_output_of_its_own(
+    shell: str, job_of: Made, tmp_path: Path, count: str, name: str, file: str
+) -> None:
+    """Its first processes may still live. The output is for its owner alone."""
+    job = replace(job_of(""), name="w", log_file=f"{tmp_path}/w %j.log", main="echo $grain_name")
+    (tmp_path / "script").write_text(body(job, restarts="COUNT"))
+    with (tmp_path / "w 7.log").open("ab") as log:
+        subprocess.run(
+            [shell, tmp_path / "script"],
+            env={**os.environ, "COUNT": count},
+            stdout=log,
+            stderr=log,
+            check=True,
+        )
+
+    assert 0o666 == Path(os.devnull).stat().st_mode & 0o777
+    assert f"{name}\n" == (tmp_path / file).read_text()
+    assert 0o600 == (tmp_path / file).stat().st_mode & 0o777
+
+
+def test_a_job_that_is_started_again_runs_where_no_other_output_can_be_made(
+    shell: str, job_of: Made, tmp_path: Path
+) -> None:
+    job = replace(job_of(""), name="w", log_file=f"{tmp_path}/w.log", main="echo $grain_name")
+    (tmp_path / "script").write_text(body(job, restarts="COUNT"))
+    (tmp_path / "w-r1.log").mkdir()
+    with (tmp_path / "w.log").open("ab") as log:
+        env = {**os.environ, "COUNT": "1"}
+        subprocess.run([shell, tmp_path / "script"], env=env, stdout=log, stderr=log, check=True)
+
+    assert "w-r1\n" == (tmp_path / "w.log").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -102,6 +103,19 @@ def test_logs_find_files_whose_placeholders_were_filled_in(alone: Path) -> None:
 
     assert [alone / "a[1]-42.log"] == outputs(record)
     assert "here\n" == grain("logs", "w").output
+
+
+@pytest.mark.parametrize("log", ["w.log", "w-%j.log"])
+def test_logs_show_those_of_a_job_that_was_started_again_too(alone: Path, log: str) -> None:
+    record = submitted(alone, "w", f"{alone}/{log}")
+    first = alone / log.replace("%j", "42")
+    again = first.with_stem(f"{first.stem}-r1")
+    for at, path in enumerate((first, again)):
+        path.write_text("here\n")
+        os.utime(path, (at, at))
+    (alone / "w-x.txt").touch()
+
+    assert [first, again] == outputs(record)
 
 
 @pytest.mark.parametrize("log", ["nothing.log", "no%j.log"])

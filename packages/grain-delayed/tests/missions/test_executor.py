@@ -303,6 +303,7 @@ async def test_the_log_goes_to_the_file_during_the_mission_only(home: Path) -> N
     text = (home / "head.log").read_text()
     assert "grain.head WARNING it hails" in text
     assert "it rains" not in text
+    assert 0o600 == (home / "head.log").stat().st_mode & 0o777
 
 
 async def test_a_log_file_that_cannot_be_created_is_reported(

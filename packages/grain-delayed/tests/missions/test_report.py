@@ -403,6 +403,15 @@ def test_on_a_terminal(tmp_path: Path) -> None:
     assert f"\x1b[2m{FRAME[0]}" in written  # dim
 
 
+def test_the_cursor_stays_visible_beside_the_progress_line() -> None:
+    """A signal may end the process on the spot, as SIGQUIT (Ctrl-\\) and SIGKILL do."""
+    written = on_terminal(PROGRAM.replace("PROGRESS", "None"))
+
+    hidden, shown_again = "\x1b[?25l", "\x1b[?25h"
+    assert hidden in written
+    assert hidden not in written.replace(hidden + shown_again, "")
+
+
 def coloured(pattern: str) -> str:
     """Return the pattern for a line that may have colours between its words."""
     return pattern.replace(", ", r"(\x1b\[[\d;]*m)*, ")

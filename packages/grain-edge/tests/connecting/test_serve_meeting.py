@@ -98,3 +98,22 @@ async def test_peer_of_another_epoch_is_refused_in_words(address: str) -> None:
             answer = await stream.receive_some(4096)
 
     assert b"this is epoch 1 of its meeting" in answer
+
+
+async def test_a_new_head_removes_remains_of_earlier_ones_and_follows_no_links(
+    address: str, tmp_path: Path
+) -> None:
+    """A name is judged before what is below it is removed."""
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "file").touch()
+    async with head(address):
+        pass
+    directory = Path(address[7:] + ".d")
+    (directory / "77" / "0").mkdir(parents=True)
+    (directory / "78").symlink_to(tmp_path / "kept")
+    (directory / "\N{SUPERSCRIPT TWO}").mkdir()  # a digit, and no number
+    async with head(address):
+        left = sorted(path.name for path in directory.glob("[!c]*") if path.name != "2")
+
+    assert ["\N{SUPERSCRIPT TWO}"] == left
+    assert ["file"] == os.listdir(tmp_path / "kept")

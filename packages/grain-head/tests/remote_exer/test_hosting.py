@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import outcome
@@ -25,12 +26,12 @@ from grain.remote_exer.local import LocalWorker
 from grain.resource import Cores
 from grain.worker import Call
 from grain.worker.errors import PayloadError
+from grain.worker.external import run_external
 from grain.worker.messages import DefineFunction, InventoryEnd, Leaving, RegisterWorker
 from grain.worker.payload import Payloads
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
-    from pathlib import Path
 
     from trio.testing import MockClock
 
@@ -520,3 +521,23 @@ async def test_a_large_argument_of_a_partial_is_named(address: str) -> None:
 
     assert 2_000_000 == ended.unwrap()
     assert text.startswith("length.keywords (2 MB) travels with length to every worker")
+
+
+async def kill_supervisor_once(path: str) -> str:
+    mark = Path(path)
+    if not mark.exists():
+        mark.touch()
+        await run_external(["sh", "-c", "kill -KILL $PPID; sleep 1000"])
+    return (await run_external(["echo", "again"])).stdout_text
+
+
+async def test_a_task_whose_programs_supervisor_is_killed_runs_again(
+    address: str, tmp_path: Path
+) -> None:
+    """As after a crash of the worker's process."""
+    async with HostingExecutor(Cores(1), address=address) as executor:
+        executor.submit(Cores(1), kill_supervisor_once, str(tmp_path / "mark"))
+        executor.close()
+        ((_, ended),) = [pair async for pair in executor.results]
+
+    assert "again\n" == ended.unwrap()

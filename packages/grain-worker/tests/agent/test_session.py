@@ -240,3 +240,24 @@ def test_a_run_that_the_worker_does_not_have_has_no_programs() -> None:
 
     assert [] == ordered(session, Inspect)
     assert [Inspected(7, ())] == sent(session, Inspected)
+
+
+def test_a_run_whose_outcome_is_a_crash_is_reported_as_crashed_and_its_outcome_is_dropped() -> None:
+    session = joined_session()
+    session.on_message(lease(1), b"args", 0.0)
+
+    session.on_ended(Ended((1, 1), "done", True, "a process was killed"), b"error", 1.0)
+
+    (message,) = sent(session, RunEnded)
+    assert ("crashed", "a process was killed") == (message.status, message.detail)
+    assert b"error" not in [payload for _, payload in session.to_head]
+
+
+def test_the_outcome_of_a_cancelled_run_that_crashed_is_no_crash() -> None:
+    session = joined_session()
+    session.on_message(lease(1), b"args", 0.0)
+    session.on_message(Revoke((1, 1)), None, 0.0)
+
+    session.on_ended(Ended((1, 1), "done", True, "a process was killed"), b"error", 1.0)
+
+    assert ["error"] == [message.status for message in sent(session, RunEnded)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,44 @@ async def test_the_scratch_directory_is_removed_however_the_program_ends(
     assert (tmp_path / "kept").exists()
     for path in seen:
         assert path.startswith(str(tmp_path / "below" / "grain-"))
+
+
+@pytest.mark.parametrize(
+    "exchange",
+    [
+        'rmdir "$TMPDIR" && ln -s "$1" "$TMPDIR"',
+        'mv "$TMPDIR" "$TMPDIR.away" && mv "$1" "$TMPDIR" && ln -s "$TMPDIR" "$1"',
+        'mkdir -p a/b && rmdir a/b && ln -s "$1" a/b',
+    ],
+)
+async def test_nothing_is_removed_that_the_program_put_in_place_of_its_scratch_directory(
+    tmp_path: Path, exchange: str
+) -> None:
+    """Neither by a link to a directory, nor by the directory itself."""
+    (tmp_path / "precious").mkdir(mode=0o750)
+    (tmp_path / "precious" / "file").write_text("x")
+    (tmp_path / "below").mkdir()
+
+    await run_external(
+        ["sh", "-c", exchange, "sh", str(tmp_path / "precious")],
+        scratch=True,
+        env={"TMPDIR": str(tmp_path / "below")},
+    )
+
+    assert "x" == (tmp_path / "precious" / "file").read_text()
+    assert 0o750 == (tmp_path / "precious").stat().st_mode & 0o777
+    left = [path for path in tmp_path.glob("below/grain-*") if path.is_symlink()]
+    assert [] == left
+
+
+async def test_a_tree_that_is_deeper_than_pythons_stack_is_removed(tmp_path: Path) -> None:
+    """Also one whose paths are longer than the system takes (PATH_MAX)."""
+    code = "import os\nfor _ in range(900):\n  os.mkdir('deeper'); os.chdir('deeper')"
+    env = {"TMPDIR": str(tmp_path)}
+
+    await run_external([sys.executable, "-c", code], scratch=True, env=env)
+
+    assert [] == list(tmp_path.iterdir())
 
 
 async def test_the_scratch_directory_is_only_for_temporary_files_where_a_directory_is_given(

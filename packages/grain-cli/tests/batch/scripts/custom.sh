@@ -6,6 +6,11 @@
 grain_began=`date +%s`
 grain_name=w093015
 
+# The output is for its owner alone. No redirection here: dash makes it in the shell itself.
+for grain_fd in 1 2; do
+    [ ! -f "/proc/$$/fd/$grain_fd" ] || chmod go-rwx "/proc/self/fd/$grain_fd" || :
+done
+
 # Clean-up, from script.setup_cleanup: what was deferred last comes first.
 grain_clean_up() {
 set +eu

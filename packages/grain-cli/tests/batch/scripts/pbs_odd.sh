@@ -10,6 +10,11 @@
 grain_name='a#b$(id)'
 cd "$PBS_O_WORKDIR" || exit
 
+# The output is for its owner alone. No redirection here: dash makes it in the shell itself.
+for grain_fd in 1 2; do
+    [ ! -f "/proc/$$/fd/$grain_fd" ] || chmod go-rwx "/proc/self/fd/$grain_fd" || :
+done
+
 # Clean-up, from script.setup_cleanup: what was deferred last comes first.
 grain_clean_up() {
 set +eu

@@ -17,6 +17,21 @@ grain_began=`date +%s`
 grain_name=w093015-"$SLURM_ARRAY_TASK_ID"
 PATH=$PATH:/opt/grain/bin
 
+# The processes of the job's earlier start may still live, for instance on a lost node.
+if [ "${SLURM_RESTART_COUNT:-0}" != 0 ]; then
+    grain_name=$grain_name-r$SLURM_RESTART_COUNT
+    grain_log=`readlink "/proc/$$/fd/1"`
+    grain_log=${grain_log%.log}-r$SLURM_RESTART_COUNT.log
+    if [ -f "/proc/$$/fd/1" ] && (umask 077 && : >>"$grain_log") 2>/dev/null; then
+        exec >>"$grain_log" 2>&1
+    fi
+fi
+
+# The output is for its owner alone. No redirection here: dash makes it in the shell itself.
+for grain_fd in 1 2; do
+    [ ! -f "/proc/$$/fd/$grain_fd" ] || chmod go-rwx "/proc/self/fd/$grain_fd" || :
+done
+
 # Clean-up, from script.setup_cleanup: what was deferred last comes first.
 grain_clean_up() {
 set +eu

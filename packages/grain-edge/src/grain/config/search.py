@@ -49,20 +49,13 @@ def untrusted(path: Path) -> str:
     Raises:
         OSError: The file cannot be looked at.
     """
+    # Not before a file was found, as a command without one need not wait for this import.
+    from grain.edge.trust import mistrust
+
     real = path.resolve()
     for place in dict.fromkeys((path.parent, real.parent, real)):
-        if problem := _problem(place, place.stat()):
+        if problem := mistrust(place, place.stat()):
             return problem
-    return ""
-
-
-def _problem(place: Path, status: os.stat_result) -> str:
-    if status.st_uid not in {0, os.geteuid()}:
-        return f"{place} belongs to {_user(status.st_uid)}"
-    if status.st_mode & stat.S_IWOTH:
-        return f"everybody may write to {place}"
-    if status.st_mode & stat.S_IWGRP and not _is_private(status.st_gid):
-        return f"the group {_group(status.st_gid)} may write to {place}"
     return ""
 
 
@@ -79,36 +72,3 @@ def _is_same(folder: Path, home: str) -> bool:
         return bool(home) and folder.samefile(home)
     except OSError:
         return False
-
-
-def _is_private(gid: int) -> bool:
-    """Return True for a group of this user alone.
-
-    Many systems give each user a group of the same name, and make files that it may write to.
-    """
-    import grp
-    import pwd
-
-    try:
-        group, user = grp.getgrgid(gid), pwd.getpwuid(os.geteuid())
-    except KeyError:
-        return False
-    return group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
-
-
-def _user(uid: int) -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
-
-
-def _group(gid: int) -> str:
-    import grp
-
-    try:
-        return grp.getgrgid(gid).gr_name
-    except KeyError:
-        return str(gid)

@@ -32,9 +32,9 @@ Map:
 - ``messages``: messages, the greeting, codecs
 - ``questions``: questions to a head, and answers
 - ``channel``: the public names of channels
-- ``heartbeat``: the times between signs of life, and of silence until a loss
 - ``buffers``: memory of large payloads
 - ``cpu_locks``: the CPUs of this machine that workers have taken
+- ``trust``: the places from which processes take code
 - ``testing``: connections with faults, for tests
 - ``version``: the version of the package
 - ``connecting/``: dialling and serving: routes, offers, greeting

@@ -14,4 +14,4 @@ from grain.edge.framing.framed_channel import FramedChannel as FramedChannel
 from grain.edge.framing.memory_channel import MemoryChannel as MemoryChannel
 from grain.edge.framing.memory_channel import MemoryDirection as MemoryDirection
 from grain.edge.framing.memory_channel import memory_channels as memory_channels
-from grain.edge.heartbeat import Heartbeat as Heartbeat
+from grain.edge.transports.heartbeat import Heartbeat as Heartbeat

@@ -24,7 +24,7 @@ from grain.edge.messages import Codec, Message
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from grain.edge.heartbeat import Heartbeat
+    from grain.edge.transports.heartbeat import Heartbeat
 
 _CAPACITY = 1024 * 1024
 

@@ -7,7 +7,6 @@ import os
 import random
 import socket
 import subprocess
-import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ import trio
 
 from grain.edge import DEFAULT, dial, prepare
 from grain.edge.errors import CannotServe, DialError, FilesystemFailed, FilesystemReadOnly
+from grain.edge.trust import python_command
 from grain.head.errors import Unreachable
 from grain.head.service import CODEC
 from grain.worker.logs import open_private
@@ -116,7 +116,7 @@ class GnawConnector:
 
     async def start(self) -> None:
         """Start a scheduler in the background, where it outlives this process."""
-        words = [sys.executable, "-m", "grain.head", "--address", self.address]
+        words = [*python_command("grain.head"), "--address", self.address]
         if self._log_file:
             words += ["--log-file", self._log_file]
         _log.info("starting a scheduler at %s", self.address)

@@ -1,4 +1,4 @@
-"""A process of a pool, seen from inside: ``python -m grain.subproc.child``, its socket on fd 3.
+"""A process of a pool, seen from inside: ``python -P -m grain.subproc.child``, its socket on fd 3.
 
 It serves one call after the other, until the socket is closed. Nothing is asynchronous here: while
 a call computes, further messages wait in the socket. It is started by a subreaper

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from grain.edge.trust import python_command
 from grain.subproc import wire
 from grain.subproc.errors import BrokenSubprocessError
 from grain.subproc.output_pipe import OutputPipe
@@ -75,7 +76,7 @@ class PoolProcess:
             pipes.append(out := OutputPipe("stdout"))
             pipes.append(err := OutputPipe("stderr"))
             process = await SubreaperProcess.start(
-                [sys.executable, "-m", "grain.subproc.child"],
+                python_command("grain.subproc.child"),
                 grace,
                 kind=socket.SOCK_SEQPACKET,
                 env=env,

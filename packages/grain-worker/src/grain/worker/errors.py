@@ -84,6 +84,7 @@ class Failure:
         stderr_path: The file that has its stderr, None if captured.
         reason: What happened, where neither an exit code nor a signal says so.
         errno: The error number of the operating system, 0 if there is none.
+        unwatched: True if the process that watched over it was killed, and nothing of it is left.
     """
 
     argv: tuple[str, ...]
@@ -98,6 +99,7 @@ class Failure:
     stderr_path: str | None = None
     reason: str = ""
     errno: int = 0
+    unwatched: bool = False
 
 
 class ExternalError(Exception):
@@ -161,7 +163,16 @@ class ExternalLostError(ExternalError):
 
     Either the process which watched over the program was killed, and the program with it, or some
     of the program's processes survive SIGKILL, as they do while a file system does not answer.
+
+    A task on a worker that ends by the first runs again, as after any crash.
+
+    Attributes:
+        unwatched: True for the first, if nothing of the program is left.
     """
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure)
+        self.unwatched = failure.unwatched
 
 
 class ExternalTimeoutError(ExternalError, trio.TooSlowError):

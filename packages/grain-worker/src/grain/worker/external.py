@@ -268,7 +268,8 @@ class _Call:
                 reason = "the process that watched over it was killed, and the program with it"
                 if not error.all_gone:
                     reason = "the processes that watched over it were killed; some may be left"
-                raise ExternalLostError(self.failure(reason=reason)) from None
+                facts = self.failure(reason=reason, unwatched=error.all_gone)
+                raise ExternalLostError(facts) from None
             except StuckError as error:
                 pids = ", ".join(map(str, error.pids))
                 reason = f"processes survive SIGKILL: {pids}"

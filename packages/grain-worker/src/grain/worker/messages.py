@@ -116,6 +116,7 @@ class Ended(Message, frozen=True):
         status: ``"done"``: the payload is the outcome. ``"cancelled"``: `Cancel` ended it.
             ``"returned"``: it never began, or it failed while the batch system ended the job.
         failed: True if the payload is an exception.
+        crash: why the run counts as crashed, though it has an outcome; empty if it does not.
     """
 
     max_payload = _GIB
@@ -123,6 +124,7 @@ class Ended(Message, frozen=True):
     attempt: Attempt
     status: str = "done"
     failed: bool = False
+    crash: str = ""
 
 
 class Ready(Message, frozen=True):
@@ -217,7 +219,8 @@ class RunEnded(Message, frozen=True):
         task: the task's number in that mission.
         attempt: the run.
         status: ``"value"`` or ``"error"``: the payload is what the task returned or raised.
-            ``"cancelled"``: `Revoke` ended it. ``"crashed"``: its process died.
+            ``"cancelled"``: `Revoke` ended it. ``"crashed"``: its process died, or the supervisor
+            of its program was killed.
             ``"returned"``: the worker hands it back, because it leaves or because the run waited
             too long in a chain.
         detail: of a crash, how the process died.

@@ -99,10 +99,12 @@ class Payloads:
 
     Args:
         where: the name of this end in the note that has a remote traceback.
+        unsearched: why modules may be missing here, as a sentence for error messages.
     """
 
-    def __init__(self, where: str = "") -> None:
+    def __init__(self, where: str = "", unsearched: str = "") -> None:
         self.where = where
+        self._unsearched = f". {unsearched}" if unsearched else ""
         self._classes = Classes()
 
     # ---- functions and arguments
@@ -275,6 +277,7 @@ class Payloads:
             raise PayloadError(
                 f"{what} cannot be loaded here ({self.where or 'in this process'}): {error}. "
                 "What comes from a module travels by its name: the module must be importable here"
+                f"{self._unsearched}"
             ) from error
         except ForeignCode as error:
             raise PayloadError(

@@ -29,5 +29,6 @@ from grain.cli.batch.opening import open_system as open_system
 from grain.cli.batch.opening import state_folder as state_folder
 from grain.cli.batch.records import JobRecord as JobRecord
 from grain.cli.batch.records import JobRecords as JobRecords
+from grain.cli.batch.records import submitted_names as submitted_names
 from grain.cli.batch.scripts.mission import mission_job as mission_job
 from grain.cli.batch.scripts.worker import worker_job as worker_job

@@ -93,7 +93,7 @@ class Local:
         path = self._folder / f"{job.name}-{os.getpid()}.sh"
         path.write_text(_script(job))
         path.chmod(0o700)
-        with open(job.log_file or os.devnull, "ab") as log:  # noqa: PTH123 - a name, not a path
+        with open(job.log_file or os.devnull, "ab", opener=private) as log:
             process = subprocess.Popen(  # noqa: S603 - the user's script
                 [path],
                 stdin=subprocess.DEVNULL,
@@ -126,6 +126,11 @@ class Local:
                 raise BatchError(f"{one} cannot be ended: {state.reason}", remedy="Go there.")
             if state.phase is JobPhase.RUNNING:
                 os.kill(int(one.rsplit(":", 2)[1]), signal.SIGTERM)
+
+
+def private(path: str, flags: int) -> int:
+    """Open a file, for its owner alone where it is made; for `open`."""
+    return os.open(path, flags, 0o600)
 
 
 def divide(free: list[int], n: int, cores: int | None) -> list[tuple[int, ...]]:

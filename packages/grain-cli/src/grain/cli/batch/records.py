@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import time
 from contextlib import suppress
@@ -18,7 +19,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 _CLAIMED = 3600.0  # seconds for which a name is taken, whatever the names of other days
@@ -54,6 +55,18 @@ class JobRecord:
     kind: str = "worker"
     by: str = ""
     file: str = ""
+
+
+def submitted_names(workers: Iterable[str]) -> set[str]:
+    """Return the names under which the jobs of workers may have been submitted.
+
+    A job that Slurm has started again runs a worker with a mark in its name.
+
+    >>> sorted(submitted_names(["w0", "w1-r2"]))
+    ['w0', 'w1', 'w1-r2']
+    """
+    names = set(workers)
+    return names | {re.sub(r"-r\d+$", "", name) for name in names}
 
 
 class JobRecords:

@@ -35,6 +35,7 @@ def ls(ctx: click.Context, as_json: bool, patience: float, config_file: str | No
       grain ls --json | jq '.tasks'
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with report_errors():
+        from grain.cli.batch import submitted_names
         from grain.cli.query import NoScheduler, ask
         from grain.cli.status.ls_text import jobs_text, state_text
         from grain.cli.workers.jobs import BackgroundQuery, own_jobs, warning
@@ -54,7 +55,7 @@ def ls(ctx: click.Context, as_json: bool, patience: float, config_file: str | No
             place = {"address": config.worker.cli_dial, "config": config.source}
             print_json({**state, **place, "jobs": plain(alive(jobs))})
             return
-        here = {worker["name"] for worker in state["workers"]}
+        here = submitted_names(worker["name"] for worker in state["workers"])
         most = terminal_width()
         click.echo(state_text(state, most) + jobs_text(alive(jobs), here, most))
         click.echo(f"The scheduler is at {clean(config.worker.cli_dial)}; {source_text(config)}.")

@@ -6,7 +6,7 @@ import glob
 import re
 import time
 from fnmatch import fnmatchcase
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 import click
@@ -114,15 +114,17 @@ def namesakes(
 
 
 def outputs(record: JobRecord) -> list[Path]:
-    """Return the files of a job's output: several where the batch system filled in their names."""
+    """Return the files of a job's output, the one that was written last at the end.
+
+    There are several where the batch system filled in their names, or started the job again.
+    """
     if not record.log_file:
         return []
-    parts = _PLACEHOLDER.split(record.log_file)
-    if len(parts) == 1:
-        path = Path(record.log_file)
-        return [path] if path.exists() else []
-    pattern = "*".join(map(glob.escape, parts))
-    paths = map(Path, glob.glob(pattern))  # noqa: PTH207 - it is absolute, and Path() takes none
+    pattern = "*".join(map(glob.escape, _PLACEHOLDER.split(record.log_file)))
+    suffix = glob.escape(PurePath(record.log_file).suffix)
+    patterns = (pattern, f"{pattern[: len(pattern) - len(suffix)]}-r[0-9]*{suffix}")
+    # The patterns are absolute, and Path() takes none such.
+    paths = {Path(name) for one in patterns for name in glob.glob(one)}  # noqa: PTH207
     return sorted(paths, key=lambda path: path.stat().st_mtime)
 
 

@@ -135,9 +135,10 @@ def unjoined(config: Config, pattern: str, joined: set[str]) -> list[OwnJob]:
     Raises:
         BatchError: The batch system does not answer.
     """
-    from grain.cli.batch import JobPhase
+    from grain.cli.batch import JobPhase, submitted_names
     from grain.cli.workers.jobs import own_jobs, records
 
+    joined = submitted_names(joined)
     matches = [one for one in records().read() if fnmatchcase(one.name, pattern)]
     if all(one.name in joined for one in matches):
         return []

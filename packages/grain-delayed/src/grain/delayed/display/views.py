@@ -126,6 +126,8 @@ def _live(progress: Progress) -> Generator[Live]:
         transient=True,
         redirect_stdout=_is_terminal(sys.stdout),
     ) as live:
+        # It stays visible: a process that a signal ends on the spot would leave it hidden.
+        console.show_cursor(True)
         yield live
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable
 
-    from grain.edge.heartbeat import Heartbeat
     from grain.edge.messages import Codec, Hello, Welcome
+    from grain.edge.transports.heartbeat import Heartbeat
 
 _FAREWELL = 3.0
 _log = logging.getLogger("grain.edge")

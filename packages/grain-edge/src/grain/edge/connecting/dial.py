@@ -26,8 +26,8 @@ from grain.edge.version import package_version
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from grain.edge.heartbeat import Heartbeat
     from grain.edge.meeting.block import MeetingRecord
+    from grain.edge.transports.heartbeat import Heartbeat
 
 POLL_FIRST, POLL_LAST = 1.0, 15.0
 """Seconds between two looks at the Edge file while nobody serves: grows from one to the other."""

@@ -236,7 +236,7 @@ class Mailbox:
     def _prepare(self) -> None:
         with files.open_directory(self._meeting.directory):
             for name in files.names(self._meeting.directory):
-                if name.isdigit() and int(name) != self._epoch:
+                if name.isascii() and name.isdecimal() and int(name) != self._epoch:
                     remove_tree(f"{self._meeting.directory}/{name}")
         files.make_private(self._root)
         for shard in range(SHARDS):

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from grain.edge.attempt import Attempt
     from grain.edge.framing.channel import WireChannel
     from grain.edge.framing.frames import FrameDecoder
-    from grain.edge.heartbeat import Heartbeat
     from grain.edge.messages import Codec, Hello, Welcome
+    from grain.edge.transports.heartbeat import Heartbeat
     from grain.edge.transports.liveness import PeerProcess, Presence
 
 

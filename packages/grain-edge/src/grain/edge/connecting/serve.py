@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from grain.edge.attempt import Attempt
     from grain.edge.connecting.peer import Peer
-    from grain.edge.heartbeat import Heartbeat
     from grain.edge.meeting.host import ProcessIdentity
+    from grain.edge.transports.heartbeat import Heartbeat
     from grain.edge.transports.identity import Credential
 
 _log = logging.getLogger("grain.edge")

@@ -18,8 +18,8 @@ from grain.edge.errors import ChannelBroken, RemoteProtocolError
 from grain.edge.framing.channel import WireBatch, WireChannel
 from grain.edge.framing.frames import FrameDecoder
 from grain.edge.framing.writer import BLOCKED, BROKEN, CLOSED, IDLE, Writer
-from grain.edge.heartbeat import Heartbeat
 from grain.edge.messages import CORE, Bye, Codec, Message, Payload, Ping
+from grain.edge.transports.heartbeat import Heartbeat
 from grain.edge.transports.sockets import (
     DirectWriter,
     SocketWriter,

@@ -23,6 +23,7 @@ Map:
 - ``identity``: credentials of a meeting, and TLS contexts
 - ``interfaces``: the addresses of this host
 - ``sockets``: reads and writes with one pass through the scheduler or none
+- ``heartbeat``: the times between signs of life, and of silence until a loss
 - ``liveness``: signs of life of a peer that sends nothing
 - ``listening``: accept connections for as long as it takes
 - ``file_stream``: a stream over two logs in a shared directory

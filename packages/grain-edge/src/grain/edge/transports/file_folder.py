@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import threading
 import zlib
 from pathlib import Path
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from grain.edge.transports.file_log import Put
+
+REMOVALS = 10
+"""Attempts at the removal of a directory in which others make and remove files."""
 
 
 class Folder:
@@ -167,21 +171,34 @@ class Folder:
 
 
 def remove_tree(path: str) -> None:
-    """Remove a directory and what is in it, following no links; it may be gone already."""
-    try:
-        with os.scandir(path) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    remove_tree(entry.path)
-                else:
-                    files.remove(entry.path)
-        Path(path).rmdir()
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except OSError as e:
-        # Somebody put a file there meanwhile; it goes with the next head.
-        if e.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
+    """Remove a directory and what is in it, following no links; it may be gone already.
+
+    A link is removed as a link, and a file in the directory's place stays.
+
+    Raises:
+        OSError: something cannot be removed.
+    """
+    import shutil  # rarely needed
+
+    for _ in range(REMOVALS):
+        try:
+            status = Path(path).lstat()
+            if stat.S_ISLNK(status.st_mode):
+                files.remove(path)
+            elif stat.S_ISDIR(status.st_mode):
+                # By descriptors (shutil.rmtree.avoids_symlink_attacks): a directory that is
+                # exchanged for a link meanwhile is not followed.
+                shutil.rmtree(path)
+        except FileNotFoundError:
+            continue  # it, or something in it, was removed by somebody else
+        except NotADirectoryError:
+            return
+        except OSError as e:
+            # Somebody put a file there meanwhile; what is left goes with the next head.
+            if e.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        else:
+            return
 
 
 def _write_all(fd: int, data: bytes | bytearray | memoryview, offset: int) -> None:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.edge.errors import MeetingError
-from grain.edge.heartbeat import Heartbeat
 from grain.edge.transports.file_log import BEAT, BLOB, DATA, END, LogReader, LogWriter
+from grain.edge.transports.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

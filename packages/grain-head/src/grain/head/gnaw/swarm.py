@@ -9,11 +9,11 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
-import sys
 from pathlib import Path
 
 import trio
 
+from grain.edge.trust import python_command
 from grain.worker.logs import STANDARD_ERROR
 
 AGAIN = 60.0
@@ -29,7 +29,7 @@ def command(size: int, config: str, parent: int) -> list[str]:
     """Return the command line of a child that ends with its parent, however that ends."""
     chosen = ["-c", config] if config else []
     return [
-        *(sys.executable, "-m", "grain.cli", *chosen),
+        *(*python_command("grain.cli"), *chosen),
         *("scale", str(size), "--parent", str(parent)),
     ]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import socket
-import sys
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,6 +11,7 @@ import trio
 
 from grain.edge.channel import FramedChannel
 from grain.edge.errors import ChannelError
+from grain.edge.trust import python_command
 from grain.worker.agent.listener import RunnerDeath
 from grain.worker.messages import Ended, Inspected, Ready, Run
 from grain.worker.processes.subreaper_client import ProcessEnd, SubreaperProcess
@@ -125,7 +125,7 @@ class RunnerInstance:
         reports, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         with theirs, reports:
             fd = theirs.fileno()
-            words = [sys.executable, "-m", "grain.worker.runner.main", self._name, str(fd)]
+            words = [*python_command("grain.worker.runner.main"), self._name, str(fd)]
             argv = [*words, *self._words]
             self._process = await SubreaperProcess.start(argv, self._grace, pass_fds=(fd,))
             theirs.close()

@@ -269,7 +269,9 @@ class WorkerSession:
         run = self.runs.get(ended.attempt)
         if run is None:
             return
-        if ended.status == "done":
+        if ended.crash and run.wish is Wish.COMPLETE:
+            self._end(run, "crashed", None, now, ended.crash)
+        elif ended.status == "done":
             self._end(run, "error" if ended.failed else "value", payload, now)
         else:
             returned = run.wish is Wish.RETURN or ended.status == "returned"

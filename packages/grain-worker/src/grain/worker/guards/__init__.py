@@ -32,12 +32,18 @@ Theory of operation:
 5. The fork server is a subreaper, too. If a supervisor is killed, the processes below it become
    children of the fork server, which kills them. This replaces PR_SET_PDEATHSIG: only the child
    could set that for itself, between fork and exec, and `posix_spawn` has no hook there.
+6. A program can stop its guards (SIGSTOP), as it runs as the same user. The fork server continues
+   supervisors, and the caller both of them while it waits for the end of a cancelled program.
+7. No error of /proc ends a guard: it may hide set-uid programs (``hidepid``). A process that cannot
+   be looked at is signalled all the same; what is below it becomes a child of a guard, and
+   visible, when it has ended.
 
 Map:
 
 - ``protocol``: the messages between the caller and these processes
 - ``proc``: list, signal and reap processes
 - ``program``: one external program: search, start, clean-up
+- ``removal``: removal of scratch directories
 - ``caller``: the caller as a subreaper sees it: requests, orders, death
 - ``tree``: wait until a tree of processes is gone; end it where necessary
 - ``supervisor``: runs one program after another

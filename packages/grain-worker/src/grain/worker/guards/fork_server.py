@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import gc
+import marshal
 import os
 import select
 import signal
 import socket
+import time
 
-from .proc import Wakeup, become_subreaper, children, pidfd_of_parent, send_signal
-from .protocol import AWAIT, FORK, receive
+from .proc import Wakeup, become_subreaper, pidfd_of_parent, signal_below
+from .protocol import AWAIT, FORK, STUCK, UNKILLABLE, receive
 from .supervisor import Supervisor
 
 
@@ -26,7 +28,7 @@ class ForkServer:
         self.wakeup = Wakeup()
         self.pidfd = pidfd_of_parent()
         self.supervisors: dict[int, int] = {}  # pid: the number that the caller gave it
-        self.awaited: list[tuple[int, int]] = []  # number, and the descriptor to close at its end
+        self.awaited: list[Awaited] = []
         self.may_have_orphans = False
 
     def serve(self) -> None:
@@ -48,7 +50,7 @@ class ForkServer:
                 if message[:1] == FORK:
                     self.fork(int(message[1:]), fds)
                 elif message[:1] == AWAIT:
-                    self.awaited.append((int(message[1:]), fds[0]))
+                    self.awaited.append(Awaited(int(message[1:]), fds[0]))
                 else:
                     for unneeded in (self.control.fileno(), self.pidfd):
                         if unneeded is not None:
@@ -71,8 +73,8 @@ class ForkServer:
             return
         self.control.close()
         self.wakeup.close()
-        for _, fd in self.awaited:
-            os.close(fd)
+        for awaited in self.awaited:
+            awaited.socket.close()
         Supervisor(fds, self.pidfd).serve()
         os._exit(0)
 
@@ -80,20 +82,52 @@ class ForkServer:
         """Reap children, kill orphans, close what was awaited; return False if no child is left."""
         has_children = True
         try:
-            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                self.supervisors.pop(ended[0], None)
+            while (changed := os.waitpid(-1, os.WNOHANG | os.WUNTRACED))[0]:
+                pid, status = changed
+                if os.WIFSTOPPED(status):
+                    # By its program, mostly, which is its child. Nobody else would continue it.
+                    os.kill(pid, signal.SIGCONT)
+                    continue
+                self.supervisors.pop(pid, None)
                 # A supervisor that ends by itself leaves nothing behind.
-                self.may_have_orphans = self.may_have_orphans or ended[1] != 0
+                self.may_have_orphans = self.may_have_orphans or status != 0
         except ChildProcessError:
             has_children = False
+        orphans: list[int] | None = []
         if self.may_have_orphans:
-            orphans = [pid for pid in children(os.getpid()) if pid not in self.supervisors]
-            self.may_have_orphans = bool(send_signal(orphans, signal.SIGKILL))
-        for entry in list(self.awaited):
-            if entry[0] not in self.supervisors.values() and not self.may_have_orphans:
-                os.close(entry[1])
-                self.awaited.remove(entry)
+            orphans = signal_below(signal.SIGKILL, but=self.supervisors)
+            self.may_have_orphans = orphans is None or bool(orphans)
+        for awaited in list(self.awaited):
+            if awaited.number in self.supervisors.values():
+                continue
+            if not self.may_have_orphans or awaited.report_stuck(orphans or []):
+                awaited.socket.close()
+                self.awaited.remove(awaited)
         return has_children
+
+
+class Awaited:
+    """A supervisor whose end, with the end of everything below it, the caller awaits.
+
+    Args:
+        number: the number that the caller gave it.
+        fd: a socket, which is closed at that end.
+    """
+
+    def __init__(self, number: int, fd: int) -> None:
+        self.number = number
+        self.socket = socket.socket(fileno=fd)
+        self.patient_until = time.monotonic() + UNKILLABLE
+
+    def report_stuck(self, orphans: list[int]) -> bool:
+        """Report the processes that survive SIGKILL, if it is time to; return True if so."""
+        if time.monotonic() < self.patient_until:
+            return False
+        try:
+            self.socket.send(marshal.dumps((STUCK, orphans)))
+        except OSError:
+            pass  # the caller has left
+        return True
 
 
 def main(socket_fd: str) -> None:

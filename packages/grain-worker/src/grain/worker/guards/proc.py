@@ -9,6 +9,10 @@ import ctypes
 import os
 import signal
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container
+
 PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36
 
 CAUGHT = ("HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "PIPE", "XFSZ", "TSTP", "TTIN", "TTOU")
@@ -48,7 +52,12 @@ def pidfd_of_parent() -> int | None:
 
 
 def children(pid: int) -> list[int]:
-    """Return the children of all threads of a process (proc(5)); none if it is gone."""
+    """Return the children of all threads of a process (proc(5)); none if it is gone.
+
+    Raises:
+        OSError: it may not be looked at, as a set-uid program where /proc is mounted with
+            ``hidepid``; or there are too many open files.
+    """
     if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
         return children_by_scan(pid)  # a kernel without CONFIG_PROC_CHILDREN
     pids: list[int] = []
@@ -74,7 +83,7 @@ def children_by_scan(pid: int) -> list[int]:
                 with open(f"/proc/{name}/stat", "rb") as file:
                     # The command, in parentheses, may itself have spaces and parentheses.
                     fields = file.read().rpartition(b")")[2].split()
-            except (FileNotFoundError, ProcessLookupError):
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
                 continue
             if int(fields[1]) == pid:
                 pids.append(int(name))
@@ -82,13 +91,20 @@ def children_by_scan(pid: int) -> list[int]:
 
 
 def send_signal(roots: list[int], *signals: int) -> list[int]:
-    """Send signals to these processes and to all below them; return the pids of all of them."""
+    """Send signals to these processes and to all below them; return the pids of all of them.
+
+    What is below a process that may not be looked at is not reached. It becomes a child of a
+    subreaper, which reaches it then, when that process has ended.
+    """
     reached: list[int] = []
     waiting = list(roots)
     while waiting:
         pid = waiting.pop()
         # List the children before the signal: a process that has ended no longer lists them.
-        waiting += children(pid)
+        try:
+            waiting += children(pid)
+        except OSError:
+            pass
         reached.append(pid)
         for number in signals:
             try:
@@ -96,6 +112,23 @@ def send_signal(roots: list[int], *signals: int) -> list[int]:
             except (ProcessLookupError, PermissionError):
                 break  # it has ended, or runs as another user by a setuid bit
     return reached
+
+
+def signal_below(*signals: int, but: Container[int] = ()) -> list[int] | None:
+    """Send signals to all below this process.
+
+    Args:
+        signals: their numbers.
+        but: children of this process that get none, with all below them.
+
+    Returns:
+        The pids of all that are there; None if that is unknown for now, as /proc cannot be read.
+    """
+    try:
+        roots = children(os.getpid())
+    except OSError:
+        return None
+    return send_signal([pid for pid in roots if pid not in but], *signals)
 
 
 class Wakeup:

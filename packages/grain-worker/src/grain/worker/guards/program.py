@@ -1,6 +1,6 @@
 """One external program: search, start, clean-up."""
 
-# ruff: noqa: PTH101, PTH102, PTH106, PTH108, PTH110, PTH113, PTH118, PTH123
+# ruff: noqa: PTH102, PTH110, PTH113, PTH118, PTH123
 # (no pathlib here; see the package)
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import errno
 import os
 
 from .protocol import FAILED
+from .removal import Tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Program:
         self.request = request
         self.fds = fds
         self.opened: list[int] = []
-        self.scratch: bytes | None = None
+        self.scratch: Tree | None = None
 
     def start(self) -> int:
         """Start the program and return its pid.
@@ -68,10 +69,12 @@ class Program:
             scratch = os.path.join(base, b"grain-" + os.urandom(8).hex().encode())
             with Step("scratch", base):
                 os.mkdir(scratch, 0o700)
-            self.scratch = scratch  # to be removed from now on
+                self.scratch = Tree(scratch)  # to be removed from now on
             request["env"][b"TMPDIR"] = scratch
-        directory = request["cwd"] or self.scratch
-        assert directory is not None  # the caller asks for one of the two at least
+        directory = request["cwd"]
+        if directory is None:
+            assert self.scratch is not None  # the caller asks for one of the two at least
+            directory = self.scratch.path
         with Step("cwd", directory):
             os.chdir(directory)
         streams = self._streams()
@@ -124,7 +127,7 @@ class Program:
             os.close(fd)
         os.chdir("/")  # hold no directory that others may want to unmount
         if self.scratch is not None:
-            remove_tree(self.scratch)
+            self.scratch.remove()
 
 
 def find(program: bytes, search: bytes) -> bytes:
@@ -141,18 +144,3 @@ def find(program: bytes, search: bytes) -> bytes:
         if os.path.exists(path):
             failure = errno.EACCES
     raise CannotStart("find", failure, program)
-
-
-def remove_tree(path: bytes) -> None:
-    """Delete a directory with everything in it, as far as permissions allow."""
-    try:
-        os.chmod(path, 0o700)
-        with os.scandir(path) as entries:
-            for entry in list(entries):
-                if entry.is_dir(follow_symlinks=False):
-                    remove_tree(entry.path)
-                else:
-                    os.unlink(entry.path)
-        os.rmdir(path)
-    except OSError:
-        pass

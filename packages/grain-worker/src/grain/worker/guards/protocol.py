@@ -12,11 +12,13 @@ program. The supervisor reports by one marshalled tuple, which begins with its k
 - `FAILED`, the step of the start that failed, its errno, the path concerned: there is no process
 - `STUCK`, pids: these processes survive SIGKILL. The supervisor still waits for them.
 
+Its first report, before any program, is `STARTED` with its pid.
+
 To a subreaper: `END` and `HURRY`. It reports as a supervisor does, without bytes of stderr.
 
 To the fork server, each with a supervisor's number: `FORK`, with the descriptors of its socket and
-of its files for stdout and stderr; `AWAIT`, with a descriptor to close as soon as that supervisor
-and everything below it are gone.
+of its files for stdout and stderr; `AWAIT`, with a socket to close as soon as that supervisor and
+everything below it are gone, or after a report `STUCK` on it.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ import struct
 RUN, END, HURRY = b"r", b"e", b"h"
 FORK, AWAIT = b"f", b"a"
 
-ENDED, FAILED, STUCK = "ended", "failed", "stuck"
+STARTED, ENDED, FAILED, STUCK = "started", "ended", "failed", "stuck"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,6 +62,9 @@ if TYPE_CHECKING:
         grace: float
         scratch: bytes | None
 
+
+UNKILLABLE = 30.0
+"""Seconds from the first SIGKILL until its survivors are reported."""
 
 LONGEST = 64
 """Bytes of a message to a guard, at most."""

@@ -12,7 +12,7 @@ import time
 from .caller import Caller
 from .proc import become_subreaper
 from .program import CannotStart, Program, Step
-from .protocol import ENDED
+from .protocol import ENDED, STARTED
 from .tree import wait_until_gone
 
 TYPE_CHECKING = False
@@ -35,6 +35,7 @@ class Supervisor:
         self.caller = Caller(fds[0], pidfd)
         self.out, self.err = fds[1:]
         self.home = os.sched_getaffinity(0)
+        self.caller.report((STARTED, os.getpid()))
 
     def serve(self) -> None:
         """Serve requests until the caller leaves or has cancelled one."""

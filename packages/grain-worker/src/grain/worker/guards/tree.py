@@ -8,8 +8,8 @@ import signal
 import time
 
 from .caller import Order
-from .proc import children, send_signal
-from .protocol import STUCK
+from .proc import signal_below
+from .protocol import STUCK, UNKILLABLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
 HURRY_GRACE = 0.3
 """Seconds of grace after Ctrl-C, when the caller may have other programs to end after this one."""
-
-UNKILLABLE = 30.0
-"""Seconds from the first SIGKILL until its survivors are reported."""
 
 
 class TreePhase(enum.Enum):
@@ -69,14 +66,14 @@ def wait_until_gone(
         now = time.monotonic()
         if phase is TreePhase.RUNNING and (status is not None or caller.order is not Order.RUN):
             # A stopped process acts on SIGTERM only when it continues.
-            send_signal(children(os.getpid()), signal.SIGTERM, signal.SIGCONT)
+            signal_below(signal.SIGTERM, signal.SIGCONT)
             kill_at = now + (min(grace, HURRY_GRACE) if caller.order is Order.HURRY else grace)
             phase = TreePhase.GRACE
         if phase is TreePhase.GRACE and now >= kill_at:
             phase = TreePhase.KILLING
         if phase in (TreePhase.KILLING, TreePhase.REPORTED):
             # Again and again: a process may have been born behind the walk's back.
-            left = send_signal(children(os.getpid()), signal.SIGKILL)
+            left = signal_below(signal.SIGKILL) or []
             pause = min(2 * pause, 1.0)
             if phase is TreePhase.KILLING and now >= kill_at + UNKILLABLE:
                 caller.report((STUCK, left))

@@ -6,18 +6,25 @@ has the idle supervisors, which serve one call after another.
 
 from __future__ import annotations
 
+import marshal
 import os
 import signal
 import socket
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from grain.worker.guards.protocol import AWAIT, FORK
-from grain.worker.processes.supervisor_client import ProgramExit, StartFailure, SupervisorClient
+from grain.worker.guards.protocol import AWAIT, FORK, UNKILLABLE
+from grain.worker.processes.supervisor_client import (
+    ProgramExit,
+    StartFailure,
+    StuckError,
+    SupervisorClient,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +33,9 @@ if TYPE_CHECKING:
 
 LINGER = 5.0
 """Seconds that the end of a trio run waits for the last of these processes."""
+
+RESUME = 1.0
+"""Seconds between signals to continue helpers that may be stopped, where their work is awaited."""
 
 _OF_THIS_RUN: trio.lowlevel.RunVar[ForkServerClient] = trio.lowlevel.RunVar(
     "grain.worker.processes.fork_server_client"
@@ -117,6 +127,7 @@ class ForkServerClient:
             if self.pid is not None:
                 with suppress(OSError):
                     self.control.shutdown(socket.SHUT_WR)
+                self._resume()
                 # It stays as long as processes survive SIGKILL, which was reported then.
                 with trio.move_on_after(LINGER, shield=True) as patience:
                     await trio.lowlevel.wait_readable(self.control)
@@ -182,6 +193,9 @@ class ForkServerClient:
 
         Returns:
             False if the fork server, which kills what is left, was killed as well.
+
+        Raises:
+            StuckError: some processes survive SIGKILL.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours:
@@ -191,7 +205,19 @@ class ForkServerClient:
                     await self._send(AWAIT + b"%d" % supervisor.number, [theirs.fileno()])
                 except BrokenPipeError:
                     return False
-            await trio.lowlevel.wait_readable(ours)
+            readable = False
+            while not readable:
+                self._resume()
+                with trio.move_on_after(RESUME):
+                    await trio.lowlevel.wait_readable(ours)
+                    readable = True
+            try:
+                data = ours.recv(65536)
+            except ConnectionError:
+                data = b""
+            if data:
+                _, pids = marshal.loads(data)  # noqa: S302 (our child)
+                raise StuckError(pids)
             return True
 
     # ---- calls
@@ -230,8 +256,7 @@ class ForkServerClient:
                 # Not only Cancelled: trio delivers Ctrl-C here as KeyboardInterrupt, to this task
                 # alone, and cancels the others when it has left; so their grace adds to ours.
                 supervisor.cancel(hurry=isinstance(error, KeyboardInterrupt))
-                with trio.CancelScope(shield=True):
-                    await supervisor.wait()
+                await self._wait_for_end(supervisor, request["grace"])
                 with suppress(LostError, BrokenPipeError):  # killed meanwhile: there is no result
                     report = await self._report(supervisor)
                     on_cancelled(ProgramResult(report, *supervisor.take_output()))
@@ -262,6 +287,38 @@ class ForkServerClient:
                     raise
             else:
                 return supervisor
+
+    async def _wait_for_end(self, supervisor: SupervisorClient, grace: float) -> None:
+        """Wait until a supervisor that was ordered to end its program has done so, or has died.
+
+        The program may have stopped the supervisor and the fork server (SIGSTOP), which it finds
+        among its parents. They are continued, again and again. After the time that they have for
+        the end of the program, the supervisor and all below it are killed.
+
+        Raises:
+            StuckError: the supervisor survives that, too.
+        """
+        began, killed = time.monotonic(), False
+        with trio.CancelScope(shield=True):
+            while True:
+                self._resume()
+                supervisor.resume()
+                with trio.move_on_after(RESUME):
+                    await supervisor.wait()
+                    return
+                # Not by trio's clock, which may be that of a test and not of these processes.
+                waited = time.monotonic() - began
+                if waited > grace + UNKILLABLE + LINGER and not killed:
+                    supervisor.kill()
+                    killed = True
+                elif waited > grace + 2 * (UNKILLABLE + LINGER):
+                    raise StuckError([] if supervisor.pid is None else [supervisor.pid])
+
+    def _resume(self) -> None:
+        """Continue the fork server, if a program has stopped it; it continues supervisors."""
+        if self.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGCONT)
 
     async def _report(self, supervisor: SupervisorClient) -> ProgramExit | StartFailure:
         """Return a supervisor's report, or raise the reason why there is none."""

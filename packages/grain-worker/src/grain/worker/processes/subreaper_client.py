@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import marshal
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -140,6 +141,8 @@ class SubreaperProcess:
         """Have everything ended: SIGTERM now, SIGKILL after the grace, or after 0.3 s."""
         with suppress(OSError):
             self._control.send(HURRY if hurry else END)
+        # The process may have stopped the subreaper, which is its parent.
+        self._subreaper.send_signal(signal.SIGCONT)
 
     async def wait(self) -> ProcessEnd:
         """Wait until nothing is left, or until what is left is known to survive SIGKILL.

@@ -5,13 +5,15 @@ from __future__ import annotations
 import fcntl
 import marshal
 import os
+import signal
 import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
-from grain.worker.guards.protocol import END, ENDED, FAILED, HURRY, RUN
+from grain.worker.guards.proc import send_signal
+from grain.worker.guards.protocol import END, ENDED, FAILED, HURRY, RUN, STARTED
 
 if TYPE_CHECKING:
     from grain.worker.guards.protocol import ProgramRequest
@@ -76,12 +78,15 @@ class SupervisorClient:
 
     Attributes:
         number: the number by which the fork server knows the supervisor.
+        pid: its process; None until it is known.
         theirs: the supervisor's end of the socket, to be closed when the supervisor has a copy.
     """
 
     def __init__(self, number: int) -> None:
         self.number = number
+        self.pid: int | None = None
         self._request = b""
+        self._report = b""
         self._socket, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setblocking(False)
         self._files: list[int] = []
@@ -107,6 +112,7 @@ class SupervisorClient:
             ConnectionError: the supervisor is dead.
         """
         self._request = marshal.dumps(dict(request))
+        self._report = b""
         os.write(self._files[0], self._request)
         if stdin is None:
             self._socket.send(RUN)
@@ -123,26 +129,44 @@ class SupervisorClient:
             self._socket.send(HURRY if hurry else END)
 
     async def wait(self) -> None:
-        """Wait until the supervisor has reported, or has died."""
-        await trio.lowlevel.wait_readable(self._socket)
+        """Wait until the supervisor has reported the end of a program, or has died."""
+        while not self._report:
+            await trio.lowlevel.wait_readable(self._socket)
+            try:
+                self._report = self._socket.recv(_REPORT)
+            except ConnectionError:
+                return
+            if not self._report:
+                return
+            kind, *fields = marshal.loads(self._report)  # noqa: S302 (our child)
+            if kind == STARTED:
+                self._report = b""
+                (self.pid,) = fields
+
+    def resume(self) -> None:
+        """Continue the supervisor, if its program has stopped it."""
+        if self.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """Kill the supervisor and all below it. It has not died yet, so the pid is its own."""
+        if self.pid is not None:
+            send_signal([self.pid], signal.SIGKILL)
 
     def never_ran(self) -> bool:
         """Return True if a supervisor that died had not yet taken the request out of the file."""
         return os.pread(self._files[0], len(self._request), 0) == self._request
 
     def report(self) -> ProgramExit | StartFailure | None:
-        """Return the report that has arrived; None if the supervisor has died instead.
+        """Return the report that `wait` has received; None if the supervisor has died instead.
 
         Raises:
             StuckError: it reports processes that survive SIGKILL.
         """
-        try:
-            data = self._socket.recv(_REPORT)
-        except ConnectionError:
-            data = b""
-        if not data:
+        if not self._report:
             return None
-        report: tuple[Any, ...] = marshal.loads(data)  # noqa: S302 (our child)
+        report: tuple[Any, ...] = marshal.loads(self._report)  # noqa: S302 (our child)
         kind, *fields = report
         if kind == ENDED:
             return ProgramExit(*fields)

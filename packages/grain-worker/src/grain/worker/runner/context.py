@@ -22,8 +22,12 @@ class ContextError(Exception):
 
 
 @asynccontextmanager
-async def user_context(module: str) -> AsyncGenerator[None]:
+async def user_context(module: str, unsearched: str = "") -> AsyncGenerator[None]:
     """Enter the context of a module, given by its name or the path of its file; none for "".
+
+    Args:
+        module: the module.
+        unsearched: why it may be missing, as a sentence for error messages.
 
     Raises:
         ContextError: there is no such module, or no context in it.
@@ -32,7 +36,7 @@ async def user_context(module: str) -> AsyncGenerator[None]:
     if not module:
         yield
         return
-    make = getattr(load(module), NAME, None)
+    make = getattr(load(module, unsearched), NAME, None)
     if not callable(make):
         raise ContextError(
             f"the context module {module} defines no {NAME}: it needs an async context manager "
@@ -48,8 +52,8 @@ async def user_context(module: str) -> AsyncGenerator[None]:
         yield
 
 
-def load(module: str) -> ModuleType:
-    """Import a module by its name, or from its file."""
+def load(module: str, unsearched: str = "") -> ModuleType:
+    """Import a module by its name, or from its file; `unsearched` as of `user_context`."""
     if "/" not in module and not module.endswith(".py"):
         try:
             return importlib.import_module(module)
@@ -59,6 +63,7 @@ def load(module: str) -> ModuleType:
             raise ContextError(
                 f"the context module {module} is not found; give the path of its file "
                 f"(it ends in .py), or make it importable from {Path.cwd()}"
+                + (f". {unsearched}" if unsearched else "")
             ) from error
     path = Path(module).absolute()
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""The runner's process: ``python -m grain.worker.runner.main NAME REPORTS CONTEXT SETTINGS``.
+"""The runner's process: ``python -P -m grain.worker.runner.main NAME REPORTS CONTEXT SETTINGS``.
 
 Its channel is on the descriptor 3, and its socket for reports of blocking on REPORTS; SETTINGS are
 `WorkerSettings` as JSON.
@@ -24,6 +24,7 @@ import trio
 
 from grain.edge.channel import FramedChannel
 from grain.edge.errors import ChannelError
+from grain.edge.trust import search_working_directory
 from grain.worker.messages import Ready
 from grain.worker.processes.child_setup import set_up_child
 from grain.worker.runner.context import ContextError, user_context
@@ -54,6 +55,7 @@ def main() -> None:
     settings = msgspec.json.decode(data, type=WorkerSettings)
     reports = int(number)
     os.set_inheritable(reports, False)
+    settings = msgspec.structs.replace(settings, unsearched=search_working_directory())
     if settings.directory:
         os.chdir(settings.directory)
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -121,7 +123,7 @@ async def serve_in_context(
     """Enter the user's context, serve, leave it; return the exit code."""
     entered, code = False, None
     try:
-        async with user_context(context):
+        async with user_context(context, settings.unsearched):
             entered = True
             await channel.send([(Ready(), None)])
             code = await serve_runs(channel, name, settings)

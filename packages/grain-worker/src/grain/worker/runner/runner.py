@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import outcome
 import trio
 
-from grain.worker.errors import PayloadError
+from grain.worker.errors import ExternalLostError, PayloadError, command_line
 from grain.worker.job import run_job
 from grain.worker.messages import (
     Cancel,
@@ -293,7 +293,8 @@ class _Execution(Generic[Arriving, Departing]):
             self._send(Ended(attempt, "cancelled"), None)
         else:
             payload, failed = self._translation.encode(ended, call)
-            self._send(Ended(attempt, "done", failed), payload)
+            crash = crash_behind(ended.error) if type(ended) is outcome.Error else ""
+            self._send(Ended(attempt, "done", failed, crash), payload)
 
     def _send(self, ended: Ended, payload: Departing | None) -> None:
         """Send an end; where runs wait in a chain, with the ends that follow soon."""
@@ -333,6 +334,20 @@ def attempt_on(frames: Iterable[FrameType]) -> Attempt | None:
             run: Run = frame.f_locals["run"]
             return run.attempt
     return None
+
+
+def crash_behind(error: BaseException) -> str:
+    """Return why a run that raised an exception counts as crashed; "" if it does not.
+
+    It does if the supervisor of its program was killed: by the kernel when memory ran out, or by a
+    person; not by a mistake of the task.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        crashes = [crash_behind(one) for one in error.exceptions]
+        return crashes[0] if all(crashes) else ""
+    if isinstance(error, ExternalLostError) and error.unwatched:
+        return f"the process that watched over {command_line(error.argv)} was killed"
+    return ""
 
 
 def has_interrupt(error: BaseException) -> bool:

@@ -40,12 +40,15 @@ class WorkerSettings(msgspec.Struct, frozen=True):
         directory: the directory that a runner's process goes to when it has started, so that it
             still imports from the one in which it was started; empty for that one.
         labels: True to name mission and task in front of each line that a run prints.
+        unsearched: why modules of the directory in which the process was started are not found, as
+            a sentence for error messages; the process itself sets it.
     """
 
     bind: bool = True
     own_directory: bool = False
     directory: str = ""
     labels: bool = False
+    unsearched: str = ""
 
 
 class Settings:

@@ -42,7 +42,7 @@ class WireTranslation:
         largest: int = Ended.max_payload,
         settings: WorkerSettings = WorkerSettings(),  # noqa: B008 - it is frozen
     ) -> None:
-        self._payloads = Payloads(where)
+        self._payloads = Payloads(where, settings.unsearched)
         self._settings = Settings(settings)
         self._largest = largest
         # A function is loaded when the first run calls it: what it imports may take long, and what

@@ -2,6 +2,8 @@ r"""The part of a job script that the shell runs, the same for all batch systems
 
 Its promises, in the order of its lines:
 
+0. Its output may be read by its owner alone. A job that is started again after its node was lost
+   (Slurm) has a name and an output of its own, as what it had started before may still live.
 1. The set-up counts against the walltime: ``$grain_left`` is the time that remains after it.
 2. The clean-up commands run however the script ends, short of SIGKILL: they are the EXIT trap. A
    command that fails does not keep the next from running.
@@ -29,6 +31,12 @@ if TYPE_CHECKING:
     from grain.cli.batch.base import BatchJob
 
 _SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
+
+_PRIVATE = """\
+# The output is for its owner alone. No redirection here: dash makes it in the shell itself.
+for grain_fd in 1 2; do
+    [ ! -f "/proc/$$/fd/$grain_fd" ] || chmod go-rwx "/proc/self/fd/$grain_fd" || :
+done"""
 
 _FORWARD = """\
 grain_main=
@@ -90,13 +98,14 @@ def interpreter(shebang: str) -> str:
     return words[0]
 
 
-def body(job: BatchJob, index: str = "", folder: str = "") -> str:
+def body(job: BatchJob, index: str = "", folder: str = "", restarts: str = "") -> str:
     """Return the script without its first line and without directives.
 
     Args:
         job: The job.
         index: The variable with the index of an array's task; empty if there is no array.
         folder: Shell text of the working directory; empty for the batch system's choice.
+        restarts: The variable that counts how often the job was started again; empty if none does.
     """
     interpreter(job.script.shebang)
     name = shlex.quote(job.name) + (f'-"${index}"' if index else "")
@@ -109,6 +118,8 @@ def body(job: BatchJob, index: str = "", folder: str = "") -> str:
             *([f"PATH=$PATH:{shlex.quote(job.path)}"] if job.path else []),
             *([f"cd {folder} || exit"] if folder else []),
         ],
+        _incarnation(job, restarts) if restarts else [],
+        [_PRIVATE],
         _clean_up(job.script.cleanup),
         [_FORWARD],
         _set_up(job.script.setup),
@@ -117,6 +128,26 @@ def body(job: BatchJob, index: str = "", folder: str = "") -> str:
         [f"{job.main} &", _WAIT],
     ]
     return "\n\n".join("\n".join(lines) for lines in paragraphs if lines) + "\n"
+
+
+def _incarnation(job: BatchJob, restarts: str) -> list[str]:
+    """Return the lines that give a job which was started again a name and an output of its own."""
+    suffix = shlex.quote(PurePath(job.log_file).suffix)
+    # A redirection that fails would end the shell, so it is tried in another one.
+    redirect = [
+        '    grain_log=`readlink "/proc/$$/fd/1"`',
+        f"    grain_log=${{grain_log%{suffix}}}-r${restarts}{suffix}",
+        '    if [ -f "/proc/$$/fd/1" ] && (umask 077 && : >>"$grain_log") 2>/dev/null; then',
+        '        exec >>"$grain_log" 2>&1',
+        "    fi",
+    ]
+    return [
+        "# The processes of the job's earlier start may still live, for instance on a lost node.",
+        f'if [ "${{{restarts}:-0}}" != 0 ]; then',
+        f"    grain_name=$grain_name-r${restarts}",
+        *(redirect if job.log_file else []),
+        "fi",
+    ]
 
 
 def _clean_up(commands: Sequence[str]) -> list[str]:

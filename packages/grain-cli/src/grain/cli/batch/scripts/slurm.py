@@ -52,7 +52,11 @@ def script(job: BatchJob, n: int = 1) -> str:
     marked = job.member("%a") if array else job
     lines = [job.script.shebang]
     lines += [f"#SBATCH {line}" for line in (*_directives(job, marked.log_file, n), *options(job))]
-    return "\n".join(lines) + "\n\n" + body(job, "SLURM_ARRAY_TASK_ID" if array else "")
+    return (
+        "\n".join(lines)
+        + "\n\n"
+        + body(job, "SLURM_ARRAY_TASK_ID" if array else "", restarts="SLURM_RESTART_COUNT")
+    )
 
 
 def _directives(job: BatchJob, log_file: str, n: int) -> Iterator[str]:
@@ -60,7 +64,7 @@ def _directives(job: BatchJob, log_file: str, n: int) -> Iterator[str]:
     yield f"--job-name={word(job.name)}"
     if log_file:
         yield f"--output={word(log_file)}"
-        # Without it, the output of before a requeue is lost.
+        # Without it, a requeue empties the output of before.
         yield "--open-mode=append"
     if n > 1:
         yield f"--array=0-{n - 1}"
