@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from grain.edge.messages import Payload
     from grain.worker.agent.listener import RunnerDeath
-    from grain.worker.messages import Attempt, BlockingCode, Ended
+    from grain.worker.messages import Attempt, BlockingCode, Ended, Inspected
     from grain.worker.payload import Function
 
 RUNS = 20_000
@@ -70,6 +70,9 @@ class Desk:
         self.payload = runs[-1][1]
         if not self.left:
             self.done.set()
+
+    def inspected(self, answer: Inspected) -> None:
+        """Ignore answers: nobody asks here."""
 
     def died(self, _: RunnerDeath) -> None:
         """Note the death of the runner, which this benchmark causes."""

@@ -71,7 +71,10 @@ def commands() -> list[str]:
         if isinstance(command, click.Group):
             context = click.Context(command)
             for name in command.list_commands(context):
-                inner = command.get_command(context, name)
+                try:
+                    inner = command.get_command(context, name)
+                except click.ClickException:  # of a package that is not installed
+                    continue
                 assert inner is not None
                 found += below(inner, [*words, name])
         return found

@@ -49,10 +49,10 @@ def test_jobs_of_one_name_are_told_apart(alone: Path) -> None:
         records.add(records.new_file(), record)
 
     last = grain("logs", "w")
-    assert "of 9\n" == last.stdout
     assert (
         "Note: this is the last of 3 jobs of that name: w@1 is job 6, w@2 is job 8, w@3 is job 9\n"
-    ) == last.stderr
+        "of 9\n"
+    ) == last.output
     assert "of 6\n" == grain("logs", "w@1").output
     assert "of 8\n" == grain("logs", "8").output
     assert 1 == grain("logs", "w@4").exit_code

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from grain.edge.messages import Payload
     from grain.worker.agent.listener import RunnerDeath
-    from grain.worker.messages import Attempt, BlockingCode, Ended
+    from grain.worker.messages import Attempt, BlockingCode, Ended, Inspected
 
 
 class Witness:
@@ -41,6 +41,9 @@ class Witness:
             assert number not in self.outcomes
             self.outcomes[number] = ended, payload
         self._tell()
+
+    def inspected(self, answer: Inspected) -> None:
+        raise AssertionError(f"nobody asks for programs here: {answer}")
 
     def died(self, death: RunnerDeath) -> None:
         self.deaths.append(death)
