@@ -101,10 +101,14 @@ def test_outputs_and_exit_status() -> None:
     )  # fmt: skip
 
     assert done.stdout == "out 1 a b\nout 2 $HOME\nout 3 c\n"
-    # Nothing but what the jobs wrote, and one line about all of them.
-    assert [f"err {i}" for i in (1, 2, 3)] == done.stderr.splitlines()[:-1]
-    assert done.stderr.endswith("grain map: 1 job succeeded, 2 failed\n")
-    assert "1 job succeeded, 2 failed" in done.stderr
+    # Nothing but what the jobs wrote, one line about all of them, and one for those that failed.
+    *errors, last, again = done.stderr.splitlines()
+    assert [f"err {i}" for i in (1, 2, 3)] == errors
+    assert (
+        "grain map: 1 job succeeded, 2 failed (1 x exit 1, first: job 1 (a b); "
+        "1 x exit 3, first: job 3 (c))"
+    ) == last
+    assert again.startswith("Run them again: grain map --resume-failed -j 2 -k --joblog log -- sh")
     assert done.returncode == 2
     assert [(1, 1, 0), (2, 0, 0), (3, 3, 0)] == sorted(logged())
 
@@ -187,6 +191,36 @@ def test_a_halt_prints_the_command_that_goes_on_unless_it_is_no_line_to_print(
     done = grain_map("-j1", "--joblog", "log", "--halt", "1", "--", "false", ":::", *values)
 
     assert f"To go on: {command}" == done.stderr.splitlines()[-1]
+
+
+def test_the_last_lines_name_the_ends_of_jobs_and_the_command_that_runs_them_again() -> None:
+    line = "[ -e go ] || case {} in a) kill -SEGV $$;; b) exit 3;; c) sleep 1000.25;; esac"
+    words = ["-j", "1", "--timeout", "20", "--joblog", "my log", "--shell", line, ":::", *"abcd"]
+    done = grain_map(*words)
+    *_, last, again = done.stderr.splitlines()
+    Path("go").touch()
+    resumed = grain_map(*shlex.split(again.removeprefix("Run them again: grain map ")))
+
+    assert (
+        "grain map: 1 job succeeded, 3 failed (1 x SIGSEGV, first: job 1 (a); "
+        "1 x exit 3, first: job 2 (b); 1 x time limit, first: job 3 (c))"
+    ) == last
+    assert 0 == resumed.returncode, resumed.stderr
+    assert "grain map: 3 jobs succeeded, 0 failed, 1 had ended before" in resumed.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "values"),
+    [([], ["a"]), (["--joblog", "log"], ["x"] * 300), (["--joblog", "log"], ["\x1b[2J"])],
+)
+def test_without_a_log_or_with_a_long_command_the_line_on_all_jobs_is_the_last(
+    options: list[str], values: list[str]
+) -> None:
+    done = grain_map("-j", "4", *options, "--", "false", ":::", *values)
+
+    assert done.stderr.splitlines()[-1].startswith(
+        f"grain map: 0 jobs succeeded, {len(values)} failed ({len(values)} x exit 1, first: job 1 ("
+    )
 
 
 def test_without_a_log_ctrl_c_says_what_to_add() -> None:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grain.map import LogError, MapError, RequestError
+from grain.map.failures import FailureGroups
 from grain.map.halting import Halt, Tally, parse_halt
 from grain.map.inputs.requests import parse_jobs, parse_request
 from grain.map.job_log.entries import HEADER, History, JobLogEntry, Past, read_line
@@ -183,6 +184,63 @@ def test_a_halt_names_the_job_that_caused_it() -> None:
     assert tally.summary() == (
         "0 jobs succeeded, 3 failed; halted, as job 2 (b) was ended by SIGKILL"
     )
+
+
+def test_the_last_line_groups_the_failures_by_how_they_ended() -> None:
+    tally = Tally(Halt())
+    for _ in range(194):
+        tally.add(0, 0)
+    failures = [("exit 3", 7), ("SIGSEGV", 103), ("exit 3", 1), ("exit 3", 9)]
+    for end, seq in failures:
+        tally.add(3, 0)
+        tally.failures.add(end, seq, [f"{seq}.00", "0.10"])
+
+    assert (
+        "194 jobs succeeded, 4 failed (3 x exit 3, first: job 1 (1.00 0.10); "
+        "1 x SIGSEGV, first: job 103 (103.00 0.10))"
+    ) == tally.summary()
+
+
+def test_three_groups_of_failures_are_shown_and_inputs_are_shortened() -> None:
+    failures = FailureGroups()
+    for code in (1, 2, 3, 4, 5):
+        for seq in range(code):
+            failures.add(f"exit {code}", 10 * code + seq, ["x" * 39, "\x1b[2J"])
+
+    values = "x" * 39 + " ..."
+    assert (
+        f"5 x exit 5, first: job 50 ({values}); 4 x exit 4, first: job 40 ({values}); "
+        f"3 x exit 3, first: job 30 ({values}); 3 in other ways"
+    ) == failures.summary()
+
+
+def test_an_input_that_is_shown_has_no_control_characters() -> None:
+    failures = FailureGroups()
+    failures.add("exit 1", 1, ["\x1b[2J"])
+    failures.add("exit 2", 2, [""])
+
+    assert "1 x exit 1, first: job 1 (?[2J); 1 x exit 2, first: job 2" == failures.summary()
+
+
+def test_many_failures_are_held_as_few_groups() -> None:
+    failures = FailureGroups()
+    for seq in range(10_000):
+        failures.add(f"exit {seq % 2}", seq, ["value"])
+
+    assert "5000 x exit 0, first: job 0 (value); 5000 x exit 1, first: job 1 (value)" == (
+        failures.summary()
+    )
+    assert 2 == len(failures._groups)
+
+
+def test_a_single_failure_that_halts_is_named_once() -> None:
+    tally = Tally(parse_halt("now,fail=1"))
+    tally.failures.add("exit 3", 1, ["a"])
+    tally.add(3, 0, "job 1 (a) failed with exit status 3")
+
+    assert (
+        "0 jobs succeeded, 1 failed; halted, as job 1 (a) failed with exit status 3"
+    ) == tally.summary()
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ Map:
 - ``jobs``: jobs that run: submitted, awaited, retried, written down
 - ``job_log/``: the result log: its lines, and its file; the table of results
 - ``output``: the outputs of jobs, printed one job at a time
+- ``failures``: the jobs that failed, in groups by their ends
 - ``halting``: the count of failures, the decision to halt, the exit status
 - ``refused``: the options of GNU parallel that are missing, with what to do instead
 - ``errors``: the errors of this package

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 
 # The key of the words of the command line in the context.
 _WORDS = "grain.map.words"
-# The longest command that is printed as a whole, in characters.
+# The longest command that is printed as a whole, in characters: where it is asked for, and as a
+# line that most often nobody needs.
 _LONG = 4000
+_SHORT = 400
 
 
 class _Trouble(click.ClickException):
@@ -190,6 +192,10 @@ def map_command(ctx: click.Context, /, dry_run: bool, **given: Any) -> None:
         _say(f"grain map: {tally.summary()}")
         if tally.halted and tally.halt.why == "fail":
             _say_how_to_go_on(ctx, "--resume-failed")
+        elif tally.failed and not tally.halted and ctx.params["joblog"] is not None:
+            command = _command_with(ctx, "--resume-failed", _SHORT)
+            if command is not None:
+                _say(f"Run them again: {command}")
     ctx.exit(tally.exit_status())
 
 
@@ -198,16 +204,33 @@ def _say_how_to_go_on(ctx: click.Context, option: str) -> None:
     if ctx.params["joblog"] is None:
         _say("To go on where a run ended, it needs a log: --joblog FILE. Then --resume goes on.")
         return
+    command = _command_with(ctx, option, _LONG)
+    if command is None:
+        command = f"the same command, with {option} before its other options"
+        command += _same_stdin(ctx)
+    _say(f"To go on: {command}")
+
+
+def _command_with(ctx: click.Context, option: str, most: int) -> str | None:
+    """Return this command with an option that makes it resume, to be typed as it is.
+
+    None if it is longer than so many characters, as with thousands of names from a pattern, or if
+    it would upset the terminal.
+    """
     words = [word for word in ctx.meta[_WORDS] if word not in ("--resume", "--resume-failed")]
     # What stands before them: an option of `grain` itself, and the name of this command.
     before = sys.argv[1 : len(sys.argv) - len(ctx.meta[_WORDS])] or ["map"]
     command = shlex.join(["grain", *before, option, *words])
-    if len(command) > _LONG or not command.isprintable():
-        # As with thousands of names from a pattern, or one that would upset the terminal.
-        command = f"the same command, with {option} before its other options"
-    if STDIN in (source.file for source in take_apart(ctx.params["words"], ctx.params["files"])[1]):
-        command += "   (with the same standard input)"
-    _say(f"To go on: {command}")
+    if len(command) > most or not command.isprintable():
+        return None
+    return command + _same_stdin(ctx)
+
+
+def _same_stdin(ctx: click.Context) -> str:
+    sources = take_apart(ctx.params["words"], ctx.params["files"])[1]
+    if STDIN in (source.file for source in sources):
+        return "   (with the same standard input)"
+    return ""
 
 
 def _say(line: str) -> None:

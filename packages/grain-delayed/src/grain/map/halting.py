@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from grain.map.errors import MapError
+from grain.map.failures import FailureGroups
 
 # Exit statuses for anything that goes wrong beside jobs.
 TROUBLE = 255
@@ -65,6 +66,7 @@ class Tally:
     Attributes:
         succeeded: jobs that ended with exit code 0.
         failed: jobs that ended otherwise.
+        failures: those that failed, by how they ended.
         failed_before: jobs that failed in an earlier run, and were not run again.
         skipped: jobs that ended in an earlier run, those that failed among them.
         halted: True once the policy says that it is enough.
@@ -75,6 +77,7 @@ class Tally:
         self.halt = halt
         self.succeeded = 0
         self.failed = 0
+        self.failures = FailureGroups()
         self.failed_before = 0
         self.skipped = 0
         self.halted = False
@@ -128,7 +131,13 @@ class Tally:
 
     def summary(self) -> str:
         """Return one line for the user."""
-        parts = [f"{_jobs(self.succeeded)} succeeded", f"{self.failed} failed"]
+        failures = self.failures.summary()
+        # Of a single failure for which it halted, the end of the line has everything.
+        if failures and not (self.failed == 1 and self.halt.why == "fail" and self.reason):
+            failed = f"{self.failed} failed ({failures})"
+        else:
+            failed = f"{self.failed} failed"
+        parts = [f"{_jobs(self.succeeded)} succeeded", failed]
         if self.skipped:
             parts.append(f"{self.skipped} had ended before")
         line = ", ".join(parts)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.delayed import Delayed, delayed
+from grain.map.failures import job_text, shortened
 from grain.map.job_log.entries import UNKNOWN, JobLogEntry
 from grain.map.output import tagged
 from grain.worker.external import (
@@ -101,6 +102,15 @@ class JobEnd:
         if self.exitval == UNKNOWN:
             return "failed without an exit status"
         return f"failed with exit status {self.exitval}" if self.exitval else "succeeded"
+
+    @property
+    def kind(self) -> str:
+        """The end in a word or two, by which failures are grouped."""
+        if self.timed_out:
+            return "time limit"
+        if self.signal:
+            return _signal_name(self.signal)
+        return "no exit status" if self.exitval == UNKNOWN else f"exit {self.exitval}"
 
 
 class Jobs:
@@ -246,7 +256,9 @@ class Jobs:
                 self._log.append(entry)
         description = ""
         if self._tally.halt.when != "never":
-            description = f"job {job.seq} ({_shortened(' '.join(job.values))}) {ended.verdict}"
+            description = f"{job_text(job.seq, shortened(job.values))} {ended.verdict}"
+        if ended.failed:
+            self._tally.failures.add(ended.kind, job.seq, job.values)
         self._tally.add(ended.exitval, ended.signal, description)
         return out, err
 
@@ -286,9 +298,3 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal
         return f"signal {number}"
-
-
-def _shortened(text: str) -> str:
-    """Return an input as one short line, without control characters."""
-    line = "".join(char if char.isprintable() else "?" for char in text[:80])
-    return f"{line}..." if len(text) > 80 else line
