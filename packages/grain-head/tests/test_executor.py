@@ -18,7 +18,7 @@ from grain.head.events import (
     WorkerJoined,
     WorkerLeft,
 )
-from grain.resource import Capacity, Cores, GPUs, Infeasible, WTime
+from grain.resource import Capacity, Cores, GPUs, Infeasible, Memory, WTime
 from grain.worker import Call
 
 if TYPE_CHECKING:
@@ -129,6 +129,25 @@ async def test_jobs_are_refused_outside_of_the_block_which_is_entered_once() -> 
             executor.submit(Cores(1), nap, 1)
     with pytest.raises(ExecutorClosed, match="used once"):
         await executor.__aenter__()
+
+
+@pytest.mark.parametrize(
+    ("request_", "local"),
+    [
+        (Cores(3), "Cores(3)"),
+        (Memory(0.5), "Cores(2) & Memory(0.5)"),
+        (Cores(2) & Memory(0.5), "Cores(2) & Memory(0.5)"),
+        (Cores(1) & GPUs(1), "Cores(2) & GPUs(1)"),
+    ],
+)
+async def test_the_error_of_a_job_that_can_never_run_has_the_local_worker_that_it_needs(
+    request_: Resource, local: str
+) -> None:
+    async with GrainExecutor(Cores(2)) as executor:
+        with pytest.raises(Infeasible) as caught:
+            executor.submit(request_, nap, 1)
+
+    assert str(caught.value).endswith(f"run(..., local={local})")
 
 
 async def test_a_job_that_can_never_run_is_an_error_where_no_worker_can_join() -> None:

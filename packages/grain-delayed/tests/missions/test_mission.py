@@ -121,7 +121,8 @@ async def test_a_request_that_can_never_be_met() -> None:
 async def test_a_leaf_without_any_worker_is_an_error_at_once() -> None:
     async with mission(config_file=False):
         with pytest.raises(
-            Infeasible, match=r"give the local worker more, as in run\(\.\.\., local"
+            Infeasible,
+            match=r"give the local worker what it needs: run\(\.\.\., local=Cores\(1\)\)",
         ):
             (look @ Cores(1))()
 

@@ -106,6 +106,27 @@ def test_the_lack_of_workers_comes_with_the_address_and_where_it_is_from(
 
 
 @pytest.mark.parametrize(
+    ("chosen", "source", "advice"),
+    [
+        (None, "/run/grain.toml", "grain.toml and type `grain up`"),
+        ("my.toml", "/run/my.toml", "/run/my.toml and type `grain -c /run/my.toml up`"),
+    ],
+)
+def test_a_request_that_is_too_large_for_all_workers_comes_with_the_advice_for_a_larger_node(
+    chosen: str | None, source: str, advice: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reporter = Reporter(routine=False)
+    reporter.on_configured(chosen, source, "edge:///e")
+    reporter.on_event(NeverStarts(FOUR, "w: too small", larger=True))
+
+    assert (
+        "warning: no worker that is here can ever run a task that asks for Cores(4) (w: too "
+        "small); it waits for a larger worker: ask for less, or describe a larger node in "
+        f"{advice}\n"
+    ) == capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("event", "text"),
     [
         (

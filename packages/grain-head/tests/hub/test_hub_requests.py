@@ -54,6 +54,7 @@ def test_a_request_that_no_worker_can_meet_is_reported_to_its_mission_once(
     harness.submit(mission, 1, 2)
     (notice,) = harness.sent(mission, Notice)
     assert "Cores(4)" in notice.why
+    assert notice.larger
 
     big = harness.worker("big", 4)
     assert [1] == [lease.task for lease in harness.sent(big, Lease)]

@@ -256,7 +256,12 @@ async def test_tasks_that_no_worker_can_run_are_counted_and_one_is_named() -> No
         executor.submit(Cores(64), nothing)
         executor.submit(Cores(64), nothing)
         assert (0, "") == (executor.statistics().stuck, executor.statistics().stuck_task)
-        head.post([(MissionRegistered(1, label="opt@2"), None), (Notice(1, "too small"), None)])
+        head.post(
+            [
+                (MissionRegistered(1, label="opt@2"), None),
+                (Notice(1, "too small", larger=True), None),
+            ]
+        )
         await wait_all_tasks_blocked()
         assert (2, "opt@2:2") == (executor.statistics().stuck, executor.statistics().stuck_task)
 
@@ -268,7 +273,7 @@ async def test_tasks_that_no_worker_can_run_are_counted_and_one_is_named() -> No
         assert (0, "") == (executor.statistics().stuck, executor.statistics().stuck_task)
         head.post([(Retracted(task), None) for task in (1, 2, 3)])
 
-    assert [NeverStarts(Cores(64), "too small"), CanStart(Cores(64))] == events
+    assert [NeverStarts(Cores(64), "too small", larger=True), CanStart(Cores(64))] == events
 
 
 def test_a_notice_that_another_head_does_not_repeat_is_taken_back() -> None:

@@ -119,26 +119,28 @@ def test_a_task_with_a_token_runs_only_where_exactly_that_token_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "reason"),
+    ("request_", "reason", "larger"),
     [
-        (Cores(9), "w0: it has CPU_Cores([0-3]), asked for Cores(9)"),
-        (GPUs(1), "w0: it has no GPUs at all"),
-        (Cores(1) & WTime(T=60), "w0: 50 s are left, 60 s needed"),
+        (Cores(9), "w0: it has CPU_Cores([0-3]), asked for Cores(9)", True),
+        (GPUs(1), "w0: it has no GPUs at all", True),
+        (Cores(1) & WTime(T=60), "w0: 50 s are left, 60 s needed", False),
     ],
 )
 def test_an_impossible_request_is_explained_worker_by_worker(
-    request_: Resource, reason: str
+    request_: Resource, reason: str, larger: bool
 ) -> None:
     """The reason names what is missing on each worker."""
     cluster = Cluster(Cores(4) & WTime(T=50))
 
     assert cluster.scheduler.why_never(request_, 0.0) == reason
+    assert larger == cluster.scheduler.needs_larger(request_)
 
 
 def test_why_never_of_workers_that_are_not_there() -> None:
     """Without workers that take tasks, that is the reason."""
     cluster = Cluster()
     assert cluster.scheduler.why_never(Cores(1), 0.0) == "no worker is here"
+    assert not cluster.scheduler.needs_larger(Cores(1))
 
     cluster.drain(cluster.join(Cores(1)))
     assert cluster.scheduler.why_never(Cores(1), 0.0) == "w0: it takes no more tasks"

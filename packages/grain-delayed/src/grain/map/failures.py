@@ -14,7 +14,7 @@ _LONG_INPUT = 40  # characters
 class _Group(NamedTuple):
     """The jobs that ended in one way: how many, and the one with the smallest number."""
 
-    count: int
+    jobs: int
     seq: int
     values: str
 
@@ -39,19 +39,19 @@ class FailureGroups:
         """
         group = self._groups.get(end)
         if group is None or seq < group.seq:  # jobs do not end in the order of their numbers
-            count = 0 if group is None else group.count
-            self._groups[end] = _Group(count + 1, seq, shortened(values, _LONG_INPUT))
+            before = 0 if group is None else group.jobs
+            self._groups[end] = _Group(before + 1, seq, shortened(values, _LONG_INPUT))
         else:
-            self._groups[end] = group._replace(count=group.count + 1)
+            self._groups[end] = group._replace(jobs=group.jobs + 1)
 
     def summary(self) -> str:
         """Return the largest groups as part of a line; empty if no job failed."""
-        ranked = sorted(self._groups.items(), key=lambda item: (-item[1].count, item[1].seq))
+        ranked = sorted(self._groups.items(), key=lambda item: (-item[1].jobs, item[1].seq))
         parts = [
-            f"{group.count} x {end}, first: {job_text(group.seq, group.values)}"
+            f"{group.jobs} x {end}, first: {job_text(group.seq, group.values)}"
             for end, group in ranked[:_MOST_GROUPS]
         ]
-        if others := sum(group.count for _, group in ranked[_MOST_GROUPS:]):
+        if others := sum(group.jobs for _, group in ranked[_MOST_GROUPS:]):
             parts.append(f"{others} in other ways")
         return "; ".join(parts)
 

@@ -38,10 +38,17 @@ class WorkerLeft(Event, frozen=True):
 
 
 class NeverStarts(Event, frozen=True):
-    """No worker that is here could ever run a task with this request; it waits for another."""
+    """No worker that is here could ever run a task with this request; it waits for another.
+
+    Attributes:
+        request: the request.
+        why: what each worker lacks.
+        larger: True if each has too little in all, so that more workers like them do not help.
+    """
 
     request: Resource
     why: str
+    larger: bool = False
 
 
 class NoWorkers(NeverStarts, frozen=True):

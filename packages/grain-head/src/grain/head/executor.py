@@ -59,11 +59,24 @@ class Job:
         self.cancelled = False
 
 
-def infeasible(request: Resource, why: str) -> Infeasible:
-    """Return the error for a request that the only worker can never meet."""
+def infeasible(request: Resource, why: str, local: Resource) -> Infeasible:
+    """Return the error for a request that the only worker can never meet.
+
+    Args:
+        request: the request.
+        why: what the worker lacks.
+        local: its resources as the user has stated them.
+    """
+    # What the worker has enough of stays: other tasks may need it.
+    needed = {**local.parts()}
+    for kind, part in request.parts().items():
+        if kind not in needed or not needed[kind].request(part):
+            needed[kind] = part
+    enough = " & ".join(part.ask() for part in needed.values())
     return Infeasible(
         f"a task that asks for {request.ask()} can never run here ({why}), and no other worker can "
-        "join: ask for less, or give the local worker more, as in run(..., local=Cores(4))"
+        "join: ask for less, or give the local worker what it needs: "
+        f"run(..., local={enough})"
     )
 
 
@@ -299,6 +312,7 @@ class GrainExecutor(ExecutorBase[Job]):
         if why is None:
             return
         if not self._expect_workers:
-            raise infeasible(queue.request, why)
+            raise infeasible(queue.request, why, self.local)
         self._reported.add(queue.request)
-        self._on_event(NeverStarts(queue.request, why))
+        larger = self._scheduler.needs_larger(queue.request)
+        self._on_event(NeverStarts(queue.request, why, larger))

@@ -233,11 +233,13 @@ class Notice(Message, frozen=True):
         request: the number of the request.
         why: a sentence; empty if a worker that is here can meet the request by now.
         workers: whether there is any worker at all.
+        larger: whether each worker has too little in all, and not only too little time.
     """
 
     request: int
     why: str
     workers: bool = True
+    larger: bool = False
 
 
 class OtherVersions(Message, frozen=True):

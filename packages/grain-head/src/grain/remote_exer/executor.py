@@ -361,7 +361,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
                 self._on_event(CanStart(request))
                 continue
             never = NeverStarts if notice.workers else NoWorkers
-            self._on_event(never(request, notice.why))
+            self._on_event(never(request, notice.why, notice.larger))
 
     def _report_ended_runs(self) -> None:
         registered = self._session.take_registered()

@@ -78,7 +78,7 @@ class HostingExecutor(RemoteExecutor):
         if self._only is not None and res not in self._feasible:
             why = self._only.why_never(res, trio.current_time())
             if why is not None:
-                raise infeasible(res, why)
+                raise infeasible(res, why, self.local)
             self._feasible.add(res)
         return super().submit_call(res, call, deliver, priority=priority)
 

@@ -70,6 +70,7 @@ class Reporter:
         self._never: set[Resource] = set()
         self._meeting = ""
         self._start_workers = "grain up"
+        self._config_name = "grain.toml"
         self._statistics: Callable[[], Statistics] = lambda: NOTHING
         self._progress = Progress()
         self._runs_left = 0
@@ -91,6 +92,7 @@ class Reporter:
             import shlex
 
             self._start_workers = f"grain -c {shlex.quote(source)} up"
+            self._config_name = source
         if not self._routine:
             return
         if config_file is False:
@@ -159,14 +161,19 @@ class Reporter:
                     )
                 self._absent = False
                 self._never.discard(request)
-            case NeverStarts(request, why):
+            case NeverStarts(request, why, larger):
                 self._absent = False
                 if request not in self._never:
                     self._never.add(request)
+                    waits = f"it waits for another worker, which `{self._start_workers}` starts"
+                    if larger:
+                        waits = (
+                            "it waits for a larger worker: ask for less, or describe a larger "
+                            f"node in {self._config_name} and type `{self._start_workers}`"
+                        )
                     self.line(
                         f"warning: no worker that is here can ever run a task that asks for "
-                        f"{request.ask()} ({why}); it waits for another worker, which "
-                        f"`{self._start_workers}` starts"
+                        f"{request.ask()} ({why}); {waits}"
                     )
 
     def on_ended(self, *, interrupted: bool) -> None:

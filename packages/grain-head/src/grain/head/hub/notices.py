@@ -68,11 +68,16 @@ class Notices:
         why = None
         if not self._may_come_back(queue):
             why = self._scheduler.why_never(queue.request, now, queue.interpreter)
-        self._send(mission, number, why)
+        larger = why is not None and self._scheduler.needs_larger(queue.request)
+        self._send(mission, number, why, larger=larger)
 
-    def _send(self, mission: MissionRecord, number: int, why: str | None) -> None:
+    def _send(
+        self, mission: MissionRecord, number: int, why: str | None, *, larger: bool = False
+    ) -> None:
         """Send a notice if it is another one than the last; its text alone makes no difference."""
-        notice = None if why is None else Notice(number, why, bool(self._scheduler.workers))
+        notice = None
+        if why is not None:
+            notice = Notice(number, why, bool(self._scheduler.workers), larger)
         before = mission.noticed.get(number)
         mission.noticed[number] = notice
         if notice is not None:

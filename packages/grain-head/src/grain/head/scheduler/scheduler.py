@@ -295,6 +295,12 @@ class Scheduler:
                 return None
         return "; ".join(reasons) or "no worker is here"
 
+    def needs_larger(self, request: Resource) -> bool:
+        """Return True if workers are here, and each has too little in all for a request."""
+        space = TaskQueue(request, 0, 0, self.run_times).space
+        totals = [worker.supply.total for worker in self.workers.values()]
+        return bool(totals) and not any(total.request(space) for total in totals)
+
     @property
     def queues(self) -> Mapping[tuple[int, Resource, int, str], TaskQueue]:
         """The queues by priority, request, owner and interpreter; idle ones are soon forgotten."""
