@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from typing import Any
 
 import pytest
 
@@ -62,6 +63,31 @@ def test_only_resources_can_be_combined() -> None:
         Cores(1) & 3  # type: ignore[operator]
 
     assert Cores(1) != 3
+
+
+@pytest.mark.parametrize(
+    ("request_", "write"),
+    [
+        (Cores(1), "energy @ Cores(1)"),
+        (Cores(2) & Memory(0.5), "energy @ (Cores(2) & Memory(0.5))"),
+    ],
+)
+def test_a_function_that_is_not_delayed_takes_no_resources(request_: Resource, write: str) -> None:
+    def energy() -> None: ...
+
+    with pytest.raises(TypeError) as raised:
+        energy @ request_  # type: ignore[operator]
+
+    assert (
+        "energy is no delayed function: decorate it with @delayed (from grain.delayed import "
+        f"delayed), then write {write}"
+    ) == str(raised.value)
+
+
+@pytest.mark.parametrize("value", [3, "x", [Cores(1)], Memory(1)])
+def test_what_is_no_function_has_no_matrix_product_with_a_resource(value: Any) -> None:
+    with pytest.raises(TypeError, match="unsupported operand"):
+        value @ Cores(1)
 
 
 def test_the_order_of_the_parts_shows_in_the_representation_only() -> None:

@@ -257,6 +257,15 @@ class Resource:
 
         __rmul__ = __mul__
 
+        def __rmatmul__(self, other):
+            if not callable(other):
+                return NotImplemented
+            name = getattr(other, "__name__", type(other).__name__)
+            raise TypeError(
+                f"{name} is no delayed function: decorate it with @delayed (from grain.delayed "
+                f"import delayed), then write {name} @ {_bracketed(self)}"
+            )
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Resource):
             return NotImplemented
@@ -280,6 +289,11 @@ class Resource:
         if name.startswith("_"):
             raise AttributeError(name)
         raise AttributeError(f"{self!r} has no attribute {name!r}: no such resource was asked for")
+
+
+def _bracketed(res: Resource) -> str:
+    """Return the text of a request as it stands after @, with brackets where it needs them."""
+    return f"({res.ask()})" if len(res.parts()) > 1 else res.ask()
 
 
 def with_usage(correct: Callable[[tuple[Any, ...]], str]) -> Callable[[F], F]:
