@@ -209,7 +209,11 @@ async def test_the_error_of_a_failed_start_has_the_reason(
     ("argv", "options", "text"),
     [
         ([], {}, "argv must be"),
-        ("true", {}, "argv must be"),
+        ("", {}, r'as in \["echo", "a"\]$'),
+        ("true", {}, r'argv must be .*; write \["true"\]$'),
+        (b"echo a", {}, r'write \["echo", "a"\]$'),
+        ("xtb 'my mol.xyz' --gfn 2", {}, r'write \["xtb", "my mol.xyz", "--gfn", "2"\]$'),
+        ("echo it's", {}, """write \\["echo", "it's"\\]$"""),
         (["a\0b"], {}, "null character"),
         (["true"], {"env": {"A=B": "x"}}, "not a name"),
         (["true"], {"env": {"A": "x\0"}}, "null character in the value of A"),

@@ -22,8 +22,10 @@ launcher of an MPI program; small processes start the programs and end them (`gu
 from __future__ import annotations
 
 import errno
+import json
 import math
 import os
+import shlex
 import socket
 from dataclasses import dataclass
 from enum import Enum
@@ -196,6 +198,19 @@ async def run_external(
     raise call.timed_out(f"ended after its time limit of {timeout:g} s")
 
 
+def _argv_text(argv: Sequence[StrPath]) -> str:
+    """Return the message for a command that is no list of words, with the list to write."""
+    text = "argv must be a sequence of strings: the program and its arguments"
+    line = os.fsdecode(argv) if isinstance(argv, (str, bytes)) else ""
+    try:
+        words = shlex.split(line)
+    except ValueError:  # a quote that is not closed
+        words = line.split()
+    if not words:
+        return f'{text}, as in ["echo", "a"]'
+    return f"{text}; write [{', '.join(map(json.dumps, words))}]"
+
+
 class _Call:
     """One call: turns its arguments into a request, and the report into a result or an error."""
 
@@ -213,7 +228,7 @@ class _Call:
         scratch: bool,
     ) -> None:
         if isinstance(argv, (str, bytes)) or not argv:
-            raise ValueError("argv must be a sequence of strings: the program and its arguments")
+            raise ValueError(_argv_text(argv))
         if stdout is STDOUT:
             raise ValueError("stdout=STDOUT: only stderr can go to the same place as stdout")
         if not 0 <= grace < math.inf:
