@@ -506,6 +506,31 @@ def test_on_a_cluster(home: Path) -> None:
     assert Path("3.out").read_text() == "3\n"
 
 
+def test_without_workers_the_message_has_both_ways_to_run_the_jobs(home: Path) -> None:
+    address = f"edge://{home}/edge/meeting"
+    (home / "edge").mkdir(mode=0o700)
+    config = home / "mine.toml"
+    config.write_text(f'address = "{address}"\n')
+    head = subprocess.Popen(
+        [sys.executable, "-m", "grain.head", "--address", address], stderr=subprocess.DEVNULL
+    )
+    try:
+        wait_until((home / "edge" / "meeting").exists)  # else the mission starts one that stays
+        with begun("-c", str(config), "true", ":::", "a") as process:
+            assert process.stderr is not None
+            line = next(line for line in process.stderr if b"No workers" in line).decode()
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=180)
+    finally:
+        head.terminate()
+        head.wait(120)
+
+    assert (
+        f"`grain -c {config} up` starts one, from any shell, or -j N runs the jobs on this machine."
+        f" Workers join at {address} (from {config}).\n"
+    ) in line
+
+
 def test_a_read_only_home_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody can meet there, and no scheduler be started; /proc is read-only for root, too."""
     monkeypatch.setenv("HOME", "/proc")

@@ -105,6 +105,18 @@ def test_the_lack_of_workers_comes_with_the_address_and_where_it_is_from(
     ) == capsys.readouterr().err
 
 
+def test_the_lack_of_workers_comes_with_another_way_to_run_if_there_is_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    reporter = Reporter(routine=False, elsewhere="or -j N runs the jobs on this machine")
+    reporter.on_event(NoWorkers(FOUR, "no worker is here"))
+
+    assert (
+        "No workers are there yet; tasks wait for them. `grain up` starts one, from any shell, or "
+        "-j N runs the jobs on this machine.\n"
+    ) == capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("chosen", "source", "advice"),
     [

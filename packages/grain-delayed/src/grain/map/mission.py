@@ -75,7 +75,11 @@ async def run_map(plan: Plan, tally: Tally) -> None:
             error: Exception | None = None
             try:
                 # The routine lines of a mission are noise around a command's own output.
-                reporter = Reporter(plan.progress, routine=False)
+                reporter = Reporter(
+                    plan.progress,
+                    routine=False,
+                    elsewhere="or -j N runs the jobs on this machine",
+                )
                 async with opened(
                     plan.local, reporter, config_file=plan.config_file, cache=False
                 ) as entered:

@@ -53,12 +53,15 @@ class Reporter:
             line now and then elsewhere.
         routine: True to report what happens in each mission: its configuration, the end of its
             workers, how its tasks ended, the time it took.
+        elsewhere: another way to run where no worker is there, as part of a sentence.
 
     Attributes:
         failures: the failures of its tasks.
     """
 
-    def __init__(self, progress: bool | None = None, *, routine: bool = True) -> None:
+    def __init__(
+        self, progress: bool | None = None, *, routine: bool = True, elsewhere: str = ""
+    ) -> None:
         self.failures = Failures()
         self._shown = progress is not False
         self._routine = routine and self._shown
@@ -69,6 +72,7 @@ class Reporter:
         self._absent = False
         self._never: set[Resource] = set()
         self._meeting = ""
+        self._elsewhere = f", {elsewhere}" if elsewhere else ""
         self._start_workers = "grain up"
         self._config_name = "grain.toml"
         self._statistics: Callable[[], Statistics] = lambda: NOTHING
@@ -149,7 +153,8 @@ class Reporter:
                     now = "yet" if self._absences == 1 else "any more"
                     self.line(
                         f"No workers are there {now}; tasks wait for them. "
-                        f"`{self._start_workers}` starts one, from any shell.{self._meeting}"
+                        f"`{self._start_workers}` starts one, from any shell"
+                        f"{self._elsewhere}.{self._meeting}"
                     )
             case CanStart(request):
                 # The tasks of all requests have waited for the same worker most often.
