@@ -23,9 +23,10 @@ def stats(
     cores: tuple[int, int] = (0, 0),
     stuck: int = 0,
     stuck_task: str = "",
+    absent: bool = False,
 ) -> Statistics:
     return Statistics(
-        queued, running, done, failed, cancelled, 0, stuck, stuck_task, not_begun, *cores
+        queued, running, done, failed, cancelled, 0, stuck, stuck_task, not_begun, *cores, absent
     )
 
 
@@ -40,6 +41,8 @@ def after(seconds: float, now: Statistics, looks: int = 20) -> Progress:
 
 HALF = stats(235, 64, 191, 10, cores=(64, 64))
 NO_FIT = stats(235, 0, 4, 10, cores=(0, 64), stuck=4, stuck_task="t:1")
+ABSENT = stats(queued=4, stuck=4, stuck_task="t:1", absent=True)
+ONE_ABSENT = stats(queued=1, stuck=1, stuck_task="t:1", absent=True)
 SOME_FIT = stats(235, 5, 9, 10, cores=(5, 64), stuck=4, stuck_task="t:8")
 
 
@@ -77,6 +80,17 @@ def live(now: Statistics, width: int, seconds: float = 40.0) -> str:
             80,
             "98 %, 235 done, 10 failed, 4 queued, none of which fits a worker: grain why t:1",
         ),
+        (
+            ABSENT,
+            80,
+            "────────────────── 0 %, 0 done, 4 queued, which wait for a worker: grain why t:1",
+        ),
+        (
+            ONE_ABSENT,
+            80,
+            "───────────────── 0 %, 0 done, 1 queued, which waits for a worker: grain why t:1",
+        ),
+        (ABSENT, 39, "0 %, 4 wait for a worker: grain why t:1"),
         (NO_FIT, 39, "10 failed, 4 fit nowhere: grain why t:1"),
         (NO_FIT, 30, "4 fit nowhere: grain why t:1"),
     ],
@@ -87,7 +101,7 @@ def test_the_live_line_keeps_what_matters_where_there_is_little_room(
     assert line == live(now, width)
 
 
-@pytest.mark.parametrize("now", [HALF, NO_FIT, SOME_FIT, stats(5), stats(running=1)])
+@pytest.mark.parametrize("now", [HALF, NO_FIT, ABSENT, SOME_FIT, stats(5), stats(running=1)])
 @pytest.mark.parametrize("width", range(39, 200, 7))
 def test_the_live_line_is_never_wider_than_the_terminal(now: Statistics, width: int) -> None:
     assert len(live(now, width)) <= width
@@ -115,6 +129,13 @@ def test_failures_are_coloured() -> None:
             (
                 "235 done, 0 running, 4 queued, 10 failed, 8 s elapsed, 31/s, 0 of 64 cores busy, "
                 "none of those queued fits a worker: grain why t:1"
+            ),
+        ),
+        (
+            ABSENT,
+            (
+                "0 done, 0 running, 0 failed, 8 s elapsed, 4 queued, which wait for a worker: "
+                "grain why t:1"
             ),
         ),
         (

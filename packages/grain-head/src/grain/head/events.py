@@ -186,6 +186,7 @@ class Statistics:
         not_begun: those of the cancelled tasks that never ran.
         busy: cores that are in use, by others' tasks, too.
         cores: cores of all workers; 0 where that is not known.
+        absent: True if tasks are stuck as no worker is here at all.
     """
 
     queued: int
@@ -199,3 +200,4 @@ class Statistics:
     not_begun: int = 0
     busy: float = 0
     cores: float = 0
+    absent: bool = False

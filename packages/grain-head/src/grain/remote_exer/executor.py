@@ -241,7 +241,8 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             return counted
         stuck, task = self._session.count_stuck()
         name = f"{self._session.label}:{task}" if task else ""
-        return replace(counted, stuck=stuck, stuck_task=name)
+        absent = stuck > 0 and not any(one.workers for one in self._session.stuck.values())
+        return replace(counted, stuck=stuck, stuck_task=name, absent=absent)
 
     def _ask_load(self) -> None:
         """Ask for the load of the workers, for the next look at the statistics."""

@@ -163,7 +163,8 @@ def _end(progress: Progress, width: int) -> Part:
     if now.stuck:
         text = _stuck(now)
         if len(text) > width - 20:
-            text = f"{now.stuck} fit nowhere: grain why {now.stuck_task}"
+            wait = f"{_wait(now.stuck)} for a worker" if now.absent else "fit nowhere"
+            text = f"{now.stuck} {wait}: grain why {now.stuck_task}"
         return Part(text, "yellow")
     if progress.seconds_left is not None:
         return Part(f"{span(progress.seconds_left)} left")
@@ -171,11 +172,17 @@ def _end(progress: Progress, width: int) -> Part:
 
 
 def _stuck(now: Statistics) -> str:
-    if now.stuck >= now.queued:
+    if now.absent:
+        none = f"which {_wait(now.queued)} for a worker"
+    elif now.stuck >= now.queued:
         none = "none of which fits a worker"
     else:
         none = f"of which {now.stuck} {'fits' if now.stuck == 1 else 'fit'} no worker"
     return f"{now.queued} queued, {none}: grain why {now.stuck_task}"
+
+
+def _wait(tasks: int) -> str:
+    return "waits" if tasks == 1 else "wait"
 
 
 def _width(ranked: Iterable[tuple[int, Part]]) -> int:
