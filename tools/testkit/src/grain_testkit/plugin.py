@@ -1,8 +1,9 @@
-"""The pytest plugin of the tests: a hypothesis profile without time limits; CPUs of their own."""
+"""The pytest plugin of the tests: a hypothesis profile without time limits; signals; CPUs."""
 
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from pathlib import Path
 
@@ -20,6 +21,11 @@ def pytest_configure() -> None:
         "patient", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )
     settings.load_profile("patient")
+    # Under nohup, and in the background of a shell script, these are ignored, and so they would be
+    # in all programs that tests start. pytest has a handler of its own for Ctrl-C only.
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     # Missions elsewhere on this machine take none of the CPUs that tests expect to be free.
     folder = os.environ.get("TMPDIR") or tempfile.gettempdir()
     os.environ[VARIABLE] = str(Path(folder) / f"grain-cpus-{os.getpid()}")
