@@ -218,7 +218,9 @@ IN_A_MISSION = [
             "there are. Write f @ Cores(1); or f @ (Cores(0) & Capacity(1)) if that is meant\n"
         ),
     ),
-    ("await (f @ Cores(64))(1)", "ask for less, or give the local worker more"),
+    ("await (f @ Cores(64))(1)", "what it needs: run(..., local=Cores(64))"),
+    ("f.fn @ Cores(1)", "f is no delayed function: decorate it with @delayed"),
+    ("await run_external('echo a', here=True)", 'write ["echo", "a"]'),
 ]
 
 TO_A_WORKER = [
