@@ -54,13 +54,11 @@ def test_help_says_what_grain_is() -> None:
 def test_help_lists_the_commands() -> None:
     """Each is listed without being imported, by the first line of its own help."""
     result = CliRunner().invoke(main, ["-h"])
-    lines = result.output.split("\nCommands:\n")[1].splitlines()
-    listed = dict(line.split(None, 1) for line in lines)
-
     for name, own in OWN.items():
         command = main.get_command(click.Context(main), name)
         assert command is not None
-        assert command.get_short_help_str(80) == own.help == listed[name]
+        assert command.get_short_help_str(80) == own.help
+        assert re.search(rf"^  {name} +{re.escape(own.help)}$", result.output, re.MULTILINE)
 
 
 def commands() -> list[str]:
@@ -96,10 +94,13 @@ def test_help_says_what_commands_of_other_packages_are_for() -> None:
     """Without importing them; each line is the first one of the command's own help."""
     listed = CliRunner().invoke(main, ["-h"]).output
     for name, known in plugins.ELSEWHERE.items():
-        command = main.get_command(click.Context(main), name)
+        assert re.search(rf"^  {name} +{re.escape(known.help[:30])}", listed, re.MULTILINE)
+        try:
+            command = main.get_command(click.Context(main), name)
+        except click.ClickException:  # its package is not installed
+            continue
         assert command is not None
         assert command.get_short_help_str(80) == known.help
-        assert f"  {name:7} {known.help}\n" in listed
 
 
 @pytest.mark.parametrize(

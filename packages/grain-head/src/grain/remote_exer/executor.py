@@ -344,13 +344,14 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             self._answered = trio.Event()
 
     def _describe(self, task: int) -> str:
-        """Return the call of a task that is not resolved, for people; "" for any other."""
-        job, pending = self._jobs.get(task), self._session.pending.get(task)
-        if job is None or pending is None or pending.arguments is None:
+        """Return the call of a task, for people; "" if it is not known any more."""
+        call = self._session.call_of(task)
+        if call is None:
             return ""
         from grain.remote_exer.description import describe_call  # asked for by few missions
 
-        return describe_call(job.name, pending.arguments, self._payloads)
+        function, arguments = call
+        return describe_call(function.name, arguments, self._payloads)
 
     def _report_notices(self) -> None:
         for notice in self._session.take_notices():

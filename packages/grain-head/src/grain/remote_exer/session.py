@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
@@ -44,7 +45,7 @@ from grain.head.messages import (
 from grain.worker.messages import DefineFunction, Dismissed
 
 if TYPE_CHECKING:
-    from grain.edge.messages import Message, Payload
+    from grain.edge.messages import Message, Payload, WireBytes
     from grain.worker.payload import Function
 
 _NAME = 200  # characters of a function's name that travel
@@ -61,6 +62,11 @@ def _load(answer: Any) -> tuple[int, int]:
 
 def _definition(function: Function) -> DefineFunction:
     return DefineFunction(function.digest, function.name[:_NAME])
+
+
+# Of so many resolved tasks the arguments are kept, if they have no more bytes: 4 MB at most.
+_REMEMBERED = 1000
+_SMALL = 4096
 
 
 class Resolution(NamedTuple):
@@ -172,6 +178,7 @@ class MissionSession:
         self._connections = 0
         self._requests: list[Request] = []
         self._last_task = 0
+        self._recent: deque[tuple[int, bytes, WireBytes]] = deque(maxlen=_REMEMBERED)
         # Who has cancelled a task from outside, by its number.
         self._cancelled: dict[int, str] = {}
         # Tasks whose outcomes have arrived on this connection, and are not confirmed yet.
@@ -440,8 +447,23 @@ class MissionSession:
         if pending.retracted or ending == "cancelled":
             ending, payload = "cancelled", None
             by = self._cancelled.pop(task, self.cancelled_by)
+        arguments = pending.arguments
+        if arguments is not None and len(arguments) <= _SMALL:
+            self._recent.append((task, pending.function, arguments))
         unless_value = None if ending == "value" else pending
         self.resolved.append(Resolution(task, ending, payload, crashes, unless_value, by))
+
+    def call_of(self, task: int) -> tuple[Function, WireBytes] | None:
+        """Return function and arguments of a task, for people; None if they are not known any more.
+
+        They are known while it is not resolved, and of the last small ones that were.
+        """
+        pending = self.pending.get(task)
+        if pending is not None:
+            known = None if pending.arguments is None else (pending.function, pending.arguments)
+        else:
+            known = next(((f, a) for number, f, a in self._recent if number == task), None)
+        return None if known is None else (self.functions[known[0]], known[1])
 
     def _send_in_parts(self, kind: type[Retract | AckTasks], tasks: list[int]) -> None:
         for at in range(0, len(tasks), _AT_ONCE):
