@@ -121,6 +121,19 @@ class Inputs:
             if not name or self.names.count(name) > 1:
                 what = "is there twice" if name else "is empty"
                 raise InputError(f"--header: the name {name!r} of a column in {source.name} {what}")
+            if _is_number(name):  # an input that would be lost without a word
+                raise InputError(
+                    f"--header: the first line of {source.name} has the number {name}, and no names "
+                    "of columns; leave --header out if it is an input, or name the columns"
+                )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 class _Values:
