@@ -98,7 +98,7 @@ async def test_the_first_record_of_each_source_names_its_columns(tmp_path: Path)
         ("a,a\n", "is there twice"),
         ("a,\n", "is empty"),
         ("", "no first line"),
-        ("a,0.1\n1,2\n", r"has the number 0\.1, and no names of columns; leave --header out if"),
+        ("a,0.1\n1,2\n", r"has the number 0\.1, not a name of a column; leave --header out"),
         ("a,b\n1\n", "1 columns, where the header has 2"),
         ('a,b\n"1,2\n', "within a quoted column"),
         ('a,b\n5" pipe,1\n6" pipe,2\n', "not one row of CSV, but several"),

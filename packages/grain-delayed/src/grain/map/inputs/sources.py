@@ -123,8 +123,8 @@ class Inputs:
                 raise InputError(f"--header: the name {name!r} of a column in {source.name} {what}")
             if _is_number(name):  # an input that would be lost without a word
                 raise InputError(
-                    f"--header: the first line of {source.name} has the number {name}, and no names "
-                    "of columns; leave --header out if it is an input, or name the columns"
+                    f"--header: the first line of {source.name} has the number {name}, not a "
+                    "name of a column; leave --header out if it is an input, or name the columns"
                 )
 
 
