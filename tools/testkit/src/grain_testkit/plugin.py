@@ -22,10 +22,11 @@ def pytest_configure() -> None:
     )
     settings.load_profile("patient")
     # Under nohup, and in the background of a shell script, these are ignored, and so they would be
-    # in all programs that tests start. pytest has a handler of its own for Ctrl-C only.
-    for number in (signal.SIGHUP, signal.SIGTERM):
+    # in all programs that tests start.
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, signal.SIG_DFL)
+            default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, default)
     # Missions elsewhere on this machine take none of the CPUs that tests expect to be free.
     folder = os.environ.get("TMPDIR") or tempfile.gettempdir()
     os.environ[VARIABLE] = str(Path(folder) / f"grain-cpus-{os.getpid()}")
