@@ -134,8 +134,8 @@ def test_failures_are_coloured() -> None:
         (
             ABSENT,
             (
-                "0 done, 0 running, 0 failed, 8 s elapsed, 4 queued, which wait for a worker: "
-                "grain why t:1"
+                "0 done, 0 running, 4 queued, 0 failed, 8 s elapsed, "
+                "no worker is there: grain why t:1"
             ),
         ),
         (

@@ -37,7 +37,9 @@ def log_line(progress: Progress) -> str:
         parts.append(rate_text(progress.rate))
     if now.cores:
         parts.append(f"{now.busy:g} of {now.cores:g} cores busy")
-    if now.stuck:
+    if now.stuck and now.absent:
+        parts.append(f"no worker is there: grain why {now.stuck_task}")
+    elif now.stuck:
         count = "none" if now.stuck >= now.queued else f"{now.stuck}"
         fits = "fit" if 1 < now.stuck < now.queued else "fits"
         which = "a worker" if count == "none" else "no worker"
