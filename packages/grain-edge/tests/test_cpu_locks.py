@@ -27,6 +27,7 @@ with taking_cpus([1, 3]):
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "cpus"
+    assert "grain-cpus-" in os.environ[VARIABLE], "the plugin of the tests names another variable"
     monkeypatch.setenv(VARIABLE, str(path))
     return path
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from grain.edge.cpu_locks import VARIABLE
+# That of `grain.edge.cpu_locks`, which is not installed for the tests of grain-resource alone.
+_CPU_LOCKS = "GRAIN_CPU_LOCKS"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -29,9 +30,9 @@ def pytest_configure() -> None:
             signal.signal(number, default)
     # Missions elsewhere on this machine take none of the CPUs that tests expect to be free.
     folder = os.environ.get("TMPDIR") or tempfile.gettempdir()
-    os.environ[VARIABLE] = str(Path(folder) / f"grain-cpus-{os.getpid()}")
+    os.environ[_CPU_LOCKS] = str(Path(folder) / f"grain-cpus-{os.getpid()}")
 
 
 def pytest_unconfigure() -> None:
     """Remove the file of CPU locks, if a test has made it."""
-    Path(os.environ[VARIABLE]).unlink(missing_ok=True)
+    Path(os.environ[_CPU_LOCKS]).unlink(missing_ok=True)
