@@ -537,8 +537,9 @@ def test_a_read_only_home_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None
     done = grain_map("echo", ":::", "a")
 
     assert 255 == done.returncode
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith(
+    error, advice = done.stderr.splitlines()[-2:]
+    assert error.startswith(
         "Error: /proc/.local/share/edge-file-default: No such file or directory."
     )
+    assert "To run on this machine alone, without a scheduler, add -j N." == advice
     assert "Traceback" not in done.stderr

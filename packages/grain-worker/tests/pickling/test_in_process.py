@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import mmap
 import socket
 import sqlite3
@@ -26,6 +27,7 @@ from grain.worker.payload import Payloads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 MAKE: dict[str, Callable[[], Any]] = {
     "threading.Barrier": lambda: threading.Barrier(2),
@@ -240,3 +242,19 @@ def test_a_result_or_exception_with_such_objects_comes_back(name: str) -> None:
     assert isinstance(failed, outcome.Error)
     assert "Failure" == type(failed.error).__name__
     assert 4 == failed.error.args[1]
+
+
+def test_a_lock_of_an_imported_module_keeps_none_of_its_functions_from_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """dill copies with a function what the functions that it calls refer to."""
+    (tmp_path / "module_with_lock.py").write_text(
+        "import threading\nlock = threading.Lock()\n"
+        "def locked(x):\n    with lock:\n        return x\n"
+        "def wrapped(x):\n    return locked(x)\n"
+        "hidden, wrapped = wrapped, None\n"  # so it goes by value, as a decorated one does
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("module_with_lock")
+
+    assert b"locked" in Payloads().dump_function(module.hidden).payload

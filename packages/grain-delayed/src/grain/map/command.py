@@ -170,12 +170,14 @@ def map_command(ctx: click.Context, /, dry_run: bool, **given: Any) -> None:
             return
         tally = Tally(plan.halt)
         trio.run(mission.run_map, plan, tally)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit) as error:  # the latter for SIGTERM and SIGHUP
         if not dry_run:
             click.echo(
                 f"grain map: interrupted: {tally.summary()}; nothing is left running", err=True
             )
             _say_how_to_go_on(ctx, "--resume")
+        if isinstance(error, SystemExit):
+            raise
         ctx.exit(INTERRUPTED)
     except BrokenPipeError:
         # The reader has gone; Python must not try to flush to it once more at its exit.

@@ -33,9 +33,9 @@ from grain.worker.pickling.enums import reduce_enum
 from grain.worker.pickling.exceptions import reduce_exception
 from grain.worker.pickling.in_process import (
     LOCKS,
-    attribute_locks,
     is_in_process,
     new_lock,
+    owned_locks,
     refuse,
 )
 from grain.worker.pickling.origin import dilled_code, with_origin, without_origin
@@ -143,8 +143,7 @@ class Classes:
             if not copy_all:
                 if is_in_process(kind) or (kind in LOCKS and id(part) not in owned):
                     refuse(part)
-                if kind is not FunctionType and not isinstance(part, type):
-                    owned.update(attribute_locks(part))
+                owned.update(owned_locks(part))
             if kind in LOCKS:
                 return new_lock(kind), ()  # dill's copy of an RLock is held for ever
             if not isinstance(part, type) or importable(part):

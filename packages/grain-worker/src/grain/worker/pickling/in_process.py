@@ -13,7 +13,7 @@ from __future__ import annotations
 import io
 import pickle
 import threading
-from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from types import AsyncGeneratorType, CoroutineType, FunctionType, GeneratorType
 from typing import Any
 
 import trio
@@ -106,6 +106,24 @@ def refuse(obj: Any) -> None:
 def new_lock(kind: type) -> Any:
     """Return the function that makes a lock of a type, by which a copy of the lock is made."""
     return threading.RLock if kind is type(threading.RLock()) else threading.Lock
+
+
+def owned_locks(part: Any) -> list[int]:
+    """Return the identities of the locks that travel with an object, as copies."""
+    if isinstance(part, FunctionType):
+        return module_locks(part)
+    return [] if isinstance(part, type) else attribute_locks(part)
+
+
+def module_locks(function: FunctionType) -> list[int]:
+    """Return the identities of the locks of the module of a function, but for the script's own.
+
+    dill copies with a function what the functions that it calls refer to, although those go by
+    their names: a lock that only they use must not keep the function from its worker.
+    """
+    if function.__module__ == "__main__":
+        return []
+    return [id(value) for value in function.__globals__.values() if type(value) in LOCKS]
 
 
 def attribute_locks(obj: Any) -> list[int]:
