@@ -226,12 +226,14 @@ run(main, Cores(2), config_file=False)
 # The signal comes while trio waits: code that is interrupted by it ends by KeyboardInterrupt, which
 # counts more than what fails because of it.
 FAILING = """
-def announce():
-    time.sleep(0.5)
-    print("begins", flush=True)
+class Announcing(trio.abc.Instrument):
+    def before_io_wait(self, timeout):
+        if timeout:  # no task has anything to do
+            print("begins", flush=True)
+            trio.lowlevel.remove_instrument(self)
 async def failing():
     try:
-        threading.Thread(target=announce).start()
+        trio.lowlevel.add_instrument(Announcing())
         await trio.sleep_forever()
     finally:
         raise ValueError("of the clean-up")
