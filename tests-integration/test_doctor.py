@@ -73,7 +73,9 @@ async def test_every_way_is_tried(site: Site) -> None:
     with site.gnaw(), trio.fail_after(300):
         await site.until(lambda _: True)
         # It looks for 5 s, in which the scheduler of a busy machine may get no processor.
-        while {"scheduler": {"ok"}} != states(quick := await findings(site, code=None)):
+        while {"scheduler": {"ok"}, "workers": {"ok"}} != states(
+            quick := await findings(site, code=None)
+        ):
             await trio.sleep(0.2)
         slow = await findings(site, "--slow")
         mailbox = site.folder / "edge/meeting.d/1"
@@ -83,9 +85,9 @@ async def test_every_way_is_tried(site: Site) -> None:
             await trio.sleep(0.1)
 
     ways = {f"by {way}": {"ok"} for way in ("unix", "tcp", "reverse", "files")}
-    assert {"scheduler": {"ok"}} == states(quick)
-    assert {"scheduler": {"ok"}, **ways} == states(slow)
-    assert list(ways) == list(slow)[1:]
+    assert {"scheduler": {"ok"}, "workers": {"ok"}} == states(quick)
+    assert {"scheduler": {"ok"}, **ways, "workers": {"ok"}} == states(slow)
+    assert ["scheduler", *ways, "workers"] == list(slow)
 
 
 async def test_where_only_files_lead(site: Site) -> None:
@@ -131,7 +133,7 @@ async def test_addresses_with_one_way(site: Site, kind: str) -> None:
             killed = await findings(site, "--slow", code=code)
 
     assert before["scheduler"][0]["says"].startswith(f"none at {address}")
-    assert {"scheduler": {"ok"}, f"by {kind}": {"ok"}} == states(there)
+    assert {"scheduler": {"ok"}, f"by {kind}": {"ok"}, "workers": {"ok"}} == states(there)
     assert {"warn"} == states(killed)[f"by {kind}"]
     expected = "one that served on this" if kind == "unix" else "the one in the Edge file"
     assert killed["scheduler"][0]["says"].startswith(expected)

@@ -155,6 +155,22 @@ def test_a_signal_ends_the_block_of_an_executor(
     assert {} == processes_of(tmp_path)
 
 
+@pytest.mark.parametrize("wait", WAITS)
+def test_a_signal_that_does_not_end_the_wait_is_handled(wait: str, tmp_path: Path) -> None:
+    """As one that arrives just before Python begins to wait for a lock."""
+    # The kernel gives it to the thread of the executor, and the main thread waits on.
+    blocked = "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])"
+    program = EXECUTOR.format(wait=WAITS[wait]).replace(
+        "future = executor", f"{blocked}\n    future = executor"
+    )
+    process = start(HEAD.format(program=indented(program)), tmp_path)
+    out, err = end(process, signal.SIGTERM)
+
+    assert STATUS[signal.SIGTERM] == process.returncode, err
+    assert out.endswith("finally\n")
+    assert {} == processes_of(tmp_path)
+
+
 OWN = """
 def mine(number, frame):
     print("mine", flush=True)

@@ -14,6 +14,7 @@ import os
 import threading
 from collections import deque
 from concurrent import futures
+from contextlib import suppress
 from contextvars import ContextVar
 from enum import Enum
 from functools import partial
@@ -43,6 +44,10 @@ T = TypeVar("T")
 # Seconds between two looks at the main thread, which may have ended.
 _LOOK = 0.1
 
+# Seconds between two moments at which a thread that waits runs its signal handlers. A signal that
+# arrives just before Python begins to wait for a lock does not end that wait.
+_WAKE = 1.0
+
 # The engine whose call this thread runs; also in threads that inherit its context.
 _working_for: ContextVar[Engine | None] = ContextVar("grain.delayed engine", default=None)
 
@@ -67,13 +72,20 @@ class Future(futures.Future[T]):
 
     def result(self, timeout: float | None = None) -> T:
         """Return the result of the call, as `concurrent.futures.Future`."""
-        self._engine.check_wait(self)
+        self._wait(timeout)
         return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Return the exception of the call, as `concurrent.futures.Future`."""
-        self._engine.check_wait(self)
+        self._wait(timeout)
         return super().exception(timeout)
+
+    def _wait(self, timeout: float | None) -> None:
+        """Check the wait; if it may last for ever, have signals handled during it."""
+        self._engine.check_wait(self)
+        while timeout is None and not self.done():
+            with suppress(futures.TimeoutError, futures.CancelledError):
+                super().exception(_WAKE)
 
 
 class EngineState(Enum):
@@ -81,7 +93,6 @@ class EngineState(Enum):
 
     OPEN = "open"
     CLOSED = "closed"  # it takes no calls; those that there are go on
-    INTERRUPTED = "interrupted"  # what runs is cancelled, as well as what waits
 
 
 class _Orders(NamedTuple):
@@ -90,6 +101,7 @@ class _Orders(NamedTuple):
     submitted: deque[tuple[Future[Any], Call]]
     cancelled: deque[Future[Any]]
     state: EngineState
+    interrupted: bool  # what runs is cancelled, as well as what waits
 
 
 class Engine:
@@ -113,6 +125,8 @@ class Engine:
         self._cancelled: deque[Future[Any]] = deque()
         self._unresolved: set[Future[Any]] = set()
         self._state = EngineState.OPEN
+        # Apart from the state: a signal may set it in the middle of a change of that.
+        self._interrupted = False
         self._error: BaseException | None = None
         # Wakes the worksite; None if there is none.
         self._wake: Callable[[], object] | None = None
@@ -141,7 +155,7 @@ class Engine:
         with self._lock:
             if self._error is not None:
                 raise futures.BrokenExecutor("the executor's mission has failed") from self._error
-            if self._state is not EngineState.OPEN:
+            if self._state is not EngineState.OPEN or self._interrupted:
                 raise RuntimeError("cannot schedule new futures after shutdown")
             self._unresolved.add(future)
             self._submitted.append((future, call))
@@ -164,15 +178,16 @@ class Engine:
             future.cancel()
 
     def interrupt(self) -> None:
-        """Cancel the mission: what runs as well as what waits."""
+        """Cancel the mission: what runs as well as what waits. A signal handler may call this."""
         with self._lock:
-            self._state = EngineState.INTERRUPTED
+            self._interrupted = True
             self._notify()
 
     def join(self) -> None:
         """Wait for the end of the thread, unless this is it."""
         if threading.current_thread() is not self._thread:
-            self._thread.join()
+            while self._thread.is_alive():
+                self._thread.join(_WAKE)
 
     def check_wait(self, future: Future[Any]) -> None:
         """Check that the calling code may wait for a future.
@@ -195,7 +210,7 @@ class Engine:
         with self._lock:
             submitted, self._submitted = self._submitted, deque()
             cancelled, self._cancelled = self._cancelled, deque()
-            return _Orders(submitted, cancelled, self._state)
+            return _Orders(submitted, cancelled, self._state, self._interrupted)
 
     def _notify(self) -> None:
         """Wake the worksite; the lock is held."""
@@ -292,7 +307,7 @@ class _Worksite:
     def look(self) -> None:
         """Do what has been ordered since the last look."""
         orders = self._engine.orders()
-        if orders.state is EngineState.INTERRUPTED:
+        if orders.interrupted:
             self._scope.cancel()
             return
         while orders.submitted:

@@ -159,7 +159,7 @@ class Executor(futures.Executor):
     def __enter__(self) -> Self:
         """Have SIGTERM and SIGHUP leave the block by `SystemExit`, where that is possible."""
         if not self._handlers and current_thread() is main_thread():
-            self._handlers = [ExitHandler(number) for number in SIGNALS]
+            self._handlers = [ExitHandler(number, self._engine.interrupt) for number in SIGNALS]
             for handler in self._handlers:
                 handler.install()
         return self
@@ -171,10 +171,9 @@ class Executor(futures.Executor):
         traceback: TracebackType | None,
     ) -> Literal[False]:
         """Shut down; after Ctrl-C or a signal cancel all calls, which may be days' worth."""
-        interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
-        if interrupted or any(handler.received for handler in self._handlers):
-            self._engine.interrupt()
         try:
+            if kind is not None and issubclass(kind, KeyboardInterrupt):
+                self._engine.interrupt()
             self.shutdown()
         except (KeyboardInterrupt, SystemExit):
             # Ctrl-C or a signal while the calls that were submitted end.

@@ -104,19 +104,22 @@ class ExitHandler(EndingHandler):
     A mission in the block puts its own handler before this one. Then `SystemExit` comes from that
     mission when it has ended.
 
-    Attributes:
-        received: True when the signal has arrived.
+    Args:
+        number: the signal.
+        interrupt: called in the handler, to cancel the calls. The end of the block could miss a
+            signal that arrives as it begins.
     """
 
-    def __init__(self, number: signal.Signals) -> None:
+    def __init__(self, number: signal.Signals, interrupt: Callable[[], object]) -> None:
         self._number = number
+        self._interrupt = interrupt
         self._next = None
         self._active = False
-        self.received = False
+        self._received = False
 
     def __call__(self, *_: object) -> None:
         """Raise `SystemExit`, once: a second signal does not disturb the clean-up."""
-        if self._active and not self.received:
+        if self._active and not self._received:
             self._pass_on()
             if trio.lowlevel.in_trio_run():
                 # Between trio's own lines no exception may be raised; Ctrl-C has its place there.
@@ -125,7 +128,8 @@ class ExitHandler(EndingHandler):
                 raise SystemExit(_SHELL + self._number)
 
     def _pass_on(self) -> None:
-        self.received = True
+        self._received = True
+        self._interrupt()
 
     def install(self) -> None:
         """Replace the default disposition, and no other."""
