@@ -147,7 +147,7 @@ def test_every_reason_why_a_task_does_not_run_is_stated() -> None:
     cluster.submit(Cores(1))
     assert "w0 is reserved for it, and takes it once it is free enough" in cluster.why(wide).reasons
     late, later, never = cluster.submit_many(Cores(1), Cores(1), Cores(9))
-    kept = "w0: it is reserved for an older task that asks for Cores(4)"
+    kept = "w0: it is reserved for a task that asks for Cores(4)"
     assert kept in cluster.why(late).reasons
     assert "1 older task that asks for the same goes first" in cluster.why(later).reasons
     assert any(reason.startswith("w0: never, it has") for reason in cluster.why(never).reasons)
@@ -159,6 +159,16 @@ def test_every_reason_why_a_task_does_not_run_is_stated() -> None:
     assert "w0: it takes no more tasks" in cluster.why(wide).reasons
     cluster.leave(0)
     assert "no worker is here" in cluster.why(wide).reasons
+
+
+def test_how_often_a_task_was_overtaken_is_stated_and_when_a_worker_will_be_reserved() -> None:
+    cluster = Cluster(Cores(4), max_overtakes=2)
+    narrow = [cluster.submit(Cores(1)) for _ in range(4)]
+    wide = cluster.submit(Cores(4))
+    cluster.submit_many(Cores(1), Cores(1))
+    cluster.finish(narrow[0])
+    counted = "younger tasks used what it could not, once; after 2 times a worker is reserved"
+    assert any(reason.startswith(counted) for reason in cluster.why(wide).reasons)
 
 
 def test_a_reserved_start_and_a_lack_of_time_are_stated_in_seconds() -> None:

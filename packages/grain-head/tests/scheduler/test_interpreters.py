@@ -53,7 +53,7 @@ def test_a_task_is_not_overtaken_where_it_could_not_run() -> None:
     for _ in range(5):
         cluster.finish(cluster.submit(Cores(2)))
 
-    assert 0 == cluster.scheduler.tasks[waiting].queue.overtaken
+    assert [] == cluster.scheduler.tasks[waiting].queue.overtakers
     assert cluster.reservation(waiting) is None
 
 

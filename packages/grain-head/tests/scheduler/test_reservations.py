@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grain.head.testing import Cluster
-from grain.resource import Cores, Resource, WTime
+from grain.resource import Cores, Memory, Resource, WTime
+
+if TYPE_CHECKING:
+    import random
 
 
 def limited(cores: int, seconds: float) -> Resource:
@@ -206,3 +210,165 @@ def test_a_task_is_overtaken_a_bounded_number_of_times_without_a_reservation(
     while cluster.running and cluster.where(wide) is None:
         cluster.finish(cluster.running[0])
     assert cluster.order.count(wide) == 1
+
+
+class Overtakes:
+    """A count, for each waiting task, of the younger tasks that started where it could have run."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.counts: dict[int, int] = {}
+        self._seen = 0
+
+    def update(self) -> set[int]:
+        """Count the starts since the last call; return the tasks that they overtook."""
+        scheduler = self.cluster.scheduler
+        begun, self._seen = self.cluster.order[self._seen :], len(self.cluster.order)
+        overtaken = set()
+        for young in begun:
+            worker = scheduler.workers[self.cluster.starts[young].worker]
+            for task in self.cluster.waiting:
+                waits = scheduler.tasks[task]
+                if task < young and worker.supply.total.request(waits.queue.space):
+                    self.counts[task] = self.counts.get(task, 0) + 1
+                    overtaken.add(task)
+        return overtaken
+
+    def has_reservation(self, task: int) -> bool:
+        queue = self.cluster.scheduler.tasks[task].queue
+        return [t.id for t in queue.tasks].index(task) < len(queue.reservations)
+
+    def could_be_reserved(self, task: int) -> bool:
+        queue = self.cluster.scheduler.tasks[task].queue
+        return any(
+            worker.reservation is None and worker.supply.total.request(queue.space)
+            for worker in self.cluster.scheduler.workers.values()
+        )
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.sampled_from([2, 4, 8]), min_size=1, max_size=4),
+    st.lists(st.sampled_from([1, 1, 1, 2, 4, 8]), min_size=40, max_size=90),
+    st.integers(1, 6),
+    st.randoms(use_true_random=False),
+)
+def test_no_task_is_overtaken_more_often_than_the_limit_before_a_worker_is_reserved_for_it(
+    sizes: list[int], stream: list[int], limit: int, rng: random.Random
+) -> None:
+    """It holds for every task of a queue, on any number of workers."""
+    cluster = Cluster(*map(Cores, sizes), max_overtakes=limit)
+    overtakes = Overtakes(cluster)
+    pending = [cores for cores in stream if cores <= max(sizes)]
+    while pending or cluster.running:
+        if pending and (not cluster.running or rng.random() < 0.6):
+            cluster.submit(Cores(pending.pop()))
+        else:
+            cluster.finish(rng.choice(cluster.running))
+        for task in overtakes.update():
+            if overtakes.counts[task] > limit and not overtakes.has_reservation(task):
+                assert not overtakes.could_be_reserved(task)
+    assert not cluster.waiting
+
+
+def test_by_default_the_limit_grows_with_many_workers() -> None:
+    cluster = Cluster(*[Cores(2)] * 4)
+    assert 64 == cluster.scheduler.max_overtakes
+    cluster.join(Cores(2))
+    assert 80 == cluster.scheduler.max_overtakes
+    cluster.leave(0)
+    assert 64 == cluster.scheduler.max_overtakes
+
+
+def test_a_task_that_is_due_stays_due_when_workers_leave_and_others_join() -> None:
+    cluster = Cluster(*[Cores(2)] * 5)
+    narrow = [cluster.submit(Cores(1)) for _ in range(10)]
+    wide = cluster.submit(Cores(2))
+    for _ in range(70):
+        cluster.submit(Cores(1))
+        cluster.finish(narrow.pop(0))
+        narrow.append(cluster.running[-1])
+    assert cluster.reservation(wide) is None
+
+    cluster.leave(4)
+    cluster.submit(Cores(1))
+    cluster.finish(cluster.running[0])
+
+    assert cluster.reservation(wide) is not None or wide in cluster.running
+
+
+def test_a_new_request_starts_beside_what_is_reserved() -> None:
+    cluster = Cluster(Cores(4) & Memory(8), max_overtakes=1)
+    cluster.submit(Cores(3))
+    wide = cluster.submit(Cores(4))
+    cluster.submit(Cores(1))
+    assert cluster.reservation(wide) is not None
+
+    beside = cluster.submit(Memory(3))
+
+    assert beside in cluster.running
+    assert cluster.submit(Cores(1) & Memory(1)) in cluster.waiting
+
+
+def test_the_limit_counts_for_the_whole_cluster() -> None:
+    cluster = Cluster(*[Cores(2)] * 10, max_overtakes=3)
+    for _ in range(20):
+        cluster.submit(Cores(1))
+    wide = cluster.submit(Cores(2))
+    for _ in range(3):
+        assert cluster.reservation(wide) is None
+        young = cluster.submit(Cores(1))
+        cluster.finish(cluster.running[0])
+        assert young in cluster.running
+
+    assert cluster.reservation(wide) is not None
+
+
+def test_each_overtaken_task_of_a_queue_gets_a_worker_of_its_own() -> None:
+    cluster = Cluster(*[Cores(2)] * 3, max_overtakes=2)
+    narrow = [cluster.submit(Cores(1)) for _ in range(6)]
+    first, second = cluster.submit(Cores(2)), cluster.submit(Cores(2))
+    for task in narrow[:3]:
+        cluster.submit(Cores(1))
+        cluster.finish(task)
+
+    reserved = cluster.scheduler.tasks[first].queue.reservations
+    assert 2 == len({reservation.worker.id for reservation in reserved})
+    while cluster.waiting:
+        cluster.finish(min(set(cluster.running) - {first, second}))
+    assert {first, second} <= set(cluster.running)
+
+
+def test_a_worker_that_was_emptied_for_a_task_serves_the_next_that_asks_for_the_same() -> None:
+    """Emptying costs what the worker could have done meanwhile, so it is done once for several."""
+    cluster = Cluster(Cores(4), max_overtakes=2)
+    narrow = [cluster.submit(Cores(1)) for _ in range(4)]
+    wide = [cluster.submit(Cores(4)) for _ in range(2)]
+    young = [cluster.submit(Cores(1)) for _ in range(4)]
+    cluster.finish(*narrow[:2])
+    assert young[:2] == [task for task in cluster.running if task in young]
+    older = cluster.submit(Cores(2))
+    cluster.submit(Cores(4))
+    cluster.finish(*narrow[2:], *young[:2])
+    assert [wide[0]] == cluster.running
+
+    cluster.finish(wide[0])
+
+    assert [wide[1]] == cluster.running
+    assert older in cluster.waiting
+
+
+def test_an_older_task_that_is_due_ends_the_service_of_an_emptied_worker() -> None:
+    cluster = Cluster(Cores(4), max_overtakes=2)
+    first = cluster.submit(Cores(1))
+    wide = [cluster.submit(Cores(4))]
+    narrow = [cluster.submit(Cores(1)) for _ in range(2)]
+    older = cluster.submit(Cores(2))
+    wide += [cluster.submit(Cores(4)) for _ in range(5)]
+    cluster.finish(first, *narrow)
+    began = []
+    while cluster.running:
+        began += cluster.running
+        cluster.finish(*cluster.running)
+
+    assert [*wide[:3], older] == began[:4]

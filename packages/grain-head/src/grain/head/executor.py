@@ -27,7 +27,6 @@ from grain.head.events import (
 )
 from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.scheduler import Scheduler
-from grain.head.scheduler.starvation_guard import MAX_OVERTAKES
 from grain.resource import ZERO, Infeasible, Resource
 from grain.worker import Call, MemoryTranslation, Runner, RunSettings, local_offer
 from grain.worker.job import call_text, name_of
@@ -103,8 +102,8 @@ class GrainExecutor(ExecutorBase[Job]):
         on_event: called with each `grain.head.events.Event`, in order.
         env: changes to the environment of the external programs of all jobs; None as a value
             removes a variable.
-        max_overtakes: how often, for each worker, the oldest of the tasks that ask for the same may
-            be overtaken before a worker is reserved for it, see `grain.head.Scheduler`.
+        max_overtakes: how often a task may be overtaken before a worker is reserved for it, see
+            `grain.head.Scheduler`.
 
     Raises:
         TypeError: ``local`` is no resource.
@@ -118,7 +117,7 @@ class GrainExecutor(ExecutorBase[Job]):
         expect_workers: bool = False,
         on_event: Callable[[Event], object] | None = None,
         env: Mapping[str, str | None] | None = None,
-        max_overtakes: int = MAX_OVERTAKES,
+        max_overtakes: int | None = None,
     ) -> None:
         if not isinstance(local, Resource):
             raise TypeError(f"local={local!r}: give the resources of the local worker, as Cores(2)")

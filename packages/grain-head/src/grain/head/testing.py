@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from grain.head.hub.state import ITS_MISSION
 from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.scheduler import Scheduler
-from grain.head.scheduler.starvation_guard import MAX_OVERTAKES
 from grain.resource import Supply
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ class Cluster:
         order: the ids of all started tasks, in the order of starting.
     """
 
-    def __init__(self, *workers: Resource, max_overtakes: int = MAX_OVERTAKES) -> None:
+    def __init__(self, *workers: Resource, max_overtakes: int | None = None) -> None:
         self.scheduler = Scheduler(max_overtakes=max_overtakes)
         self.now = 0.0
         self.starts: dict[int, Start] = {}
@@ -145,8 +144,8 @@ class Cluster:
 
     def reservation(self, task: int) -> tuple[int, float] | None:
         """Return the worker and the time reserved for the oldest task of a task's queue."""
-        reservation = self.scheduler.tasks[task].queue.reservation
-        return None if reservation is None else (reservation.worker.id, reservation.start)
+        reservations = self.scheduler.tasks[task].queue.reservations
+        return (reservations[0].worker.id, reservations[0].start) if reservations else None
 
 
 class SimulatedJob(NamedTuple):
@@ -176,13 +175,13 @@ class WorkloadResult(NamedTuple):
 
 
 def simulate(
-    workers: Iterable[Resource], jobs: Sequence[SimulatedJob], *, max_overtakes: int = MAX_OVERTAKES
+    workers: Iterable[Resource], jobs: Sequence[SimulatedJob], *, max_overtakes: int | None = None
 ) -> WorkloadResult:
     """Run a workload of known durations in virtual time."""
     scheduler = Scheduler(max_overtakes=max_overtakes)
     for number, total in enumerate(workers):
         scheduler.on_worker_joined(number, f"w{number}", total, 0.0)
-    coming = sorted(range(len(jobs)), key=lambda k: jobs[k].at, reverse=True)
+    coming = sorted(range(len(jobs)), key=lambda k: (jobs[k].at, k), reverse=True)
     ends: list[tuple[float, int]] = []
     started = [math.inf] * len(jobs)
     now = 0.0
@@ -318,7 +317,11 @@ def _check_queues(scheduler: Scheduler) -> None:
             expected.append((-priority, alive[0].age, queue))
         else:
             assert not queue.tasks, "a queue keeps cancelled tasks only"
-            assert not queue.overtaken
+            assert not queue.overtakers
+            assert not queue.reservations
+        assert queue.overtakers == sorted(queue.overtakers)
+        assert len(queue.overtakers) <= scheduler.max_overtakes
+        assert all(age > ages[0] for age in queue.overtakers)
     assert scheduler._queues.order == sorted(expected, key=lambda entry: entry[:2])
     assert scheduler._queues.nonempty == reduce(or_, (queue.bit for *_, queue in expected), 0)
     assert not scheduler._queues.untried & ~scheduler._queues.nonempty
@@ -365,13 +368,38 @@ def _check_levels(scheduler: Scheduler) -> None:
         if worker.draining:
             assert worker.level is None
             assert worker.id not in scheduler._queues.unplaced
+        elif worker.reservation is not None and worker.reservation.sticky:
+            assert worker.level is None or worker.id in scheduler._queues.unplaced
         elif worker.id not in scheduler._queues.unplaced:
             assert worker.level is not None
             assert worker.level is levels[worker.shape.interpreter, worker.supply.level()]
+    _check_reserved(scheduler)
     for queue in scheduler.queues.values():
         heap = queue.heap
         assert all(heap[(k - 1) // 2] <= heap[k] for k in range(1, len(heap)))
         assert len(heap) == len({number for _, number, _ in heap})
+
+
+def _check_reserved(scheduler: Scheduler) -> None:
+    """Check the groups of the workers with sticky reservations."""
+    reserved = {worker.id: worker for worker in scheduler._queues.reserved}
+    for worker in scheduler.workers.values():
+        reservation = worker.reservation
+        if worker.id in scheduler._queues.unplaced:
+            continue
+        assert (worker.id in reserved) == (reservation is not None and reservation.sticky)
+        if worker.id in reserved:
+            assert reservation is not None
+            mask = 0
+            for queue in scheduler.queues.values():
+                passes = queue.priority > reservation.queue.priority or (
+                    reservation.future.free.request(queue.space)
+                )
+                if (queue is reservation.queue or passes) and queue.fits(
+                    worker.shape.interpreter, worker.supply.free
+                ):
+                    mask |= queue.bit
+            assert scheduler._queues.reserved._masks[worker.id] == mask
 
 
 def _check_level(scheduler: Scheduler, level: Level) -> None:
@@ -394,14 +422,15 @@ def _mask(queues: Iterable[TaskQueue], interpreter: str, free: Resource) -> int:
 def _check_reservations(scheduler: Scheduler) -> None:
     """Check that queue and worker agree on a reservation that no run can push back."""
     for queue in scheduler.queues.values():
-        if queue.reservation is not None:
-            assert queue.reservation.queue is queue
-            assert queue.reservation.worker.reservation is queue.reservation
+        assert len(queue.reservations) <= queue.waiting
+        for reservation in queue.reservations:
+            assert reservation.queue is queue
+            assert reservation.worker.reservation is reservation
             assert queue.rank is not None
     for worker in scheduler.workers.values():
         if worker.reservation is not None:
             assert worker.reservation.worker is worker
-            assert worker.reservation.queue.reservation is worker.reservation
+            assert worker.reservation in worker.reservation.queue.reservations
             assert not worker.draining
             _check_reservation(worker.reservation, worker)
 
@@ -437,9 +466,10 @@ def _check_work_conserved(scheduler: Scheduler, now: float) -> None:
                     f"{task} could start on the worker that is reserved for it"
                 )
                 assert reservation.queue.rank is not None
-                assert reservation.queue.rank < tuple(rank), (
-                    f"{task} is older than the task that has the reservation"
-                )
+                if reservation.queue.rank > tuple(rank):
+                    older = f"{task} is older than the task that has the reservation"
+                    assert reservation.sticky, older
+                    assert reservation.queue.priority == queue.priority, older
                 assert not reservation.allows(queue, now), (
                     f"{task} would not push back the reserved start"
                 )

@@ -31,7 +31,6 @@ from grain.head.hub.workers import Workers
 from grain.head.messages import MISSION, Answer, Ask, Started
 from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.scheduler import Scheduler
-from grain.head.scheduler.starvation_guard import SHARED_MAX_OVERTAKES
 from grain.head.validation import check_message
 from grain.worker.messages import Dismissed
 
@@ -90,7 +89,7 @@ class Hub:
         grace: float = GRACE,
         wall: float = 0.0,
         prefetch_seconds: float = PREFETCH_SECONDS,
-        max_overtakes: int = SHARED_MAX_OVERTAKES,
+        max_overtakes: int | None = None,
         parts: Parts = Parts(),  # noqa: B008 - it cannot change
         versions: Versions = Versions(),  # noqa: B008 - as above
     ) -> None:

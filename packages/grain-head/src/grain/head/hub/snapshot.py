@@ -256,7 +256,7 @@ def _shortened(never: str | None) -> str:
 
 def _why(table: TaskTable, queue: TaskQueue, now: float) -> str:
     """Return what its oldest task waits for, in a sentence; `Hub.why` has it worker by worker."""
-    reservation = queue.reservation
+    reservation = queue.reservations[0] if queue.reservations else None
     if reservation is not None and reservation.start < math.inf:
         after = max(reservation.start - now, 0)
         return f"{reservation.worker.name} is reserved for it, from {after:.0f} s on at the latest"

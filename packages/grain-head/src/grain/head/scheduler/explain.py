@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -51,7 +50,7 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
     if queue.rank is not None and queue.rank[1] != asked.age:
         reasons.append(_before(asked))
     else:
-        reasons += _standing(queue, now)
+        reasons += _standing(queue, scheduler.max_overtakes, now)
     if not scheduler.workers:
         reasons.append("no worker is here")
     reasons += [f"{w.name}: {_why_not(queue, w, now)}" for w in scheduler.workers.values()]
@@ -74,10 +73,10 @@ def _before(task: Task) -> str:
     return few if older == 1 else many
 
 
-def _standing(queue: TaskQueue, now: float) -> list[str]:
+def _standing(queue: TaskQueue, limit: int, now: float) -> list[str]:
     """Return the reasons that hold for the queue's oldest task wherever it will run."""
-    reservation = queue.reservation
-    if reservation is not None and reservation.start == math.inf:
+    reservation = queue.reservations[0] if queue.reservations else None
+    if reservation is not None and reservation.sticky:
         return [
             f"{reservation.worker.name} is reserved for it, and takes it once it is free enough"
         ]
@@ -85,8 +84,14 @@ def _standing(queue: TaskQueue, now: float) -> list[str]:
         after = max(reservation.start - now, 0)
         where = reservation.worker.name
         return [f"{where} is reserved for it, from {after:.0f} s on at the latest"]
-    if queue.overtaken:
-        return [f"younger tasks used what it could not, {queue.overtaken} times"]
+    count = len(queue.overtakers)
+    if count == limit:
+        reserved = "the next worker on which it fits is reserved for it, once no other task has it"
+        return [f"younger tasks overtook it {count} times or more: {reserved}"]
+    if count:
+        so_far = "once" if count == 1 else f"{count} times"
+        then = f"after {limit} times a worker is reserved for it"
+        return [f"younger tasks used what it could not, {so_far}; {then}"]
     return []
 
 
@@ -108,5 +113,5 @@ def _why_not(queue: TaskQueue, worker: WorkerState, now: float) -> str:
         return f"not now, free is {worker.supply.free!r} of {worker.supply.total!r}"
     reservation = worker.reservation
     if reservation is not None and reservation.queue is not queue:
-        return f"it is reserved for an older task that asks for {reservation.queue.request.ask()}"
+        return f"it is reserved for a task that asks for {reservation.queue.request.ask()}"
     return "it has room; an older task goes first"

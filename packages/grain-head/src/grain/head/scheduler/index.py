@@ -6,6 +6,9 @@ whose requests fit there, each queue has a heap of the levels that fit, the tigh
 worked out once, when a level or a queue is first seen: from then on a start or an end moves one
 worker from one level to another.
 
+A worker with a sticky reservation is at no level: what may start there depends on the reservation,
+too. `ReservedWorkers` has these, grouped by the queues whose tasks may.
+
 Workers of one level also have the same interpreter: each interpreter has levels of its own, which
 its workers refer to (`WorkerState.peers`). So to look up a level costs the same as if there were
 one interpreter.
@@ -47,10 +50,13 @@ class LevelIndex:
         """Return the levels of the workers with an interpreter: the `WorkerState.peers` of each."""
         return self._levels.setdefault(interpreter, {})
 
-    def level_of(self, worker: WorkerState) -> Level:
-        """Return the level of what a worker has free now, where it may yet have to be placed."""
-        key = worker.supply.level()
-        return worker.peers.get(key) or self._new(key, worker)
+    def level_of(self, worker: WorkerState, account: Supply) -> Level:
+        """Return the level of what is free in an account of a worker's resources.
+
+        With the worker's supply it is the level at which the worker is, or where to place it.
+        """
+        key = account.level()
+        return worker.peers.get(key) or self._new(key, worker, account)
 
     def place(self, worker: WorkerState, level: Level) -> None:
         """Move a worker to a level."""
@@ -109,11 +115,11 @@ class LevelIndex:
     def _all(self) -> Iterator[Level]:
         return chain.from_iterable(levels.values() for levels in self._levels.values())
 
-    def _new(self, key: Hashable, worker: WorkerState) -> Level:
+    def _new(self, key: Hashable, worker: WorkerState, account: Supply) -> Level:
         if sum(map(len, self._levels.values())) >= self._prune_at:
             self._prune()
         self._count += 1
-        interpreter, sample = worker.shape.interpreter, Supply(worker.supply.free)
+        interpreter, sample = worker.shape.interpreter, Supply(account.free)
         level = worker.peers[key] = Level(key, self._count, interpreter, sample)
         for queue in self._queues.values():
             self._try(queue, level)
@@ -138,3 +144,39 @@ class LevelIndex:
     def _push(self, queue: TaskQueue, level: Level) -> None:
         level.in_heap |= queue.bit
         heappush(queue.heap, (level.slack[queue.bit], level.number, level))
+
+
+class ReservedWorkers:
+    """The workers with sticky reservations, grouped by the queues whose tasks may start there."""
+
+    def __init__(self) -> None:
+        self._groups: dict[int, dict[int, WorkerState]] = {}  # by bits of queues, by id
+        self._masks: dict[int, int] = {}  # by id
+
+    def __iter__(self) -> Iterator[WorkerState]:
+        return chain.from_iterable(group.values() for group in self._groups.values())
+
+    def place(self, worker: WorkerState, mask: int) -> None:
+        """Put a worker where tasks of the queues of a bit mask may start, and no others."""
+        if self._masks.get(worker.id) != mask:
+            self.remove(worker)
+            self._masks[worker.id] = mask
+            self._groups.setdefault(mask, {})[worker.id] = worker
+
+    def remove(self, worker: WorkerState) -> None:
+        """Take a worker out, if it is here."""
+        mask = self._masks.pop(worker.id, None)
+        if mask is not None:
+            group = self._groups[mask]
+            del group[worker.id]
+            if not group:
+                del self._groups[mask]
+
+    def find(self, queue: TaskQueue, now: float) -> WorkerState | None:
+        """Return a worker on which a task of a queue may start now, or None."""
+        for mask, group in self._groups.items():
+            if mask & queue.bit:
+                for worker in group.values():
+                    if worker.has_time(queue, now):
+                        return worker
+        return None

@@ -9,14 +9,14 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
-from grain.head.scheduler.index import LevelIndex
+from grain.head.scheduler.index import LevelIndex, ReservedWorkers
 from grain.head.scheduler.state import Shape, Task, TaskQueue, limits_of
 from grain.resource import Supply
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from grain.head.scheduler.state import WorkerState
+    from grain.head.scheduler.state import Level, WorkerState
     from grain.resource import Resource, RunTimes
 
 # So many queues without tasks are kept.
@@ -36,12 +36,14 @@ class QueueTable:
         untried: the bits of those among them for whose oldest task no worker was sought since it
             may have become startable. `Scheduler.dispatch` ends when none is left.
         levels: the workers by what they have free.
+        reserved: those with sticky reservations, by the queues whose tasks may start there.
         shapes: the workers by what they have in all.
         unplaced: the workers, by id, that may have more free than their level says: ended runs
             returned something, or their resources are no longer reserved.
     """
 
     __slots__ = (
+        "_by_priority",
         "_free_bits",
         "_run_times",
         "by_bit",
@@ -50,6 +52,7 @@ class QueueTable:
         "levels",
         "nonempty",
         "order",
+        "reserved",
         "shapes",
         "unplaced",
         "untried",
@@ -58,6 +61,7 @@ class QueueTable:
     def __init__(self, run_times: RunTimes) -> None:
         self._run_times = run_times
         self._free_bits: list[int] = []
+        self._by_priority: dict[int, int] = {}  # the bits of all queues of a priority
         self.by_request: dict[tuple[int, Resource, int, str], TaskQueue] = {}
         self.by_identity: dict[int, TaskQueue] = {}
         self.by_bit: dict[int, TaskQueue] = {}
@@ -65,6 +69,7 @@ class QueueTable:
         self.nonempty = 0
         self.untried = 0
         self.levels = LevelIndex(self.by_bit)
+        self.reserved = ReservedWorkers()
         self.shapes: dict[Hashable, Shape] = {}
         self.unplaced: dict[int, WorkerState] = {}
 
@@ -111,11 +116,39 @@ class QueueTable:
                 # Shorter limits may suit workers that were out of the question.
                 self.untried |= queue.bit & self.nonempty
 
+    def startable(self, worker: WorkerState) -> tuple[Level, int]:
+        """Return the level of what a worker has free, and the bits of queues that it lets start.
+
+        A sticky reservation lets start the tasks that it is for, those that fit beside them, and
+        all tasks of higher priority. Reservations with a known start are not considered.
+        """
+        level = self.levels.level_of(worker, worker.supply)
+        reservation = worker.reservation
+        if reservation is None or not reservation.sticky:
+            return level, level.mask
+        queue = reservation.queue
+        if reservation.beside_mask is None:
+            reservation.beside_mask = self.levels.level_of(worker, reservation.future).mask
+        allowed = queue.bit | reservation.beside_mask
+        for priority, bits in self._by_priority.items():
+            if priority > queue.priority:
+                allowed |= bits
+        return level, level.mask & allowed
+
+    def settle(self, worker: WorkerState, level: Level, mask: int) -> None:
+        """Put a worker into the index, as `startable` says."""
+        if worker.reservation is not None and worker.reservation.sticky:
+            self.levels.remove(worker)
+            self.reserved.place(worker, mask)
+        else:
+            self.reserved.remove(worker)
+            self.levels.place(worker, level)
+
     def place(self, worker: WorkerState) -> None:
-        """Put a worker at the level of what it has free; the queues that fit there are tried."""
-        level = self.levels.level_of(worker)
-        self.levels.place(worker, level)
-        self.untried |= level.mask & self.nonempty
+        """Put a worker where what it has free belongs; the queues that fit there are tried."""
+        level, mask = self.startable(worker)
+        self.settle(worker, level, mask)
+        self.untried |= mask & self.nonempty
 
     def open_to_all(self, worker: WorkerState) -> None:
         """Let tasks of all queues try a worker anew."""
@@ -126,6 +159,7 @@ class QueueTable:
         """Let no more tasks start on a worker."""
         self.unplaced.pop(worker.id, None)
         self.levels.remove(worker)
+        self.reserved.remove(worker)
 
     def join(self, supply: Supply, interpreter: str) -> Shape:
         """Return the shape of a new worker, which counts it from now on."""
@@ -158,6 +192,12 @@ class QueueTable:
         for shape in self.shapes.values():
             self._try(queue, shape)
         self.levels.add_queue(queue)
+        self._by_priority[priority] = self._by_priority.get(priority, 0) | bit
+        for worker in self.reserved:
+            # The bit masks know nothing of the new queue.
+            if worker.reservation is not None:
+                worker.reservation.beside_mask = None
+            self.open_to_all(worker)
         return queue
 
     def _retire(self) -> None:
@@ -166,6 +206,9 @@ class QueueTable:
             if not queue.running and not self.nonempty & queue.bit:
                 del self.by_request[key], self.by_bit[queue.bit]
                 self._free_bits.append(queue.bit)
+                self._by_priority[queue.priority] &= ~queue.bit
+                if not self._by_priority[queue.priority]:
+                    del self._by_priority[queue.priority]
                 if self.by_identity.get(id(queue.request)) is queue:
                     del self.by_identity[id(queue.request)]
                 self.levels.remove_queue(queue)

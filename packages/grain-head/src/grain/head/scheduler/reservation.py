@@ -8,7 +8,7 @@ that it does not wait for ever, it gets a reservation of one worker:
   before it, or use what the task will leave over (backfilling, as in the EASY scheduler: D. Lifka,
   "The ANL/IBM SP scheduling system", JSSPP 1995).
 - Where the ends are not known, the task is overtaken a bounded number of times; after that it gets
-  the worker on which the fewest runs have to end first, at a time not known: younger tasks may use
+  the worker on which the fewest runs have to end first, at a time not known: other tasks may use
   only what it will leave over, so the worker empties until the task fits.
 """
 
@@ -51,7 +51,7 @@ def reservation_on(queue: TaskQueue, worker: WorkerState, now: float) -> tuple[R
     The runs that end last may go on beside the task as long as there is room for both; the first
     for which there is none has to end, and with it all that end earlier.
     """
-    future = _beside_task(queue, worker)
+    future = beside_task(queue, worker)
     beside: dict[int, Resource] = {}
     running = sorted(worker.tasks.values(), key=lambda task: task.until, reverse=True)
     for k, task in enumerate(running):
@@ -60,12 +60,12 @@ def reservation_on(queue: TaskQueue, worker: WorkerState, now: float) -> tuple[R
             continue
         if task.until == math.inf:
             # Any of the runs may be the next to end, so none is counted on to stay.
-            future, beside = _beside_task(queue, worker), {}
+            future, beside = beside_task(queue, worker), {}
         return Reservation(queue, worker, task.until, future, beside), len(running) - k
     return Reservation(queue, worker, now, future, beside), 0
 
 
-def _beside_task(queue: TaskQueue, worker: WorkerState) -> Supply:
+def beside_task(queue: TaskQueue, worker: WorkerState) -> Supply:
     """Return an account of what the worker has beside the task, all else being free."""
     future = Supply(worker.supply.total)
     future.alloc(queue.space)

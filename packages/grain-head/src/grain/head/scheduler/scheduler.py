@@ -7,7 +7,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from grain.head.scheduler.queues import QueueTable
-from grain.head.scheduler.starvation_guard import MAX_OVERTAKES, StarvationGuard
+from grain.head.scheduler.starvation_guard import StarvationGuard
 from grain.head.scheduler.state import Start, Task, TaskQueue, WorkerState, split_time
 from grain.resource import ZERO, Cores, RunTimes, Supply
 
@@ -24,8 +24,9 @@ class Scheduler:
     """The scheduler: the ``on_...`` methods take events, `dispatch` returns what starts.
 
     Args:
-        max_overtakes: how often, for each worker, the oldest task of a queue may be overtaken
-            before a worker is reserved for it, where run times are not known.
+        max_overtakes: how often a task may be overtaken before a worker is reserved for it, where
+            run times are not known, less than 1 counting as 1; by default as often as
+            `grain.head.scheduler.starvation_guard` says.
 
     Attributes:
         tasks: the waiting and running tasks, by id.
@@ -33,7 +34,7 @@ class Scheduler:
         run_times: the run times of groups, see `grain.resource.WTime`.
     """
 
-    def __init__(self, *, max_overtakes: int = MAX_OVERTAKES) -> None:
+    def __init__(self, *, max_overtakes: int | None = None) -> None:
         self.run_times = RunTimes()
         self.tasks: dict[int, Task] = {}
         self.workers: dict[int, WorkerState] = {}
@@ -77,6 +78,7 @@ class Scheduler:
             end,
         )
         self._queues.unplaced[worker] = new
+        self._guard.on_worker_open()
 
     def on_worker_draining(self, worker: int) -> None:
         """Start no more tasks on a worker; those that run there go on."""
@@ -91,6 +93,7 @@ class Scheduler:
         if back.draining:
             back.draining = False
             self._queues.open_to_all(back)
+            self._guard.on_worker_open()
 
     def on_worker_left(self, worker: int) -> list[int]:
         """Remove a worker that is gone with all its runs; their tasks wait again, at the front.
@@ -102,6 +105,7 @@ class Scheduler:
         lost = self.workers.pop(worker)
         self._guard.end(lost.reservation)
         self._queues.leave(lost)
+        self._guard.on_worker_left()
         again = sorted(lost.tasks.values(), key=lambda task: task.age)
         for task in reversed(again):
             self._clear_run(task)
@@ -220,6 +224,7 @@ class Scheduler:
             and self.run_times.record(wtime.group, now - ended.started)
         ):
             self._queues.estimate(wtime.group)
+            self._guard.on_limits_changed()
 
     def on_cancelled(self, task: int) -> Task | None:
         """Remove a waiting task that is not wanted any more.
@@ -252,7 +257,7 @@ class Scheduler:
         if len(self._queues.order) != 1:
             return None
         queue = self._queues.order[0][2]
-        return queue if queue.reservation is None else None
+        return None if queue.reservations else queue
 
     def on_taken(self, queue: TaskQueue, count: int) -> list[int]:
         """Remove the oldest waiting tasks of a queue, which start without the scheduler.
@@ -274,6 +279,11 @@ class Scheduler:
         return taken
 
     # ---- questions
+
+    @property
+    def max_overtakes(self) -> int:
+        """The number of times that a task may be overtaken before a worker is reserved for it."""
+        return self._guard.limit
 
     def why_never(self, request: Resource, now: float, interpreter: str = "") -> str | None:
         """Say why no worker that is here could ever run such a task; None if one could."""
@@ -334,6 +344,7 @@ class Scheduler:
     def dispatch(self, now: float) -> list[Start]:
         """Start every task that can start, the oldest first."""
         starts: list[Start] = []
+        self._guard.on_dispatch(now)
         queues = self._queues
         unplaced = queues.unplaced
         while True:
@@ -348,46 +359,53 @@ class Scheduler:
             if queues.untried:
                 self._serve_first(starts, now)
             elif not unplaced:
+                self._guard.on_dispatched(now)
                 return starts
 
     def _refill(self, worker: WorkerState, starts: list[Start], now: float) -> None:
         """Start on one worker what fits there, the oldest first."""
-        if (
-            not worker.open_to_all
-            and worker.reservation is None
-            and self._hand_over(worker, starts, now)
-        ):
+        if not worker.open_to_all and self._hand_over(worker, starts, now):
             return  # its place in the index has not changed
         worker.give_back()
         worker.open_to_all = False
-        levels = self._queues.levels
+        queues = self._queues
         while True:
-            level = levels.level_of(worker)
-            fitting = level.mask & self._queues.nonempty
+            level, mask = queues.startable(worker)
+            fitting = mask & queues.nonempty
             chosen = self._first(fitting, worker, now) if fitting else None
             if chosen is None:
-                levels.place(worker, level)
+                queues.settle(worker, level, mask)
                 return
             starts.append(self._start(chosen, worker, now))
-            if self._queues.unplaced:
+            if queues.unplaced:
                 # A reservation ended, which may concern other workers than this one.
-                self._queues.open_to_all(worker)
+                queues.open_to_all(worker)
                 return
 
     def _hand_over(self, worker: WorkerState, starts: list[Start], now: float) -> bool:
-        """Let the oldest tasks take over what ended runs of their own queue held.
+        """Let the first tasks take over what ended runs of their own queue held.
 
-        Nothing is then given back and allocated anew, and no other task gets room.
+        Nothing is then given back and allocated anew, and no other task gets room. The first tasks
+        are the oldest, or on a reserved worker those that it is reserved for.
 
         Returns:
             True if all that was returned was taken over, or the rest waits in ``unplaced``.
         """
         while worker.returned and self._queues.order:
             queue, held = worker.returned[-1]
-            if self._queues.order[0][2] is not queue or not worker.has_time(queue, now):
+            first = self._queues.order[0][2]
+            reservation = worker.reservation
+            if reservation is not None:
+                if not reservation.sticky or first.priority > reservation.queue.priority:
+                    return False
+                first = reservation.queue
+            if first is not queue or not worker.has_time(queue, now):
                 return False
             worker.returned.pop()
             starts.append(self._start(queue, worker, now, held))
+            if worker.reservation is not reservation:
+                self._queues.open_to_all(worker)
+                return True
             if self._queues.unplaced:  # the task had a reservation elsewhere, which ended
                 self._queues.unplaced[worker.id] = worker
                 return True
@@ -442,7 +460,7 @@ class Scheduler:
                     break
             if best is not None and not queue.has_equal_levels():
                 break
-        return best
+        return best or self._queues.reserved.find(queue, now)
 
     def _start(
         self, queue: TaskQueue, worker: WorkerState, now: float, held: Resource | None = None
@@ -464,12 +482,14 @@ class Scheduler:
             if reservation.allows(queue, now):
                 reservation.on_started(task.id, queue, now)
             else:
-                # An older task took the room, or one of higher priority.
+                # A task of higher priority took the room, or an older one before a known start.
                 self._guard.end(reservation)
         if self._queues.order[0][2] is not queue:
             # Only now: a new reservation of this worker must account for the run that begins.
-            self._guard.on_overtaken(queue, worker, now)
+            self._guard.on_overtaken(task, worker, now)
         self._rerank(queue)
+        if reservation is not None and reservation.queue is queue:
+            self._guard.on_reserved_start(reservation, now)
         wtime = queue.wtime
         allocation = task.held if wtime is None else task.held & wtime.resolved(self.run_times)
         return Start(worker.id, task.id, allocation, limit)
@@ -489,11 +509,8 @@ class Scheduler:
             self._queues.untried |= queue.bit
 
     def _rerank(self, queue: TaskQueue) -> None:
-        """Put a queue at the place of its new oldest task, which nobody overtook yet."""
-        if queue.reservation is not None:
-            self._guard.end(queue.reservation)
-        queue.overtaken = 0
-        queue.reservation_sought = False
+        """Put a queue at the place of its new oldest task."""
+        self._guard.on_head_changed(queue)
         self._queues.rerank(queue)
 
     def _clear_run(self, task: Task) -> None:

@@ -1,31 +1,60 @@
 """The starvation guard: limits on overtaking, and the tasks that get, keep and lose reservations.
 
 `grain.head.scheduler.reservation` finds the worker and the time; this is the policy around it.
+
+A task is *overtaken* by each younger task that starts, while it waits, on a worker that could serve
+it. The rules:
+
+1.  A task that was overtaken as often as the limit says is *due*: a worker is reserved for it. The
+    limit is a total: on a few workers always the same, as a reservation costs what one worker could
+    have done while it empties, however many others there are. On many it grows with them: they
+    start more tasks in the same time, and where too many tasks were due at once, all workers would
+    be emptied for them.
+2.  Each waiting task has its own count, also the second and the third of its queue: a queue has as
+    many reservations as it has due tasks, as long as there are workers without one. So the limit
+    holds however many tasks ask for the same, and on any number of workers.
+3.  Such a reservation is *sticky*. When its task starts, the worker stays reserved for the next one
+    of the queue, for which it would have to be emptied again later: it is emptied once, and then
+    serves several. Meanwhile tasks of other queues use only what fits beside, older ones of the
+    same priority, too; but when one of these is due, it gets the worker at the next start.
+4.  Where hard limits say when the oldest task of a queue can start, that start is reserved at once,
+    without counting. Such a reservation is not sticky, and older tasks may push it back.
+
+Each queue keeps the ages of the tasks that overtook its own, which are as many as its oldest task
+was overtaken; those of them that are larger than the age of another of its tasks are as many as
+that one was overtaken. More than the limit are never needed.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right, insort
+from heapq import nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from grain.head.scheduler.reservation import best_reservation
+from grain.head.scheduler.reservation import beside_task, best_reservation
+from grain.head.scheduler.state import Reservation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from grain.head.scheduler.queues import QueueTable
-    from grain.head.scheduler.state import Reservation, TaskQueue, WorkerState
+    from grain.head.scheduler.state import Task, TaskQueue, WorkerState
 
-MAX_OVERTAKES = 128
-"""The number of times, for each worker, that a task may be overtaken where one mission has the
-scheduler; docs/scheduling.md shows the cost of other values, and test_makespan.py holds it."""
+MAX_OVERTAKES = 64
+"""The number of times that a task may be overtaken before a worker is reserved for it, where run
+times are not known; docs/scheduling.md shows the cost of other values, and test_makespan.py
+holds it."""
 
-SHARED_MAX_OVERTAKES = 64
-"""The same where missions share the scheduler, and their tasks wait for one another."""
+MAX_OVERTAKES_PER_WORKER = 16
+"""The same for each worker that could be reserved, where that is more."""
 
 # So many workers are looked at to find the best reservation: a bound on cost, not on waiting.
 _SAMPLE = 64
+
+# Of those, so many with the fewest runs are compared closely where no start is known.
+_COMPARED = 4
 
 
 class StarvationGuard:
@@ -34,72 +63,204 @@ class StarvationGuard:
     Args:
         workers: the scheduler's workers.
         queues: the scheduler's queues.
-        max_overtakes: how often, for each worker, the oldest task of a queue may be overtaken
-            before it gets a reservation, where run times are not known.
+        max_overtakes: how often a task may be overtaken before it gets a reservation, where run
+            times are not known, less than 1 counting as 1; None for `MAX_OVERTAKES`, or
+            `MAX_OVERTAKES_PER_WORKER` if that is more.
     """
 
     def __init__(
-        self, workers: Mapping[int, WorkerState], queues: QueueTable, max_overtakes: int
+        self, workers: Mapping[int, WorkerState], queues: QueueTable, max_overtakes: int | None
     ) -> None:
         self._workers = workers
         self._queues = queues
         self._max_overtakes = max_overtakes
+        # The number of workers that became reservable so far, and that at the last look for tasks
+        # that are due. A queue whose due task found none looks again only after another.
+        self._openings = 0
+        self._seen_openings = 0
+        # The first time at which a worker may have too little time left for its reservation.
+        self._lapse = math.inf
+
+    @property
+    def limit(self) -> int:
+        """The number of times that a task may be overtaken now, at least 1."""
+        if self._max_overtakes is not None:
+            return max(self._max_overtakes, 1)
+        return max(MAX_OVERTAKES, MAX_OVERTAKES_PER_WORKER * len(self._workers))
 
     def permits(self, queue: TaskQueue, worker: WorkerState, now: float) -> bool:
-        """Return True if no reservation forbids the oldest task of a queue to start on a worker.
+        """Return True if a reservation with a known start lets a queue's oldest task start.
 
-        A reservation that the worker's time no longer suffices for is ended.
+        Sticky reservations are considered by `QueueTable.startable`, at less cost.
         """
         reservation = worker.reservation
-        if reservation is None or reservation.queue is queue:
-            return True
-        if reservation.lapsed(now):
-            self.end(reservation)
+        if reservation is None or reservation.sticky or reservation.queue is queue:
             return True
         assert queue.rank is not None
         assert reservation.queue.rank is not None
         return queue.rank < reservation.queue.rank or reservation.allows(queue, now)
+
+    # ---- what happens
+
+    def on_worker_open(self) -> None:
+        """Let due tasks look for a worker again: one joined, or takes tasks again."""
+        self._openings += 1
+
+    def on_worker_left(self) -> None:
+        """Forget what a lower limit does not need."""
+        for _, _, queue in self._queues.order:
+            del queue.overtakers[: -self.limit]
+
+    def on_limits_changed(self) -> None:
+        """Look at all reservations again at the next dispatch: tasks may need more time now."""
+        self._lapse = -math.inf
+
+    def on_dispatch(self, now: float) -> None:
+        """End the reservations for which their workers' time has become too short."""
+        if now < self._lapse:
+            return
+        self._lapse = math.inf
+        for worker in self._workers.values():
+            reservation = worker.reservation
+            if reservation is not None and reservation.lapsed(now):
+                self.end(reservation)
+            elif reservation is not None:
+                self._lapse = min(self._lapse, worker.end - reservation.queue.need)
 
     def on_passed_over(self, queue: TaskQueue, now: float) -> None:
         """Reserve a start for the oldest task of a queue, if a known one can be found.
 
         Called before a task behind it is started, so that this one cannot push the start back.
         """
-        if queue.reservation is None and not queue.reservation_sought:
+        if not queue.reservations and not queue.reservation_sought:
             queue.reservation_sought = True
-            self._reserve(queue, now, known_start_only=True)
+            sample = islice(self._reservable(queue), _SAMPLE)
+            reservation = best_reservation(queue, sample, now)
+            if reservation is not None and not reservation.sticky:
+                self._add(reservation)
 
-    def on_overtaken(self, taker: TaskQueue, worker: WorkerState, now: float) -> None:
+    def on_overtaken(self, taker: Task, worker: WorkerState, now: float) -> None:
         """Count a start on a worker that could have served the older tasks of other queues."""
         mask = worker.shape.mask
+        limit = self.limit
         for _, _, queue in self._queues.order:
-            if queue is taker:
+            if queue is taker.queue:
                 return
             if not mask & queue.bit:
                 continue
-            if queue.reservation is not None and queue.reservation.lapsed(now):
-                self.end(queue.reservation)
-            if queue.reservation is None:
-                queue.overtaken += 1
-                if queue.overtaken >= self._max_overtakes * len(self._workers):
-                    self._reserve(queue, now)
+            age = taker.age
+            if queue.priority != taker.queue.priority:
+                # Ages of different priorities do not compare: it overtakes all that wait now.
+                age = queue.tasks[-1].age + 1
+            overtakers = queue.overtakers
+            if len(overtakers) == limit:
+                if age < overtakers[0]:
+                    continue
+                del overtakers[0]
+            insort(overtakers, age)
+            self._reserve_due(queue, now)
+
+    def on_reserved_start(self, reservation: Reservation, now: float) -> None:
+        """Keep a worker reserved whose reservation has been used, for the first that wants it.
+
+        That is the next task of its queue, or a task that is due, whichever goes first. The caller
+        has the worker placed anew if it has another reservation then.
+        """
+        worker = reservation.worker
+        if worker.reservation is not reservation:
+            return  # no task is left for it, or its start was a known one
+        mask = worker.shape.mask
+        # A queue that waits alone overtakes nobody.
+        for _, _, queue in self._queues.order if len(self._queues.order) > 1 else ():
+            if queue is reservation.queue:
+                if worker.has_time(queue, now):
+                    return
+            elif (
+                mask & queue.bit
+                and self._due(queue, len(queue.reservations))
+                and worker.has_time(queue, now)
+            ):
+                self._release(reservation)
+                self._add(_sticky(queue, worker))
+                return
+        self.end(reservation)
+
+    def on_head_changed(self, queue: TaskQueue) -> None:
+        """Bring the counts and reservations of a queue in line with its new oldest task, if any."""
+        queue.reservation_sought = False
+        head = queue.head()
+        if head is None:
+            queue.overtakers.clear()
+        elif queue.overtakers:
+            del queue.overtakers[: bisect_right(queue.overtakers, head.age)]
+        reservations = queue.reservations
+        # One with a known start was the first to be made.
+        if reservations and not reservations[0].sticky:
+            self.end(reservations[0])
+        while reservations and len(reservations) > queue.waiting:
+            self.end(reservations[-1])
+
+    def on_dispatched(self, now: float) -> None:
+        """Reserve workers that became reservable for tasks that are due, the oldest first."""
+        if self._seen_openings != self._openings:
+            self._seen_openings = self._openings
+            for _, _, queue in self._queues.order:
+                self._reserve_due(queue, now)
 
     def end(self, reservation: Reservation | None) -> None:
         """End a reservation: its task started or is gone, or its worker is or has no time left."""
         if reservation is None:
             return
+        self._release(reservation)
         worker = reservation.worker
-        reservation.queue.reservation = worker.reservation = None
-        reservation.queue.reservation_sought = False
         if worker.id in self._workers and not worker.draining:
+            self._openings += 1
             self._queues.open_to_all(worker)
 
-    def _reserve(self, queue: TaskQueue, now: float, *, known_start_only: bool = False) -> None:
-        eligible = (
-            worker
-            for worker in self._workers.values()
-            if worker.reservation is None and not worker.draining and worker.shape.mask & queue.bit
-        )
-        reservation = best_reservation(queue, islice(eligible, _SAMPLE), now)
-        if reservation is not None and not (known_start_only and reservation.start == math.inf):
-            queue.reservation = reservation.worker.reservation = reservation
+    # ---- the parts of that
+
+    def _due(self, queue: TaskQueue, place: int) -> bool:
+        """Return True if the task at a place of a queue was overtaken as often as the limit."""
+        overtakers = queue.overtakers
+        if len(overtakers) < self.limit or place >= len(queue.tasks):
+            return False
+        return place == 0 or queue.tasks[place].age < overtakers[0]
+
+    def _reserve_due(self, queue: TaskQueue, now: float) -> None:
+        """Reserve a worker for each due task of a queue, as long as there are some."""
+        while queue.sought_at != self._openings and self._due(queue, len(queue.reservations)):
+            worker = self._fastest(queue, now)
+            if worker is None:
+                queue.sought_at = self._openings
+            else:
+                self._add(_sticky(queue, worker))
+                level, mask = self._queues.startable(worker)
+                self._queues.settle(worker, level, mask)
+
+    def _fastest(self, queue: TaskQueue, now: float) -> WorkerState | None:
+        """Return the worker on which the fewest runs have to end before a task fits, if any."""
+        able = (worker for worker in self._reservable(queue) if worker.has_time(queue, now))
+        few = nsmallest(_COMPARED, islice(able, _SAMPLE), key=lambda worker: len(worker.tasks))
+        best = best_reservation(queue, few, now)
+        return None if best is None else best.worker
+
+    def _reservable(self, queue: TaskQueue) -> Iterator[WorkerState]:
+        """Yield the workers that could be reserved for the tasks of a queue."""
+        for worker in self._workers.values():
+            if worker.reservation is None and not worker.draining and worker.shape.mask & queue.bit:
+                yield worker
+
+    def _add(self, reservation: Reservation) -> None:
+        reservation.queue.reservations.append(reservation)
+        reservation.worker.reservation = reservation
+        self._lapse = min(self._lapse, reservation.worker.end - reservation.queue.need)
+
+    def _release(self, reservation: Reservation) -> None:
+        reservation.queue.reservations.remove(reservation)
+        reservation.queue.reservation_sought = False
+        reservation.worker.reservation = None
+
+
+def _sticky(queue: TaskQueue, worker: WorkerState) -> Reservation:
+    """Return a reservation of a worker beside which nothing runs that may stay."""
+    return Reservation(queue, worker, math.inf, beside_task(queue, worker), {})

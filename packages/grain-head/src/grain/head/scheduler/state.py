@@ -98,13 +98,14 @@ class TaskQueue:
             dropped when they come to the top.
         rank: the queue's place in the order of service, (-priority, age of the oldest task); None
             while no task waits.
-        overtaken: how often a younger task was started where the oldest task of this queue could
-            have run.
+        overtakers: the ages of the tasks that overtook its own, ascending: as many as its oldest
+            task was overtaken, and at most the limit of the starvation guard.
         span: a mean of the seconds that runs took lately, kept by `grain.head.hub.prefetch`.
-        reservation: the reservation of the oldest task, if it has one.
+        reservations: the reservations of its oldest tasks, each on a worker of its own.
         reservation_sought: True if a reservation with a known start was looked for since the
             oldest task became the oldest or lost its reservation: once is enough, as looking
             costs much.
+        sought_at: the count of the starvation guard at which it last found no worker to reserve.
     """
 
     __slots__ = (
@@ -113,15 +114,16 @@ class TaskQueue:
         "heap",
         "interpreter",
         "limits",
-        "overtaken",
+        "overtakers",
         "priority",
         "rank",
         "request",
-        "reservation",
         "reservation_sought",
+        "reservations",
         "running",
         "serving_shapes",
         "share",
+        "sought_at",
         "space",
         "span",
         "tasks",
@@ -150,10 +152,11 @@ class TaskQueue:
         self.serving_shapes = 0
         self.heap: list[tuple[float, int, Level]] = []
         self.rank: tuple[int, int] | None = None
-        self.overtaken = 0
+        self.overtakers: list[int] = []
         self.span = 1.0
-        self.reservation: Reservation | None = None
+        self.reservations: list[Reservation] = []
         self.reservation_sought = False
+        self.sought_at = -1
 
     def fits(self, interpreter: str, free: Resource) -> bool:
         """Return True if its tasks can run on workers of an interpreter that have this free."""
@@ -210,8 +213,9 @@ class WorkerState:
         order: the key by which workers of a level are sorted.
         shape: the group of workers that have the same in all.
         peers: the levels of all workers with its interpreter, see `LevelIndex`.
-        level: the group of workers that have the same free; None while the worker is new or
-            draining. It is out of date while the worker is in ``QueueTable.unplaced``.
+        level: the group of workers that have the same free; None while the worker is new,
+            draining, or among `ReservedWorkers`. It is out of date while the worker is in
+            ``QueueTable.unplaced``.
         tasks: the tasks that run on it, by id.
         returned: what ended runs held, with the queues that they came from. The resources are not
             yet free in ``supply``: most often the next task of the same queue takes them over as
@@ -358,18 +362,23 @@ class Level:
 
 
 class Reservation:
-    """Room on a worker, kept for the oldest task of a queue.
+    """Room on a worker, kept for one of the oldest tasks of a queue.
 
     Attributes:
-        queue: whose oldest task it is for.
+        queue: which queue's task it is for.
         worker: where.
-        start: the time at which the task can start at the latest; ``math.inf`` if not known.
+        start: the time at which the task can start at the latest; ``math.inf`` if not known. With
+            an unknown start a reservation is sticky, see
+            `grain.head.scheduler.starvation_guard`.
         future: an account of what the worker will have free beside the task at ``start``.
         beside: what is taken out of ``future`` already, by task: the runs that may still go on
             at ``start``.
+        sticky: True if the start is not known: the worker empties, and stays reserved after that.
+        beside_mask: the bits of the queues whose requests fit into ``future``, kept by
+            `QueueTable`; None if they are to be worked out anew.
     """
 
-    __slots__ = ("beside", "future", "queue", "start", "worker")
+    __slots__ = ("beside", "beside_mask", "future", "queue", "start", "sticky", "worker")
 
     def __init__(
         self,
@@ -384,21 +393,25 @@ class Reservation:
         self.start = start
         self.future = future
         self.beside = beside
+        self.sticky = start == math.inf
+        self.beside_mask: int | None = None
 
     def allows(self, queue: TaskQueue, now: float) -> bool:
-        """Return True if a younger task may start on the worker without pushing back the start."""
+        """Return True if another task may start on the worker without pushing back the start."""
         return self._ends_before(queue, now) or self.future.free.request(queue.space)
 
     def on_started(self, task: int, queue: TaskQueue, now: float) -> None:
-        """Account for a younger task of a queue that `allows` has let pass."""
+        """Account for a task of another queue that `allows` has let pass."""
         if not self._ends_before(queue, now):
             self.beside[task] = self.future.alloc(queue.space)
+            self.beside_mask = None
 
     def on_finished(self, task: int) -> None:
         """Account for the end of a run on the worker."""
         held = self.beside.pop(task, None)
         if held is not None:
             self.future.dealloc(held)
+            self.beside_mask = None
 
     def lapsed(self, now: float) -> bool:
         """Return True if the worker's time has become too short for the task."""
