@@ -117,6 +117,7 @@ async def missions() -> None:
     async with mission(Cores(1), config_file=False, name="x", prioritized=True, progress=None):
         fn: DelayedFn[[int], list[str]] = options @ Cores(1)
         assert_type(await fn(1), list[str])
+        assert_type(await fn.with_urgency(60)(1), list[str])
 
 
 async def tasklet(x: int, *, name: str = "") -> float:

@@ -240,3 +240,57 @@ def test_it_travels_as_the_plain_function() -> None:
         RuntimeError, match=r"plain was given resources in a leaf.* Call it in a branch"
     ):
         there @ Cores(1)
+
+
+async def append(to: list[str], name: str, failures: list[int]) -> None:
+    to.append(name)
+    if failures:
+        failures.pop()
+        raise OSError(name)
+    await trio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+async def test_calls_of_larger_urgency_start_first(retries: int) -> None:
+    """Also those that are tried again."""
+    order: list[str] = []
+    fn = delayed(append, retries=retries, retry_wait=0) @ Cores(1)
+    async with mission(Cores(1), config_file=False):
+        calls = [
+            fn(order, "first", []),  # it starts at once
+            fn(order, "plain", []),
+            fn.with_urgency(-1)(order, "last", []),
+            fn.with_urgency(60)(order, "urgent", []),
+            fn.with_urgency(3600.5)(order, "most", []),
+        ]
+        await each(calls)
+
+    assert order == ["most", "urgent", "first", "plain", "last"] or (
+        order == ["first", "most", "urgent", "plain", "last"]
+    )
+
+
+async def test_binding_keeps_the_urgency_and_methods_have_it() -> None:
+    assert 5.0 == (delayed(append).with_urgency(5) @ Cores(1)).urgency
+    assert 5.0 == ((delayed(append) @ Cores(1)).with_urgency(5) @ Memory(1)).urgency
+
+    class Steps:
+        @delayed
+        async def step(self) -> int:
+            return 1
+
+    assert 7.0 == Steps().step.with_urgency(7).urgency
+    async with mission(Cores(1), config_file=False):
+        assert 1 == await (Steps().step @ Cores(1)).with_urgency(7)()
+
+
+@pytest.mark.parametrize("urgency", ["soon", True, None])
+def test_an_urgency_of_another_type_is_refused(urgency: Any) -> None:
+    with pytest.raises(TypeError, match=r"with_urgency\(.*\): give a number"):
+        where.with_urgency(urgency)
+
+
+@pytest.mark.parametrize("urgency", [float("nan"), float("-inf")])
+def test_an_urgency_that_is_not_finite_is_refused(urgency: float) -> None:
+    with pytest.raises(ValueError, match="give a finite number"):
+        where.with_urgency(urgency)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import types
 from collections.abc import Awaitable, Callable
 from typing import (
@@ -47,7 +48,7 @@ class DelayedFn(Generic[P, T]):
     Do not construct this directly, use the `delayed` decorator.
     """
 
-    __slots__ = ("__weakref__", "copy_on_setitem", "fn", "nout", "policy", "res")
+    __slots__ = ("__weakref__", "copy_on_setitem", "fn", "nout", "policy", "res", "urgency")
 
     def __init__(
         self,
@@ -56,12 +57,14 @@ class DelayedFn(Generic[P, T]):
         copy_on_setitem: bool,
         policy: LeafPolicy | None,
         res: Resource = ZERO,
+        urgency: float = 0.0,
     ) -> None:
         self.fn = fn
         self.nout = nout
         self.copy_on_setitem = copy_on_setitem
         self.policy = policy  # None for most functions
         self.res = res
+        self.urgency = urgency
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Delayed[T]:
         """Submit a call; return the delayed object of its result.
@@ -81,7 +84,7 @@ class DelayedFn(Generic[P, T]):
         if self.res is ZERO:
             node = mission.branch(call, self.policy)
         else:
-            node = mission.leaf(self.res, call, self.policy)
+            node = mission.leaf(self.res, call, self.policy, self.urgency)
         return Delayed(node, self.nout, self.copy_on_setitem)
 
     def __matmul__(self, res: Resource) -> DelayedFn[P, T]:
@@ -95,7 +98,32 @@ class DelayedFn(Generic[P, T]):
             raise self._not_bound(res)
         if self.res is not ZERO:
             res = self.res & res
-        return DelayedFn(self.fn, self.nout, self.copy_on_setitem, self.policy, res)
+        return DelayedFn(self.fn, self.nout, self.copy_on_setitem, self.policy, res, self.urgency)
+
+    def with_urgency(self, urgency: float) -> DelayedFn[P, T]:
+        """Return this function with an urgency: of the calls that wait, which goes first.
+
+        Among the calls of a mission that ask for the same resources, those of larger urgency start
+        first, and those of equal urgency in the order of the calls; 0 is that of all others. The
+        best number is the expected time in seconds from the start of the call to the end of all
+        that depends on it: the length of the longest path. It does not matter for branches, which
+        wait for nothing, nor for the turns that missions take.
+
+        Args:
+            urgency: the number, for all calls of the function that this returns.
+
+        Raises:
+            TypeError: urgency is no number.
+            ValueError: it is not finite.
+        """
+        from numbers import Real  # rarely needed
+
+        if not isinstance(urgency, Real) or isinstance(urgency, bool):
+            raise TypeError(f"with_urgency({urgency!r}): give a number, such as expected seconds")
+        number = float(urgency)
+        if not math.isfinite(number):
+            raise ValueError(f"with_urgency({urgency!r}): give a finite number")
+        return DelayedFn(self.fn, self.nout, self.copy_on_setitem, self.policy, self.res, number)
 
     def _not_bound(self, res: object) -> TypeError:
         name, write = self.__name__, "Cores(4)"
@@ -144,7 +172,9 @@ class DelayedFn(Generic[P, T]):
             return self
         # Not a partial: two partials always differ, and would never share a task by cache_hfn.
         method = types.MethodType(self.fn, instance)
-        return DelayedFn(method, self.nout, self.copy_on_setitem, self.policy, self.res)
+        return DelayedFn(
+            method, self.nout, self.copy_on_setitem, self.policy, self.res, self.urgency
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         # It travels to a worker as the plain function: a worker needs no frontend.

@@ -95,7 +95,13 @@ class ExecutorBase(ABC, Generic[J]):
 
     @abstractmethod
     def submit_call(
-        self, res: Resource, call: Call, deliver: Deliver | None = None, *, priority: int = 0
+        self,
+        res: Resource,
+        call: Call,
+        deliver: Deliver | None = None,
+        *,
+        priority: int = 0,
+        urgency: float = 0.0,
     ) -> int:
         """Queue a job and hand its outcome to a function; see `GrainExecutor.submit_call`."""
 

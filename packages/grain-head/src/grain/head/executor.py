@@ -136,7 +136,13 @@ class GrainExecutor(ExecutorBase[Job]):
     # ---- the queue of jobs
 
     def submit_call(
-        self, res: Resource, call: Call, deliver: Deliver | None = None, *, priority: int = 0
+        self,
+        res: Resource,
+        call: Call,
+        deliver: Deliver | None = None,
+        *,
+        priority: int = 0,
+        urgency: float = 0.0,
     ) -> int:
         """Queue a job and hand its outcome to a function instead of the result queue.
 
@@ -147,6 +153,7 @@ class GrainExecutor(ExecutorBase[Job]):
                 `cancel`: it must return soon and raise nothing. The outcome of a cancelled job is
                 `grain.head.errors.Cancelled`. If None, the outcome goes to `results`.
             priority: larger goes first.
+            urgency: larger goes first among those that ask for the same at the same priority.
 
         Returns:
             The job's id.
@@ -161,7 +168,7 @@ class GrainExecutor(ExecutorBase[Job]):
         if not queue.serving_shapes or queue.need:
             self._check_served(queue)
         self._last_id = job = self._last_id + 1
-        self._scheduler.on_submitted(job, queue)
+        self._scheduler.on_submitted(job, queue, urgency=urgency)
         self._jobs[job] = Job(call, deliver)
         self._wake.set()
         return job

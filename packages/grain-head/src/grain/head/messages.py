@@ -91,6 +91,7 @@ class Submit(Message, frozen=True):
         function: the digest of its function, which was sent before.
         worker: the id of the worker on which it ran by the last report, empty if it did not run.
         crashes: its crashes so far.
+        urgency: of tasks of one request those of larger urgency start first.
     """
 
     max_payload = 256 * 1024**2
@@ -100,6 +101,7 @@ class Submit(Message, frozen=True):
     function: bytes
     worker: str = ""
     crashes: tuple[Crash, ...] = ()
+    urgency: float = 0.0
 
 
 class Synced(Message, frozen=True):

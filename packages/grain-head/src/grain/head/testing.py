@@ -74,18 +74,27 @@ class Cluster:
         self.settle()
         return again
 
-    def submit(self, request: Resource, *, priority: int = 0, interpreter: str = "") -> int:
+    def submit(
+        self,
+        request: Resource,
+        *,
+        priority: int = 0,
+        interpreter: str = "",
+        urgency: float = 0.0,
+    ) -> int:
         """Submit a task; return its id."""
-        return self.submit_many(request, priority=priority, interpreter=interpreter)[0]
+        return self.submit_many(
+            request, priority=priority, interpreter=interpreter, urgency=urgency
+        )[0]
 
     def submit_many(
-        self, *requests: Resource, priority: int = 0, interpreter: str = ""
+        self, *requests: Resource, priority: int = 0, interpreter: str = "", urgency: float = 0.0
     ) -> list[int]:
         """Submit tasks in the same instant; return their ids."""
         for request in requests:
             self._last_task += 1
             queue = self.scheduler.queue(request, priority, interpreter=interpreter)
-            self.scheduler.on_submitted(self._last_task, queue)
+            self.scheduler.on_submitted(self._last_task, queue, urgency=urgency)
         self.settle()
         return list(range(self._last_task - len(requests) + 1, self._last_task + 1))
 
@@ -312,6 +321,11 @@ def _check_queues(scheduler: Scheduler) -> None:
         assert queue.running == len(running)
         alive = [task for task in queue.tasks if not task.cancelled]
         assert len(alive) == queue.waiting
+        if queue.urgent is None:
+            assert not any(task.urgency for task in alive)
+        else:
+            entries = {(urgency, number) for urgency, _, number in queue.urgent}
+            assert {(-task.urgency, task.id) for task in alive} <= entries
         assert queue.rank == ((-priority, alive[0].age) if alive else None)
         if alive:
             expected.append((-priority, alive[0].age, queue))

@@ -181,6 +181,8 @@ def _check_request(message: Request) -> None:
 def _check_submit(message: Submit) -> None:
     if message.task < 1:
         raise BadMessage(f"task {message.task}: tasks are counted from 1")
+    if not math.isfinite(message.urgency):
+        raise BadMessage(f"a task of urgency {message.urgency}: it is a finite number")
     if len(message.crashes) > _CRASHES:
         raise BadMessage(f"{len(message.crashes)} crashes of a task; {_CRASHES} are the most")
     for crash in message.crashes:

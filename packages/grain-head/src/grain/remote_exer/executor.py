@@ -175,7 +175,13 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
     # ---- the queue of jobs
 
     def submit_call(
-        self, res: Resource, call: Call, deliver: Deliver | None = None, *, priority: int = 0
+        self,
+        res: Resource,
+        call: Call,
+        deliver: Deliver | None = None,
+        *,
+        priority: int = 0,
+        urgency: float = 0.0,
     ) -> int:
         """Queue a job whose outcome is handed to a function; as `GrainExecutor.submit_call`.
 
@@ -194,7 +200,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             request = self._requests.get((res, priority, interpreter))
         if request is None:
             request = self._define_request(res, priority, interpreter)
-        job = self._session.submit(request, function.digest, arguments)
+        job = self._session.submit(request, function.digest, arguments, urgency)
         self._jobs[job] = RemoteJob(function.name, deliver)
         self._link.wanted.set()
         self._link.wake()

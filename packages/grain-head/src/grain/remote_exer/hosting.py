@@ -72,7 +72,13 @@ class HostingExecutor(RemoteExecutor):
         self._feasible: set[Resource] = set()
 
     def submit_call(
-        self, res: Resource, call: Call, deliver: Deliver | None = None, *, priority: int = 0
+        self,
+        res: Resource,
+        call: Call,
+        deliver: Deliver | None = None,
+        *,
+        priority: int = 0,
+        urgency: float = 0.0,
     ) -> int:
         """Queue a job whose outcome is handed to a function; as `GrainExecutor.submit_call`."""
         if self._only is not None and res not in self._feasible:
@@ -80,7 +86,7 @@ class HostingExecutor(RemoteExecutor):
             if why is not None:
                 raise infeasible(res, why, self.local)
             self._feasible.add(res)
-        return super().submit_call(res, call, deliver, priority=priority)
+        return super().submit_call(res, call, deliver, priority=priority, urgency=urgency)
 
     @asynccontextmanager
     async def _living(self) -> AsyncGenerator[None]:

@@ -92,12 +92,17 @@ class Resolution(NamedTuple):
 class PendingTask:
     """A task that is not resolved, with all that is needed to submit it again."""
 
-    __slots__ = ("arguments", "crashes", "function", "request", "retracted", "worker")
+    __slots__ = (
+        "arguments", "crashes", "function", "request", "retracted", "urgency", "worker",
+    )  # fmt: skip
 
-    def __init__(self, request: int, function: bytes, arguments: Payload) -> None:
+    def __init__(
+        self, request: int, function: bytes, arguments: Payload, urgency: float = 0.0
+    ) -> None:
         self.request = request
         self.function = function
         self.arguments = arguments
+        self.urgency = urgency
         # The id of the worker that it runs on, as the head last reported; empty while it waits.
         self.worker = ""
         self.crashes: tuple[Crash, ...] = ()
@@ -264,13 +269,15 @@ class MissionSession:
         self.functions[function.digest] = function
         return function
 
-    def submit(self, request: int, function: bytes, arguments: Payload) -> int:
+    def submit(
+        self, request: int, function: bytes, arguments: Payload, urgency: float = 0.0
+    ) -> int:
         """Submit a task; return its number."""
         self._last_task = task = self._last_task + 1
-        self.pending[task] = PendingTask(request, function, arguments)
+        self.pending[task] = PendingTask(request, function, arguments, urgency)
         self._queued[request] += 1
         if self.connected:
-            self.to_head.append((Submit(task, request, function), arguments))
+            self.to_head.append((Submit(task, request, function, urgency=urgency), arguments))
         return task
 
     def cancel(self, task: int) -> None:
@@ -313,7 +320,7 @@ class MissionSession:
             self._send(_definition(function), function.payload)
         for task, p in self.pending.items():  # ascending: tasks are added in that order
             if not p.retracted:
-                message = Submit(task, p.request, p.function, p.worker, p.crashes)
+                message = Submit(task, p.request, p.function, p.worker, p.crashes, p.urgency)
                 self._send(message, p.arguments)
         self._send_in_parts(Retract, [task for task, p in self.pending.items() if p.retracted])
         self._send(Synced())

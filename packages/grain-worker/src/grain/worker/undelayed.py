@@ -17,3 +17,7 @@ class Undelayed(functools.partial[Any]):
             "functions cannot be submitted. Call it in a branch: a delayed function without "
             "resources"
         )
+
+    def with_urgency(self, _: object) -> Undelayed:
+        """Return the function as it is: a call in a leaf waits for nothing."""
+        return self

@@ -31,6 +31,7 @@ class Leaf:
         in_process: True if attempts run in this process.
         key: the key of the result; None if it is not kept.
         retry: the retry policy; None for no retries.
+        urgency: that of each attempt.
 
     Attributes:
         node: the node of the leaf, which is filled in when the leaf is resolved.
@@ -42,7 +43,7 @@ class Leaf:
 
     __slots__ = (
         "_on_ended", "_snapshot", "attempts", "began", "call", "ended", "error", "in_process",
-        "key", "node", "retry",
+        "key", "node", "retry", "urgency",
     )  # fmt: skip
 
     def __init__(
@@ -55,6 +56,7 @@ class Leaf:
         in_process: bool,
         key: Key | None,
         retry: Retry | None,
+        urgency: float,
     ) -> None:
         self._on_ended = on_ended
         self._snapshot = snapshot
@@ -63,6 +65,7 @@ class Leaf:
         self.in_process = in_process
         self.key = key
         self.retry = retry
+        self.urgency = urgency
         self.node = TaskNode(tasks, call.fn)
         self.attempts = Attempts(res)
         self.began = time.monotonic()

@@ -59,7 +59,9 @@ class Submitter(Protocol):
     tasks: MissionTasks
     failures: Failures
 
-    def submit(self, res: Resource, call: Call, deliver: Callable[[Any], object]) -> int:
+    def submit(
+        self, res: Resource, call: Call, deliver: Callable[[Any], object], urgency: float = 0.0
+    ) -> int:
         """Submit a call to the executor."""
 
     def on_held_back(self, count: int) -> None:
@@ -113,7 +115,7 @@ class LeafManager:
         self._lookups = Batches(nursery, self._look_up, size=32)
         self._results = Batches(nursery, self._keep, size=8)
 
-    def leaf(self, res: Resource, call: Call, policy: LeafPolicy) -> TaskNode:
+    def leaf(self, res: Resource, call: Call, policy: LeafPolicy, urgency: float = 0.0) -> TaskNode:
         """Start a leaf; one with the key of another shares its task.
 
         Raises:
@@ -135,14 +137,16 @@ class LeafManager:
                 key = self._key(caching, call, value, bound)
         if key is None and policy.retry is None:
             node = TaskNode(self._mission.tasks, call.fn)
-            self._mission.submit(res, call, node)
+            self._mission.submit(res, call, node, urgency)
         else:
-            node = self._start(res, call, key, policy.retry)
+            node = self._start(res, call, key, policy.retry, urgency)
         if shared is not None:
             self._shared[shared] = node
         return node
 
-    def _start(self, res: Resource, call: Call, key: Key | None, retry: Retry | None) -> TaskNode:
+    def _start(
+        self, res: Resource, call: Call, key: Key | None, retry: Retry | None, urgency: float
+    ) -> TaskNode:
         # A leaf that is submitted later must be the call as it was made, wherever it travels as
         # bytes or its result is kept as that of these arguments. Elsewhere objects are passed as
         # they are, as to any leaf.
@@ -151,10 +155,11 @@ class LeafManager:
         frozen = (key is not None and key.by_arguments) or not self._in_process
         snapshot = self._snapshots.snapshot(call) if frozen else None
         leaf = Leaf(
-            self._mission.tasks, self._on_ended, res, call, snapshot, self._in_process, key, retry
-        )
+            self._mission.tasks, self._on_ended, res, call, snapshot, self._in_process, key, retry,
+            urgency,
+        )  # fmt: skip
         if key is None:
-            self._mission.submit(res, leaf.attempt(), leaf)
+            self._mission.submit(res, leaf.attempt(), leaf, urgency)
             self._hold_nursery_open()
         else:
             self._hold_nursery_open()
@@ -237,7 +242,7 @@ class LeafManager:
 
     def _submit(self, leaf: Leaf) -> None:
         try:
-            self._mission.submit(leaf.attempts.request, leaf.attempt(), leaf)
+            self._mission.submit(leaf.attempts.request, leaf.attempt(), leaf, leaf.urgency)
         except Exception as error:  # of the request or the arguments: an outcome like any other
             self._more_failures += 1
             name, number = name_of(leaf.call.fn), 0  # it was not submitted

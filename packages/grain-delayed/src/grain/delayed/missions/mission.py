@@ -86,7 +86,9 @@ class Mission:
 
     # ---- leaves
 
-    def leaf(self, res: Resource, call: Call, policy: LeafPolicy | None) -> TaskNode:
+    def leaf(
+        self, res: Resource, call: Call, policy: LeafPolicy | None, urgency: float = 0.0
+    ) -> TaskNode:
         """Submit a call to the executor, or look for its result first.
 
         Raises:
@@ -94,17 +96,21 @@ class Mission:
             grain.resource.Infeasible: no worker can ever meet the request, and none can join.
         """
         if policy is not None:
-            return self._leaf_manager().leaf(res, call, policy)
+            return self._leaf_manager().leaf(res, call, policy, urgency)
         node = TaskNode(self.tasks, call.fn)
-        self.submit(res, call, node)
+        self.submit(res, call, node, urgency)
         return node
 
-    def submit(self, res: Resource, call: Call, deliver: Callable[[Any], object]) -> int:
+    def submit(
+        self, res: Resource, call: Call, deliver: Callable[[Any], object], urgency: float = 0.0
+    ) -> int:
         """Submit a call to the executor; return the id that the executor's `cancel` takes."""
         if res is not self._looked_at:
             self._looked_at = res
             self.advice.on_request(name_of(call.fn), res)
-        job = self.executor.submit_call(res, call, deliver, priority=self._priority)
+        job = self.executor.submit_call(
+            res, call, deliver, priority=self._priority, urgency=urgency
+        )
         if job >= self._overload.look_at:
             self._overload.on_submitted(job, self.executor.statistics().queued)
         return job

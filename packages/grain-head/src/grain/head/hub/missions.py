@@ -214,6 +214,7 @@ class Missions:
             resources, queue.priority, mission.number, queue.interpreter
         )
         task.request = message.request
+        task.urgency = message.urgency
         task.age = self._table.shares.age(mission.share, queue.priority)
         task.function = message.function
         task.arguments = arguments

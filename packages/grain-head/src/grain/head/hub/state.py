@@ -288,6 +288,7 @@ class TaskRecord:
         "retracted",
         "scheduler_id",
         "suspect",
+        "urgency",
     )
 
     def __init__(self, mission: MissionRecord, number: int) -> None:
@@ -297,6 +298,7 @@ class TaskRecord:
         self.queue: TaskQueue | None = None
         self.request = 0
         self.age = 0
+        self.urgency = 0.0
         self.function = b""
         self.arguments: Payload = None
         self.crashes: tuple[Crash, ...] = ()

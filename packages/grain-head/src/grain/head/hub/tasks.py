@@ -133,7 +133,7 @@ class TaskTable:
         self._last_scheduler_id += 1
         task.scheduler_id = self._last_scheduler_id
         self.by_scheduler_id[self._last_scheduler_id] = task
-        self.scheduler.on_submitted(self._last_scheduler_id, queue, task.age)
+        self.scheduler.on_submitted(self._last_scheduler_id, queue, task.age, task.urgency)
 
     def hold_back(self, task: TaskRecord, worker: str) -> None:
         """Let a task wait for the report of the worker that it ran on under another head."""
@@ -150,6 +150,7 @@ class TaskTable:
         """End the waiting of a task, whatever it waits for; no effect on one that does not wait."""
         # By the fields and not by `TaskRecord.state`: it runs once for every task.
         if task.scheduler_id is not None:
+            task.age = self.scheduler.tasks[task.scheduler_id].age
             self.scheduler.on_cancelled(task.scheduler_id)
             del self.by_scheduler_id[task.scheduler_id]
             task.scheduler_id = None
@@ -174,6 +175,8 @@ class TaskTable:
         assert isinstance(task, TaskRecord)
         assert task.queue is not None
         task.scheduler_id = None
+        # It may have taken the place of another of its queue, being more urgent.
+        task.age = self.scheduler.tasks[start.task].age
         lease = self._lease(task, self.registry.numbered[start.worker], start.task, now)
         self.shares.started(task.age, task.queue.priority)
         self._send_lease(lease, task, to_data(start.allocation), start.limit)
@@ -208,10 +211,11 @@ class TaskTable:
         """Send brief tasks behind runs that have begun; after all that can start has started."""
         leases = []
         for chain, queue, count in self.prefetch.growth():
-            for scheduler_id in self.scheduler.on_taken(queue, count):
-                task = self.by_scheduler_id.pop(scheduler_id)
+            for taken in self.scheduler.on_taken(queue, count):
+                task = self.by_scheduler_id.pop(taken.id)
                 assert isinstance(task, TaskRecord)
                 task.scheduler_id = None
+                task.age = taken.age
                 lease = self._new_lease(task, chain.head.worker, None)
                 self.prefetch.append(lease, chain)
                 self.shares.started(task.age, queue.priority)

@@ -47,7 +47,9 @@ def explain(scheduler: Scheduler, task: int, now: float) -> Explanation:
         reasons.append(
             f"it needs {queue.interpreter}, as its function or an argument travels by value"
         )
-    if queue.rank is not None and queue.rank[1] != asked.age:
+    if queue.urgent is not None and scheduler.first_of(queue) is not scheduler.tasks[task]:
+        reasons.append(_more_urgent(scheduler.tasks[task]))
+    elif queue.urgent is None and queue.rank is not None and queue.rank[1] != asked.age:
         reasons.append(_before(asked))
     else:
         reasons += _standing(queue, scheduler.max_overtakes, now)
@@ -71,6 +73,17 @@ def _before(task: Task) -> str:
     few = "1 older task that asks for the same goes first"
     many = f"{older} older tasks that ask for the same go first"
     return few if older == 1 else many
+
+
+def _more_urgent(task: Task) -> str:
+    """Return a sentence with the number of tasks that are more urgent than a waiting one."""
+    first = sum(
+        (-other.urgency, other.id) < (-task.urgency, task.id) and not other.cancelled
+        for other in islice(task.queue.tasks, _COUNTED)
+    )
+    if first == 1:
+        return "1 task that asks for the same, and is more urgent or older, goes first"
+    return f"{first} tasks that ask for the same, and are more urgent or older, go first"
 
 
 def _standing(queue: TaskQueue, limit: int, now: float) -> list[str]:

@@ -103,6 +103,7 @@ class QueueTable:
         head = queue.head()
         if head is None:
             queue.rank = None
+            queue.urgent = None
             self.nonempty &= ~queue.bit
             self.untried &= ~queue.bit
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from heapq import heappop
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -127,7 +128,9 @@ class Scheduler:
         """
         return self._queues.get(request, priority, share, interpreter)
 
-    def on_submitted(self, task: int, queue: TaskQueue, age: int | None = None) -> None:
+    def on_submitted(
+        self, task: int, queue: TaskQueue, age: int | None = None, urgency: float = 0.0
+    ) -> None:
         """Add a task, which is to run once.
 
         Args:
@@ -136,14 +139,19 @@ class Scheduler:
                 any worker can ever serve it.
             age: its place among the tasks of its priority, ascending, which no other task has;
                 by default behind all others. A caller that gives one gives one to all.
+            urgency: the larger, the earlier among the tasks of the queue. The places in the order
+                of all tasks stay with the queue, whose most urgent task takes the first: so
+                urgency changes nothing for other queues, and so for other owners.
         """
         if age is None:
             age = self._last_age = self._last_age + 1
         elif queue.tasks and age < queue.tasks[-1].age:
-            new = self.tasks[task] = Task(task, queue, age)
+            new = self.tasks[task] = Task(task, queue, age, urgency)
             self._requeue(new)
             return
-        new = self.tasks[task] = Task(task, queue, age)
+        new = self.tasks[task] = Task(task, queue, age, urgency)
+        if urgency or queue.urgent is not None:
+            queue.enter_urgent(new)
         queue.tasks.append(new)
         self._waiting += 1
         if not self._queues.nonempty & queue.bit:
@@ -259,26 +267,49 @@ class Scheduler:
         queue = self._queues.order[0][2]
         return None if queue.reservations else queue
 
-    def on_taken(self, queue: TaskQueue, count: int) -> list[int]:
-        """Remove the oldest waiting tasks of a queue, which start without the scheduler.
+    def on_taken(self, queue: TaskQueue, count: int) -> list[Task]:
+        """Remove the first waiting tasks of a queue, which start without the scheduler.
 
         Returns:
-            Their ids, as many as there are up to ``count``.
+            As many as there are up to ``count``.
         """
-        taken: list[int] = []
+        taken: list[Task] = []
         while len(taken) < count:
-            head = queue.head()
+            head = self.first_of(queue)
             if head is None:
                 break
             queue.tasks.popleft()
             del self.tasks[head.id]
-            taken.append(head.id)
+            taken.append(head)
         if taken:
             self._waiting -= len(taken)
             self._rerank(queue)
         return taken
 
     # ---- questions
+
+    def first_of(self, queue: TaskQueue) -> Task | None:
+        """Return the task of a queue that starts next: the oldest, in which the most urgent is."""
+        head = queue.head()
+        if head is None or queue.urgent is None:
+            return head
+        while True:
+            urgency, _, most = queue.urgent[0]
+            best = self.tasks.get(most)
+            if (
+                best is not None
+                and best.worker is None
+                and best.queue is queue
+                and best.urgency == -urgency
+            ):
+                break
+            heappop(queue.urgent)
+        if best is not head:
+            # The two exchange their places, and thereby all that the places mean to others.
+            self.tasks[best.id], self.tasks[head.id] = head, best
+            best.id, head.id = head.id, best.id
+            best.urgency, head.urgency = head.urgency, best.urgency
+        return head
 
     @property
     def max_overtakes(self) -> int:
@@ -465,7 +496,9 @@ class Scheduler:
     def _start(
         self, queue: TaskQueue, worker: WorkerState, now: float, held: Resource | None = None
     ) -> Start:
-        """Start the oldest task of a queue, with ``held`` or with what is allocated for it."""
+        """Start the first task of a queue, with ``held`` or with what is allocated for it."""
+        if queue.urgent is not None:
+            self.first_of(queue)
         task = queue.tasks.popleft()
         limit = queue.limits.hard
         task.worker = worker
@@ -501,7 +534,10 @@ class Scheduler:
         queue = task.queue
         # Only tasks that ran before are older, and those are few and in front.
         older = takewhile(lambda other: other.age < task.age, queue.tasks)
-        queue.tasks.insert(sum(1 for _ in older), task)
+        place = sum(1 for _ in older)
+        if task.urgency or queue.urgent is not None:
+            queue.enter_urgent(task)
+        queue.tasks.insert(place, task)
         self._waiting += 1
         if queue.rank is None or queue.rank[1] != queue.tasks[0].age:
             self._rerank(queue)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import deque
+from heapq import heapify, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.resource import ZERO, Limits, Supply, WTime
@@ -26,6 +27,8 @@ class Task:
         id: the caller's number of it.
         queue: the queue in which it waits or waited.
         age: its place among the tasks of its priority; the smaller, the older.
+        urgency: of the tasks of one queue the one of the largest urgency starts first. It starts in
+            the place of the oldest, which waits on in its place: see `Scheduler.on_submitted`.
         cancelled: True if it was cancelled while it waited: its queue drops it later.
         worker: where it runs; None while it waits. The attributes below are those of a run.
         held: the resources that the run holds.
@@ -41,13 +44,21 @@ class Task:
         "queue",
         "started",
         "until",
+        "urgency",
         "worker",
     )
 
-    def __init__(self, id: int, queue: TaskQueue, age: int) -> None:  # noqa: A002 - its name
+    def __init__(
+        self,
+        id: int,  # noqa: A002 - its name
+        queue: TaskQueue,
+        age: int,
+        urgency: float = 0.0,
+    ) -> None:
         self.id = id
         self.queue = queue
         self.age = age
+        self.urgency = urgency
         self.cancelled = False
         self.worker: WorkerState | None = None
         self.held = ZERO
@@ -89,6 +100,8 @@ class TaskQueue:
         limits: the time limits in seconds, estimated where the request names a group.
         tasks: the waiting tasks, ascending by age. Tasks that were cancelled stay here until they
             come to the front, as taking them out of the middle of a long queue is slow.
+        urgent: a heap of (-urgency, age, id) of the waiting tasks, beside entries of some that wait
+            no more; None as long as no task of the queue has an urgency.
         cancelled: the number of cancelled tasks in ``tasks``.
         running: the number of its tasks that run.
         serving_shapes: the number of shapes of workers on which such a task fits when they are
@@ -127,6 +140,7 @@ class TaskQueue:
         "space",
         "span",
         "tasks",
+        "urgent",
         "wtime",
     )
 
@@ -147,6 +161,7 @@ class TaskQueue:
         self.wtime, self.space = split_time(request)
         self.limits = limits_of(self.wtime, run_times)
         self.tasks: deque[Task] = deque()
+        self.urgent: list[tuple[float, int, int]] | None = None
         self.cancelled = 0
         self.running = 0
         self.serving_shapes = 0
@@ -180,6 +195,15 @@ class TaskQueue:
             tasks.popleft()
             self.cancelled -= 1
         return None
+
+    def enter_urgent(self, task: Task) -> None:
+        """Take note of the urgency of a task that waits here from now on."""
+        if self.urgent is None:
+            if not task.urgency:
+                return
+            self.urgent = [(-one.urgency, one.age, one.id) for one in self.tasks]
+            heapify(self.urgent)
+        heappush(self.urgent, (-task.urgency, task.age, task.id))
 
     @property
     def waiting(self) -> int:
