@@ -139,6 +139,26 @@ async def test_the_error_of_a_failed_program_has_the_facts(tmp_path: Path) -> No
     assert str(error).endswith("no convergence")
 
 
+async def test_the_error_has_the_last_lines_of_stdout_where_programs_say_why_they_fail() -> None:
+    script = "seq 30; echo 'SCF not converged'; echo 'abnormal termination' >&2; exit 1"
+    with pytest.raises(ExternalError) as caught:
+        await run_external(["sh", "-c", script])
+
+    assert caught.value.stdout_tail.splitlines() == [*map(str, range(22, 31)), "SCF not converged"]
+    assert caught.value.stderr_tail == "abnormal termination"
+    lines = "  the last lines of stdout:\n    22\n"
+    assert lines in str(caught.value)
+    assert str(caught.value).endswith("  the last lines of stderr:\n    abnormal termination")
+
+
+async def test_streams_in_one_are_shown_once() -> None:
+    with pytest.raises(ExternalError) as caught:
+        await run_external(["sh", "-c", "echo bad; exit 1"], stderr=STDOUT)
+
+    assert caught.value.stdout_tail == ""
+    assert caught.value.stderr_tail == "bad"
+
+
 async def test_the_tail_of_stderr_comes_from_a_file_too(tmp_path: Path) -> None:
     with pytest.raises(ExternalError) as caught:
         await run_external(["sh", "-c", "echo bad >&2; exit 1"], cwd=tmp_path, stderr="e")

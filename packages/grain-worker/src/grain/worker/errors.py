@@ -79,6 +79,8 @@ class Failure:
         elapsed: Seconds between its start and its end; None if it did not run to an end.
         stdout: What it wrote to stdout; None if that went to a file.
         stderr: The same for stderr.
+        stdout_tail: The last lines of stdout, if captured apart from stderr: many programs write
+            there why they fail.
         stderr_tail: The last lines of stderr, wherever that went.
         stdout_path: The file that has its stdout, None if captured.
         stderr_path: The file that has its stderr, None if captured.
@@ -94,6 +96,7 @@ class Failure:
     elapsed: float | None = None
     stdout: bytes | None = None
     stderr: bytes | None = None
+    stdout_tail: str = ""
     stderr_tail: str = ""
     stdout_path: str | None = None
     stderr_path: str | None = None
@@ -119,6 +122,7 @@ class ExternalError(Exception):
         self.elapsed = failure.elapsed
         self.stdout = failure.stdout
         self.stderr = failure.stderr
+        self.stdout_tail = failure.stdout_tail
         self.stderr_tail = failure.stderr_tail
         self.stdout_path = failure.stdout_path
         self.stderr_path = failure.stderr_path
@@ -133,9 +137,10 @@ class ExternalError(Exception):
             lines.append(f"  stdout is in {failure.stdout_path}")
         if failure.stderr_path is not None:
             lines.append(f"  stderr is in {failure.stderr_path}")
-        if failure.stderr_tail:
-            lines.append("  the last lines of stderr:")
-            lines += [f"    {line}" for line in failure.stderr_tail.splitlines()]
+        for name, tail in (("stdout", failure.stdout_tail), ("stderr", failure.stderr_tail)):
+            if tail:
+                lines.append(f"  the last lines of {name}:")
+                lines += [f"    {line}" for line in tail.splitlines()]
         return "\n".join(lines)
 
     def _reason(self) -> str:

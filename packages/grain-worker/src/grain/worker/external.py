@@ -74,6 +74,7 @@ __all__ = [
 ]
 
 TAIL_LINES = 20
+_FEW_LINES = 10  # of stdout, which is the smaller chance to have the reason
 ATTEMPTS = 3
 """Fork servers to try; one that was killed while it was idle is noticed only by the next call."""
 
@@ -302,11 +303,19 @@ class _Call:
             None if self.stderr or self.merged else result.stderr,
         )
 
-    def _stderr_tail(self, result: ProgramResult, tail: bytes) -> str:
-        """Return the last lines of stderr: captured, or the bytes at the end of its file."""
+    def _tails(self, result: ProgramResult, tail: bytes) -> dict[str, str]:
+        """Return the last lines of stdout and stderr, as fields of a `Failure`.
+
+        Args:
+            result: the result, with what was captured.
+            tail: the bytes at the end of the file of stderr.
+        """
         stdout, stderr = self._captured(result)
         captured = stdout if self.merged else stderr
-        return _last_lines(tail if captured is None else captured)
+        return {
+            "stdout_tail": "" if stdout is None or self.merged else _last_lines(stdout, _FEW_LINES),
+            "stderr_tail": _last_lines(tail if captured is None else captured),
+        }
 
     def timed_out(self, reason: str) -> ExternalTimeoutError:
         """Return the error for a program that was ended at its time limit."""
@@ -320,7 +329,7 @@ class _Call:
                 elapsed=result.report.elapsed,
                 stdout=stdout,
                 stderr=stderr,
-                stderr_tail=self._stderr_tail(result, result.report.tail),
+                **self._tails(result, result.report.tail),
             )
         )
 
@@ -339,7 +348,7 @@ class _Call:
                     elapsed=report.elapsed,
                     stdout=stdout,
                     stderr=stderr,
-                    stderr_tail=self._stderr_tail(result, report.tail),
+                    **self._tails(result, report.tail),
                 )
             )
         return Completed(
@@ -381,7 +390,7 @@ def _encode(argv: tuple[str, ...]) -> list[bytes]:
     return encoded
 
 
-def _last_lines(data: bytes) -> str:
+def _last_lines(data: bytes, most: int = TAIL_LINES) -> str:
     """Return the last lines of a program's stderr, as text."""
     lines = data[-16384:].decode(errors="replace").splitlines()
-    return "\n".join(line[:1000] for line in lines[-TAIL_LINES:])
+    return "\n".join(line[:1000] for line in lines[-most:])
