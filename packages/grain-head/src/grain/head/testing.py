@@ -228,6 +228,7 @@ def check_scheduler(scheduler: Scheduler, *, dispatched: float | None = None) ->
     _check_reservations(scheduler)
     if dispatched is not None:
         _check_work_conserved(scheduler, dispatched)
+        _check_due(scheduler, dispatched)
 
 
 def check_hub(hub: Hub, now: float) -> None:
@@ -487,6 +488,19 @@ def _check_work_conserved(scheduler: Scheduler, now: float) -> None:
                 assert not reservation.allows(queue, now), (
                     f"{task} would not push back the reserved start"
                 )
+
+
+def _check_due(scheduler: Scheduler, now: float) -> None:
+    """Check that tasks which were overtaken too often have reservations, while workers are left."""
+    limit = scheduler.max_overtakes
+    for *_, queue in scheduler._queues.order:
+        overtakers = queue.overtakers
+        due = [t for t in queue.tasks if sum(age > t.age for age in overtakers) >= limit]
+        if len(due) > len(queue.reservations):
+            for worker in scheduler.workers.values():
+                able = queue.fits(worker.shape.interpreter, worker.supply.total)
+                if able and not worker.draining and worker.has_time(queue, now):
+                    assert worker.reservation is not None, f"{worker.name} could be reserved"
 
 
 def _head(queue: TaskQueue) -> Task:

@@ -6,8 +6,9 @@ argument, in seconds of any clock that does not go back.
 
 The policy:
 
-1.  Tasks that ask for the same, at the same priority, form one queue, first come first served.
-    Queues are served by the rank of their oldest task: priority, then age.
+1.  Tasks that ask for the same, at the same priority, form one queue, first come first served; a
+    more urgent one takes the place of the oldest. Queues are served by the rank of their oldest
+    task: priority, then age.
 2.  A queue whose oldest task does not fit anywhere is passed over: younger tasks of other queues
     may use what it cannot. Before that can starve it, it gets a reservation (``reservation``,
     ``starvation_guard``).
@@ -30,9 +31,12 @@ Invariants, which ``check_scheduler`` in `grain.head.testing` asserts after ever
   used yet, is what the worker has in all;
 - a waiting task is in exactly one queue, and a queue's tasks are in the order of age;
 - a queue's bit is set in ``nonempty`` while one of its tasks waits; ``order`` is sorted by rank;
-- every worker that takes tasks is at the level of what it has free, or in ``unplaced``;
+- every worker that takes tasks is at the level of what it has free, or in ``unplaced``; one with a
+  sticky reservation is in ``reserved`` instead;
 - a reservation is recorded at its queue and at its worker, and the runs that the scheduler let pass
-  cannot push back its start.
+  cannot push back its start;
+- a task that was overtaken as often as the limit has a reservation, or no worker that could serve
+  it is without one.
 
 Map:
 

@@ -74,8 +74,9 @@ class StarvationGuard:
         self._workers = workers
         self._queues = queues
         self._max_overtakes = max_overtakes
-        # The number of workers that became reservable so far, and that at the last look for tasks
-        # that are due. A queue whose due task found none looks again only after another.
+        # The number of times that a worker became reservable or a task due without being overtaken,
+        # and that at the last look for tasks that are due. A queue whose due task found no worker
+        # looks again only after another.
         self._openings = 0
         self._seen_openings = 0
         # The first time at which a worker may have too little time left for its reservation.
@@ -107,13 +108,15 @@ class StarvationGuard:
         self._openings += 1
 
     def on_worker_left(self) -> None:
-        """Forget what a lower limit does not need."""
+        """Forget what a lower limit does not need; tasks may be due now that were not before."""
         for _, _, queue in self._queues.order:
             del queue.overtakers[: -self.limit]
+        self._openings += 1
 
     def on_limits_changed(self) -> None:
-        """Look at all reservations again at the next dispatch: tasks may need more time now."""
+        """Look at all reservations again at the next dispatch: tasks may need other times now."""
         self._lapse = -math.inf
+        self._openings += 1
 
     def on_dispatch(self, now: float) -> None:
         """End the reservations for which their workers' time has become too short."""
