@@ -233,6 +233,13 @@ def simulate(session: nox.Session) -> None:
 
 
 @nox.session
+def fuzz(session: nox.Session) -> None:
+    """Send random messages of every kind to all that hears them: nox -s fuzz -- [--messages N]."""
+    install_declared(session, "grain-head")
+    session.run("python", "-m", "tools.fuzz", *session.posargs)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Measure performance, as JSON lines on standard output: nox -s bench -- [NAME ...]."""
     session.install(*editable(PACKAGES), "numpy")

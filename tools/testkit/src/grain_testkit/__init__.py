@@ -16,6 +16,8 @@ Map:
 - ``runner_station``: grain-worker: a runner process and a record of its events
 - ``seats``: grain-resource: a kind of resource of named seats
 - ``hub_harness``: grain-head: scenarios of a hub
+- ``hostile_messages``: grain-head: random messages of every kind
+- ``hostile_peers``: grain-head: members that talk nonsense
 - ``asyncio_programs``: grain-delayed: missions in asyncio programs
 - ``kept_calls``: grain-delayed: cached functions that record their calls
 - ``quiet_executor``: grain-delayed: an executor without progress lines
