@@ -1,10 +1,11 @@
 """Send random messages of every kind to a hub and to the sessions of missions and workers.
 
-    python -m tools.fuzz [--messages N] [--seed S]
+    python -m tools.fuzz [--messages N] [--seed S] [--shrink]
 
 Runs round after round, each with a seed of its own, until that many messages were sent. The last
 line is JSON: how many messages of each kind, and the rounds that broke a law, whose example is on
-standard error. The exit code is then 1. ``--messages 1 --seed S`` runs the round of one seed again.
+standard error. The exit code is then 1. ``--messages 1 --seed S --shrink`` runs the round of one
+seed again, and looks for a simpler example.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import traceback
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from grain.head.service import CODEC
 from grain_testkit.hostile_messages import kinds_of
@@ -35,15 +36,18 @@ _settings = settings(
     deadline=None,
     database=None,
     suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate],
 )
+_shrinking = settings(_settings, phases=[Phase.generate, Phase.shrink])
 
 
-def run_round(number: int, counts: dict[str, Counter[str]]) -> list[dict[str, Any]]:
+def run_round(number: int, counts: dict[str, Counter[str]], how: settings) -> list[dict[str, Any]]:
     """Send some thousand messages, the same for each number; return the laws that were broken."""
     broken = []
     for name, (scripts, carry_out) in TARGETS.items():
         try:
-            _hypothesis_test(number, scripts, carry_out, counts[name])()
+            test = _hypothesis_test(number, scripts, carry_out, counts[name])
+            how(test)()
         except Exception as error:
             traceback.print_exc()
             broken.append({"seed": number, "target": name, "error": f"{error!r:.200}"})
@@ -52,7 +56,6 @@ def run_round(number: int, counts: dict[str, Counter[str]]) -> list[dict[str, An
 
 def _hypothesis_test(number: int, scripts: Any, carry_out: Carry, counts: Counter[str]) -> Any:
     @seed(number)
-    @_settings
     @given(scripts)
     def carry_out_scripts(script: list[Any]) -> None:
         carry_out(script, counts)
@@ -65,13 +68,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.fuzz", description=__doc__)
     parser.add_argument("--messages", type=int, default=3_000_000, help="how many at least")
     parser.add_argument("--seed", type=int, default=0, help="that of the first round")
+    parser.add_argument("--shrink", action="store_true", help="simplify what breaks a law")
     options = parser.parse_args()
     counts: dict[str, Counter[str]] = {name: Counter() for name in TARGETS}
     broken: list[dict[str, Any]] = []
     began = shown = time.monotonic()
     number = options.seed
     while (sent := sum(map(Counter.total, counts.values()))) < options.messages:
-        broken += run_round(number, counts)
+        broken += run_round(number, counts, _shrinking if options.shrink else _settings)
         number += 1
         if len(broken) >= _MOST_BROKEN:
             break
