@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+from msgspec.structs import replace
 from outcome import Value
 
 from grain.edge.channel import memory_channels
@@ -145,6 +146,20 @@ def test_a_run_that_this_head_has_yet_to_begin_is_refused(harness: HubHarness) -
     harness.send("link", RegisterWorker("w", "w", "host", {"Cores": 2}))
     with pytest.raises(BadMessage, match="has not begun"):
         harness.send("link", Inventory((InventoryRun("m", 1, (1, 50), {"Cores": 1}, 0.0),)))
+
+
+def test_a_run_that_is_reported_twice_on_a_connection_counts_once(harness: HubHarness) -> None:
+    """The second report may say that it has ended: then others cannot wait for it in a chain."""
+    first = InventoryRun("m", 1, (7, 1), {"Cores": [0]}, 0.0)
+    second = InventoryRun("m", 2, (7, 2), {"Cores": [0]}, 0.0, chain=1)
+    harness.send("link", RegisterWorker("w", "w", "host", {"Cores": 2}))
+    harness.send("link", Inventory((first, replace(first, ended=True), second)), InventoryEnd())
+    assert [False, True] == [
+        lease.waits for lease in harness.hub.registry.workers["w"].leases.values()
+    ]
+    harness.lose("link")
+    harness.wait(120.0)
+    assert {} == harness.hub.registry.workers
 
 
 async def nothing() -> None:

@@ -182,10 +182,13 @@ class Workers:
         for held in message.runs:
             self._table.check_reported(held)
         for held in message.runs:
-            if held.attempt in worker.leases:
-                self._table.confirm(worker, held, now)
-            else:
+            lease = worker.leases.get(held.attempt)
+            if lease is None:
                 self._table.adopt(worker, held, self._mission(held.mission, now), now)
+            elif lease.session < worker.session:
+                self._table.confirm(worker, held, now)
+            # Else it is reported twice. Were it taken for ended now, runs that are reported after
+            # it could still join its chain, the head of which would then be no run at all.
 
     def _on_inventory_end(self, worker: WorkerRecord, now: float) -> None:
         """Let a worker serve that has reported all it has."""
