@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ import pytest
 from grain.edge import trust
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 # Modules that every start of Grain's processes imports.
@@ -95,3 +97,92 @@ def test_a_working_directory_that_was_removed_is_not_searched(
     assert "No such file or directory" in trust.search_working_directory()
     assert ["/first", "/last"] == path
     os.chdir(tmp_path)
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """A directory in which everybody may do anything."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o777)
+    return folder
+
+
+def link(path: Path, own: Path) -> None:
+    path.symlink_to(own)
+
+
+def hard_link(path: Path, own: Path) -> None:
+    path.hardlink_to(own)
+
+
+def named_pipe(path: Path, own: Path) -> None:
+    os.mkfifo(path)
+
+
+def file_of_another(path: Path, own: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("gives a file away")
+    path.touch()
+    os.chown(path, 54321, 54321)
+
+
+@pytest.mark.parametrize("plant", [link, hard_link, named_pipe, file_of_another])
+def test_a_log_is_not_written_through_what_another_user_has_planted(
+    shared: Path, tmp_path: Path, plant: Callable[[Path, Path], None]
+) -> None:
+    """A link to a start-up file of the user's would have commands run at the next login."""
+    own = tmp_path / ".bashrc"
+    own.write_text("")
+    plant(shared / "w.log", own)
+
+    with pytest.raises(PermissionError, match=r"another user may have put it there, as everybody"):
+        trust.open_appended(str(shared / "w.log"))
+    assert "" == own.read_text()
+
+
+def test_a_log_may_be_a_link_of_the_user_s_own(tmp_path: Path) -> None:
+    """Where nobody else may write, it was the user who has made it."""
+    target = tmp_path / "elsewhere.log"
+    (tmp_path / "w.log").symlink_to(target)
+    os.close(trust.open_appended(str(tmp_path / "w.log")))
+
+    assert target.exists()
+
+
+def test_a_log_in_a_directory_of_others_is_for_its_owner_alone(shared: Path) -> None:
+    before = os.umask(0)
+    try:
+        for _ in range(2):
+            os.close(trust.open_appended(str(shared / "w.log")))
+    finally:
+        os.umask(before)
+
+    assert 0o600 == stat.S_IMODE((shared / "w.log").stat().st_mode)
+
+
+def test_a_script_takes_the_place_of_what_was_planted_and_nobody_else_may_read_it(
+    shared: Path, tmp_path: Path
+) -> None:
+    """In a directory as /tmp, where others can plant names, and not exchange ours."""
+    shared.chmod(0o1777)
+    own = tmp_path / ".bashrc"
+    own.write_text("")
+    script = shared / "w.sh"
+    script.symlink_to(own)
+    before = os.umask(0)
+    try:
+        trust.write_script(script, "echo $KEY")
+    finally:
+        os.umask(before)
+
+    assert "" == own.read_text()
+    assert (False, "echo $KEY") == (script.is_symlink(), script.read_text())
+    assert 0o700 == stat.S_IMODE(script.stat().st_mode)
+    assert ["w.sh"] == [path.name for path in shared.iterdir()]
+
+
+def test_a_script_is_not_written_where_another_user_could_exchange_it(shared: Path) -> None:
+    with pytest.raises(PermissionError, match="another user could exchange it before it runs"):
+        trust.write_script(shared / "w.sh", "")
+    assert [] == list(shared.iterdir())

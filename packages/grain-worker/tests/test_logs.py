@@ -7,12 +7,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 from grain.worker.logs import PER_MINUTE, LogFile, PatientHandler
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def logger(fd: int) -> logging.Logger:
@@ -139,3 +137,33 @@ def test_standard_error_goes_along_with_a_log_that_is_renamed(tmp_path: Path) ->
     path = tmp_path / "log"
     subprocess.run([sys.executable, "-c", program, str(path)], check=True)
     assert path.read_text().endswith("the end\n")
+
+
+def test_a_line_neither_controls_a_terminal_nor_looks_like_another_line(tmp_path: Path) -> None:
+    """Names that peers state are logged. A user's own lines stay lines."""
+    path = tmp_path / "log"
+    handler = PatientHandler(LogFile(str(path)))
+    grain, users = logging.Logger("grain.head"), logging.Logger("mine")
+    for log in (grain, users):
+        log.addHandler(handler)
+    grain.info("%s has connected", "w\x1b]0;title\x07\n2026-11-22 INFO all is well\r\u202e")
+    users.info("two\nlines")
+
+    assert [
+        "w?]0;title?",
+        "  2026-11-22 INFO all is well?? has connected",
+        "two",
+        "lines",
+    ] == path.read_text().splitlines()
+
+
+def test_a_log_that_another_user_has_planted_is_not_written(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("")
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    (shared / "log").symlink_to(own)
+    with pytest.raises(PermissionError, match="another user may have put it there"):
+        LogFile(str(shared / "log"))
+    assert "" == own.read_text()

@@ -208,6 +208,13 @@ def test_a_worker_with_another_major_version_of_numpy_is_a_warning_with_what_to_
     ) == capsys.readouterr().err
 
 
+def test_what_a_line_quotes_does_not_control_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Reporter().on_event(OtherNumPy("w\x1b]0;title\x07", "\x9bn17", "1.26.4", "2.1.0"))
+    assert capsys.readouterr().err.startswith("warning: worker w?]0;title? on host ?n17 has")
+
+
 @delayed
 async def sleep(seconds: float) -> None:
     await trio.sleep(seconds)

@@ -159,6 +159,16 @@ async def test_streams_in_one_are_shown_once() -> None:
     assert caught.value.stderr_tail == "bad"
 
 
+async def test_the_message_of_an_error_does_not_control_a_terminal() -> None:
+    """Arguments and output may be of a stranger's choosing; the attributes stay as they are."""
+    with pytest.raises(ExternalError) as info:
+        await run_external(["sh", "-c", "printf '\\033]0;x\\007' >&2; exit 3", "a\x1b[2J"])
+
+    assert "\x1b]0;x\x07" == info.value.stderr_tail
+    assert "a?[2J" in str(info.value)
+    assert "    ?]0;x?" in str(info.value).splitlines()
+
+
 async def test_the_tail_of_stderr_comes_from_a_file_too(tmp_path: Path) -> None:
     with pytest.raises(ExternalError) as caught:
         await run_external(["sh", "-c", "echo bad >&2; exit 1"], cwd=tmp_path, stderr="e")

@@ -22,6 +22,7 @@ from grain.map.job_log.table import ResultTable, is_table
 from grain.map.jobs import Jobs, MapJob
 from grain.map.output import OutputPrinter
 from grain.map.results import Results, Tag, WorkingDirectory
+from grain.worker.errors import printable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -34,14 +35,19 @@ if TYPE_CHECKING:
 async def dry_run(plan: Plan) -> None:
     """Print the command of every job, one per line, and run nothing.
 
+    On a terminal no name of a file can hide a part of its command.
+
     Raises:
         MapError: template and inputs do not go together.
         OSError: a file cannot be read, or the reader of the output has gone.
     """
     async with _inputs(plan) as inputs:
         template = _template(plan, inputs)
+        on_terminal = sys.stdout.isatty()
         async for seq, record in _numbered(inputs, shuffle=plan.shuffle):
-            sys.stdout.buffer.write(os.fsencode(f"{template.command(seq, record)}\n"))
+            command = template.command(seq, record)
+            line = printable(command) if on_terminal else command
+            sys.stdout.buffer.write(os.fsencode(f"{line}\n"))
     sys.stdout.buffer.flush()
 
 

@@ -1,12 +1,14 @@
-"""The places from which Grain's processes take code: those where no other user can write.
+"""The places that Grain takes code from, or writes to, although other users may write there.
 
 Python searches the working directory first for a process that is started by ``python -m``: there, a
 file ``socket.py`` of another user would run as this one. Grain's own processes start without it
-(``-P``); those that load a user's modules search it last, where it is trusted.
+(``-P``); those that load a user's modules search it last, where it is trusted. A log or a script in
+a directory of others is opened so that nothing which they have put there is written through.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -66,6 +68,64 @@ def mistrust(place: Path, status: os.stat_result) -> str:
     if status.st_mode & stat.S_IWGRP and not _is_private(status.st_gid):
         return f"the group {_group(status.st_gid)} may write to {place}"
     return ""
+
+
+def open_appended(path: str) -> int:
+    """Open a file to append to, for its owner alone where it is made; return its descriptor.
+
+    In a directory where others may write it is a plain file of this user with one name: a link that
+    somebody else has put there would have us write to a file of our own.
+
+    Raises:
+        OSError: it cannot be opened, or another user may have put it there.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    parent = Path(path).parent
+    problem = mistrust(parent, parent.stat()) if parent.exists() else ""
+    if not problem:
+        return os.open(path, flags, 0o600)
+    planted = PermissionError(
+        errno.EPERM,
+        f"another user may have put it there, as {problem}: remove it, or choose a directory of "
+        "your own",
+        path,
+    )
+    try:
+        # Non-blocking, as a named pipe would otherwise block the open for ever.
+        fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO):
+            raise planted from error
+        raise
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_nlink > 1:
+        os.close(fd)
+        raise planted
+    return fd
+
+
+def write_script(path: Path, text: str) -> None:
+    """Write a file that is to be executed, for its owner alone, in the place of what is there.
+
+    Raises:
+        OSError: it cannot be written, or another user could put another file in its place.
+    """
+    status = path.parent.stat()
+    problem = mistrust(path.parent, status)
+    if problem and not (status.st_mode & stat.S_ISVTX and status.st_uid in {0, os.geteuid()}):
+        raise PermissionError(
+            errno.EPERM, f"{problem}: another user could exchange it before it runs", str(path)
+        )
+    aside = path.with_name(f".{path.name}-{os.urandom(8).hex()}")
+    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700)
+    try:
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(text)
+            os.fchmod(fd, 0o700)  # an umask may have taken away our own access
+        aside.replace(path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
 
 
 def _is_private(gid: int) -> bool:

@@ -141,7 +141,8 @@ class ExternalError(Exception):
             if tail:
                 lines.append(f"  the last lines of {name}:")
                 lines += [f"    {line}" for line in tail.splitlines()]
-        return "\n".join(lines)
+        # Names of files and the output of programs may be of a stranger's choosing.
+        return printable("\n".join(lines))
 
     def _reason(self) -> str:
         if self.failure.reason or self.returncode is None:
@@ -233,6 +234,27 @@ def explain_start(step: str, path: str, code: int) -> str:
         "stderr": "write stderr to",
     }
     return f"cannot {what.get(step, step)} {path}: {why}"
+
+
+# Controls, marks that turn the direction of writing, ends of lines and paragraphs.
+_CONTROL = frozenset({"Cc", "Cf", "Zl", "Zp"})
+
+
+def printable(text: str) -> str:
+    r"""Replace every character that controls a terminal by a question mark.
+
+    Lines and tabs stay.
+
+    >>> printable("a\x1b[2Jb")
+    'a?[2Jb'
+    """
+    if text.isprintable():
+        return text
+    import unicodedata
+
+    return "".join(
+        "?" if one not in "\n\t" and unicodedata.category(one) in _CONTROL else one for one in text
+    )
 
 
 def add_note(error: BaseException, note: str) -> None:

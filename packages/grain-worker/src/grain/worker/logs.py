@@ -2,7 +2,8 @@
 
 Lines that cannot be written are counted and reported later. Lines of one cause are written up to a
 number a minute, and then counted: a stranger who knocks again and again writes no log of gigabytes.
-A file has a limit, at which it is renamed; its owner alone may read it.
+A file has a limit, at which it is renamed; its owner alone may read it. No line controls a terminal
+that shows it.
 
 Python's own handlers keep such lines in a buffer. Writing the buffer fails again when the process
 ends, which then has exit code 120, so a batch system takes a worker that did well for one that
@@ -16,6 +17,9 @@ import os
 import stat
 import time
 from pathlib import Path
+
+from grain.edge.trust import open_appended
+from grain.worker.errors import printable
 
 PER_MINUTE = 200
 """Lines of one cause that are written in a minute: hundreds of workers may join in one."""
@@ -107,13 +111,17 @@ def open_private(path: str) -> int:
     """Open a log file for appending, which nobody else may read; return its descriptor.
 
     Raises:
-        OSError: it cannot be opened.
+        OSError: it cannot be opened, or another user may have put it there.
     """
-    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = open_appended(path)
     status = os.fstat(fd)
     if stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid():
         os.fchmod(fd, 0o600)  # one of an earlier version
     return fd
+
+
+def _is_of_grain(record: logging.LogRecord) -> bool:
+    return record.name.partition(".")[0] == "grain"
 
 
 class RateLimit:
@@ -133,7 +141,7 @@ class RateLimit:
 
     def note(self, record: logging.LogRecord) -> str | None:
         """Return what to add to the line of a record; None if it is not to be written."""
-        if record.name.partition(".")[0] != "grain":
+        if not _is_of_grain(record):
             return ""  # what users log is theirs
         cause = (record.pathname, record.lineno)
         now = time.monotonic()
@@ -168,7 +176,10 @@ class PatientHandler(logging.Handler):
         if note is None:
             return
         try:
-            text = self.format(record)
+            text = printable(self.format(record))
+            if _is_of_grain(record):
+                # A line that begins with a time and a level is no part of what a peer has sent.
+                text = text.replace("\n", "\n  ")
         except Exception:  # as in logging: a mistake in a log call ends no program
             self.handleError(record)
             return

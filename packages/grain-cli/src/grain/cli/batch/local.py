@@ -19,6 +19,7 @@ from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.scripts.shell import body
 from grain.edge.cpu_locks import taken_cpus
+from grain.edge.trust import open_appended, write_script
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -91,9 +92,8 @@ class Local:
     def _start(self, job: BatchJob, cpus: tuple[int, ...]) -> str:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._folder / f"{job.name}-{os.getpid()}.sh"
-        path.write_text(_script(job))
-        path.chmod(0o700)
-        with open(job.log_file or os.devnull, "ab", opener=private) as log:
+        write_script(path, _script(job))
+        with os.fdopen(open_appended(job.log_file or os.devnull), "ab") as log:
             process = subprocess.Popen(  # noqa: S603 - the user's script
                 [path],
                 stdin=subprocess.DEVNULL,
@@ -126,11 +126,6 @@ class Local:
                 raise BatchError(f"{one} cannot be ended: {state.reason}", remedy="Go there.")
             if state.phase is JobPhase.RUNNING:
                 os.kill(int(one.rsplit(":", 2)[1]), signal.SIGTERM)
-
-
-def private(path: str, flags: int) -> int:
-    """Open a file, for its owner alone where it is made; for `open`."""
-    return os.open(path, flags, 0o600)
 
 
 def divide(free: list[int], n: int, cores: int | None) -> list[tuple[int, ...]]:

@@ -14,6 +14,7 @@ from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
 from grain.cli.batch.command import Complaints, refusal, run
 from grain.cli.batch.errors import BatchError, BatchUnsupported
 from grain.cli.batch.scripts import custom, pbs, slurm
+from grain.edge.trust import write_script
 
 if TYPE_CHECKING:
     import datetime
@@ -147,8 +148,7 @@ class Custom:
             path = folder / f"{member.name}.sh"
             try:
                 folder.mkdir(parents=True, exist_ok=True)
-                path.write_text(custom.script(member, self._config, self._now))
-                path.chmod(0o755)
+                write_script(path, custom.script(member, self._config, self._now))
             except OSError as error:
                 raise BatchError(
                     f"{path} cannot be written",

@@ -36,6 +36,7 @@ from grain.head.events import (
     WorkerCleaning,
     WorkerLeft,
 )
+from grain.worker.errors import printable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -201,10 +202,16 @@ class Reporter:
 
     def routine(self, line: str) -> None:
         """Write a line that stands in the background, where that can be shown."""
-        self.line(dimmed(line))
+        self._write(dimmed(printable(line)))
 
     def line(self, line: str) -> None:
-        """Write one line; the progress line, if there is one, stays below it."""
+        """Write one line; the progress line, if there is one, stays below it.
+
+        Names of workers, calls and lines of code that it quotes cannot control the terminal.
+        """
+        self._write(printable(line))
+
+    def _write(self, line: str) -> None:
         if sys.stderr is not None:
             with suppress(OSError, ValueError):  # a closed stderr is no reason to stop
                 # One write for text and newline, as missions of other threads write there, too.
