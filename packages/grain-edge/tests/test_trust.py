@@ -186,3 +186,17 @@ def test_a_script_is_not_written_where_another_user_could_exchange_it(shared: Pa
     with pytest.raises(PermissionError, match="another user could exchange it before it runs"):
         trust.write_script(shared / "w.sh", "")
     assert [] == list(shared.iterdir())
+
+
+def test_directories_above_those_of_grain_are_for_us_alone_too(tmp_path: Path) -> None:
+    """Whatever the umask: in another's hands, `.local/state` could lead elsewhere."""
+    before = os.umask(0)
+    try:
+        for _ in range(2):
+            trust.make_folder(tmp_path / "local" / "state" / "grain")
+    finally:
+        os.umask(before)
+
+    folders = [path for path in tmp_path.rglob("*")]
+    assert 3 == len(folders)
+    assert {0o700} == {stat.S_IMODE(path.stat().st_mode) for path in folders}

@@ -70,6 +70,20 @@ def mistrust(place: Path, status: os.stat_result) -> str:
     return ""
 
 
+def make_folder(path: Path) -> None:
+    """Make a directory for files of Grain, and those above it that are missing, for us alone.
+
+    Also those above: who may write there could put another one in its place. It is what the XDG
+    Base Directory Specification asks for, too.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    for folder in reversed([path, *path.parents]):
+        if not folder.exists():
+            folder.mkdir(mode=0o700, exist_ok=True)
+
+
 def open_appended(path: str) -> int:
     """Open a file to append to, for its owner alone where it is made; return its descriptor.
 

@@ -15,7 +15,7 @@ import trio
 
 from grain.edge import DEFAULT, dial, prepare
 from grain.edge.errors import CannotServe, DialError, FilesystemFailed, FilesystemReadOnly
-from grain.edge.trust import python_command
+from grain.edge.trust import make_folder, python_command
 from grain.head.errors import Unreachable
 from grain.head.service import CODEC
 from grain.worker.logs import open_private
@@ -127,7 +127,7 @@ class GnawConnector:
         if self._log_file:
             path = Path(self._log_file)
             try:
-                path.parent.mkdir(parents=True, exist_ok=True)
+                make_folder(path.parent)
                 errors = open_private(self._log_file)
             except OSError as error:
                 # No reason for a mission to fail. A warning is seen without any set-up of logging.

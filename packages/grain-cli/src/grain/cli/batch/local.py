@@ -19,7 +19,7 @@ from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
 from grain.cli.batch.errors import BatchError
 from grain.cli.batch.scripts.shell import body
 from grain.edge.cpu_locks import taken_cpus
-from grain.edge.trust import open_appended, write_script
+from grain.edge.trust import make_folder, open_appended, write_script
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -90,7 +90,7 @@ class Local:
         return sorted(unused if len(unused) >= wanted else free)
 
     def _start(self, job: BatchJob, cpus: tuple[int, ...]) -> str:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(self._folder)
         path = self._folder / f"{job.name}-{os.getpid()}.sh"
         write_script(path, _script(job))
         with os.fdopen(open_appended(job.log_file or os.devnull), "ab") as log:

@@ -18,6 +18,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
+from grain.edge.trust import make_folder
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
@@ -85,7 +87,7 @@ class JobRecords:
         Raises:
             OSError: It cannot be made.
         """
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(self._folder)
         stamp = time.strftime("%Y%m%dT%H%M%S")
         path = self._folder / f"{stamp}-{secrets.token_hex(6)}.jsonl"
         path.touch(mode=0o600, exist_ok=False)
@@ -100,7 +102,7 @@ class JobRecords:
             OSError: No file can be made.
         """
         folder = self._folder.parent / "names"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder)
         for old in folder.iterdir():
             # Another command may remove it at the same moment.
             with suppress(OSError):

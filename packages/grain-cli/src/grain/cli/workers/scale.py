@@ -13,6 +13,7 @@ from grain.cli.options import config_option, json_option, load_config
 from grain.cli.plugin import report_errors
 from grain.cli.show import clean
 from grain.cli.workers.up import refuse_words
+from grain.edge.trust import make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -116,7 +117,7 @@ def _alone(folder: Path, address: str) -> Iterator[None]:
     import hashlib
     import socket
 
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(folder)
     path = folder / f"scale-{hashlib.sha256(address.encode()).hexdigest()[:16]}.lock"
     with path.open("a+", encoding="utf-8") as file:
         try:

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from grain.delayed.cache.key import Key
 from grain.delayed.errors import CacheError
 from grain.delayed.times import when
+from grain.edge.trust import make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -120,7 +121,7 @@ class Store:
             CacheError: it cannot be made, or is not private.
         """
         try:
-            self.root.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.root.parent)
             with suppress(FileExistsError):
                 self.root.mkdir(mode=0o700)
                 # Results do not belong into the history of a program.

@@ -26,6 +26,7 @@ from grain.edge.errors import MeetingTaken, NoEdgeFile, Superseded, TornEdgeFile
 from grain.edge.meeting import files
 from grain.edge.meeting.block import SIZE, MeetingRecord, decode_block, encode_block
 from grain.edge.meeting.host import ProcessIdentity, start_time
+from grain.edge.trust import make_folder
 from grain.edge.version import package_version
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ class Meeting:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), self.directory)
 
     def _prepare(self) -> None:
-        Path(self.path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(Path(self.path).parent)
         files.check_parent(self.path)
         files.make_private(self.directory)
 
