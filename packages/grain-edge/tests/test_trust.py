@@ -197,6 +197,6 @@ def test_directories_above_those_of_grain_are_for_us_alone_too(tmp_path: Path) -
     finally:
         os.umask(before)
 
-    folders = [path for path in tmp_path.rglob("*")]
+    folders = list(tmp_path.rglob("*"))
     assert 3 == len(folders)
     assert {0o700} == {stat.S_IMODE(path.stat().st_mode) for path in folders}

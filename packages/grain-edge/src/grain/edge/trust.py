@@ -81,7 +81,10 @@ def make_folder(path: Path) -> None:
     """
     for folder in reversed([path, *path.parents]):
         if not folder.exists():
-            folder.mkdir(mode=0o700, exist_ok=True)
+            try:
+                folder.mkdir(mode=0o700, exist_ok=True)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def open_appended(path: str) -> int:
