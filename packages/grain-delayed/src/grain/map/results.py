@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from grain.map.errors import InputError
 from grain.map.inputs.template import Template
 
 if TYPE_CHECKING:
@@ -46,14 +47,15 @@ class Results:
             self._template = Template([inside], names=names, width=width, path=True)
             self._folder = True
         self.uses_slot = self._template.uses_slot
+        self._root = _root(name)
 
     def files(self, seq: int, record: Sequence[str], slot: int | None = None) -> Files:
         """Return the files of one job.
 
         Raises:
-            InputError: the input lacks a column.
+            InputError: the input lacks a column, or leads elsewhere.
         """
-        path = Path(self._template.fill(seq, record, slot)).absolute()
+        path = _within(self._root, self._template.fill(seq, record, slot))
         if self._folder:
             return Files(path / "stdout", path / "stderr")
         return Files(path, path.with_name(f"{path.name}.err"))
@@ -81,16 +83,39 @@ class WorkingDirectory:
         # A name without replacements is made absolute once.
         self._directory = Path(name or ".").absolute() if template.plain else template
         self.uses_slot = template.uses_slot
+        self._root = _root(name or "")
 
     def of(self, seq: int, record: Sequence[str], slot: int | None = None) -> Path:
         """Return the directory of one job, absolute.
 
         Raises:
-            InputError: the input lacks a column.
+            InputError: the input lacks a column, or leads elsewhere.
         """
         if isinstance(self._directory, Path):
             return self._directory
-        return Path(self._directory.fill(seq, record, slot)).absolute()
+        return _within(self._root, self._directory.fill(seq, record, slot))
+
+
+def _root(name: str) -> str:
+    """Return the directory that stands before all replacements of a name; empty for none."""
+    head, slash, _ = name.partition("{")[0].rpartition("/")
+    return head or slash
+
+
+def _within(root: str, name: str) -> Path:
+    """Return the absolute path of a name, which no input may lead out of the root.
+
+    Raises:
+        InputError: it leads elsewhere.
+    """
+    path = Path(name).absolute()
+    base = os.path.normpath(Path(root).absolute())
+    if root and not f"{os.path.normpath(path)}/".startswith(f"{base.rstrip('/')}/"):
+        raise InputError(
+            f"{name} is not in {root}, where the files of all jobs are to be: an input has '..' in "
+            "it. {/} is an input without its directories"
+        )
+    return path
 
 
 class Tag:
