@@ -1,0 +1,364 @@
+"""Attempts against a scheduler and a worker that run as processes, none of which works.
+
+docs/security.md has a row for each test here.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from grain.edge import dial
+from grain.edge.meeting.block import decode_block
+from grain.edge.questions import Ask, unpack
+from grain.edge.transports import tcp
+from grain.edge.transports.identity import HEAD, Credential, dialling_context
+from grain.edge.version import Versions
+from grain.head.messages import Describe, Described, RegisterMission, Request, Submit, Synced
+from grain.head.service import CODEC
+from grain.worker.messages import (
+    BlockingCode,
+    DefineFunction,
+    Inspect,
+    Inspected,
+    InventoryEnd,
+    Lease,
+    LoopBlocked,
+    RegisterWorker,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from grain.edge import Peer
+    from grain.edge.messages import Message
+
+OTHER = 65534
+PYTHON = shutil.which("python3", path="/usr/bin:/bin") or ""
+needs_other_user = pytest.mark.skipif(
+    os.geteuid() != 0 or not PYTHON or not shutil.which("setpriv"),
+    reason="acting as another user needs root, setpriv and a Python outside root's home",
+)
+
+
+def as_other(code: str, *arguments: str) -> str:
+    """Run Python code as the other user; return its output."""
+    user = ["setpriv", f"--reuid={OTHER}", f"--regid={OTHER}", "--clear-groups"]
+    words = [*user, PYTHON, "-c", code, *arguments]
+    done = subprocess.run(words, capture_output=True, text=True, cwd="/", check=True)
+    return done.stdout
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A home directory that other users may enter."""
+    directory = Path(tempfile.mkdtemp(dir="/var/tmp"))
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory)
+
+
+@contextmanager
+def cluster(home: Path, *, workers: int = 0) -> Iterator[list[int]]:
+    """Run a scheduler and workers, with the laxest umask there is; yields their process ids."""
+    env = {**os.environ, "HOME": str(home), "XDG_STATE_HOME": f"{home}/.local/state"}
+    address = f"edge://{home}/.local/share/grain/edge"
+    log = f"{home}/gnaw.log"
+    with ExitStack() as stack:
+
+        def start(*words: str) -> int:
+            process = subprocess.Popen(
+                [sys.executable, "-m", *words],
+                env=env,
+                cwd=home,
+                umask=0,
+                stderr=subprocess.DEVNULL,
+            )
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
+            return process.pid
+
+        pids = [start("grain.head", "--address", address, "--log-file", log)]
+        pids += [
+            start("grain.worker", "--url", address, "--res", '{"Cores": 1}', "--name", f"w{number}")
+            for number in range(workers)
+        ]
+        yield pids
+
+
+@asynccontextmanager
+async def joined(home: Path, role: str, name: str) -> AsyncIterator[Peer]:
+    """Join as a member, which finds the scheduler when that serves."""
+    address = f"edge://{home}/.local/share/grain/edge"
+    async with dial(address, role=role, name=name, codec=CODEC, patience=60) as peer:
+        yield peer
+
+
+async def until_workers_are_here(home: Path, count: int) -> None:
+    async with joined(home, "cli", "test") as peer:
+        while True:
+            await peer.channel.send([(Ask("load"), None)])
+            [(_, payload)] = await peer.channel.receive()
+            if unpack(payload)[1] == count:
+                return
+            await trio.sleep(0.1)
+
+
+@needs_other_user
+def test_no_file_and_no_process_is_open_to_another_user_whatever_the_umask(home: Path) -> None:
+    """Of a scheduler and a worker, started with umask 0000 in an empty home."""
+    code = """
+import os, sys
+home, *pids = sys.argv[1:]
+seen = 0
+for folder, folders, files in os.walk(home):
+    for path in [os.path.join(folder, name) for name in files + folders]:
+        seen += 1
+        if os.access(path, os.R_OK) or os.access(path, os.W_OK):
+            print("open:", path)
+for pid in pids:
+    for name in ("environ", "maps", "mem"):
+        try:
+            open(f"/proc/{pid}/{name}", "rb").read(1)
+            print("open:", pid, name)
+        except PermissionError:
+            pass
+    try:
+        print("open:", os.listdir(f"/proc/{pid}/fd"))
+    except PermissionError:
+        pass
+print("looked at", seen > 0)
+"""
+    with cluster(home, workers=1) as pids:
+        trio.run(until_workers_are_here, home, 1)
+        assert (home / ".local/share/grain/edge").exists()
+        assert "looked at True\n" == as_other(code, str(home), *map(str, pids))
+
+
+@needs_other_user
+def test_another_user_finds_no_socket_that_lets_it_in(home: Path) -> None:
+    """Neither with a name in the file system nor with one outside of it (abstract)."""
+    code = """
+import socket, sys
+for line in open("/proc/net/unix", encoding="utf-8", errors="replace").read().splitlines()[1:]:
+    name = line.split(maxsplit=7)[7] if len(line.split(maxsplit=7)) == 8 else ""
+    if "grain" not in name:
+        continue
+    print("abstract" if name.startswith("@") else "named")
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        s.connect(name.replace("@", chr(0), 1))
+        print("connected", name)
+    except PermissionError:
+        pass
+    except (ConnectionRefusedError, FileNotFoundError):
+        pass
+"""
+    with cluster(home, workers=1):
+        trio.run(until_workers_are_here, home, 1)
+        output = as_other(code).split()
+    assert {"named"} == set(output)
+
+
+EVIL = "e\x1b]0;title\x07\x1b[2J\n2026-11-22 INFO forged\r\u202e"
+
+
+async def answer(peer: Peer) -> None:
+    """Answer as a member of an evil name would."""
+    while True:
+        for message, _ in await peer.channel.receive():
+            reply: Message
+            match message:
+                case Describe():
+                    reply = Described(message.question, EVIL)
+                case Inspect():
+                    reply = Inspected(message.question, ((EVIL, 1.0),))
+                case Lease():
+                    code = BlockingCode(EVIL, EVIL, EVIL, 3.0, EVIL)
+                    reply = LoopBlocked(message.mission, message.task, code)
+                case _:
+                    continue
+            peer.channel.post([(reply, None)])
+
+
+async def with_evil_names(home: Path, commands: list[list[str]]) -> dict[str, bytes]:
+    """Join a mission and a worker of evil names; return what commands print meanwhile."""
+    functions = [(DefineFunction(b"f" * 16, EVIL), b"function")]
+    tasks = [(Submit(1, 0, b"f" * 16), b""), (Submit(2, 0, b"f" * 16), b"")]
+    tasks += [(Submit(3, 1, b"f" * 16), b"")]
+    requests = [(Request(0, {"Cores": 1}), None), (Request(1, {EVIL: 5}), None)]
+    versions = Versions(EVIL, EVIL, EVIL, EVIL)
+    worker_end = [
+        (RegisterWorker("w", EVIL, EVIL, {"Cores": [0], EVIL: 1}, versions=versions), None),
+        (InventoryEnd(), None),
+    ]
+    printed = {}
+    async with (
+        joined(home, "mission", EVIL) as mission,
+        joined(home, "worker", EVIL) as worker,
+        trio.open_nursery() as nursery,
+    ):
+        await worker.channel.send(worker_end)
+        registration = RegisterMission("m", EVIL, EVIL, 1, versions=versions)
+        await mission.channel.send(
+            [(registration, None), *requests, *functions, *tasks, (Synced(), None)]
+        )
+        nursery.start_soon(answer, mission)
+        nursery.start_soon(answer, worker)
+        await trio.sleep(0.5)
+        for words in commands:
+            run = partial(
+                trio.run_process,
+                [sys.executable, "-m", "grain.cli", *words],
+                env={**os.environ, "HOME": str(home)},
+                cwd=home,
+                capture_stdout=True,
+                capture_stderr=True,
+                check=False,
+            )
+            done = await run()
+            printed[" ".join(words)] = done.stdout + done.stderr
+        nursery.cancel_scope.cancel()
+    return printed
+
+
+def test_no_name_of_a_member_controls_the_terminal_or_forges_a_line(home: Path) -> None:
+    """Names, hosts, kinds, calls and lines of code, in commands and in the scheduler's log."""
+    (home / "grain.toml").write_text(f'address = "edge://{home}/.local/share/grain/edge"\n')
+    commands = [["ls"], ["ls", "--json"], ["why", "m:1"], ["why", "m:3"], ["quit"], ["cancel"]]
+    with cluster(home):
+        printed = trio.run(with_evil_names, home, commands)
+    printed["log"] = (home / "gnaw.log").read_bytes()
+    assert b"e?]0;title?" in printed["ls"]
+    for where, raw in printed.items():
+        text = raw.decode()
+        assert not {"\x1b", "\x07", "\r", "\u202e"} & set(text), where
+        assert not [line for line in text.split("\n") if line.startswith("2026-11-22 INFO f")], (
+            where
+        )
+
+
+def credential_of(home: Path) -> tuple[Credential, int]:
+    """Return a member's credential, and the port on the loopback network."""
+    path = home / ".local/share/grain/edge"
+    record = decode_block(path.read_bytes(), str(path))
+    port = next(port for host, port in record.tcp if host == "127.0.0.1")
+    return Credential(record.authority, record.certificate, record.key), port
+
+
+async def record_handshake(home: Path) -> tuple[list[bytes], int]:
+    """Join by TCP through somebody in the middle; return what the member has sent, and the port."""
+    await until_workers_are_here(home, 0)
+    credential, port = credential_of(home)
+    sent: list[bytes] = []
+
+    async def pump(source: trio.SocketStream, sink: trio.SocketStream, log: list[bytes]) -> None:
+        async for data in source:
+            log.append(bytes(data))
+            await sink.send_all(data)
+
+    async def relay(member: trio.SocketStream) -> None:
+        head = await trio.open_tcp_stream("127.0.0.1", port)
+        async with member, head, trio.open_nursery() as nursery:
+            nursery.start_soon(pump, member, head, sent)
+            nursery.start_soon(pump, head, member, [])
+
+    async with trio.open_nursery() as nursery:
+        [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, relay, [listener])
+        stream = await tcp.connect("127.0.0.1", listener.socket.getsockname()[1])
+        secure = await tcp.secure_dialled(stream, dialling_context(credential), HEAD)
+        async with secure:
+            await secure.send_all(b"some bytes")
+            await trio.sleep(0.2)
+            assert "TLSv1.3" == secure.version()
+        nursery.cancel_scope.cancel()
+        await listener.aclose()
+    return sent, port
+
+
+def test_a_recorded_handshake_is_of_no_use_when_sent_again(home: Path) -> None:
+    """Who relays it sees no word of it, either."""
+    with cluster(home):
+        sent, port = trio.run(record_handshake, home)
+        assert sent
+        assert not [data for data in sent if b"grain-member" in data or b"some bytes" in data]
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as thief:
+            received = b""
+            for data in sent:
+                thief.sendall(data)
+            while data := thief.recv(65536):
+                received += data
+    # A ServerHello and what it has encrypted for somebody else, then an alert and the end.
+    assert received[:1] in (b"\x16", b"\x15")
+    assert b"turned away" in (home / "gnaw.log").read_bytes()
+
+
+@needs_other_user
+def test_a_stranger_who_floods_the_port_with_nonsense_neither_delays_nor_fills_anything(
+    home: Path,
+) -> None:
+    """Silence, halves of TLS records, noise, as fast as a process can."""
+    code = """
+import os, random, socket, sys, time
+kinds = [b"", b"\\x16\\x03\\x01", os.urandom(300), b"GET / HTTP/1.0\\r\\n\\r\\n",
+         b"\\x16\\x03\\x01\\xff\\xff" + b"x" * 70000, bytes(100000)]
+held, count = [], 0
+end = time.monotonic() + 8
+while time.monotonic() < end:
+    try:
+        one = socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=2)
+        one.setblocking(False)
+        held.append(one)
+        one.send(random.choice(kinds))
+    except OSError:
+        time.sleep(0.001)
+    count += 1
+    if len(held) > 400:
+        held.pop(0).close()
+print(count)
+"""
+
+    async def ask(transport: str) -> None:
+        address = f"edge://{home}/.local/share/grain/edge"
+        ways = frozenset({transport})
+        with trio.fail_after(30):
+            async with dial(address, role="cli", codec=CODEC, patience=30, transports=ways) as peer:
+                await peer.channel.send([(Ask("load"), None)])
+                await peer.channel.receive()
+
+    async def flooded(pid: int) -> int:
+        await until_workers_are_here(home, 0)
+        _, port = credential_of(home)
+        count = 0
+
+        async def flood() -> None:
+            nonlocal count
+            count = int(await trio.to_thread.run_sync(as_other, code, str(port)))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(flood)
+            await trio.sleep(2)
+            await ask("tcp")
+            await ask("unix")
+            assert len(os.listdir(f"/proc/{pid}/fd")) < 200
+        await ask("tcp")
+        return count
+
+    with cluster(home) as [pid]:
+        count = trio.run(flooded, pid)
+        memory = int(Path(f"/proc/{pid}/status").read_text().split("VmRSS:")[1].split()[0])
+    assert count > 100
+    assert memory < 200_000  # kB
+    assert (home / "gnaw.log").stat().st_size < 200_000
