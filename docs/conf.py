@@ -51,7 +51,7 @@ navigation = {
     "I have Python functions": ["subproc", "notebook", "asyncio", "executor"],
     "My job waits": ["waiting", "commands"],
     "My job failed": ["failed", "troubleshooting", "retries", "cache"],
-    "My cluster is special": ["workers", "config", "grain.reference", "worker", "edge"],
+    "My cluster is special": ["workers", "config", "grain.reference", "worker", "edge", "security"],
     "API reference": [
         "api/resource",
         "api/delayed",
@@ -71,7 +71,7 @@ navigation = {
         "executor-tests",
         "changes",
         "changelog",
-        "security",
+        "vulnerabilities",
     ],
 }
 
@@ -83,7 +83,7 @@ from_the_root = {
     "contributing": "CONTRIBUTING.md",
     "changes": "changes/README.md",
     "changelog": "CHANGELOG.md",
-    "security": "SECURITY.md",
+    "vulnerabilities": "SECURITY.md",
 }
 
 # ---- Markdown

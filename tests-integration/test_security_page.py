@@ -1,0 +1,59 @@
+"""The table of docs/security.md: each line is a test, and each test of an attack is in a line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs/security.md").read_text(encoding="utf-8")
+TABLE = PAGE.partition("## What was tried")[2]
+ROWS = [line.strip("|").split(" | ") for line in TABLE.splitlines() if line.startswith("| ")][1:]
+
+# The files that have nothing but attempts of others.
+ATTACKS = (
+    "tests-integration/test_attacks.py",
+    "tests-integration/test_edge_security.py",
+    "tests-integration/test_safe_path.py",
+    "packages/grain-head/tests/test_fuzz.py",
+    "packages/grain-edge/tests/connecting/test_hostile_streams.py",
+)
+
+DEFINITION = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
+NAME = re.compile(r"`(test_\w+)`")
+
+
+def names_in(path: Path) -> list[str]:
+    return DEFINITION.findall(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def names() -> list[str]:
+    folders = [*ROOT.glob("packages/*/tests"), ROOT / "tests-integration"]
+    return [
+        name for folder in folders for path in folder.rglob("test_*.py") for name in names_in(path)
+    ]
+
+
+def test_each_line_names_a_test_that_exists_once(names: list[str]) -> None:
+    named = NAME.findall(TABLE)
+    assert len(ROWS) > 60
+    assert named
+    assert dict.fromkeys(named, 1) == {name: names.count(name) for name in named}
+    for tried, result, test in ROWS:
+        # Without a test it is a heading, and says nothing else.
+        assert (
+            bool(NAME.findall(test)) == bool(result.strip()) == (not tried.strip().startswith("**"))
+        )
+
+
+def test_each_attempt_that_is_tested_is_in_the_table() -> None:
+    missing = {name for path in ATTACKS for name in names_in(ROOT / path)} - {*NAME.findall(TABLE)}
+    assert set() == missing
+
+
+def test_the_page_and_the_policy_name_each_other() -> None:
+    assert "docs/security.md" in (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    assert "../SECURITY.md" in PAGE
