@@ -34,7 +34,7 @@ Map:
 - ``channel``: the public names of channels
 - ``buffers``: memory of large payloads
 - ``cpu_locks``: the CPUs of this machine that workers have taken
-- ``trust``: the places from which processes take code
+- ``trust``: code, logs and scripts where other users may write
 - ``testing``: connections with faults, for tests
 - ``version``: the version of the package
 - ``connecting/``: dialling and serving: routes, offers, greeting
