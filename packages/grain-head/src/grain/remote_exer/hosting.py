@@ -150,7 +150,10 @@ class _Host:
         Raises:
             grain.edge.errors.EdgeError: it cannot serve there.
         """
-        await self._nursery.start(partial(serve, self.service.handle, address, codec=CODEC))
+        head = partial(
+            serve, self.service.handle, address, codec=CODEC, on_trouble=self.service.on_trouble
+        )
+        await self._nursery.start(head)
 
     def run(self) -> None:
         """Run the scheduler; not before what may fail, as only `stop` ends it."""

@@ -106,7 +106,8 @@ def _why(queue: dict[str, Any]) -> str:
 
 
 def _remarks(state: dict[str, Any], tasks: dict[str, Any]) -> list[str]:
-    sentences = [
+    sentences = [f"Note: {clean(trouble)}." for trouble in state.get("troubles", ())]
+    sentences += [
         f"{clean(mission['label'])} has not taken {mission['unconfirmed']} outcomes, "
         f"{mission['unconfirmed_bytes'] / 1e6:.0f} MB: no more of it starts until it has."
         for mission in state["missions"]

@@ -98,6 +98,13 @@ class Channel(trio.abc.AsyncResource, Generic[Sent, Received]):
     def silent_for(self) -> float:
         """Return the seconds since the last sign of life of the peer; 0 for one in memory."""
 
+    def stalled(self) -> str:
+        """Return the end of a sentence on why the peer does not answer; "" if it may well do.
+
+        A look at one moment: two in a row tell more.
+        """
+        return ""
+
     @property
     @abstractmethod
     def suspect_after(self) -> float:

@@ -293,6 +293,15 @@ class FramedChannel(WireChannel):
         """See `Channel.suspect_after`; from the heartbeat."""
         return self._heartbeat.suspect
 
+    def stalled(self) -> str:
+        """See `Channel.stalled`."""
+        if self._presence is not None and (why := self._presence.stopped()):
+            return why
+        silent = self.silent_for()
+        if self._receiving and silent >= self.suspect_after:
+            return f"has not answered for {silent:.0f} s"
+        return ""
+
     async def _beat(self) -> None:
         writes, beats_missed = self._writer.writes, 0
         while not self._writer.ended:

@@ -28,7 +28,7 @@ from grain.head.hub.state import ITS_MISSION, Outgoing, Registry, TaskState
 from grain.head.hub.tasks import TaskTable
 from grain.head.hub.versions import VersionReports
 from grain.head.hub.workers import Workers
-from grain.head.messages import MISSION, Answer, Ask, Started
+from grain.head.messages import MISSION, Answer, Ask, Started, Synced
 from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.validation import check_message
@@ -142,6 +142,9 @@ class Hub:
         if isinstance(message, Ask):
             self._answer(link, message, now)
         elif isinstance(message, MISSION) and link not in self.workers.links:
+            if isinstance(message, Synced):
+                # Before the answer to it: what the mission has not got by then is over.
+                self._notices.on_synced(link)
             self.missions.on_message(link, message, payload, now)
         else:
             self.workers.on_message(link, message, payload, now)
@@ -169,6 +172,15 @@ class Hub:
         """End a mission whose process is known to have ended: it cannot come back."""
         self._look(now)
         self.missions.on_ended(mission, now)
+
+    def on_trouble(self, what: str, why: str) -> None:
+        """Report to missions what keeps this head from working as it should.
+
+        Args:
+            what: where, as a directory.
+            why: the end of a sentence; empty if it is over.
+        """
+        self._notices.on_trouble(what, why)
 
     def on_tick(self, now: float) -> None:
         """Remove the peers whose grace period is over."""
@@ -231,9 +243,14 @@ class Hub:
     def snapshot(self, now: float) -> dict[str, Any]:
         """Return the state of everything as plain data: see `grain.head.hub.snapshot`.
 
-        Beside it, ``versions`` are those of this head, as each worker and mission has its own.
+        Beside it, ``versions`` are those of this head, as each worker and mission has its own, and
+        ``troubles`` sentences on what keeps it from working as it should.
         """
-        return {**snapshot(self.tasks, now), "versions": asdict(self._versions)}
+        return {
+            **snapshot(self.tasks, now),
+            "versions": asdict(self._versions),
+            "troubles": list(self._notices.troubles.values()),
+        }
 
     def why(self, mission: str, task: int, now: float) -> Explanation:
         """Explain why a task waits or runs.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+import random
 import secrets
 import signal
 from typing import TYPE_CHECKING
@@ -23,7 +24,7 @@ from grain.worker.messages import Cancel, Dismissed, Ended, Retire, WorkerRegist
 from grain.worker.runner.settings import WorkerSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from grain.edge import Peer
@@ -40,8 +41,13 @@ DONE, FAILED, USAGE, GAVE_UP = 0, 1, 2, 3
 """Exit codes: it left as it was asked to; it could not work; a mistake on its command line; there
 was no scheduler."""
 
+_LOST = (ChannelError, trio.BrokenResourceError, trio.ClosedResourceError)
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 _RECONNECT = 1.0  # seconds until the next attempt after a connection that was lost
+
+SEEK_FIRST, SEEK_LAST = 30.0, 900.0
+"""Seconds between two looks for a direct way to a scheduler that was reached over files: from one
+to the other, twice as long each time."""
 
 _log = logging.getLogger("grain.worker")
 
@@ -56,6 +62,9 @@ class Agent:
         context: the context module.
         grace: seconds for what is left when it ends.
         settings: the settings of its runs.
+        find_direct: returns True if there is a direct way to the head, which ``dial`` would find;
+            asked now and then while the connection goes over files.
+        seek: as `SEEK_FIRST`.
     """
 
     def __init__(
@@ -66,8 +75,12 @@ class Agent:
         context: str = "",
         grace: float = 10.0,
         settings: WorkerSettings = WorkerSettings(),  # noqa: B008 - it is frozen
+        find_direct: Callable[[], Awaitable[bool]] | None = None,
+        seek: float = SEEK_FIRST,
     ) -> None:
         self._session = session
+        self._find_direct = find_direct
+        self._seek_first = self._seek_pause = seek
         self._lifecycle = lifecycle
         self._dial = dial
         self._runner = RunnerProcess(
@@ -133,7 +146,7 @@ class Agent:
             try:
                 async with self._dial() as peer:
                     _log.info("connected to %s (%s)", peer.target, peer.transport)
-                    await self._serve(peer.channel)
+                    await self._serve(peer.channel, peer.transport)
             except trio.ClosedResourceError:
                 return  # this side has closed it, as the worker leaves
             except (ChannelError, trio.BrokenResourceError) as error:
@@ -153,18 +166,45 @@ class Agent:
                 _log.info("%s", error)
             await trio.sleep(_RECONNECT)
 
-    async def _serve(self, channel: WireChannel) -> None:
+    async def _serve(self, channel: WireChannel, transport: str) -> None:
+        """Serve on a connection, until it ends or there is a better one."""
+        failed: Exception | None = None
         self._channel = channel
         self._session.on_connected(trio.current_time())
         try:
             self._settle()
-            while True:
-                self._take(await channel.receive())
+            async with trio.open_nursery() as nursery:
+                if transport == "files":
+                    nursery.start_soon(self._seek_direct, nursery.cancel_scope)
+                else:
+                    self._seek_pause = self._seek_first
+                # Kept from the nursery, which would make a group of it.
+                try:
+                    while True:
+                        self._take(await channel.receive())
+                except (*_LOST, trio.EndOfChannel) as error:
+                    failed = error
+                nursery.cancel_scope.cancel()
         finally:
             self._channel = None
             self._session.on_disconnected()
             self._lifecycle.on_unlinked(trio.current_time())
             self._changed.set()
+        if failed is not None:
+            raise failed
+
+    async def _seek_direct(self, connection: trio.CancelScope) -> None:
+        """End a connection over files when there is a direct way, which the next one takes.
+
+        The switch is a connection lost and made again: what is under way then is sent again.
+        """
+        while self._find_direct is not None:
+            pause, self._seek_pause = self._seek_pause, min(2 * self._seek_pause, SEEK_LAST)
+            await trio.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311 - no secret
+            if await self._find_direct():
+                _log.info("there is a direct way to the scheduler: leaving the files")
+                connection.cancel()
+                return
 
     def _take(self, batch: WireBatch) -> None:
         now = trio.current_time()

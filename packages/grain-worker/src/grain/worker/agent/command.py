@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from grain.edge import DEFAULT, dial
+from grain.edge import DEFAULT, dial, is_reached_directly
 from grain.edge.cpu_locks import taking_cpus
 from grain.edge.version import own_versions
 from grain.worker.agent.agent import FAILED, USAGE, Agent
@@ -145,7 +145,9 @@ async def serve(options: argparse.Namespace, offer: NodeOffer, info: HostInfo) -
     context = options.context
     if "/" in context or context.endswith(".py"):
         context = absolute(context)  # the runner may be elsewhere
-    return await Agent(session, lifecycle, connect, context, settings=settings).run()
+    direct = partial(is_reached_directly, options.url)
+    agent = Agent(session, lifecycle, connect, context, settings=settings, find_direct=direct)
+    return await agent.run()
 
 
 def absolute(path: str) -> str:
