@@ -391,7 +391,9 @@ async def test_a_scheduler_that_does_not_answer_is_named_within_5_s(
     autojump_clock: MockClock,
 ) -> None:
     """Not at the first look, as this process may have been stopped itself."""
-    ours = Stalling(MemoryDirection(0), MemoryDirection(0))
+    there: MemoryDirection[Payload] = MemoryDirection(10)
+    back: MemoryDirection[Payload] = MemoryDirection(10)
+    ours, head = Stalling(there, back), MemoryChannel(back, there)
     events: list[tuple[float, Event]] = []
 
     @asynccontextmanager
@@ -401,20 +403,20 @@ async def test_a_scheduler_that_does_not_answer_is_named_within_5_s(
     def note(event: Event) -> None:
         events.append((trio.current_time(), event))
 
-    with trio.move_on_after(30):
-        async with RemoteExecutor(connect=connect, on_event=note) as executor:
-            executor.submit(Cores(1), nothing)
-            await trio.sleep(10)
-            ours.why = "(process 7 on n1) is stopped"
-            await trio.sleep(1)
-            ours.why = ""
-            await trio.sleep(9)
-            ours.why = "(process 7 on n1) is stopped"
-            begun = trio.current_time()
-            await trio.sleep(5)
-            assert 1 == len(events)
-            ours.why = ""
-            await trio.sleep(5)
+    async with RemoteExecutor(connect=connect, on_event=note) as executor:
+        executor.submit(Cores(1), nothing)
+        await trio.sleep(10)
+        ours.why = "(process 7 on n1) is stopped"
+        await trio.sleep(1)
+        ours.why = ""
+        await trio.sleep(9)
+        ours.why = "(process 7 on n1) is stopped"
+        begun = trio.current_time()
+        await trio.sleep(5)
+        assert 1 == len(events)
+        ours.why = ""
+        await trio.sleep(5)
+        head.post([(Retracted(1), None)])
 
     [(at, away), (_, back_again)] = events
     assert at - begun < 5
