@@ -65,6 +65,11 @@ class Channel(trio.abc.AsyncResource, Generic[Sent, Received]):
         `send` would wait, and always within one process, where the peer runs when the sender waits.
         """
 
+    @property
+    @abstractmethod
+    def congested(self) -> bool:
+        """True if so much is still to be written that `send` would wait."""
+
     @abstractmethod
     async def receive(self) -> Batch[Received]:
         """Wait for messages; return at least one. Cancellation loses nothing.

@@ -145,6 +145,11 @@ class FramedChannel(WireChannel):
         """See `Channel.writes_through`."""
         return self._direct is not None and not self._writer.congested
 
+    @property
+    def congested(self) -> bool:
+        """See `Channel.congested`."""
+        return self._writer.congested
+
     def _go_on(self, *, at_once: bool) -> None:
         """Write once in the sender's task, if so decided; leave the rest to the writer task."""
         if at_once and self._direct is not None:

@@ -35,6 +35,8 @@ from grain.head.validation import check_message
 from grain.worker.messages import Dismissed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from grain.edge.messages import Message, Payload
     from grain.head.hub.state import Link, MissionRecord, TaskRecord, WorkerRecord
 
@@ -316,7 +318,10 @@ class Hub:
             return Explanation(task.number, "waiting", (why,))
         scheduler_id = task.scheduler_id if lease is None else lease.scheduler_id
         explanation = explain(self.scheduler, -1 if scheduler_id is None else scheduler_id, now)
-        return Explanation(task.number, explanation.state, (*explanation.reasons, *_crashes(task)))
+        reasons = [*explanation.reasons, *_crashes(task)]
+        if explanation.state == "waiting":
+            reasons += _backlogs(self.registry.workers.values())
+        return Explanation(task.number, explanation.state, tuple(reasons))
 
     def retire(self, pattern: str = "*", *, at_once: bool = False) -> list[dict[str, Any]]:
         """Ask workers to leave, those that are away when they are back.
@@ -407,6 +412,16 @@ class Hub:
 def _goes_by(worker: WorkerRecord, pattern: str) -> bool:
     names = (worker.name, numbered(worker))
     return worker.id == pattern or any(fnmatchcase(name, pattern) for name in names)
+
+
+def _backlogs(workers: Iterable[WorkerRecord]) -> list[str]:
+    """Return why workers that are here take no runs, where missions are the reason."""
+    return [
+        f"{worker.name} takes tasks again when missions have taken half of its "
+        f"{worker.backlog[0]} outcomes of {worker.backlog[1] / 1e6:.0f} MB"
+        for worker in workers
+        if worker.backlog is not None
+    ]
 
 
 def _crashes(task: TaskRecord) -> list[str]:

@@ -5,8 +5,8 @@
     once a second.
 2.  A mission gets a notice when the answer changes: there are no workers at all, there are some
     and none fits, or one fits by now, which takes the earlier notice back.
-3.  A worker that is away, or has yet to report what it has, may be back in a moment: as long as it
-    would do, nothing is said.
+3.  A worker that is away, has yet to report what it has, or waits for missions that take their
+    outcomes, may be back in a moment: as long as it would do, nothing is said.
 4.  What troubles the head itself, as a full disk, goes to all missions, and to each that registers;
     it is taken back when it is over.
 """
@@ -109,7 +109,8 @@ class Notices:
 
     def _may_come_back(self, queue: TaskQueue) -> bool:
         for worker in self._registry.workers.values():
-            leaves = worker.serving or worker.draining or worker.retired is not None
+            waits = not worker.serving or worker.backlog is not None
+            leaves = not waits or worker.draining or worker.retired is not None
             scheduled = self._scheduler.workers[worker.number]
             runs = queue.runs_on(scheduled.shape.interpreter)
             if not leaves and runs and scheduled.supply.total.request(queue.space):

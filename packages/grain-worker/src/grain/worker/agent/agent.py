@@ -12,15 +12,19 @@ import math
 import random
 import secrets
 import signal
-from typing import TYPE_CHECKING
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING, cast
 
+import msgspec
 import trio
 
 from grain.edge.errors import AddressError, ChannelError, EdgeError
 from grain.worker.agent.lifecycle import LifecyclePhase
 from grain.worker.agent.runner_process import RunnerProcess
 from grain.worker.agent.signals import on_signals
-from grain.worker.messages import Cancel, Dismissed, Ended, Retire, WorkerRegistered
+from grain.worker.agent.spool import Spool, SpooledOutcome
+from grain.worker.messages import Cancel, Dismissed, Ended, Retire, RunEnded, WorkerRegistered
 from grain.worker.runner.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -29,10 +33,10 @@ if TYPE_CHECKING:
 
     from grain.edge import Peer
     from grain.edge.channel import WireBatch, WireChannel
-    from grain.edge.messages import Payload
+    from grain.edge.messages import Message, Payload
     from grain.worker.agent.lifecycle import Lifecycle
     from grain.worker.agent.listener import RunnerDeath
-    from grain.worker.agent.session import WorkerSession
+    from grain.worker.agent.session import Outcome, WorkerSession
     from grain.worker.messages import Attempt, BlockingCode, Inspected
 
     Dial = Callable[[], AbstractAsyncContextManager[Peer]]
@@ -43,6 +47,7 @@ was no scheduler."""
 
 _LOST = (ChannelError, trio.BrokenResourceError, trio.ClosedResourceError)
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+_AT_ONCE = 256  # messages that wait and are sent together
 _RECONNECT = 1.0  # seconds until the next attempt after a connection that was lost
 
 SEEK_FIRST, SEEK_LAST = 30.0, 900.0
@@ -87,6 +92,11 @@ class Agent:
             session.name, self, session.functions, context, grace, settings
         )
         self._channel: WireChannel | None = None
+        # Messages for the head that wait until it reads, or until they are read from the spool;
+        # those of this connection.
+        self._outbox: deque[tuple[Message, Outcome]] = deque()
+        self._outbox_filled = trio.Event()
+        self._spool = Spool()
         self._changed = trio.Event()
         self._looks_at = math.inf
         self._code = DONE
@@ -100,6 +110,7 @@ class Agent:
         with on_signals(self._on_signal, *SIGNALS):
             async with self._runner, trio.open_nursery() as nursery:
                 nursery.start_soon(self._keep_connected)
+                nursery.start_soon(self._spool.run)
                 await self._until_over()
                 self._runner.leave_within(self._lifecycle.time_over(trio.current_time()))
                 nursery.cancel_scope.cancel()
@@ -174,6 +185,7 @@ class Agent:
         try:
             self._settle()
             async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._send_outbox, channel)
                 if transport == "files":
                     nursery.start_soon(self._seek_direct, nursery.cancel_scope)
                 else:
@@ -187,11 +199,46 @@ class Agent:
                 nursery.cancel_scope.cancel()
         finally:
             self._channel = None
+            self._outbox.clear()  # the session sends it again
             self._session.on_disconnected()
             self._lifecycle.on_unlinked(trio.current_time())
             self._changed.set()
         if failed is not None:
             raise failed
+
+    async def _send_outbox(self, channel: WireChannel) -> None:
+        """Send what waits, as fast as the head reads it; of what is spooled one at a time."""
+        while True:
+            if not self._outbox:
+                self._outbox_filled = trio.Event()
+                await self._outbox_filled.wait()
+            batch: list[tuple[Message, Payload]] = []
+            for message, outcome in islice(self._outbox, _AT_ONCE):
+                if not isinstance(outcome, SpooledOutcome):
+                    batch.append((message, outcome))
+                    continue
+                if not batch:
+                    batch.append(await self._load(message, outcome))
+                break
+            try:
+                await channel.send(batch)
+            except (ChannelError, trio.ClosedResourceError):
+                return  # `_serve` is about to notice
+            for _ in batch:
+                self._outbox.popleft()
+            # So that no reference to an outcome is left while this waits for the next.
+            del batch, message, outcome
+
+    async def _load(self, message: Message, outcome: SpooledOutcome) -> tuple[Message, Payload]:
+        """Read an outcome from the spool; its run is handed back if that fails."""
+        assert isinstance(message, RunEnded)
+        if not outcome.wanted:  # acknowledged since, as it arrived on an earlier connection
+            return msgspec.structs.replace(message, status="returned"), None
+        try:
+            return message, await self._spool.load(outcome)
+        except OSError as error:
+            _log.error("an outcome is lost, and its task runs again: %s", error)
+            return msgspec.structs.replace(message, status="returned"), None
 
     async def _seek_direct(self, connection: trio.CancelScope) -> None:
         """End a connection over files when there is a direct way, which the next one takes.
@@ -311,9 +358,16 @@ class Agent:
         orders = self._session.take_orders()
         if orders:
             self._runner.post(orders)
+        if self._session.to_spool:
+            self._spool.put(self._session.take_to_spool())
         mail = self._session.take_mail()
         if mail and self._channel is not None:
+            if self._outbox or self._session.spooled or self._channel.congested:
+                self._outbox.extend(mail)
+                self._outbox_filled.set()
+                return
             try:
-                self._channel.post(mail)
+                # Nothing is spooled, so all of it can travel as it is.
+                self._channel.post(cast("list[tuple[Message, Payload]]", mail))
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 pass  # `_serve` is about to notice, and the session sends it all again
