@@ -185,6 +185,7 @@ class Honest:
         """Let messages travel until there are none; every run ends at once."""
         while True:
             self.mission.confirm()
+            mail: list[tuple[str, Any, Any]]
             mail = [("mission", *pair) for pair in self.mission.take_mail()]
             self.worker.on_tick(self.now)
             mail += [("worker", *pair) for pair in self.worker.take_mail()]
