@@ -104,7 +104,8 @@ async def serve(
         transports: the transports to offer.
         watch: seconds between two looks at the meeting.
         frozen: seconds for which a head whose process is on this host may answer nobody before
-            this one takes its place. Not where the address names a port: the other one has it.
+            this one takes its place; inf for ever. Not where the address names a port: the other
+            one has it.
         on_trouble: called with a directory and the reason when nothing can be stored there, and
             with an empty reason when that is over.
         task_status: gets a `Serving` once peers may come.
