@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -604,6 +605,32 @@ def test_without_a_scheduler(alone: Path, words: list[str], there: str) -> None:
     assert (1, "") == (done.returncode, done.stdout)
     assert 1 == done.stderr.count("\n")
     assert done.stderr.startswith(f"Error: no scheduler answers at {results}: ")
+
+
+def test_a_scheduler_that_is_stopped_is_named(alone: Path) -> None:
+    """With its process, and the command that lets it go on."""
+    (alone / "s").mkdir(mode=0o700)
+    edge = alone / "s" / "meeting"
+    (alone / "grain.toml").write_text(f'address = "edge://{edge}"\n')
+    serving = (
+        "import trio, grain.edge as e\n"
+        "async def handle(peer): pass\n"
+        f"trio.run(e.serve, handle, 'edge://{edge}')\n"
+    )
+    head = subprocess.Popen([sys.executable, "-c", serving])
+    try:
+        while not edge.exists() or edge.stat().st_size == 0:
+            time.sleep(0.02)
+        head.send_signal(signal.SIGSTOP)
+        code = "from grain.cli import main; main(prog_name='grain')"
+        done = _within_5_s([sys.executable, "-c", code, "ls"])
+    finally:
+        head.kill()
+        head.wait()
+
+    words = f"Error: the scheduler at edge://{edge} (process {head.pid} on {socket.gethostname()})"
+    assert done.stderr.startswith(f"{words} is stopped")
+    assert f"`kill -CONT {head.pid}` there lets it go on\n" in done.stderr
 
 
 def _within_5_s(words: list[str]) -> subprocess.CompletedProcess[str]:

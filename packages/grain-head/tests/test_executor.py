@@ -9,7 +9,9 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from grain import GVAR
 from grain.head import Cancelled, ExecutorClosed, GrainExecutor
+from grain.head.errors import TaskCrashed
 from grain.head.events import (
     Event,
     NeverStarts,
@@ -20,6 +22,7 @@ from grain.head.events import (
 )
 from grain.resource import Capacity, Cores, GPUs, Infeasible, Memory, WTime
 from grain.worker import Call
+from grain.worker.errors import ExternalLostError, Failure
 
 if TYPE_CHECKING:
     from trio.testing import MockClock
@@ -309,3 +312,79 @@ def test_local_of_a_wrong_type() -> None:
     """The resources of the local worker are resources."""
     with pytest.raises(TypeError, match=r"local=2: give the resources"):
         GrainExecutor(2)  # type: ignore[arg-type]
+
+
+class Crashing:
+    """A tasklet whose runs lose the supervisor of their program, as many as the test says.
+
+    Attributes:
+        seen: the resources of each run, and how many others ran at its end.
+    """
+
+    def __init__(self, crashes: int) -> None:
+        self.crashes = crashes
+        self.seen: list[tuple[str, int]] = []
+        self.others = 0
+
+    async def run(self) -> str:
+        await trio.sleep(1)
+        self.seen.append((repr(GVAR.res), self.others))
+        if len(self.seen) > self.crashes:
+            return "done"
+        raise ExternalLostError(Failure(("xtb", "a.xyz"), "n17", unwatched=True))
+
+    async def other(self) -> None:
+        self.others += 1
+        await trio.sleep(1.3)
+        self.others -= 1
+
+
+async def test_a_job_whose_supervisor_was_killed_runs_again_and_alone_after_two_crashes(
+    autojump_clock: MockClock,
+) -> None:
+    """As on any other worker; it is served by its age, and gets what it asked for."""
+    crashing = Crashing(3)
+    events: list[Event] = []
+    async with GrainExecutor(Cores(2) & Memory(8), on_event=events.append) as executor:
+        job = executor.submit(Cores(1) & WTime(T=100), crashing.run)
+        others = [executor.submit(Cores(1), crashing.other) for _ in range(6)]
+        executor.close()
+        ended = {job: result async for job, result in executor.results}
+
+    assert "done" == ended[job].unwrap()
+    assert {job, *others} == ended.keys()
+    assert 4 == len(crashing.seen)
+    assert all("Memory" not in res and "Cores" in res for res, _ in crashing.seen)
+    assert [True, True, False, False] == [others > 0 for _, others in crashing.seen]
+    assert [] == [event for event in events if isinstance(event, TaskFailed)]
+
+
+async def test_a_job_whose_supervisor_is_killed_again_and_again_fails_with_all_crashes(
+    autojump_clock: MockClock,
+) -> None:
+    crashing = Crashing(99)
+    async with GrainExecutor(Cores(2), name="here") as executor:
+        executor.submit(Cores(1), crashing.run)
+        executor.close()
+        [(_, ended)] = [result async for result in executor.results]
+
+    assert isinstance(ended, outcome.Error)
+    assert isinstance(ended.error, TaskCrashed)
+    assert 5 == len(ended.error.crashes) == len(crashing.seen)
+    assert 5 == str(ended.error).count("on here(local): the process that watched over xtb a.xyz")
+
+
+async def test_a_job_that_waits_after_a_crash_can_be_cancelled(autojump_clock: MockClock) -> None:
+    crashing = Crashing(99)
+    async with GrainExecutor(Cores(2)) as executor:
+        job = executor.submit(Cores(1), crashing.run)
+        executor.submit(Cores(1), nap, 50)  # it keeps the other from being alone
+        await trio.sleep(10)
+        assert 2 == len(crashing.seen)
+        assert "waiting" == executor.why(job).state
+        executor.cancel(job)
+        executor.close()
+        [cancelled] = [result async for id_, result in executor.results if id_ == job]
+
+    assert isinstance(cancelled, outcome.Error)
+    assert isinstance(cancelled.error, Cancelled)

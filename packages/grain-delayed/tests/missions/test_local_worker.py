@@ -304,3 +304,29 @@ async def test_options_that_no_mission_can_have_are_refused(
     with pytest.raises(kind, match=words):
         async with mission(**options, config_file=False):
             raise AssertionError("it began")
+
+
+@delayed
+async def lose_supervisors(notes: str, losses: int) -> int:
+    """Run a program which kills its supervisor, so many times; return the number of runs."""
+    script = 'echo run >> "$0"; [ "$(grep -c run "$0")" -gt "$1" ] || kill -KILL $PPID; cat "$0"'
+    done = await run_external(["sh", "-c", script, notes, str(losses)])
+    return done.stdout_text.count("run")
+
+
+def test_a_task_whose_supervisor_is_killed_runs_again_in_the_mission(tmp_path: Path) -> None:
+    """Also alone on the worker, from the third run on; other tasks go on beside the first two."""
+
+    async def main() -> list[Any]:
+        lost = (lose_supervisors @ Cores(1))(str(tmp_path / "notes"), 3)
+        return [await lost, await (process @ Cores(1))()]
+
+    assert [4, os.getpid()] == run(main, local=Cores(2), config_file=False, progress=False)
+
+
+def test_a_task_whose_supervisor_is_killed_five_times_fails(tmp_path: Path) -> None:
+    async def main() -> None:
+        await (lose_supervisors @ Cores(1))(str(tmp_path / "notes"), 99)
+
+    with pytest.raises(TaskCrashed, match="lose_supervisors was given up: .* died 5 times"):
+        run(main, local=Cores(1), config_file=False, progress=False)

@@ -24,6 +24,7 @@ from grain.head.events import (
     OtherInterpreter,
     OtherNumPy,
     RunsEnded,
+    SchedulerTrouble,
 )
 from grain.resource import Cores
 
@@ -102,6 +103,19 @@ def test_the_lack_of_workers_comes_with_the_address_and_where_it_is_from(
     assert (
         f"No workers are there yet; tasks wait for them. `{command}` starts one, from any shell. "
         f"Workers join at edge:///e ({origin}).\n"
+    ) == capsys.readouterr().err
+
+
+def test_troubles_of_the_scheduler_are_shown_and_taken_back(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    reporter = Reporter(routine=False)
+    reporter.on_event(SchedulerTrouble("/e.d", "the scheduler, process 7 on n1, cannot ..."))
+    reporter.on_event(SchedulerTrouble("/e.d", ""))
+
+    assert (
+        "warning: the scheduler, process 7 on n1, cannot ...\n"
+        "The scheduler can store something again in /e.d.\n"
     ) == capsys.readouterr().err
 
 

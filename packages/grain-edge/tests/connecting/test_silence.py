@@ -92,7 +92,7 @@ async def test_a_stopped_process_of_this_host_keeps_its_connection_until_it_is_k
             await let_pass(mock_clock, 1000)
             assert not silent.ended.is_set()
             assert silent.peer is not None
-            assert silent.peer.process == process_here(silent.peer.greeting)  # type: ignore[arg-type]
+            assert silent.peer.process == process_here(silent.peer.greeting)
             assert silent.peer.process is not None
             assert silent.peer.process.alive
         finally:

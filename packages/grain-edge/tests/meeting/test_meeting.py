@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -123,7 +124,7 @@ async def test_claim_against_a_living_process_names_it(meeting: Meeting) -> None
     await meeting.claim(this_process(), nobody)
     await meeting.publish(record())
     with pytest.raises(MeetingTaken, match=f"process {os.getpid()} on ") as caught:
-        await meeting.claim(this_process(), nobody)
+        await meeting.claim(this_process(), somebody)
 
     assert caught.value.pid == os.getpid()
     assert caught.value.host == socket.gethostname()
@@ -156,10 +157,46 @@ async def test_reused_pid_is_not_the_old_process(meeting: Meeting) -> None:
     await meeting.claim(this_process(), nobody)
     await meeting.publish(record(pid=parent, start=started))
     with pytest.raises(MeetingTaken):
-        await meeting.claim(this_process(), nobody)
+        await meeting.claim(this_process(), somebody)
     await meeting.publish(record(pid=parent, start=(started or 0) - 1))
 
+    assert (await meeting.claim(this_process(), somebody))[1] == 2
+
+
+async def test_a_process_that_is_there_and_answers_nobody_is_superseded(meeting: Meeting) -> None:
+    """It may be stopped; how long it has for an answer is the caller's affair."""
+    await meeting.claim(this_process(), nobody)
+    await meeting.publish(record())
+
     assert (await meeting.claim(this_process(), nobody))[1] == 2
+
+
+async def test_what_was_removed_is_made_again_unless_another_one_leads(
+    meeting: Meeting, edge_file: Path
+) -> None:
+    """The directory with the claim, and the file; a superseded head makes nothing."""
+    await meeting.claim(this_process(), nobody)
+    await meeting.publish(record(epoch=1))
+    shutil.rmtree(edge_file.parent)
+    assert not await meeting.restore(1)
+    assert ["claim.1"] == os.listdir(meeting.directory)
+    await meeting.watch(record(epoch=1))
+    assert await meeting.restore(1)
+    assert edge_file.parent.stat().st_mode & 0o777 == 0o700
+    Path(meeting.directory, "claim.1").rename(Path(meeting.directory, "claim.2"))
+    with pytest.raises(Superseded):
+        await meeting.restore(1)
+
+    assert ["claim.2"] == os.listdir(meeting.directory)
+
+
+async def test_a_directory_that_takes_nothing_is_seen_by_writing(meeting: Meeting) -> None:
+    await meeting.claim(this_process(), nobody)
+    await meeting.check_writable()
+    assert ["claim.1"] == os.listdir(meeting.directory)
+    shutil.rmtree(meeting.directory)
+    with pytest.raises(FilesystemFailed, match="No such file"):
+        await meeting.check_writable()
 
 
 async def test_claim_against_another_host_asks_it(meeting: Meeting) -> None:
@@ -188,7 +225,7 @@ async def test_of_many_claimants_at_once_one_wins(meeting: Meeting) -> None:
         # Who is slow to publish is not passed over.
         mine = Meeting(meeting.path, Disk(), unpublished=600.0)
         try:
-            lineage, epoch = await mine.claim(this_process(), nobody)
+            lineage, epoch = await mine.claim(this_process(), somebody)
         except MeetingTaken as e:
             outcomes.append(e.epoch)
         else:

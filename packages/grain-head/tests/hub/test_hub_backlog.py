@@ -1,12 +1,15 @@
-"""Missions that do not take their outcomes: nothing more of them starts, and others go on."""
+"""Missions that do not take their outcomes: nothing more of them starts, and others go on.
+
+And workers that have too many of them: nothing more starts there.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.head.messages import AckTasks, Depart, Retract, Retracted, Synced
+from grain.head.messages import AckTasks, Depart, Notice, Retract, Retracted, Synced
 from grain.head.testing import check_hub
-from grain.worker.messages import Lease
+from grain.worker.messages import Backlog, Draining, Lease
 
 if TYPE_CHECKING:
     from grain_testkit.hub_harness import HubHarness
@@ -95,4 +98,39 @@ def test_a_task_that_is_parked_can_be_retracted_and_its_mission_can_leave(
     check_hub(harness.hub, harness.now)
     harness.send("again", Depart())
     assert harness.hub.idle
+    check_hub(harness.hub, harness.now)
+
+
+def test_a_worker_with_too_many_outcomes_gets_no_runs_until_it_takes_some_again(
+    harness: HubHarness,
+) -> None:
+    """Those in chains come back by themselves; another worker gets the tasks."""
+    first, mission = harness.worker("w", cores=1), harness.mission()
+    harness.send(mission, Synced())
+    harness.send(first, Backlog(7, 3_000_000))
+    harness.submit(mission, 1, 2)
+    assert [] == harness.sent(first, Lease)
+    assert [] == harness.sent(mission, Notice)
+    harness.wait(2)
+    assert [] == harness.sent(mission, Notice)
+    why = harness.hub.why("m", 1, harness.now)
+    shown = "w takes tasks again when missions have taken half of its 7 outcomes of 3 MB"
+    assert shown in why.reasons
+    [worker] = harness.hub.snapshot(harness.now)["workers"]
+    assert ("paused", (7, 3_000_000)) == (worker["state"], worker["backlog"])
+
+    second = harness.worker("v", cores=1)
+    assert [1] == [lease.task for lease in harness.sent(second, Lease)]
+    harness.send(first, Backlog())
+    assert [2] == [lease.task for lease in harness.sent(first, Lease)]
+    check_hub(harness.hub, harness.now)
+
+
+def test_a_worker_that_drains_stays_so_when_its_outcomes_are_taken(harness: HubHarness) -> None:
+    worker, mission = harness.worker("w", cores=1), harness.mission()
+    harness.send(mission, Synced())
+    harness.send(worker, Backlog(7, 3), Draining(), Backlog())
+    harness.submit(mission, 1)
+
+    assert [] == harness.sent(worker, Lease)
     check_hub(harness.hub, harness.now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from grain.head.errors import BadMessage
-from grain.head.messages import Blocked, Notice, Retract, Retracted, Submit, Synced
+from grain.head.messages import Blocked, Notice, Retract, Retracted, Submit, Synced, Trouble
 from grain.worker.messages import AckRuns, BlockingCode, Lease, Leaving, LoopBlocked, Revoke
 from grain_testkit.hub_harness import F, HubHarness
 
@@ -42,6 +42,28 @@ def test_a_mission_that_comes_late_takes_turns_with_one_that_has_thousands_of_ta
         harness.send(worker, harness.ended(lease), payload=b"")
     assert 10 == order[:22].count("few")
     assert ["many"] * 8 == order[22:]
+
+
+def test_a_trouble_of_the_head_is_reported_to_all_missions_until_it_is_over(
+    harness: HubHarness,
+) -> None:
+    """Also to one that comes meanwhile; and people see it."""
+    early, late = harness.mission("early"), harness.mission("late")
+    harness.send(early, Synced())
+    harness.hub.on_trouble("/e.d", "it is full")
+    harness.dispatch()
+    assert [Trouble("/e.d", "it is full")] == harness.sent(early, Trouble)
+    assert [] == harness.sent(late, Trouble)
+    harness.send(late, Synced())
+    assert [Trouble("/e.d", "it is full")] == harness.sent(late, Trouble)
+    assert ["it is full"] == harness.hub.snapshot(harness.now)["troubles"]
+
+    harness.hub.on_trouble("/e.d", "")
+    harness.hub.on_trouble("/other", "")
+    harness.dispatch()
+    for mission in (early, late):
+        assert [Trouble("/e.d", "")] == harness.sent(mission, Trouble)
+    assert [] == harness.hub.snapshot(harness.now)["troubles"]
 
 
 def test_a_request_that_no_worker_can_meet_is_reported_to_its_mission_once(

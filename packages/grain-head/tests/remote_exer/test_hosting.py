@@ -17,7 +17,7 @@ from grain.edge.channel import memory_channels
 from grain.edge.errors import MeetingError, NotAdmitted
 from grain.head import Cancelled
 from grain.head.errors import ExecutorClosed, Unreachable
-from grain.head.events import NeverStarts, Remark, RunsLeft, TaskFailed
+from grain.head.events import HostingFailed, NeverStarts, Remark, RunsLeft, TaskFailed
 from grain.head.gnaw.main import run_gnaw
 from grain.head.messages import Ask, RegisterMission, Request, Started, Submit, Synced
 from grain.head.service import CODEC
@@ -541,3 +541,25 @@ async def test_a_task_whose_programs_supervisor_is_killed_runs_again(
         ((_, ended),) = [pair async for pair in executor.results]
 
     assert "again\n" == ended.unwrap()
+
+
+async def test_a_mission_whose_place_another_scheduler_takes_goes_on_with_its_local_worker(
+    tmp_path: Path,
+) -> None:
+    """As after it was stopped for longer than a minute; it says so."""
+    (tmp_path / "s").mkdir(mode=0o700)
+    events: list[Event] = []
+    edge = tmp_path / "s" / "meeting"
+    async with HostingExecutor(
+        Cores(2), address=f"edge://{edge}", on_event=events.append
+    ) as executor:
+        Path(f"{edge}.d", "claim.9").touch(mode=0o600)
+        with trio.fail_after(60):
+            while not (failed := [e for e in events if isinstance(e, HostingFailed)]):
+                await trio.sleep(0.02)
+        executor.submit(Cores(1), double, 21)
+        executor.close()
+        [(_, ended)] = [result async for result in executor.results]
+
+    assert 42 == ended.unwrap()
+    assert "epoch 1 steps down, as epoch 9 was claimed" in failed[0].why

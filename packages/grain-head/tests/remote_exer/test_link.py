@@ -15,7 +15,14 @@ from grain.edge.channel import FramedChannel, MemoryChannel, MemoryDirection
 from grain.edge.errors import NotServed, RemoteProtocolError
 from grain.edge.messages import MAX_MESSAGE, Payload
 from grain.edge.questions import pack
-from grain.head.events import CanStart, MissionCancelled, NeverStarts, RunsEnded
+from grain.head.events import (
+    CanStart,
+    MissionCancelled,
+    NeverStarts,
+    RunsEnded,
+    SchedulerAway,
+    SchedulerBack,
+)
 from grain.head.messages import (
     AckTasks,
     Answer,
@@ -29,6 +36,7 @@ from grain.head.messages import (
     Started,
     Submit,
     Synced,
+    Trouble,
 )
 from grain.head.service import CODEC
 from grain.remote_exer import MissionSession, RemoteExecutor
@@ -351,3 +359,66 @@ async def test_a_mission_survives_a_scheduler_that_makes_no_sense() -> None:
         session.on_message(Notice(7, "why"), None)
     with pytest.raises(RemoteProtocolError, match="not valid"):
         session.on_message(Answer("load"), pack("words"))
+
+
+def test_a_trouble_of_the_scheduler_before_is_taken_back_unless_its_successor_has_it() -> None:
+    """And is reported once as long as it lasts."""
+    session = MissionSession("id", "name")
+    session.on_connected()
+    for what in "ab":
+        session.on_message(Trouble(what, "is full"), None)
+    session.on_message(MissionRegistered(1), None)
+    assert [Trouble("a", "is full"), Trouble("b", "is full")] == session.take_notices()
+    for _ in range(2):
+        session.on_disconnected()
+        session.on_connected()
+    session.on_message(Trouble("b", "is full"), None)
+    session.on_message(MissionRegistered(2), None)
+
+    assert [Trouble("a", "")] == session.take_notices()
+
+
+class Stalling(MemoryChannel[Payload, Payload]):
+    """A channel whose peer does not answer as long as the test says so."""
+
+    why = ""
+
+    def stalled(self) -> str:
+        return self.why
+
+
+async def test_a_scheduler_that_does_not_answer_is_named_within_5_s(
+    autojump_clock: MockClock,
+) -> None:
+    """Not at the first look, as this process may have been stopped itself."""
+    there: MemoryDirection[Payload] = MemoryDirection(10)
+    back: MemoryDirection[Payload] = MemoryDirection(10)
+    ours, head = Stalling(there, back), MemoryChannel(back, there)
+    events: list[tuple[float, Event]] = []
+
+    @asynccontextmanager
+    async def connect(_: str) -> AsyncGenerator[WireChannel]:
+        yield ours
+
+    def note(event: Event) -> None:
+        events.append((trio.current_time(), event))
+
+    async with RemoteExecutor(connect=connect, on_event=note) as executor:
+        executor.submit(Cores(1), nothing)
+        await trio.sleep(10)
+        ours.why = "(process 7 on n1) is stopped"
+        await trio.sleep(1)
+        ours.why = ""
+        await trio.sleep(9)
+        ours.why = "(process 7 on n1) is stopped"
+        begun = trio.current_time()
+        await trio.sleep(5)
+        assert 1 == len(events)
+        ours.why = ""
+        await trio.sleep(5)
+        head.post([(Retracted(1), None)])
+
+    [(at, away), (_, back_again)] = events
+    assert at - begun < 5
+    assert SchedulerAway("the scheduler (process 7 on n1) is stopped") == away
+    assert SchedulerBack() == back_again

@@ -13,6 +13,7 @@ from grain.worker.messages import (
     AGENT,
     AckRuns,
     ArrivedCount,
+    Backlog,
     BlockingCode,
     Cancel,
     DefineFunction,
@@ -86,6 +87,53 @@ def test_an_outcome_is_sent_on_every_connection_until_it_is_acknowledged(
 
     session.on_message(AckRuns(((1, 1),)), None, 3.0)
     assert {} == session.kept
+
+
+def test_a_worker_takes_no_more_runs_until_half_of_too_many_outcomes_is_acknowledged() -> None:
+    """By their number and by their bytes; what it has goes on, but for what waits in a chain."""
+    session = joined_session()
+    session.max_kept, session.max_kept_bytes = 3, 1000
+    for number in range(1, 7):
+        session.on_message(lease(number), b"", 0.0)
+    session.on_message(lease(7, chain=6), b"", 0.0)
+    for number in (1, 2, 3):
+        session.on_ended(Ended((1, number)), b"12", 0.0)
+    assert [] == sent(session, Backlog)
+    session.on_ended(Ended((1, 4)), b"34", 0.0)
+    session.on_ended(Ended((1, 5)), b"56", 0.0)
+    assert [Backlog(4, 8)] == sent(session, Backlog)
+    assert [Cancel((1, 7), waiting=True)] == ordered(session, Cancel)
+
+    session.on_disconnected()
+    session.on_connected(1.0)
+    kinds = [type(message) for message, _ in session.to_head]
+    assert kinds.index(Backlog) < kinds.index(InventoryEnd)
+    session.take_mail()
+    session.on_message(AckRuns(tuple((1, n) for n in (1, 2, 3))), None, 1.0)
+    assert [] == sent(session, Backlog)
+    session.on_message(AckRuns(((1, 4), (1, 4))), None, 1.0)
+    assert [Backlog()] == sent(session, Backlog)
+    session.on_ended(Ended((1, 6)), bytes(1000), 1.0)
+    assert [Backlog(), Backlog(2, 1002)] == sent(session, Backlog)
+
+
+def test_outcomes_beyond_a_part_of_the_memory_are_spooled() -> None:
+    session = WorkerSession("id", "w", "host", Cores(4), 0.0, in_memory=10)
+    session.on_connected(0.0)
+    session.take_mail()
+    for number, size in ((1, 6), (2, 6), (3, 4), (4, 1)):
+        session.on_message(lease(number), b"", 0.0)
+        session.on_ended(Ended((1, number)), bytes(size), 0.0)
+    second, fourth = session.take_to_spool()
+    assert ([6, 1], 2) == ([second.size, fourth.size], session.spooled)
+    outcomes = [payload for message, payload in session.to_head if isinstance(message, RunEnded)]
+    assert [bytes(6), second, bytes(4), fourth] == outcomes
+
+    session.on_message(AckRuns(((1, 2), (1, 1))), None, 0.0)
+    assert not second.wanted
+    session.on_message(lease(5), b"", 0.0)
+    session.on_ended(Ended((1, 5)), bytes(6), 0.0)
+    assert ([], 1, 11) == (session.to_spool, session.spooled, session.kept_bytes)
 
 
 def test_a_connection_begins_with_the_whole_inventory_and_ends_it_clearly() -> None:

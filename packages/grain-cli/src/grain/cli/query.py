@@ -62,6 +62,8 @@ def ask(
         while len(inner := _members(failure)) == 1:
             failure = inner[0]
         if isinstance(failure, DialError | trio.TooSlowError):
+            if frozen := _frozen(address):
+                raise NoScheduler(f"the scheduler at {address} {frozen}") from error
             raise NoScheduler(
                 f"no scheduler answers at {address}: there is one while missions run; "
                 "`grain doctor` shows more"
@@ -70,6 +72,24 @@ def ask(
             reason = str(failure) or "it has ended the connection"
             raise NoScheduler(f"the scheduler at {address} cannot be asked: {reason}") from error
         raise
+
+
+def _frozen(address: str) -> str:
+    """Return the end of a sentence on a scheduler that is on this host and does not answer."""
+    import trio
+
+    from grain.edge import head_here, stopped_words
+
+    here = trio.run(head_here, address)
+    if here is None:
+        return ""
+    host, process = here
+    if process.stopped:
+        return stopped_words(process.pid, host)
+    return (
+        f"(process {process.pid} on {host}) is there and does not answer; `kill {process.pid}` "
+        "there ends it, nothing is lost, and a mission starts another one"
+    )
 
 
 def _members(error: BaseException) -> tuple[BaseException, ...]:

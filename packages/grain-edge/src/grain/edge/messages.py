@@ -92,6 +92,9 @@ class Welcome(Message, frozen=True):
         pid: its process id there.
         lineage: its meeting.
         epoch: its leadership.
+        boot: as in `Hello`.
+        space: as in `Hello`.
+        start: as in `Hello`.
     """
 
     protocol: int
@@ -100,6 +103,9 @@ class Welcome(Message, frozen=True):
     pid: int
     lineage: str = ""
     epoch: int = 0
+    boot: str = ""
+    space: int = 0
+    start: int = 0
 
 
 class Refusal(Message, frozen=True):

@@ -3,9 +3,14 @@
 from grain.edge.attempt import Attempt as Attempt
 from grain.edge.connecting.dial import dial as dial
 from grain.edge.connecting.dial import examine as examine
+from grain.edge.connecting.dial import head_here as head_here
+from grain.edge.connecting.dial import is_reached_directly as is_reached_directly
 from grain.edge.connecting.peer import Peer as Peer
 from grain.edge.connecting.routes import ALL_TRANSPORTS as ALL_TRANSPORTS
+from grain.edge.connecting.serve import FROZEN as FROZEN
 from grain.edge.connecting.serve import Serving as Serving
 from grain.edge.connecting.serve import prepare as prepare
 from grain.edge.connecting.serve import serve as serve
+from grain.edge.meeting.disk import check_writable as check_writable
 from grain.edge.transports.liveness import PeerProcess as PeerProcess
+from grain.edge.transports.liveness import stopped_words as stopped_words

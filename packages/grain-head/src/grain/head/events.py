@@ -110,6 +110,18 @@ class SchedulerBack(Event, frozen=True):
     """The shared scheduler, or its successor, is reached again."""
 
 
+class SchedulerTrouble(Event, frozen=True):
+    """The shared scheduler serves, but something keeps it from working as it should.
+
+    Attributes:
+        what: where, as a directory.
+        why: the end of a sentence; empty when it is over.
+    """
+
+    what: str
+    why: str
+
+
 class RunsEnded(Event, frozen=True):
     """The scheduler has ended runs of this mission, which was away for too long; they run again.
 

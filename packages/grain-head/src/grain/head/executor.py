@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import socket
+import time
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ import trio
 from grain.edge.channel import memory_channels
 from grain.head.base import ExecutorBase, ExecutorPhase
 from grain.head.collapse import collapsing
-from grain.head.errors import Cancelled
+from grain.head.errors import Cancelled, TaskCrashed
 from grain.head.events import (
     Event,
     NeverStarts,
@@ -27,7 +28,8 @@ from grain.head.events import (
 )
 from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.scheduler import Scheduler
-from grain.resource import ZERO, Infeasible, Resource
+from grain.head.scheduler.state import split_time
+from grain.resource import ZERO, Infeasible, Resource, Supply
 from grain.worker import Call, MemoryTranslation, Runner, RunSettings, local_offer
 from grain.worker.job import call_text, name_of
 from grain.worker.messages import Cancel, Ended, Run
@@ -37,14 +39,15 @@ if TYPE_CHECKING:
 
     from grain.edge.channel import Batch, Channel, MemoryChannel
     from grain.head.base import Deliver
-    from grain.head.scheduler.state import TaskQueue
+    from grain.head.messages import Crash
+    from grain.head.scheduler.state import Task, TaskQueue
     from grain.worker.job import Outcome
 
     WorkerChannel = Channel[Call | None, Outcome | None]
     """What the local worker is sent, and what it answers."""
 
 _LOCAL = 0  # the local worker's id
-_EPOCH = 0  # nobody succeeds this head; and a job runs once, so that its id is that of its run
+_EPOCH = 0  # nobody succeeds this head; a job has one run at a time, which goes by the job's id
 
 
 class Job:
@@ -56,6 +59,29 @@ class Job:
         self.call = call
         self.deliver = deliver
         self.cancelled = False
+
+
+class CrashedJob:
+    """The crashes of a job that is not resolved.
+
+    Attributes:
+        request: what it asks for.
+        crashes: those so far.
+        alone: True if it is given the whole worker, of which it may use what it asked for.
+    """
+
+    def __init__(self, request: Resource) -> None:
+        self.request = request
+        self.crashes: tuple[Crash, ...] = ()
+        self.alone = False
+
+    def part_of(self, allocation: Resource) -> Resource:
+        """Return what its next run may use of what it is given."""
+        if not self.alone:
+            return allocation
+        wtime, space = split_time(allocation)
+        part = Supply(space).alloc(split_time(self.request)[1])
+        return part if wtime is None else part & wtime
 
 
 def infeasible(request: Resource, why: str, local: Resource) -> Infeasible:
@@ -131,6 +157,8 @@ class GrainExecutor(ExecutorBase[Job]):
         self._last_id = 0
         self._outbox: list[tuple[Run | Cancel, Call | None]] = []
         self._reported: set[Resource] = set()
+        # Of jobs that are not resolved, the crashes of earlier runs.
+        self._crashes: dict[int, CrashedJob] = {}
         self._wake = trio.Event()
 
     # ---- the queue of jobs
@@ -261,7 +289,10 @@ class GrainExecutor(ExecutorBase[Job]):
             limit: float | None = min(start.limit, self._scheduler.workers[_LOCAL].end - now)
             if limit == math.inf:
                 limit = None
-            run = Run((_EPOCH, start.task), start.allocation, limit)
+            allocation = start.allocation
+            if self._crashes and start.task in self._crashes:
+                allocation = self._crashes[start.task].part_of(allocation)
+            run = Run((_EPOCH, start.task), allocation, limit)
             self._outbox.append((run, self._jobs[start.task].call))
         if self._outbox:
             batch, self._outbox = self._outbox, []
@@ -289,8 +320,42 @@ class GrainExecutor(ExecutorBase[Job]):
         for message, payload in batch:
             assert isinstance(message, Ended)
             job = message.attempt[1]
-            self._scheduler.on_finished(job, now, measured=message.status == "done")
+            measured = message.status == "done" and not message.crash
+            ended = self._scheduler.tasks[job]
+            self._scheduler.on_finished(job, now, measured=measured)
+            if message.crash and not self._jobs[job].cancelled:
+                payload = self._run_again(job, ended, message.crash)
+                if payload is None:
+                    continue
             self._resolve(job, payload)
+
+    def _run_again(self, id: int, ended: Task, how: str) -> Outcome | None:  # noqa: A002 - its name
+        """Let a job wait again whose run has crashed; return an outcome if it is given up.
+
+        The rules are those of the hub: after some crashes it runs alone, after more it fails.
+        """
+        from grain.head.hub.tasks import CRASHES, SOLO  # seldom needed, and large
+        from grain.head.messages import Crash
+
+        crashed = self._crashes.get(id)
+        if crashed is None:
+            crashed = self._crashes[id] = CrashedJob(ended.queue.request)
+        count = len(crashed.crashes) + 1
+        crash = Crash((_EPOCH, id), self.name, how, time.time())
+        crashed.crashes = (*crashed.crashes, crash)
+        if count >= CRASHES:
+            name = name_of(self._jobs[id].call.fn)
+            text = f"{name} was given up: what it ran in died {count} times"
+            return outcome.Error(TaskCrashed(text, crashed.crashes))
+        request = crashed.request
+        if count >= SOLO:
+            crashed.alone = True
+            total = self._scheduler.workers[_LOCAL].supply.total
+            wtime = split_time(request)[0]
+            request = total if wtime is None else total & wtime
+        queue = self._scheduler.queue(request, ended.queue.priority)
+        self._scheduler.on_submitted(id, queue, ended.age, ended.urgency)
+        return None
 
     def _resolve(
         self,
@@ -301,6 +366,7 @@ class GrainExecutor(ExecutorBase[Job]):
     ) -> None:
         """Hand over the outcome of a job; None if it was cancelled."""
         job = self._jobs.pop(id)
+        self._crashes.pop(id, None)
         cancelled = ended is None or job.cancelled
         if ended is None or cancelled:
             ended = outcome.Error(Cancelled(f"{name_of(job.call.fn)} was cancelled (task {id})"))

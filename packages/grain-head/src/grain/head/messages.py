@@ -244,6 +244,20 @@ class Notice(Message, frozen=True):
     larger: bool = False
 
 
+class Trouble(Message, frozen=True):
+    """Something keeps the head from working as it should, though it serves.
+
+    It is taken back by another one with an empty reason.
+
+    Attributes:
+        what: where, as a directory.
+        why: the end of a sentence; empty if it is over.
+    """
+
+    what: str
+    why: str
+
+
 class OtherVersions(Message, frozen=True):
     """A worker that cannot exchange everything with this mission, the first of its versions.
 
@@ -296,6 +310,7 @@ HEAD = (
     CancelTask,
     CancelMission,
     Notice,
+    Trouble,
     OtherVersions,
     Blocked,
     Describe,

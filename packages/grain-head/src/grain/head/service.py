@@ -16,6 +16,8 @@ from __future__ import annotations
 import itertools
 import logging
 import math
+import os
+import socket
 import time
 from typing import TYPE_CHECKING
 
@@ -104,6 +106,14 @@ class Service:
         debugger. A worker's agent does nothing that takes long: one that is silent is not well.
         """
         return self._max_silence if hello.role == "mission" else 0.0
+
+    def on_trouble(self, directory: str, why: str) -> None:
+        """Report to missions that nothing can be stored in a directory, or, with "", the end."""
+        if why:
+            host = socket.gethostname()
+            why = f"the scheduler, process {os.getpid()} on {host}, cannot store anything: {why}"
+        self.hub.on_trouble(directory, why)
+        self.dispatch()
 
     def _has_room(self, identity: str) -> bool:
         return identity in self._missions or len(self._missions) < self._max_missions

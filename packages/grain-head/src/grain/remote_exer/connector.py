@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from grain.edge import DEFAULT, dial, prepare
+from grain.edge import DEFAULT, FROZEN, dial, head_here, prepare, stopped_words
 from grain.edge.errors import CannotServe, DialError, FilesystemFailed, FilesystemReadOnly
 from grain.edge.trust import make_folder, python_command
 from grain.head.errors import Unreachable
@@ -29,6 +29,8 @@ _log = logging.getLogger("grain.remote_exer")
 
 _LOOK = 1.0  # seconds to look for a scheduler before one is started
 _START = 30.0  # seconds for one that was started
+_HERE = 3.0  # seconds more for one whose process is on this host
+_SECOND_LOOK = 5.0  # seconds in which a successor sees for itself that a frozen one does not answer
 
 
 class GnawConnector:
@@ -43,6 +45,8 @@ class GnawConnector:
         log_file: where a scheduler that is started here logs; empty for nowhere.
         arguments: further arguments for ``python -m grain.head``.
         start: whether a scheduler may be started.
+        frozen: seconds for which a scheduler of this host may answer nobody, although its process
+            is there, before another one is started to take its place.
     """
 
     def __init__(
@@ -53,6 +57,7 @@ class GnawConnector:
         log_file: str = "",
         arguments: Sequence[str] = (),
         start: bool = True,
+        frozen: float = FROZEN,
     ) -> None:
         self.address = address
         self._name = name or socket.gethostname()
@@ -62,6 +67,9 @@ class GnawConnector:
         self._start = start
         # True once a scheduler was reached: from then on another process may start its successor.
         self._reached = False
+        self._frozen = frozen
+        # Since when a scheduler of this host has answered nothing, as far as was seen.
+        self._silent_since: float | None = None
 
     @asynccontextmanager
     async def connect(self, mission: str = "") -> AsyncGenerator[WireChannel]:
@@ -76,7 +84,7 @@ class GnawConnector:
         """
         connected = False
         patience = _LOOK
-        for _ in range(2):
+        while True:
             try:
                 async with dial(
                     self.address,
@@ -87,18 +95,60 @@ class GnawConnector:
                     identity=mission,
                 ) as peer:
                     connected = self._reached = True
-                    yield peer.channel
+                    self._silent_since = None
+                    try:
+                        yield peer.channel
+                    finally:
+                        silent = peer.channel.silent_for()
+                        if silent >= peer.channel.suspect_after:
+                            self._silent_since = trio.current_time() - silent
                 return  # noqa: TRY300 - else would run after an exception of the block, too
             except DialError as error:
                 if connected:
                     raise
+                if await self._may_answer():
+                    continue
                 if not self._start or patience == _START:
                     raise Unreachable(f"no scheduler at {self.address}: {error}") from error
             # Missions that begin together do not all start one at the same moment.
             await trio.sleep(random.uniform(0, 0.2))  # noqa: S311
             await self._check_address()
-            await self.start()
+            frozen = self._silent_since is not None
+            await self.start(*[f"--frozen={min(_SECOND_LOOK, self._frozen)}"] if frozen else [])
             patience = _START
+
+    async def _may_answer(self) -> bool:
+        """Judge a scheduler that was not reached, by its process if that is on this host.
+
+        Returns:
+            True if it may answer within moments; False if there is none, or if it has been silent
+            for so long that another one is to take its place.
+
+        Raises:
+            Unreachable: it is stopped, or has not answered for a while, and is waited for.
+        """
+        here = await head_here(self.address)
+        if here is None:
+            self._silent_since = None
+            return False
+        host, process = here
+        now = trio.current_time()
+        if self._silent_since is None:
+            self._silent_since = now
+        silent = now - self._silent_since
+        if silent >= self._frozen and self._start:
+            return False
+        then = f". Another one takes its place after {self._frozen:g} s"
+        if not self._start or self.address.startswith("tcp:"):  # where it has the port
+            then = f", and `kill -KILL {process.pid}` ends it"
+        if process.stopped:
+            raise Unreachable(f"the scheduler {stopped_words(process.pid, host)}{then}")
+        if silent < _HERE:
+            return True
+        raise Unreachable(
+            f"the scheduler (process {process.pid} on {host}) is there and has not answered for "
+            f"{silent:.0f} s{then}"
+        )
 
     async def _check_address(self) -> None:
         """Raise if a scheduler that is started here could not be met at the address.
@@ -114,9 +164,13 @@ class GnawConnector:
                 raise
             raise Unreachable(str(error)) from error
 
-    async def start(self) -> None:
-        """Start a scheduler in the background, where it outlives this process."""
-        words = [*python_command("grain.head"), "--address", self.address]
+    async def start(self, *more: str) -> None:
+        """Start a scheduler in the background, where it outlives this process.
+
+        Args:
+            more: further arguments.
+        """
+        words = [*python_command("grain.head"), "--address", self.address, *more]
         if self._log_file:
             words += ["--log-file", self._log_file]
         _log.info("starting a scheduler at %s", self.address)

@@ -30,10 +30,11 @@ from grain.head.events import (
     Remark,
     RunsEnded,
     RunsLeft,
+    SchedulerTrouble,
     TaskBlocks,
     TaskFailed,
 )
-from grain.head.messages import Ask, OtherVersions, Submit
+from grain.head.messages import Ask, OtherVersions, Submit, Trouble
 from grain.remote_exer.connector import GnawConnector
 from grain.remote_exer.functions import FunctionCache
 from grain.remote_exer.link import AT_ONCE, SchedulerLink
@@ -363,6 +364,9 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         for notice in self._session.take_notices():
             if isinstance(notice, OtherVersions):
                 self._report_versions(notice)
+                continue
+            if isinstance(notice, Trouble):
+                self._on_event(SchedulerTrouble(notice.what, notice.why))
                 continue
             request = from_data(self._session.request_of(notice.request).resources)
             if not notice.why:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,8 +11,9 @@ import trio
 
 from grain.edge import serve
 from grain.edge.channel import memory_channels
+from grain.edge.errors import Superseded
 from grain.head.collapse import collapsing
-from grain.head.events import Remark, WorkerCleaning, WorkerJoined, WorkerLeft
+from grain.head.events import HostingFailed, Remark, WorkerCleaning, WorkerJoined, WorkerLeft
 from grain.head.executor import infeasible
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.service import CODEC, Service
@@ -23,6 +25,7 @@ from grain.worker import local_offer
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
+    from grain.edge import Serving
     from grain.edge.channel import WireChannel
     from grain.head.base import Deliver
     from grain.head.events import Event
@@ -98,7 +101,7 @@ class HostingExecutor(RemoteExecutor):
                 async with trio.open_nursery() as nursery:
                     host = self._host = _Host(nursery)
                     if self.address is not None:
-                        await host.serve(self.address)
+                        await host.serve(self.address, self._on_event)
                     host.run()
                     try:
                         if self.local.parts():
@@ -144,13 +147,38 @@ class _Host:
         self._nursery = nursery
         self._scopes: list[trio.CancelScope] = []
 
-    async def serve(self, address: str) -> None:
+    async def serve(self, address: str, on_event: Callable[[Event], object]) -> None:
         """Let other workers join at an address; returns as soon as they may.
+
+        Args:
+            address: the address.
+            on_event: called if another scheduler takes its place later.
 
         Raises:
             grain.edge.errors.EdgeError: it cannot serve there.
         """
-        await self._nursery.start(partial(serve, self.service.handle, address, codec=CODEC))
+        # A mission need not wait for its place: without it, it has its local worker.
+        head = partial(
+            serve,
+            self.service.handle,
+            address,
+            codec=CODEC,
+            frozen=math.inf,
+            on_trouble=self.service.on_trouble,
+        )
+
+        async def run(task_status: trio.TaskStatus[Serving]) -> None:
+            try:
+                await head(task_status=task_status)
+            except Superseded as error:
+                if not serving:
+                    raise
+                # As after Ctrl-Z for longer than a minute. What the mission has goes on.
+                on_event(HostingFailed(address, str(error)))
+
+        serving = False
+        await self._nursery.start(run)
+        serving = True
 
     def run(self) -> None:
         """Run the scheduler; not before what may fail, as only `stop` ends it."""

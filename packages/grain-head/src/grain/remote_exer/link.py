@@ -36,6 +36,7 @@ AT_ONCE = 256
 _SOON = 0.1  # seconds after which outcomes are confirmed without waiting for other messages
 _AGAIN = 0.5  # seconds until the next attempt after a connection that was lost
 _AFTER_FAILURE = 10.0  # seconds until the next after the scheduler failed to serve this mission
+_LOOK = 1.5  # seconds between two looks at a scheduler that may have stopped
 _GOODBYE = 1.0  # seconds for closing a connection that works
 
 _REPLACED = (
@@ -224,6 +225,7 @@ class SchedulerLink:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._send, channel, nursery.cancel_scope)
                 nursery.start_soon(self._confirm)
+                nursery.start_soon(self._watch, channel)
                 # Caught in here, where no group can be made of it and a cancellation.
                 try:
                     await channel.receive_into(self._take)
@@ -245,6 +247,20 @@ class SchedulerLink:
             self.stopped = max(self.stopped, passed)
             if self._session.unconfirmed:
                 self._wake.set()
+
+    async def _watch(self, channel: WireChannel) -> None:
+        """Report a scheduler that does not answer, and that it does again."""
+        before, reported = "", False
+        while True:
+            await trio.sleep(_LOOK)
+            why = channel.stalled()
+            if why and before and not reported:  # in two looks: this process was not stopped itself
+                reported = True
+                self._report(f"the scheduler {why}")
+            elif reported and not why:
+                reported = False
+                self._report(None)
+            before = why
 
     async def _send(self, channel: WireChannel, scope: trio.CancelScope) -> None:
         while True:

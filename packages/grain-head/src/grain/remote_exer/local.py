@@ -7,7 +7,7 @@ import math
 import secrets
 import socket
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import trio
 
@@ -224,7 +224,8 @@ class LocalWorker:
             self._order(orders)
         mail = self._session.take_mail()
         if mail:
-            self._post(mail)
+            # This worker has no spool: its outcomes stay in the memory of the mission.
+            self._post(cast("list[tuple[Message, Payload]]", mail))
 
     def _post(self, mail: list[tuple[Message, Payload]]) -> None:
         try:

@@ -41,6 +41,7 @@ from grain.head.messages import (
     Started,
     Submit,
     Synced,
+    Trouble,
 )
 from grain.worker.messages import DefineFunction, Dismissed
 
@@ -124,8 +125,8 @@ class MissionSession:
         to_head: messages for the head, until `take_mail`. There are none while there is no
             connection: the next one begins with everything.
         resolved: outcomes of tasks, until `take_resolved`.
-        notices: requests that cannot start, by number, with the reason, and workers of other
-            versions, until `take_notices`.
+        notices: requests that cannot start, by number, with the reason, workers of other versions,
+            and troubles of the head, until `take_notices`.
         blocked: reports of tasks that block their worker, until `take_blocked`.
         answers: the answers to the last question.
         cancelled_by: who has cancelled the mission from outside; empty as long as nobody has.
@@ -159,7 +160,10 @@ class MissionSession:
         )
         self.to_head: list[tuple[Message, Payload]] = []
         self.resolved: list[Resolution] = []
-        self.notices: list[Notice | OtherVersions] = []
+        self.notices: list[Notice | OtherVersions | Trouble] = []
+        # The troubles of this head, by where they are, and those that the one before had.
+        self._troubles: set[str] = set()
+        self._troubles_before: set[str] = set()
         self._other_versions: set[Versions] = set()
         self.blocked: list[Blocked] = []
         self.answers: list[tuple[str, Any]] = []
@@ -206,7 +210,7 @@ class MissionSession:
         resolved, self.resolved = self.resolved, []
         return resolved
 
-    def take_notices(self) -> list[Notice | OtherVersions]:
+    def take_notices(self) -> list[Notice | OtherVersions | Trouble]:
         """Return the notices that have arrived since the last call."""
         notices, self.notices = self.notices, []
         return notices
@@ -334,6 +338,8 @@ class MissionSession:
         self._unconfirmed.clear()  # they arrive again
         self._stuck_before.update(self.stuck)
         self.stuck = {}
+        self._troubles_before |= self._troubles
+        self._troubles = set()
 
     def on_message(self, message: Message, payload: Payload) -> None:
         """Handle one message from the head.
@@ -378,6 +384,8 @@ class MissionSession:
                 if message.versions not in self._other_versions:  # or another head has said so
                     self._other_versions.add(message.versions)
                     self.notices.append(message)
+            case Trouble():
+                self._on_trouble(message)
             case Blocked():
                 self.blocked.append(message)
             case Describe():
@@ -395,6 +403,17 @@ class MissionSession:
         for request in self._stuck_before.keys() - self.stuck.keys():
             self.notices.append(Notice(request, ""))
         self._stuck_before = {}
+        for what in self._troubles_before - self._troubles:
+            self.notices.append(Trouble(what, ""))
+        self._troubles_before = set()
+
+    def _on_trouble(self, trouble: Trouble) -> None:
+        if trouble.why:
+            self._troubles.add(trouble.what)
+        else:
+            self._troubles.discard(trouble.what)
+        if not trouble.why or trouble.what not in self._troubles_before:  # else it is reported
+            self.notices.append(trouble)
 
     def _on_notice(self, notice: Notice) -> None:
         if not 0 <= notice.request < len(self._requests):

@@ -44,6 +44,11 @@ class PatientWriter:
         self._why = ""
         self._torn = False
 
+    @property
+    def failed(self) -> str:
+        """Why the last line could not be written; empty if it was."""
+        return self._why if self._lost else ""
+
     def write(self, data: bytes) -> None:
         """Write one or more lines, after the number of those that were lost before them."""
         count = data.count(b"\n") or 1
@@ -77,12 +82,15 @@ class LogFile(PatientWriter):
         path: where it is.
         limit: the size in bytes.
 
+    Attributes:
+        path: where it is.
+
     Raises:
         OSError: it cannot be opened.
     """
 
     def __init__(self, path: str, limit: int = MAX_BYTES) -> None:
-        self._path = path
+        self.path = path
         self._limit = limit
         super().__init__(open_private(path))
 
@@ -94,11 +102,11 @@ class LogFile(PatientWriter):
 
     def _rotate(self, own: os.stat_result) -> None:
         try:
-            if os.path.samestat(own, Path(self._path).stat()):  # else another process has done it
-                Path(self._path).replace(f"{self._path}.1")
+            if os.path.samestat(own, Path(self.path).stat()):  # else another process has done it
+                Path(self.path).replace(f"{self.path}.1")
         except FileNotFoundError:
             pass
-        new = open_private(self._path)
+        new = open_private(self.path)
         try:
             if os.path.samestat(own, os.fstat(STANDARD_ERROR)):
                 os.dup2(new, STANDARD_ERROR)

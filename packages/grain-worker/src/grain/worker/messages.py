@@ -261,6 +261,18 @@ class Inspected(Message, frozen=True):
     programs: tuple[tuple[str, float], ...]
 
 
+class Backlog(Message, frozen=True):
+    """The worker takes no more runs while missions leave so much unconfirmed; or does again.
+
+    Attributes:
+        outcomes: how many wait to be confirmed; 0 if the worker takes runs again.
+        size: how many bytes they have.
+    """
+
+    outcomes: int = 0
+    size: int = 0
+
+
 class Draining(Message, frozen=True):
     """The worker takes no more runs."""
 
@@ -390,6 +402,7 @@ AGENT = (
     RunEnded,
     LoopBlocked,
     Inspected,
+    Backlog,
     Draining,
     Leaving,
 )

@@ -106,11 +106,19 @@ def _why(queue: dict[str, Any]) -> str:
 
 
 def _remarks(state: dict[str, Any], tasks: dict[str, Any]) -> list[str]:
-    sentences = [
+    sentences = [f"Note: {clean(trouble)}." for trouble in state.get("troubles", ())]
+    sentences += [
         f"{clean(mission['label'])} has not taken {mission['unconfirmed']} outcomes, "
         f"{mission['unconfirmed_bytes'] / 1e6:.0f} MB: no more of it starts until it has."
         for mission in state["missions"]
         if mission.get("paused")
+    ]
+    sentences += [
+        f"{clean(worker.get('label') or worker['name'])} has {worker['backlog'][0]} outcomes, "
+        f"{worker['backlog'][1] / 1e6:.0f} MB, that missions have not taken: it takes no more "
+        "tasks until they have."
+        for worker in state["workers"]
+        if worker.get("backlog")
     ]
     if (count := tasks.get("held back", 0)) == 1:
         sentences.append("1 task waits for the report of the worker that it ran on.")

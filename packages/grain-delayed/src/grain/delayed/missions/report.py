@@ -31,6 +31,7 @@ from grain.head.events import (
     RunsLeft,
     SchedulerAway,
     SchedulerBack,
+    SchedulerTrouble,
     Statistics,
     TaskFailed,
     WorkerCleaning,
@@ -138,6 +139,10 @@ class Reporter:
                 self.line(f"The scheduler cannot be reached, trying on: {why}")
             case SchedulerBack():
                 self.line("The scheduler is reached again.")
+            case SchedulerTrouble(what, why) if why:
+                self.line(f"warning: {why}")
+            case SchedulerTrouble(what):
+                self.line(f"The scheduler can store something again in {what}.")
             case RunsEnded():
                 self.line(ended_runs_line(event))
             case HostingFailed(_, why):

@@ -15,12 +15,19 @@ from grain.edge.attempt import Attempt
 from grain.edge.connecting.greeting import join
 from grain.edge.connecting.peer import GreetedStream, Peer
 from grain.edge.connecting.race import Route, race
-from grain.edge.connecting.routes import ALL_TRANSPORTS, DialRequest, routes, unix_route
-from grain.edge.errors import DialError, EdgeError, MeetingError, StaleEdgeFile
+from grain.edge.connecting.routes import (
+    ALL_TRANSPORTS,
+    DIRECT,
+    DialRequest,
+    routes,
+    unix_route,
+)
+from grain.edge.errors import AddressError, DialError, EdgeError, MeetingError, StaleEdgeFile
 from grain.edge.meeting.disk import Disk
 from grain.edge.meeting.host import this_process
 from grain.edge.meeting.meeting import Meeting
 from grain.edge.messages import CORE, PROTOCOL, Codec, Hello
+from grain.edge.transports.liveness import PeerProcess, Presence, process_here
 from grain.edge.version import package_version
 
 if TYPE_CHECKING:
@@ -31,6 +38,8 @@ if TYPE_CHECKING:
 
 POLL_FIRST, POLL_LAST = 1.0, 15.0
 """Seconds between two looks at the Edge file while nobody serves: grows from one to the other."""
+
+_DIRECT = 20.0  # seconds for all sockets of a head
 
 
 class Dialler:
@@ -239,8 +248,66 @@ async def dial(
     except BaseException:
         await greeted.aclose()
         raise
+    process = process_here(greeted.greeting)
+    greeted.presence = Presence(process, host=greeted.greeting.host)
     async with greeted.channel(codec, heartbeat) as channel:
-        yield Peer(channel, greeted.greeting, greeted.transport, greeted.target, tried)
+        yield Peer(
+            channel, greeted.greeting, greeted.transport, greeted.target, tried, process=process
+        )
+
+
+async def is_reached_directly(address: str = DEFAULT) -> bool:
+    """Return True if the head of an address can be reached by a socket, and joins nothing.
+
+    For a peer that has come by way of files, which costs the shared filesystem something.
+
+    Args:
+        address: as in `grain.toml`.
+
+    Raises:
+        AddressError: not an address.
+    """
+    try:
+        dialler = Dialler(address, "probe", "", CORE, frozenset(DIRECT))
+        with trio.move_on_after(_DIRECT):
+            greeted = await dialler.once([])
+            if greeted is not None:
+                await greeted.aclose()
+                return True
+    except AddressError:
+        raise
+    except EdgeError:
+        pass
+    return False
+
+
+async def head_here(address: str = DEFAULT) -> tuple[str, PeerProcess] | None:
+    """Return the head of an address if its process is there and can be seen from this one.
+
+    It may be frozen, and so not be reached.
+
+    Args:
+        address: as in `grain.toml`.
+
+    Returns:
+        the name of its host, and its process.
+
+    Raises:
+        AddressError: not an address.
+    """
+    where = parse_address(address)
+    if isinstance(where, UnixAddress):
+        return None
+    try:
+        record = await Meeting(where.edge, Disk(deadline=1.0)).read()
+    except MeetingError:
+        return None
+    process = process_here(record)
+    if not record.open or process is None or not process.alive:
+        return None
+    if isinstance(where, TcpAddress) and all(port != where.port for _, port in record.tcp):
+        return None
+    return record.host, process
 
 
 async def examine(

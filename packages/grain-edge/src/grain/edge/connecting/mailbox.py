@@ -169,6 +169,9 @@ class Mailbox:
             while True:
                 try:
                     bells = await self._meeting.disk.patiently(self._root, self._collect)
+                except FileNotFoundError:
+                    bells = []
+                    await self._restore()
                 except OSError as e:
                     _log.warning("%s: %s", self._root, e)
                     bells = []
@@ -181,6 +184,20 @@ class Mailbox:
                     else:
                         nursery.start_soon(self._arrive, peer, f"{self._root}/{shard}/{peer}")
                 await trio.sleep(min(max((now - last) / 10, LOOK_FIRST), LOOK_LAST))
+
+    async def _restore(self) -> None:
+        """Make the directories of this epoch again, unless a later head has removed them.
+
+        The peers whose logs were in them notice that, and come again.
+        """
+        try:
+            await self._meeting.restore(self._epoch)
+            await self._meeting.disk.run(self._root, self._make)
+        except MeetingError as e:  # also that another head leads, which ends this one
+            _log.warning("%s", e)
+            await trio.sleep(LOOK_LAST)
+        else:
+            _log.warning("%s was removed, and is made again", self._root)
 
     async def _arrive(self, peer: str, path: str) -> None:
         """Connect to a peer that rings for the first time."""
@@ -238,6 +255,9 @@ class Mailbox:
             for name in files.names(self._meeting.directory):
                 if name.isascii() and name.isdecimal() and int(name) != self._epoch:
                     remove_tree(f"{self._meeting.directory}/{name}")
+        self._make()
+
+    def _make(self) -> None:
         files.make_private(self._root)
         for shard in range(SHARDS):
             files.make_private(f"{self._root}/{shard}")

@@ -30,7 +30,7 @@ class Peer:
         transport: "unix", "tcp", "reverse" or "files".
         target: its address, for people.
         tried: the dialler's attempts, this one included; empty on the head's side.
-        process: its process, on the head's side and if that is on this host.
+        process: its process, if that is on this host.
     """
 
     channel: WireChannel

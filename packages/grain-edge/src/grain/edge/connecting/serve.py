@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import math
 import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,12 +23,12 @@ from grain.edge.address import (
 from grain.edge.connecting.accept import Acceptor
 from grain.edge.connecting.dial import Dialler
 from grain.edge.connecting.offers import OFFERS, Leadership, Offer
-from grain.edge.connecting.routes import ALL_TRANSPORTS
-from grain.edge.errors import CannotServe, MeetingError, Superseded
+from grain.edge.connecting.routes import ALL_TRANSPORTS, DIRECT
+from grain.edge.errors import CannotServe, MeetingError, Refused, Superseded
 from grain.edge.meeting.block import MeetingRecord
 from grain.edge.meeting.disk import Disk
 from grain.edge.meeting.host import this_process
-from grain.edge.meeting.meeting import WATCH, Meeting
+from grain.edge.meeting.meeting import WATCH, Meeting, alive_here
 from grain.edge.messages import CORE, PROTOCOL, Codec, Hello, Welcome
 from grain.edge.transports import tcp, unix
 from grain.edge.transports.identity import make_credentials
@@ -42,6 +43,14 @@ if TYPE_CHECKING:
     from grain.edge.transports.heartbeat import Heartbeat
     from grain.edge.transports.identity import Credential
 
+FROZEN = 60.0
+"""Seconds for which a head on this host whose process is there may answer nobody."""
+
+CHECK = 2.5
+"""Seconds between two checks that peers can leave something in the meeting's directory."""
+
+_FAR = 20.0  # seconds that a head on another host has to answer
+_AGAIN = 1.0  # seconds between two attempts to be answered
 _log = logging.getLogger("grain.edge")
 
 
@@ -72,6 +81,8 @@ async def serve(
     patience: Callable[[Hello], float] | None = None,
     transports: frozenset[str] = ALL_TRANSPORTS,
     watch: float = WATCH,
+    frozen: float = FROZEN,
+    on_trouble: Callable[[str, str], object] | None = None,
     task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Be the head of a meeting, until cancelled or superseded; for `nursery.start`.
@@ -92,6 +103,11 @@ async def serve(
             heartbeat allows.
         transports: the transports to offer.
         watch: seconds between two looks at the meeting.
+        frozen: seconds for which a head whose process is on this host may answer nobody before
+            this one takes its place; inf for ever. Not where the address names a port: the other
+            one has it.
+        on_trouble: called with a directory and the reason when nothing can be stored there, and
+            with an empty reason when that is over.
         task_status: gets a `Serving` once peers may come.
 
     Raises:
@@ -107,13 +123,14 @@ async def serve(
         await _serve_unix(where, acceptor, task_status)
         return
     meeting = Meeting(where.edge, Disk())
-    lineage, epoch = await meeting.claim(me, _prober(where.edge, codec))
+    fixed = where if isinstance(where, TcpAddress) else None
+    prober = _prober(where.edge, codec, me, math.inf if fixed else frozen)
+    lineage, epoch = await meeting.claim(me, prober)
     acceptor = Acceptor(_welcome(me, lineage, epoch), codec, heartbeat, handler, admit, patience)
     mine, members = make_credentials()
-    fixed = where if isinstance(where, TcpAddress) else None
     leadership = Leadership(meeting, epoch, mine, acceptor, fixed)
     record = MeetingRecord(lineage, epoch, True, me.host, me.boot, me.space, me.pid, me.start)
-    head = _Head(leadership, record, members)
+    head = _Head(leadership, record, members, on_trouble or (lambda *_: None))
     await head.run(transports & {"tcp"} if fixed else transports, str(where), watch, task_status)
 
 
@@ -162,7 +179,9 @@ async def _check_head(where: TcpAddress, meeting: Meeting) -> None:
     Raises:
         CannotServe: one does.
     """
-    record = await meeting.living(this_process(), _prober(where.edge, CORE))
+    me = this_process()
+    # One that is frozen is left to the head that is about to be started.
+    record = await meeting.living(me, _prober(where.edge, CORE, me, _AGAIN))
     if record is None or where.port in {port for _, port in record.tcp}:
         return
     raise CannotServe(
@@ -174,7 +193,17 @@ async def _check_head(where: TcpAddress, meeting: Meeting) -> None:
 
 
 def _welcome(me: ProcessIdentity, lineage: str, epoch: int) -> Welcome:
-    return Welcome(PROTOCOL, package_version(), me.host, me.pid, lineage, epoch)
+    return Welcome(
+        PROTOCOL,
+        package_version(),
+        me.host,
+        me.pid,
+        lineage,
+        epoch,
+        boot=me.boot,
+        space=me.space,
+        start=me.start,
+    )
 
 
 async def _serve_unix(
@@ -195,20 +224,56 @@ async def _serve_unix(
         unix.remove_socket(where.path)
 
 
-def _prober(edge: str, codec: Codec) -> Callable[[MeetingRecord], Awaitable[str]]:
-    """Return a check whether a head on another host lives: it does if it answers in any way.
+def _prober(
+    edge: str, codec: Codec, me: ProcessIdentity, frozen: float
+) -> Callable[[MeetingRecord], Awaitable[str]]:
+    """Return a check whether a head lives: it does if it answers in any way.
 
     It goes by the Edge file, whatever port an address names: the head may listen elsewhere.
+
+    Args:
+        edge: path of the Edge file.
+        codec: the message types.
+        me: this process.
+        frozen: seconds that a head has to answer whose process is here; inf if it lives all the
+            same.
     """
 
-    async def probe(record: MeetingRecord) -> str:
-        prober = Dialler(str(EdgeAddress(edge)), "probe", "", codec, ALL_TRANSPORTS)
+    async def answered(record: MeetingRecord, transports: frozenset[str]) -> str:
+        prober = Dialler(str(EdgeAddress(edge)), "probe", "", codec, transports)
         tried: list[Attempt] = []
-        with trio.move_on_after(20):
+        try:
             greeted = await prober.reach(record, tried)
-            if greeted is not None:
-                await greeted.aclose()
-                return f"it answers by {greeted.transport}"
+        except Refused as e:  # as one of another version does
+            return f"it answers: {e}"
+        if greeted is None:
+            return ""
+        await greeted.aclose()
+        return f"it answers by {greeted.transport}"
+
+    async def probe(record: MeetingRecord) -> str:
+        if not alive_here(record, me):
+            with trio.move_on_after(_FAR):
+                return await answered(record, ALL_TRANSPORTS)
+            return ""
+        if frozen == math.inf:
+            return "its process exists"
+        transports = ALL_TRANSPORTS
+        if record.unix or record.tcp:
+            transports = frozenset(DIRECT)
+        with trio.move_on_after(frozen):
+            while alive_here(record, me):
+                if how := await answered(record, transports):
+                    return f"its process exists, and {how}"
+                await trio.sleep(_AGAIN)
+            return ""
+        _log.warning(
+            "%s: process %d on this host serves this meeting, and has answered nobody for %g s: "
+            "this one takes its place",
+            edge,
+            record.pid,
+            frozen,
+        )
         return ""
 
     return probe
@@ -221,9 +286,17 @@ class _Head:
         leadership: the meeting, and how connections are taken.
         record: the head's entry in the Edge file, without offers.
         members: the credential that members use, which goes into the record.
+        on_trouble: as of `serve`.
     """
 
-    def __init__(self, leadership: Leadership, record: MeetingRecord, members: Credential) -> None:
+    def __init__(
+        self,
+        leadership: Leadership,
+        record: MeetingRecord,
+        members: Credential,
+        on_trouble: Callable[[str, str], object],
+    ) -> None:
+        self._on_trouble = on_trouble
         self._leadership = leadership
         self._meeting = leadership.meeting
         self._record = msgspec.structs.replace(
@@ -233,6 +306,7 @@ class _Head:
             key=members.key,
         )
         self._offers: list[Offer] = []
+        self._trouble = ""
 
     async def run(
         self,
@@ -256,7 +330,12 @@ class _Head:
                     record = self._record
                     targets = tuple(target for offer in self._offers for target in offer.targets)
                     task_status.started(Serving(address, record.lineage, record.epoch, targets))
-                    nursery.start_soon(self._watch, watch, failed, nursery.cancel_scope)
+                    nursery.start_soon(
+                        self._again, watch, self._watch, failed, nursery.cancel_scope
+                    )
+                    nursery.start_soon(
+                        self._again, CHECK, self._check, failed, nursery.cancel_scope
+                    )
         finally:
             with trio.CancelScope(shield=True), trio.move_on_after(10):
                 await self._leave(superseded=any(isinstance(e, Superseded) for e in failed))
@@ -272,18 +351,51 @@ class _Head:
                     self._record = msgspec.structs.replace(self._record, **offer.fields)
                     nursery.start_soon(offer.run)
 
-    async def _watch(
-        self, pause: float, failed: list[MeetingError], scope: trio.CancelScope
+    async def _again(
+        self,
+        pause: float,
+        look: Callable[[], Awaitable[None]],
+        failed: list[MeetingError],
+        scope: trio.CancelScope,
     ) -> None:
+        """Look again and again, until another head leads.
+
+        A head that was frozen is due for its next look as soon as it goes on.
+        """
         while True:
             await trio.sleep(pause)
             try:
-                await self._meeting.watch(self._record)
+                await look()
             except Superseded as e:
                 failed.append(e)
                 scope.cancel()
-            except MeetingError as e:
-                _log.warning("%s", e)
+
+    async def _watch(self) -> None:
+        try:
+            await self._meeting.watch(self._record)
+        except Superseded:
+            raise
+        except MeetingError as e:
+            _log.warning("%s", e)
+
+    async def _check(self) -> None:
+        """Check that peers find what they need, and can leave something; report changes."""
+        trouble = ""
+        try:
+            if not await self._meeting.restore(self._record.epoch):
+                await self._meeting.watch(self._record)
+            await self._meeting.check_writable()
+        except Superseded:
+            raise
+        except MeetingError as e:
+            trouble = str(e)
+        if bool(trouble) != bool(self._trouble):
+            if trouble:
+                _log.warning("%s", trouble)
+            else:
+                _log.warning("%s: works again", self._meeting.directory)
+            self._on_trouble(self._meeting.directory, trouble)
+        self._trouble = trouble
 
     async def _leave(self, *, superseded: bool) -> None:
         """Mark the meeting as ended unless it has another head, and remove what is ours."""

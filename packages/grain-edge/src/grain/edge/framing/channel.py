@@ -65,6 +65,11 @@ class Channel(trio.abc.AsyncResource, Generic[Sent, Received]):
         `send` would wait, and always within one process, where the peer runs when the sender waits.
         """
 
+    @property
+    @abstractmethod
+    def congested(self) -> bool:
+        """True if so much is still to be written that `send` would wait."""
+
     @abstractmethod
     async def receive(self) -> Batch[Received]:
         """Wait for messages; return at least one. Cancellation loses nothing.
@@ -97,6 +102,13 @@ class Channel(trio.abc.AsyncResource, Generic[Sent, Received]):
     @abstractmethod
     def silent_for(self) -> float:
         """Return the seconds since the last sign of life of the peer; 0 for one in memory."""
+
+    def stalled(self) -> str:
+        """Return the end of a sentence on why the peer does not answer; "" if it may well do.
+
+        A look at one moment: two in a row tell more.
+        """
+        return ""
 
     @property
     @abstractmethod

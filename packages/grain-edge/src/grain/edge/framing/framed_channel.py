@@ -145,6 +145,11 @@ class FramedChannel(WireChannel):
         """See `Channel.writes_through`."""
         return self._direct is not None and not self._writer.congested
 
+    @property
+    def congested(self) -> bool:
+        """See `Channel.congested`."""
+        return self._writer.congested
+
     def _go_on(self, *, at_once: bool) -> None:
         """Write once in the sender's task, if so decided; leave the rest to the writer task."""
         if at_once and self._direct is not None:
@@ -292,6 +297,15 @@ class FramedChannel(WireChannel):
     def suspect_after(self) -> float:
         """See `Channel.suspect_after`; from the heartbeat."""
         return self._heartbeat.suspect
+
+    def stalled(self) -> str:
+        """See `Channel.stalled`."""
+        if self._presence is not None and (why := self._presence.stopped()):
+            return why
+        silent = self.silent_for()
+        if self._receiving and silent >= self.suspect_after:
+            return f"has not answered for {silent:.0f} s"
+        return ""
 
     async def _beat(self) -> None:
         writes, beats_missed = self._writer.writes, 0

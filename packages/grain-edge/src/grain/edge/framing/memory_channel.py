@@ -104,6 +104,11 @@ class MemoryChannel(Channel[Sent, Received]):
         self._outgoing.put(batch)
 
     @property
+    def congested(self) -> bool:
+        """See `Channel.congested`."""
+        return self._outgoing.congested
+
+    @property
     def writes_through(self) -> bool:
         """See `Channel.writes_through`; always False."""
         return False

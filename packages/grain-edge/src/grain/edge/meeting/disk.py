@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from grain.edge.errors import FilesystemHung
+from grain.edge.meeting import files
 from grain.edge.meeting.files import translate
 
 if TYPE_CHECKING:
@@ -91,3 +92,12 @@ class Disk:
         if failed is not None:
             raise failed
         return value
+
+
+async def check_writable(directory: str) -> None:
+    """Check that something can be stored in a directory.
+
+    Raises:
+        MeetingError: it cannot; the class says why.
+    """
+    await Disk(1).run(directory, files.check_writable, directory)

@@ -30,6 +30,7 @@ from grain.edge.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_BLOCK = 4096
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
 
@@ -178,6 +179,28 @@ def make_name(path: str) -> bool:
         return False
     os.close(fd)
     return True
+
+
+def check_writable(directory: str) -> None:
+    """Check that something can be stored in a directory: make a file of one block, and remove it.
+
+    Nothing less tells: a system with quotas has room and refuses, one without inodes has room, too.
+
+    Raises:
+        OSError: full, read-only, missing, ...
+    """
+    path = f"{directory}/check"  # one name, as a killed process leaves it behind
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    fd = os.open(path, flags, 0o600)
+    try:
+        try:
+            if os.write(fd, bytes(_BLOCK)) != _BLOCK:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    finally:
+        remove(path)
 
 
 def remove(path: str) -> None:

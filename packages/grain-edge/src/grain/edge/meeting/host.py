@@ -44,10 +44,20 @@ def start_time(pid: int) -> int | None:
 
     None if the process has ended, also if it is a zombie.
     """
+    fields = _stat(pid)
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def is_stopped(pid: int) -> bool:
+    """Return True if a process is stopped, by a signal or by a debugger."""
+    return _stat(pid)[0] in "Tt"
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of stat in proc(5) from the state on: X if there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
-        return None
+        return ["X"]
     # The second field is the program's name in parentheses, which may hold anything.
-    state, *fields = stat[stat.rindex(")") + 2 :].split()
-    return None if state in "ZX" else int(fields[18])
+    return stat[stat.rindex(")") + 2 :].split()

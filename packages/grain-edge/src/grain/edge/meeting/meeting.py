@@ -9,12 +9,13 @@ Beside the Edge file `P` lies the directory `P.d`, mode 0700. Rules:
 3. Should a slower writer have overwritten the file in between, the holder writes it again at its
    next look. Readers compare epochs, so they go back at most for that long.
 4. A claim whose holder died before it published is passed over after 10 s.
+5. A head whose process is there, and which answers nobody for a minute, is superseded.
+6. What somebody removed, as sites do with old files, the holder makes again: the directory, its
+   claim, the file. It looks for that every 2.5 s.
 """
 
 from __future__ import annotations
 
-import errno
-import os
 import re
 import secrets
 from pathlib import Path
@@ -78,7 +79,8 @@ class Meeting:
 
         Args:
             me: the claimant.
-            living: returns how a head on another host was seen to live, or "".
+            living: returns how a head was seen to live whose process has not ended, as far as can
+                be seen from here, or "".
 
         Returns:
             the meeting's lineage and the epoch claimed.
@@ -123,15 +125,13 @@ class Meeting:
         await self.disk.run(self.path, self._publish, record.epoch, block)
 
     async def watch(self, record: MeetingRecord) -> None:
-        """Check once that this is still the leader, and repair the file if need be.
+        """Check once that this is still the leader, and repair what is missing or wrong.
 
         Raises:
             Superseded: another head leads.
             MeetingError: the file or filesystem did not answer.
         """
-        claims = await self.disk.run(self.directory, self._claims)
-        if claims and claims[-1] > record.epoch:
-            raise Superseded(self.path, record.epoch, claims[-1])
+        await self.restore(record.epoch)
         try:
             present = await self.read()
         except (NoEdgeFile, TornEdgeFile):
@@ -140,6 +140,26 @@ class Meeting:
             raise Superseded(self.path, record.epoch, present.epoch)
         if present != record:
             await self.publish(record)
+
+    async def restore(self, epoch: int) -> bool:
+        """Make the directory and the leader's claim again if somebody removed them.
+
+        Returns:
+            True if the Edge file is there, too.
+
+        Raises:
+            Superseded: another head leads; nothing is made.
+            MeetingError: the filesystem is not fit.
+        """
+        return await self.disk.run(self.directory, self._restore, epoch)
+
+    async def check_writable(self) -> None:
+        """Check that peers can leave something in the directory.
+
+        Raises:
+            MeetingError: they cannot.
+        """
+        await self.disk.run(self.directory, files.check_writable, self.directory)
 
     async def _incumbent(self) -> MeetingRecord | None:
         try:
@@ -167,8 +187,7 @@ class Meeting:
 
     def _prepare_to_write(self) -> None:
         self._prepare()
-        if not os.access(self.directory, os.W_OK | os.X_OK):
-            raise OSError(errno.EROFS, os.strerror(errno.EROFS), self.directory)
+        files.check_writable(self.directory)
 
     def _prepare(self) -> None:
         make_folder(Path(self.path).parent)
@@ -182,6 +201,15 @@ class Meeting:
     def _make_claim(self, epoch: int) -> bool:
         with files.open_directory(self.directory):
             return files.make_name(f"{self.directory}/claim.{epoch}")
+
+    def _restore(self, epoch: int) -> bool:
+        claims = self._claims()
+        if claims and claims[-1] > epoch:
+            raise Superseded(self.path, epoch, claims[-1])
+        if epoch not in claims:
+            self._prepare()
+            self._make_claim(epoch)
+        return Path(self.path).exists()
 
     def _publish(self, epoch: int, block: bytes) -> None:
         claims = self._claims()
@@ -197,20 +225,13 @@ async def _sign_of_life(
     record: MeetingRecord, me: ProcessIdentity, living: Callable[[MeetingRecord], Awaitable[str]]
 ) -> str:
     """Return how a head was seen to live, or ""."""
-    if not record.open:
+    if not record.open or alive_here(record, me) is False:
         return ""
-    how = alive_here(record, me)
-    return await living(record) if how is None else how
+    return await living(record)
 
 
-def alive_here(record: MeetingRecord, me: ProcessIdentity) -> str | None:
-    """Return how a head of this very process namespace was seen to live.
-
-    Returns:
-        "" if it is dead, None if it runs elsewhere.
-    """
+def alive_here(record: MeetingRecord, me: ProcessIdentity) -> bool | None:
+    """Return True if the process of a head of this process namespace is there; None of another."""
     if (record.boot, record.space) != (me.boot, me.space):
         return None
-    if start_time(record.pid) == record.start:
-        return "its process exists"
-    return ""
+    return start_time(record.pid) == record.start

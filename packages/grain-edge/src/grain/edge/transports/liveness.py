@@ -19,14 +19,15 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from grain.edge.meeting.host import start_time, this_process
+from grain.edge.meeting.host import is_stopped, start_time, this_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trio.socket import SocketType
 
-    from grain.edge.messages import Hello
+    from grain.edge.meeting.block import MeetingRecord
+    from grain.edge.messages import Hello, Welcome
 
 ANSWERS = 60.0
 """Seconds since the last acknowledgement after which a kernel counts as cut off."""
@@ -56,6 +57,11 @@ class PeerProcess:
         """True if the process has not ended; one that is stopped is alive."""
         return start_time(self.pid) == self.start
 
+    @property
+    def stopped(self) -> bool:
+        """True if the process does not run, as after SIGSTOP, until somebody lets it go on."""
+        return self.alive and is_stopped(self.pid)
+
     async def ends_within(self, seconds: float) -> bool:
         """Wait until the process has ended; return False if it has not within so many seconds.
 
@@ -68,12 +74,23 @@ class PeerProcess:
         return False
 
 
-def process_here(hello: Hello) -> PeerProcess | None:
-    """Return the process of a peer, by its greeting; None if this process cannot see it."""
+def process_here(greeting: Hello | Welcome | MeetingRecord) -> PeerProcess | None:
+    """Return the process of a peer, by how it introduces itself.
+
+    None if this process cannot see it.
+    """
     me = this_process()
-    if not hello.start or (hello.boot, hello.space) != (me.boot, me.space):
+    if not greeting.start or (greeting.boot, greeting.space) != (me.boot, me.space):
         return None
-    return PeerProcess(hello.pid, hello.start)
+    return PeerProcess(greeting.pid, greeting.start)
+
+
+def stopped_words(pid: int, host: str) -> str:
+    """Return the end of a sentence on a process that does not run."""
+    return (
+        f"(process {pid} on {host}) is stopped, as by Ctrl-Z or `kill -STOP`; `kill -CONT {pid}` "
+        "there lets it go on"
+    )
 
 
 def acknowledges(socket: SocketType) -> bool:
@@ -98,14 +115,26 @@ class Presence:
         process: its process, if that is on this host.
         held_open: returns True if its kernel holds the connection open; None if no kernel does.
         patience: seconds for which it may be silent.
+        host: the name of its host, for people.
     """
 
     def __init__(
-        self, process: PeerProcess | None, held_open: Callable[[], bool] | None, patience: float
+        self,
+        process: PeerProcess | None,
+        held_open: Callable[[], bool] | None = None,
+        patience: float = 0.0,
+        host: str = "",
     ) -> None:
         self._process = process
+        self._host = host
         self._held_open = held_open
         self._patience = patience
+
+    def stopped(self) -> str:
+        """Return the end of a sentence if the peer's process is stopped, as seen from here."""
+        if self._process is None or not self._process.stopped:
+            return ""
+        return stopped_words(self._process.pid, self._host)
 
     def excuses(self, silent: float) -> bool:
         """Return True if the peer is there, although it has been silent for so many seconds."""

@@ -13,12 +13,20 @@ import math
 import signal
 import sys
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trio
 
-from grain.edge import DEFAULT, Serving, serve
-from grain.edge.errors import EdgeError, MeetingTaken, Superseded
+from grain.edge import DEFAULT, FROZEN, Serving, check_writable, serve
+from grain.edge.address import UnixAddress, parse_address
+from grain.edge.errors import (
+    EdgeError,
+    FilesystemReadOnly,
+    MeetingError,
+    MeetingTaken,
+    Superseded,
+)
 from grain.head.collapse import collapsing
 from grain.head.gnaw.swarm import keep_swarm, withdraw_swarm
 from grain.head.hub.hub import GRACE, MAX_SILENCE
@@ -30,6 +38,9 @@ if TYPE_CHECKING:
 
 FAREWELL = 30.0
 """Seconds that workers have for leaving before Gnaw leaves."""
+
+LOOK = 2.5
+"""Seconds between two looks at the disk of the log."""
 
 _log = logging.getLogger("grain.head")
 
@@ -57,6 +68,14 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="for missions that are there and do not run their event loops",
     )
+    parser.add_argument(
+        "--frozen",
+        type=float,
+        default=FROZEN,
+        metavar="SECONDS",
+        help="for a scheduler of this host that is there and answers nobody, before this one takes "
+        "its place (%(default)g)",
+    )
     return parser
 
 
@@ -69,6 +88,8 @@ async def run_gnaw(
     max_silence: float = MAX_SILENCE,
     swarm: int = 0,
     config: str = "",
+    frozen: float = FROZEN,
+    log: LogFile | None = None,
     task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until there has been nothing to do for a while, or a signal says so.
@@ -81,6 +102,8 @@ async def run_gnaw(
         max_silence: as in `Service`.
         swarm: how many workers are kept alive meanwhile; 0 leaves that to others.
         config: the configuration file by which they are submitted.
+        frozen: as of `serve`.
+        log: where it logs; missions are informed when nothing can be stored there.
         task_status: gets the serving, with its address and targets, once peers may come.
 
     Raises:
@@ -98,12 +121,16 @@ async def run_gnaw(
                 codec=CODEC,
                 admit=service.admit,
                 patience=service.patience,
+                frozen=frozen,
+                on_trouble=service.on_trouble,
             )
             serving = await nursery.start(head)
             _log.info("serving at %s: %s", serving.address, ", ".join(serving.targets))
             task_status.started(serving)
             nursery.start_soon(service.run)
             nursery.start_soon(_until_signal, nursery.cancel_scope)
+            if log is not None and not _same_disk(log.path, address):
+                nursery.start_soon(_watch_log, log, service)
             await _until_idle(service, idle_quit, swarm, config)
             await _farewell(service)
             nursery.cancel_scope.cancel()
@@ -145,6 +172,36 @@ async def _farewell(service: Service) -> None:
             await trio.sleep(0.1)
 
 
+def _same_disk(log: str, address: str) -> bool:
+    """Return True if a log is on the disk of the Edge file, which `serve` looks at."""
+    where = parse_address(address)
+    if isinstance(where, UnixAddress):
+        return False
+    return Path(log).parent.stat().st_dev == Path(where.edge).parent.stat().st_dev
+
+
+async def _watch_log(log: LogFile, service: Service) -> None:
+    """Report to missions when nothing can be stored where the log is."""
+    directory = str(Path(log.path).parent)
+    troubled = False
+    while True:
+        await trio.sleep(LOOK)
+        why = ""
+        try:
+            await check_writable(directory)
+        except FilesystemReadOnly:  # a file may be written where no new one can be made
+            why = log.failed
+        except MeetingError as error:
+            why = str(error)
+        else:
+            if log.failed:
+                _log.info("lines can be written here again")
+                why = log.failed
+        if bool(why) != troubled:
+            troubled = bool(why)
+            service.on_trouble(directory, why)
+
+
 async def _until_signal(scope: trio.CancelScope) -> None:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for number in signals:
@@ -165,9 +222,8 @@ def _open_log(path: str) -> int | LogFile:
 def main(words: Sequence[str] | None = None) -> int:
     """Run Gnaw; return 0 if it left as it should, or if another one serves there already."""
     options = make_parser().parse_args(words)
-    log_to(
-        _open_log(options.log_file), "%(asctime)s %(process)d %(name)s %(levelname)s %(message)s"
-    )
+    log = _open_log(options.log_file)
+    log_to(log, "%(asctime)s %(process)d %(name)s %(levelname)s %(message)s")
     try:
         trio.run(
             partial(
@@ -179,6 +235,8 @@ def main(words: Sequence[str] | None = None) -> int:
                 max_silence=options.max_silence,
                 swarm=options.swarm,
                 config=options.config,
+                frozen=options.frozen,
+                log=log if isinstance(log, LogFile) else None,
             )
         )
     except (MeetingTaken, Superseded) as error:

@@ -44,7 +44,7 @@ Map:
 - ``quarantine``: tasks that run alone after crashes
 - ``functions``: which workers have which functions of missions
 - ``fair_share``: turns of missions of equal priority
-- ``notices``: requests that no worker here can meet, as missions are informed of them
+- ``notices``: requests that no worker here can meet, and troubles of the head, for missions
 - ``versions``: reports to missions of workers that have other versions
 - ``snapshot``: the state of everything as plain data, for ``grain ls``, and names of peers
 """

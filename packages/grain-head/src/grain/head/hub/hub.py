@@ -28,13 +28,15 @@ from grain.head.hub.state import ITS_MISSION, Outgoing, Registry, TaskState
 from grain.head.hub.tasks import TaskTable
 from grain.head.hub.versions import VersionReports
 from grain.head.hub.workers import Workers
-from grain.head.messages import MISSION, Answer, Ask, Started
+from grain.head.messages import MISSION, Answer, Ask, Started, Synced
 from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.validation import check_message
 from grain.worker.messages import Dismissed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from grain.edge.messages import Message, Payload
     from grain.head.hub.state import Link, MissionRecord, TaskRecord, WorkerRecord
 
@@ -142,6 +144,9 @@ class Hub:
         if isinstance(message, Ask):
             self._answer(link, message, now)
         elif isinstance(message, MISSION) and link not in self.workers.links:
+            if isinstance(message, Synced):
+                # Before the answer to it: what the mission has not got by then is over.
+                self._notices.on_synced(link)
             self.missions.on_message(link, message, payload, now)
         else:
             self.workers.on_message(link, message, payload, now)
@@ -169,6 +174,15 @@ class Hub:
         """End a mission whose process is known to have ended: it cannot come back."""
         self._look(now)
         self.missions.on_ended(mission, now)
+
+    def on_trouble(self, what: str, why: str) -> None:
+        """Report to missions what keeps this head from working as it should.
+
+        Args:
+            what: where, as a directory.
+            why: the end of a sentence; empty if it is over.
+        """
+        self._notices.on_trouble(what, why)
 
     def on_tick(self, now: float) -> None:
         """Remove the peers whose grace period is over."""
@@ -231,9 +245,14 @@ class Hub:
     def snapshot(self, now: float) -> dict[str, Any]:
         """Return the state of everything as plain data: see `grain.head.hub.snapshot`.
 
-        Beside it, ``versions`` are those of this head, as each worker and mission has its own.
+        Beside it, ``versions`` are those of this head, as each worker and mission has its own, and
+        ``troubles`` sentences on what keeps it from working as it should.
         """
-        return {**snapshot(self.tasks, now), "versions": asdict(self._versions)}
+        return {
+            **snapshot(self.tasks, now),
+            "versions": asdict(self._versions),
+            "troubles": list(self._notices.troubles.values()),
+        }
 
     def why(self, mission: str, task: int, now: float) -> Explanation:
         """Explain why a task waits or runs.
@@ -299,7 +318,10 @@ class Hub:
             return Explanation(task.number, "waiting", (why,))
         scheduler_id = task.scheduler_id if lease is None else lease.scheduler_id
         explanation = explain(self.scheduler, -1 if scheduler_id is None else scheduler_id, now)
-        return Explanation(task.number, explanation.state, (*explanation.reasons, *_crashes(task)))
+        reasons = [*explanation.reasons, *_crashes(task)]
+        if explanation.state == "waiting":
+            reasons += _backlogs(self.registry.workers.values())
+        return Explanation(task.number, explanation.state, tuple(reasons))
 
     def retire(self, pattern: str = "*", *, at_once: bool = False) -> list[dict[str, Any]]:
         """Ask workers to leave, those that are away when they are back.
@@ -390,6 +412,16 @@ class Hub:
 def _goes_by(worker: WorkerRecord, pattern: str) -> bool:
     names = (worker.name, numbered(worker))
     return worker.id == pattern or any(fnmatchcase(name, pattern) for name in names)
+
+
+def _backlogs(workers: Iterable[WorkerRecord]) -> list[str]:
+    """Return why workers that are here take no runs, where missions are the reason."""
+    return [
+        f"{worker.name} takes tasks again when missions have taken half of its "
+        f"{worker.backlog[0]} outcomes of {worker.backlog[1] / 1e6:.0f} MB"
+        for worker in workers
+        if worker.backlog is not None
+    ]
 
 
 def _crashes(task: TaskRecord) -> list[str]:

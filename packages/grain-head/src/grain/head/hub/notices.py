@@ -1,22 +1,24 @@
-"""Notices to missions: which of their requests no worker that is here can ever meet.
+"""Notices to missions: requests that no worker here can ever meet, and troubles of the head.
 
 1.  A request is looked at when a task with it begins to wait and no worker serves it, once on each
     connection; and all those that have waiting tasks when the set of workers has changed, at most
     once a second.
 2.  A mission gets a notice when the answer changes: there are no workers at all, there are some
     and none fits, or one fits by now, which takes the earlier notice back.
-3.  A worker that is away, or has yet to report what it has, may be back in a moment: as long as it
-    would do, nothing is said.
+3.  A worker that is away, has yet to report what it has, or waits for missions that take their
+    outcomes, may be back in a moment: as long as it would do, nothing is said.
+4.  What troubles the head itself, as a full disk, goes to all missions, and to each that registers;
+    it is taken back when it is over.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.head.messages import Notice
+from grain.head.messages import Notice, Trouble
 
 if TYPE_CHECKING:
-    from grain.head.hub.state import MissionRecord, Outgoing, Registry, TaskRecord
+    from grain.head.hub.state import Link, MissionRecord, Outgoing, Registry, TaskRecord
     from grain.head.scheduler.scheduler import Scheduler
     from grain.head.scheduler.state import TaskQueue
 
@@ -29,6 +31,9 @@ class Notices:
             workers.
         scheduler: knows what workers can do.
         outgoing: takes the messages.
+
+    Attributes:
+        troubles: those of the head, by where they are.
     """
 
     def __init__(self, registry: Registry, scheduler: Scheduler, outgoing: Outgoing) -> None:
@@ -36,6 +41,22 @@ class Notices:
         self._scheduler = scheduler
         self._outgoing = outgoing
         self._changed = False
+        self.troubles: dict[str, str] = {}
+
+    def on_trouble(self, what: str, why: str) -> None:
+        """Report a trouble of the head, or with an empty reason its end."""
+        if why:
+            self.troubles[what] = why
+        elif self.troubles.pop(what, None) is None:
+            return
+        for mission in self._registry.missions.values():
+            if mission.synced:
+                self._outgoing.post(mission.link, Trouble(what, why))
+
+    def on_synced(self, link: Link) -> None:
+        """Report the troubles of the head to a mission that has come."""
+        for what, why in self.troubles.items():
+            self._outgoing.post(link, Trouble(what, why))
 
     def on_waiting(self, task: TaskRecord, queue: TaskQueue, now: float) -> None:
         """Look at the request of a task that no worker serves, unless it was looked at before."""
@@ -88,7 +109,8 @@ class Notices:
 
     def _may_come_back(self, queue: TaskQueue) -> bool:
         for worker in self._registry.workers.values():
-            leaves = worker.serving or worker.draining or worker.retired is not None
+            waits = not worker.serving or worker.backlog is not None
+            leaves = not waits or worker.draining or worker.retired is not None
             scheduled = self._scheduler.workers[worker.number]
             runs = queue.runs_on(scheduled.shape.interpreter)
             if not leaves and runs and scheduled.supply.total.request(queue.space):

@@ -195,4 +195,4 @@ class Prefetch:
 
 
 def _takes_more(worker: WorkerRecord) -> bool:
-    return worker.serving and not (worker.draining or worker.reserved or worker.retired is not None)
+    return worker.takes_runs and not (worker.reserved or worker.retired is not None)

@@ -90,8 +90,7 @@ class Quarantine:
         assert queue is not None
         return (
             scheduled is not None
-            and worker.serving
-            and not worker.draining
+            and worker.takes_runs
             and scheduled.end >= now + queue.need
             and queue.fits(scheduled.shape.interpreter, scheduled.supply.total)
         )
@@ -107,5 +106,5 @@ class Quarantine:
             self._reserved.discard(worker)
             worker.reserved = False
             # It may have left meanwhile, and another record may have its id.
-            if self._workers.get(worker.id) is worker and worker.serving and not worker.draining:
+            if self._workers.get(worker.id) is worker and worker.takes_runs:
                 self._scheduler.on_worker_back(worker.number)

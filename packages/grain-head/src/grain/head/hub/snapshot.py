@@ -144,7 +144,9 @@ def _worker_state(worker: WorkerRecord) -> str:
         return "away"
     if not worker.serving:
         return "joining"
-    return "draining" if worker.draining or worker.retired is not None else "serving"
+    if worker.draining or worker.retired is not None:
+        return "draining"
+    return "serving" if worker.backlog is None else "paused"
 
 
 def _worker(
@@ -164,6 +166,7 @@ def _worker(
         "label": own[worker.number],
         "host": worker.host,
         "state": _worker_state(worker),
+        "backlog": worker.backlog,
         "total": to_data(scheduled.supply.total),
         "free": to_data(scheduled.supply.free),
         "used": _used(scheduled.supply),
@@ -263,7 +266,7 @@ def _why(table: TaskTable, queue: TaskQueue, now: float) -> str:
     if reservation is not None:
         return f"{reservation.worker.name} is reserved for it"
     workers = table.registry.workers.values()
-    serving = sum(worker.serving and not worker.draining for worker in workers)
+    serving = sum(worker.takes_runs for worker in workers)
     if not serving:
         return "no worker that is here takes tasks"
     return "the worker is full" if serving == 1 else f"all {serving} workers are full"

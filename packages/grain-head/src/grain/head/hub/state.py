@@ -436,6 +436,7 @@ class WorkerRecord(PeerRecord):
     __slots__ = (
         "arrived",
         "away_since",
+        "backlog",
         "chain_heads",
         "draining",
         "functions",
@@ -451,6 +452,9 @@ class WorkerRecord(PeerRecord):
         super().__init__(id, number)
         self.serving = False
         self.draining = False
+        # How many outcomes wait there to be confirmed by their missions, and their bytes, while
+        # that keeps it from taking runs; None if it does not.
+        self.backlog: tuple[int, int] | None = None
         # True while the worker is reserved for a task that is to run alone, or runs it.
         self.reserved = False
         # None until the worker is asked to leave; then True if it is to leave at once.
@@ -467,3 +471,8 @@ class WorkerRecord(PeerRecord):
         # the chain.
         self.chain_heads: dict[Attempt, LeaseRecord] = {}
         self.away_since = math.inf
+
+    @property
+    def takes_runs(self) -> bool:
+        """True if it is here and takes runs, if only one for which it is reserved."""
+        return self.serving and not self.draining and self.backlog is None

@@ -5,7 +5,9 @@
 2.  A worker whose connection is lost is away: nothing new goes there, nothing of it is started
     elsewhere. After the grace period it is lost, and its runs with it.
 3.  A lost worker that comes back is a new one that has runs already.
-4.  Messages of a connection that another one has replaced are ignored. It is closed, with the
+4.  A worker that has too many outcomes which their missions do not take gets no runs until half of
+    them are confirmed. Those that it has go on.
+5.  Messages of a connection that another one has replaced are ignored. It is closed, with the
     reason: a worker that reads that shares its id with another process, and takes another one.
 """
 
@@ -21,6 +23,7 @@ from grain.head.messages import Answer, Blocked
 from grain.head.validation import resources_of
 from grain.worker.messages import (
     ArrivedCount,
+    Backlog,
     Draining,
     Inspect,
     Inspected,
@@ -117,14 +120,25 @@ class Workers:
             case Inspected():
                 asker = self._questions.pop(message.question)
                 self._outgoing.post(asker, Answer("programs"), pack({"programs": message.programs}))
-            case Draining():
-                worker.draining = True
-                self._notices.on_workers_changed()
-                self._table.scheduler.on_worker_draining(worker.number)
+            case Backlog() | Draining():
+                self._on_readiness(worker, message)
             case Leaving():
                 self._remove(worker, None, now)
             case _:
                 pass
+
+    def _on_readiness(self, worker: WorkerRecord, message: Backlog | Draining) -> None:
+        """Start nothing on a worker that drains, or while too many outcomes wait there."""
+        before = worker.takes_runs
+        if isinstance(message, Draining):
+            worker.draining = True
+            self._notices.on_workers_changed()
+        else:
+            worker.backlog = (message.outcomes, message.size) if message.outcomes else None
+        if before and not worker.takes_runs:
+            self._table.scheduler.on_worker_draining(worker.number)
+        elif worker.takes_runs and not before and not worker.reserved:
+            self._table.scheduler.on_worker_back(worker.number)
 
     def inspect(self, link: Link, lease: LeaseRecord) -> None:
         """Ask a worker for the programs of a run, and pass its answer on to who asked for it."""
@@ -156,6 +170,7 @@ class Workers:
         worker.connection = message.connection
         worker.session += 1
         worker.sent = worker.arrived = 0
+        worker.backlog = None
         worker.serving = False
         worker.draining = worker.draining or message.draining
         worker.functions = set(message.functions)
@@ -199,7 +214,7 @@ class Workers:
         for lease in list(worker.leases.values()):
             if lease.session < worker.session:
                 self._table.on_run_lost(lease, None, now)
-        if not worker.draining and not worker.reserved:
+        if worker.takes_runs and not worker.reserved:
             self._table.scheduler.on_worker_back(worker.number)
         self._outgoing.post(worker.link, WorkerRegistered(self._table.epoch, self._own_versions))
         if worker.retired is not None:

@@ -25,7 +25,9 @@ Rules of the session, which the simulation checks:
    over. Runs go on while there is no connection.
 4. A worker that drains begins nothing. At its deadline it hands back what still runs. It has
    *finished* when nothing runs and nothing is kept, or when the time for that is over.
-5. A run may be sent before its predecessor has ended, and waits in a chain in the runner. It is
+5. A worker that keeps too many outcomes takes no more runs until half of them are acknowledged; and
+   beyond a part of its memory it writes them to the disk of the node.
+6. A run may be sent before its predecessor has ended, and waits in a chain in the runner. It is
    handed back if that takes long, or if a crash comes first: it had no part in the crash.
 
 The identities of a run, and where they are used:
@@ -42,6 +44,7 @@ Map:
 - ``command``: the command line
 - ``agent``: the shell, which joins the decisions of session and lifecycle to head, runner and clock
 - ``session``: the runs of the worker, and the messages to the head about them; no I/O
+- ``spool``: outcomes on the disk of the node, which missions have yet to take
 - ``chains``: the runs that wait for the end of another; no I/O
 - ``functions``: the functions of the worker, and which of them each runner has; no I/O
 - ``lifecycle``: the times at which a worker drains, cancels its runs, and leaves; no I/O

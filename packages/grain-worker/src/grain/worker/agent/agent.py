@@ -9,29 +9,34 @@ from __future__ import annotations
 
 import logging
 import math
+import random
 import secrets
 import signal
-from typing import TYPE_CHECKING
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING, cast
 
+import msgspec
 import trio
 
 from grain.edge.errors import AddressError, ChannelError, EdgeError
 from grain.worker.agent.lifecycle import LifecyclePhase
 from grain.worker.agent.runner_process import RunnerProcess
 from grain.worker.agent.signals import on_signals
-from grain.worker.messages import Cancel, Dismissed, Ended, Retire, WorkerRegistered
+from grain.worker.agent.spool import Spool, SpooledOutcome
+from grain.worker.messages import Cancel, Dismissed, Ended, Retire, RunEnded, WorkerRegistered
 from grain.worker.runner.settings import WorkerSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from grain.edge import Peer
     from grain.edge.channel import WireBatch, WireChannel
-    from grain.edge.messages import Payload
+    from grain.edge.messages import Message, Payload
     from grain.worker.agent.lifecycle import Lifecycle
     from grain.worker.agent.listener import RunnerDeath
-    from grain.worker.agent.session import WorkerSession
+    from grain.worker.agent.session import Outcome, WorkerSession
     from grain.worker.messages import Attempt, BlockingCode, Inspected
 
     Dial = Callable[[], AbstractAsyncContextManager[Peer]]
@@ -40,8 +45,14 @@ DONE, FAILED, USAGE, GAVE_UP = 0, 1, 2, 3
 """Exit codes: it left as it was asked to; it could not work; a mistake on its command line; there
 was no scheduler."""
 
+_LOST = (ChannelError, trio.BrokenResourceError, trio.ClosedResourceError)
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+_AT_ONCE = 256  # messages that wait and are sent together
 _RECONNECT = 1.0  # seconds until the next attempt after a connection that was lost
+
+SEEK_FIRST, SEEK_LAST = 30.0, 900.0
+"""Seconds between two looks for a direct way to a scheduler that was reached over files: from one
+to the other, twice as long each time."""
 
 _log = logging.getLogger("grain.worker")
 
@@ -56,6 +67,9 @@ class Agent:
         context: the context module.
         grace: seconds for what is left when it ends.
         settings: the settings of its runs.
+        find_direct: returns True if there is a direct way to the head, which ``dial`` would find;
+            asked now and then while the connection goes over files.
+        seek: as `SEEK_FIRST`.
     """
 
     def __init__(
@@ -66,14 +80,23 @@ class Agent:
         context: str = "",
         grace: float = 10.0,
         settings: WorkerSettings = WorkerSettings(),  # noqa: B008 - it is frozen
+        find_direct: Callable[[], Awaitable[bool]] | None = None,
+        seek: float = SEEK_FIRST,
     ) -> None:
         self._session = session
+        self._find_direct = find_direct
+        self._seek_first = self._seek_pause = seek
         self._lifecycle = lifecycle
         self._dial = dial
         self._runner = RunnerProcess(
             session.name, self, session.functions, context, grace, settings
         )
         self._channel: WireChannel | None = None
+        # Messages for the head that wait until it reads, or until they are read from the spool;
+        # those of this connection.
+        self._outbox: deque[tuple[Message, Outcome]] = deque()
+        self._outbox_filled = trio.Event()
+        self._spool = Spool()
         self._changed = trio.Event()
         self._looks_at = math.inf
         self._code = DONE
@@ -87,6 +110,7 @@ class Agent:
         with on_signals(self._on_signal, *SIGNALS):
             async with self._runner, trio.open_nursery() as nursery:
                 nursery.start_soon(self._keep_connected)
+                nursery.start_soon(self._spool.run)
                 await self._until_over()
                 self._runner.leave_within(self._lifecycle.time_over(trio.current_time()))
                 nursery.cancel_scope.cancel()
@@ -133,7 +157,7 @@ class Agent:
             try:
                 async with self._dial() as peer:
                     _log.info("connected to %s (%s)", peer.target, peer.transport)
-                    await self._serve(peer.channel)
+                    await self._serve(peer.channel, peer.transport)
             except trio.ClosedResourceError:
                 return  # this side has closed it, as the worker leaves
             except (ChannelError, trio.BrokenResourceError) as error:
@@ -153,18 +177,81 @@ class Agent:
                 _log.info("%s", error)
             await trio.sleep(_RECONNECT)
 
-    async def _serve(self, channel: WireChannel) -> None:
+    async def _serve(self, channel: WireChannel, transport: str) -> None:
+        """Serve on a connection, until it ends or there is a better one."""
+        failed: Exception | None = None
         self._channel = channel
         self._session.on_connected(trio.current_time())
         try:
             self._settle()
-            while True:
-                self._take(await channel.receive())
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._send_outbox, channel)
+                if transport == "files":
+                    nursery.start_soon(self._seek_direct, nursery.cancel_scope)
+                else:
+                    self._seek_pause = self._seek_first
+                # Kept from the nursery, which would make a group of it.
+                try:
+                    while True:
+                        self._take(await channel.receive())
+                except (*_LOST, trio.EndOfChannel) as error:
+                    failed = error
+                nursery.cancel_scope.cancel()
         finally:
             self._channel = None
+            self._outbox.clear()  # the session sends it again
             self._session.on_disconnected()
             self._lifecycle.on_unlinked(trio.current_time())
             self._changed.set()
+        if failed is not None:
+            raise failed
+
+    async def _send_outbox(self, channel: WireChannel) -> None:
+        """Send what waits, as fast as the head reads it; of what is spooled one at a time."""
+        while True:
+            if not self._outbox:
+                self._outbox_filled = trio.Event()
+                await self._outbox_filled.wait()
+            batch: list[tuple[Message, Payload]] = []
+            for message, outcome in islice(self._outbox, _AT_ONCE):
+                if not isinstance(outcome, SpooledOutcome):
+                    batch.append((message, outcome))
+                    continue
+                if not batch:
+                    batch.append(await self._load(message, outcome))
+                break
+            try:
+                await channel.send(batch)
+            except (ChannelError, trio.ClosedResourceError):
+                return  # `_serve` is about to notice
+            for _ in batch:
+                self._outbox.popleft()
+            # So that no reference to an outcome is left while this waits for the next.
+            del batch, message, outcome
+
+    async def _load(self, message: Message, outcome: SpooledOutcome) -> tuple[Message, Payload]:
+        """Read an outcome from the spool; its run is handed back if that fails."""
+        assert isinstance(message, RunEnded)
+        if not outcome.wanted:  # acknowledged since, as it arrived on an earlier connection
+            return msgspec.structs.replace(message, status="returned"), None
+        try:
+            return message, await self._spool.load(outcome)
+        except OSError as error:
+            _log.error("an outcome is lost, and its task runs again: %s", error)
+            return msgspec.structs.replace(message, status="returned"), None
+
+    async def _seek_direct(self, connection: trio.CancelScope) -> None:
+        """End a connection over files when there is a direct way, which the next one takes.
+
+        The switch is a connection lost and made again: what is under way then is sent again.
+        """
+        while self._find_direct is not None:
+            pause, self._seek_pause = self._seek_pause, min(2 * self._seek_pause, SEEK_LAST)
+            await trio.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311 - no secret
+            if await self._find_direct():
+                _log.info("there is a direct way to the scheduler: leaving the files")
+                connection.cancel()
+                return
 
     def _take(self, batch: WireBatch) -> None:
         now = trio.current_time()
@@ -271,9 +358,16 @@ class Agent:
         orders = self._session.take_orders()
         if orders:
             self._runner.post(orders)
+        if self._session.to_spool:
+            self._spool.put(self._session.take_to_spool())
         mail = self._session.take_mail()
         if mail and self._channel is not None:
+            if self._outbox or self._session.spooled or self._channel.congested:
+                self._outbox.extend(mail)
+                self._outbox_filled.set()
+                return
             try:
-                self._channel.post(mail)
+                # Nothing is spooled, so all of it can travel as it is.
+                self._channel.post(cast("list[tuple[Message, Payload]]", mail))
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 pass  # `_serve` is about to notice, and the session sends it all again

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from grain.edge import DEFAULT, dial
+from grain.edge import DEFAULT, dial, is_reached_directly
 from grain.edge.cpu_locks import taking_cpus
 from grain.edge.version import own_versions
 from grain.worker.agent.agent import FAILED, USAGE, Agent
 from grain.worker.agent.lifecycle import TERM_GRACE, Lifecycle, Times
-from grain.worker.agent.session import WorkerSession
+from grain.worker.agent.session import IN_MEMORY, WorkerSession
 from grain.worker.auto import NodeOffer, batch_system, detect_resources
 from grain.worker.errors import RunnerUnusable, UsageError
 from grain.worker.logs import STANDARD_ERROR, log_to
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from grain.worker.node.host_info import HostInfo
+
+_PART = 32  # of the machine's memory, outcomes may take one; what is more is spooled
 
 _log = logging.getLogger("grain.worker")
 
@@ -136,7 +138,13 @@ async def serve(options: argparse.Namespace, offer: NodeOffer, info: HostInfo) -
     now = trio.current_time()
     name = options.name or info.hostname
     session = WorkerSession(
-        secrets.token_hex(8), name, info.hostname, offer.resources, now, versions=own_versions()
+        secrets.token_hex(8),
+        name,
+        info.hostname,
+        offer.resources,
+        now,
+        versions=own_versions(),
+        in_memory=min(IN_MEMORY, (info.memory or IN_MEMORY * _PART) // _PART),
     )
     lifecycle = make_lifecycle(options, offer, info, now)
     connect = partial(dial, options.url, role="worker", name=name, codec=CODEC)
@@ -145,7 +153,9 @@ async def serve(options: argparse.Namespace, offer: NodeOffer, info: HostInfo) -
     context = options.context
     if "/" in context or context.endswith(".py"):
         context = absolute(context)  # the runner may be elsewhere
-    return await Agent(session, lifecycle, connect, context, settings=settings).run()
+    direct = partial(is_reached_directly, options.url)
+    agent = Agent(session, lifecycle, connect, context, settings=settings, find_direct=direct)
+    return await agent.run()
 
 
 def absolute(path: str) -> str:

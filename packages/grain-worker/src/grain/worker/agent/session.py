@@ -15,11 +15,13 @@ from grain.edge.version import Versions
 from grain.resource import WTime, to_data
 from grain.worker.agent.chains import PATIENCE, Chains, RunRecord, Wish
 from grain.worker.agent.functions import FunctionStore
+from grain.worker.agent.spool import SpooledOutcome
 from grain.worker.messages import (
     FUNCTIONS,
     AckRuns,
     ArrivedCount,
     Attempt,
+    Backlog,
     BlockingCode,
     Cancel,
     DefineFunction,
@@ -50,8 +52,20 @@ if TYPE_CHECKING:
     from grain.resource import Resource
     from grain.worker.agent.functions import Order
 
+    Outcome = Payload | SpooledOutcome
+
 FLUSH = 20.0
 """Seconds that a worker which leaves waits until its results have arrived."""
+
+MAX_KEPT = 500_000
+"""Outcomes that may wait to be confirmed before the worker takes no more runs."""
+
+MAX_KEPT_BYTES = 4 * 1024**3
+"""Bytes of them, likewise. Both are more than one mission may leave unconfirmed, so that one which
+does not take its outcomes keeps no other from this worker."""
+
+IN_MEMORY = 256 * 1024**2
+"""Bytes of them that stay in memory, where there is a spool for the others."""
 
 _COUNT_DELAY = 0.1  # seconds by which `ArrivedCount` may wait for company: short runs end before
 _INVENTORY = 256  # runs in one `Inventory`
@@ -78,6 +92,7 @@ class WorkerSession:
         now: the time.
         chain_patience: seconds that a run may take while others wait for its end.
         versions: its own.
+        in_memory: bytes of outcomes beyond which others are spooled; inf where there is no spool.
 
     Attributes:
         to_head: messages for the head, until `take_mail`; those taken while there is no
@@ -87,6 +102,10 @@ class WorkerSession:
         functions: the functions that runs call.
         runs: the runs that have not ended.
         kept: the outcomes that the head has not acknowledged.
+        kept_bytes: how many bytes they have.
+        paused: True if these are so many that the worker takes no more runs.
+        spooled: how many of them are on the disk, or are to be written.
+        to_spool: outcomes that are to be written, until `take_to_spool`.
         connected: True while there is a connection to a head.
         state: see `SessionState`.
     """
@@ -100,17 +119,24 @@ class WorkerSession:
         now: float,
         chain_patience: float = PATIENCE,
         versions: Versions = Versions(),  # noqa: B008 - it cannot change
+        in_memory: float = math.inf,
     ) -> None:
         self.id = id
         self.name = name
         self.host = host
+        self.max_kept = MAX_KEPT
+        self.max_kept_bytes = MAX_KEPT_BYTES
+        self._in_memory = in_memory
+        self.kept_bytes = self._bytes_in_memory = self.spooled = 0
+        self.paused = False
+        self.to_spool: list[SpooledOutcome] = []
         self.total = total
         self.versions = versions
-        self.to_head: list[tuple[Message, Payload]] = []
+        self.to_head: list[tuple[Message, Outcome]] = []
         self.to_runner: list[Order] = []
         self.functions = FunctionStore()
         self.runs: dict[Attempt, RunRecord] = {}
-        self.kept: dict[Attempt, tuple[RunEnded, Payload, Lease]] = {}
+        self.kept: dict[Attempt, tuple[RunEnded, Outcome, Lease]] = {}
         self.state = SessionState.WORKING
         self.connected = False
         self._connections = 0
@@ -137,10 +163,15 @@ class WorkerSession:
 
     # ---- what the shell around takes away
 
-    def take_mail(self) -> list[tuple[Message, Payload]]:
+    def take_mail(self) -> list[tuple[Message, Outcome]]:
         """Return the messages for the head, once."""
         mail, self.to_head = self.to_head, []
         return mail
+
+    def take_to_spool(self) -> list[SpooledOutcome]:
+        """Return the outcomes that are to be written to the disk, once."""
+        spooled, self.to_spool = self.to_spool, []
+        return spooled
 
     def take_orders(self) -> list[Order]:
         """Return the orders for the runner, once."""
@@ -175,6 +206,8 @@ class WorkerSession:
         held += [self._held(lease, 0.0, ended=True) for *_, lease in self.kept.values()]
         for at in range(0, len(held), _INVENTORY):
             self._send(Inventory(tuple(held[at : at + _INVENTORY])))
+        if self.paused:
+            self._send(Backlog(len(self.kept), self.kept_bytes))
         self._send(InventoryEnd())
         for ended, payload, _ in self.kept.values():
             self._send(ended, payload)
@@ -201,8 +234,7 @@ class WorkerSession:
             case Revoke():
                 self._revoke(message.attempt)
             case AckRuns():
-                for attempt in message.attempts:
-                    self.kept.pop(attempt, None)
+                self._acknowledge(message.attempts)
             case ForgetFunctions():
                 self.functions.forget(message.digests)
                 self.to_runner.append((message, None))
@@ -316,11 +348,47 @@ class WorkerSession:
 
     def _report_end(self, lease: Lease, status: Status, payload: Payload, detail: str = "") -> None:
         ended = RunEnded(lease.mission, lease.task, lease.attempt, status, detail)
-        self.kept[lease.attempt] = (ended, payload, lease)
+        outcome: Outcome = payload
+        if payload is not None:
+            size = len(payload)
+            self.kept_bytes += size
+            if self._bytes_in_memory + size > self._in_memory:
+                outcome = SpooledOutcome(payload)
+                self.spooled += 1
+                self.to_spool.append(outcome)
+            else:
+                self._bytes_in_memory += size
+        self.kept[lease.attempt] = (ended, outcome, lease)
         if self.connected:
             # The count goes along with what is sent anyway.
             self._send_count()
-            self._send(ended, payload)
+            self._send(ended, outcome)
+        if not self.paused and self._has_backlog():
+            self.paused = True
+            self._recall(self._chains.waiting())
+            if self.connected:
+                self._send(Backlog(len(self.kept), self.kept_bytes))
+
+    def _has_backlog(self, parts: int = 1) -> bool:
+        return (
+            len(self.kept) * parts > self.max_kept or self.kept_bytes * parts > self.max_kept_bytes
+        )
+
+    def _acknowledge(self, attempts: tuple[Attempt, ...]) -> None:
+        """Forget outcomes; the worker takes runs again when half of too many is confirmed."""
+        for attempt in attempts:
+            _, outcome, _ = self.kept.pop(attempt, (None, None, None))
+            if isinstance(outcome, SpooledOutcome):
+                self.kept_bytes -= outcome.size
+                self.spooled -= 1
+                outcome.release()
+            elif outcome is not None:
+                self.kept_bytes -= len(outcome)
+                self._bytes_in_memory -= len(outcome)
+        if self.paused and not self._has_backlog(2):
+            self.paused = False
+            if self.connected:
+                self._send(Backlog())
 
     # ---- the end
 
@@ -373,7 +441,7 @@ class WorkerSession:
         for run in runs:
             self.to_runner.append((Cancel(run.lease.attempt, waiting=True), None))
 
-    def _send(self, message: Message, payload: Payload = None) -> None:
+    def _send(self, message: Message, payload: Outcome = None) -> None:
         self.to_head.append((message, payload))
 
     def _held(self, lease: Lease, elapsed: float, *, ended: bool = False) -> InventoryRun:

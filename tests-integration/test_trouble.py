@@ -1,0 +1,317 @@
+"""What a mission learns of the troubles of its scheduler: frozen processes, full disks, purges."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+import trio
+
+from grain.edge import dial, head_here, is_reached_directly
+from grain.head.events import SchedulerAway, SchedulerBack, SchedulerTrouble
+from grain.head.messages import Ask
+from grain.head.service import CODEC
+from grain.remote_exer import GnawConnector, RemoteExecutor
+from grain.resource import Cores
+from grain.worker import Call
+from grain.worker.agent.agent import Agent
+from grain.worker.agent.lifecycle import Lifecycle, Times
+from grain.worker.agent.session import WorkerSession
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from grain.head.events import Event
+
+E = TypeVar("E", bound="Event")
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a filesystem needs root")
+
+NAMED = 5.0
+"""Seconds within which a trouble is named, as the documentation promises."""
+
+SLACK = 10.0
+"""More, for a machine with other work to do."""
+
+
+async def double(x: int) -> int:
+    return 2 * x
+
+
+async def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
+    with trio.fail_after(seconds):
+        while not condition():
+            await trio.sleep(0.02)
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> str:
+    (tmp_path / "edge").mkdir(mode=0o700)
+    return f"edge://{tmp_path}/edge/meeting"
+
+
+@pytest.fixture
+def small() -> Iterator[Path]:
+    """A filesystem of 3 MiB."""
+    directory = Path(tempfile.mkdtemp(dir="/var/tmp"))
+    mount = ["mount", "-t", "tmpfs", "-o", "size=3m,mode=700", "none", str(directory)]
+    subprocess.run(mount, check=True)
+    yield directory
+    subprocess.run(["umount", "-l", str(directory)], check=True)
+    directory.rmdir()
+
+
+def fill(directory: Path) -> Path:
+    """Leave no room."""
+    filler = directory / "filler"
+    with filler.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(512))
+        except OSError:
+            return filler
+
+
+def remount(directory: Path, how: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{how}", str(directory)], check=True)
+
+
+@contextmanager
+def running(*words: str) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([sys.executable, "-m", *words], stderr=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def gnaw(address: str, *more: str) -> Any:
+    return running("grain.head", "--address", address, "--grace", "20", *more)
+
+
+def worker(address: str) -> Any:
+    return running("grain.worker", "--url", address, "--res", '{"Cores": 2}', "--name", "w")
+
+
+class Mission(RemoteExecutor):
+    """A mission that keeps its events."""
+
+    def __init__(self, address: str, **options: object) -> None:
+        self.events: list[Event] = []
+        connect = GnawConnector(address, **options).connect  # type: ignore[arg-type]
+        super().__init__(address, connect=connect, on_event=self.events.append)
+
+    def seen(self, kind: type[E]) -> list[E]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    async def double(self, x: int) -> int:
+        got: list[Any] = []
+        self.submit_call(Cores(1), Call(double, (x,), {}), got.append)
+        await until(lambda: got, 120.0)
+        return int(got[0].unwrap())
+
+
+async def serve_by_files(address: str, path: Path | None = None) -> None:
+    """Be a worker that finds no other way than files; or not before a path is there.
+
+    It tries to go over to a direct way twice a second.
+    """
+    name, files = "by-files", frozenset({"files"})
+
+    def connect() -> Any:
+        direct = path is not None and path.exists()
+        ways = frozenset({"unix", "tcp"}) if direct else files
+        return dial(address, role="worker", name=name, codec=CODEC, transports=ways)
+
+    async def find_direct() -> bool:
+        return path is not None and path.exists() and await is_reached_directly(address)
+
+    session = WorkerSession("id-" + name, name, "host", Cores(2), trio.current_time())
+    lifecycle = Lifecycle(Times(1.0), math.inf, trio.current_time())
+    await Agent(session, lifecycle, connect, find_direct=find_direct, seek=0.1).run()
+
+
+async def head_pid(address: str) -> int:
+    while (here := await head_here(address)) is None:
+        await trio.sleep(0.02)
+    return here[1].pid
+
+
+async def test_a_frozen_scheduler_is_named_at_once_and_its_return_too(address: str) -> None:
+    """With host and pid, and the command that lets it go on; nothing is lost."""
+    with gnaw(address) as head, worker(address):
+        await head_pid(address)
+        async with Mission(address, start=False) as mission:
+            assert 4 == await mission.double(2)
+            head.send_signal(signal.SIGSTOP)
+            await until(lambda: mission.seen(SchedulerAway), NAMED + SLACK)
+            head.send_signal(signal.SIGCONT)
+            await until(lambda: mission.seen(SchedulerBack))
+            assert 6 == await mission.double(3)
+
+    [away] = mission.seen(SchedulerAway)
+    host = os.uname().nodename
+    assert f"the scheduler (process {head.pid} on {host}) is stopped" in away.why
+    assert f"`kill -CONT {head.pid}` there lets it go on" in away.why
+
+
+async def test_a_frozen_scheduler_is_superseded_and_leaves_when_it_goes_on(address: str) -> None:
+    """By one that a mission starts; the frozen one, once continued, does no harm and ends."""
+    with gnaw(address) as head:
+        first = await head_pid(address)
+        head.send_signal(signal.SIGSTOP)
+        async with Mission(address, frozen=3.0) as mission:
+            mission.submit(Cores(1), double, 1)
+            await until(lambda: mission.seen(SchedulerBack))
+            second = await head_pid(address)
+            head.send_signal(signal.SIGCONT)
+            await until(lambda: head.poll() is not None)
+            with worker(address):
+                assert 4 == await mission.double(2)
+                assert second == await head_pid(address)
+        os.kill(second, signal.SIGTERM)
+
+    assert first != second
+    assert 0 == head.returncode
+    [away] = mission.seen(SchedulerAway)
+    assert f"process {first} on " in away.why
+    assert "Another one takes its place after 3 s" in away.why
+    assert 1 == len(mission.seen(SchedulerBack))
+
+
+@AS_ROOT
+@pytest.mark.parametrize("how", ["full", "read-only"])
+async def test_a_disk_that_takes_nothing_is_named_while_it_lasts(small: Path, how: str) -> None:
+    """It is the one below the Edge file, and the mission is connected all the same."""
+    address = f"edge://{small}/meeting"
+    with gnaw(address) as head, worker(address):
+        await head_pid(address)
+        async with Mission(address, start=False) as mission:
+            assert 4 == await mission.double(2)
+            filler = small / "filler"
+            if how == "full":
+                fill(small)
+            else:
+                remount(small, "ro")
+            await until(lambda: mission.seen(SchedulerTrouble), NAMED + SLACK)
+            assert 6 == await mission.double(3)
+            if how == "full":
+                filler.unlink()
+            else:
+                remount(small, "rw")
+            await until(lambda: len(mission.seen(SchedulerTrouble)) == 2)
+
+    [named, over] = mission.seen(SchedulerTrouble)
+    words = {"full": "No space left on device", "read-only": "Read-only file system"}[how]
+    host = os.uname().nodename
+    assert f"the scheduler, process {head.pid} on {host}, cannot store anything: " in named.why
+    assert f"{small}/meeting.d: {words}" in named.why
+    assert SchedulerTrouble(f"{small}/meeting.d", "") == over
+
+
+@AS_ROOT
+async def test_a_full_disk_below_the_log_is_named_while_it_lasts(address: str, small: Path) -> None:
+    with gnaw(address, "--log-file", f"{small}/gnaw.log"), worker(address):
+        await head_pid(address)
+        async with Mission(address, start=False) as mission:
+            mission.submit(Cores(1), double, 1)
+            filler = fill(small)
+            await until(lambda: mission.seen(SchedulerTrouble), NAMED + SLACK)
+            filler.unlink()
+            await until(lambda: len(mission.seen(SchedulerTrouble)) == 2)
+
+    [named, over] = mission.seen(SchedulerTrouble)
+    assert f"cannot store anything: {small}: No space left on device" in named.why
+    assert SchedulerTrouble(str(small), "") == over
+
+
+@AS_ROOT
+async def test_a_full_disk_is_named_when_no_scheduler_can_be_started(small: Path) -> None:
+    """And one is started when there is room."""
+    filler = fill(small)
+    address = f"edge://{small}/meeting"
+    with worker(address):
+        async with Mission(address) as mission:
+            mission.submit(Cores(1), double, 1)
+            await until(lambda: mission.seen(SchedulerAway), NAMED + SLACK)
+            filler.unlink()
+            await mission.join()
+            os.kill(await head_pid(address), signal.SIGTERM)
+
+    [away] = mission.seen(SchedulerAway)
+    assert "No space left on device. Make room" in away.why
+
+
+async def test_what_a_purge_removes_is_made_again(address: str) -> None:
+    """The Edge file and its directory: who comes later joins, also one that has only files."""
+    edge = Path(address[7:])
+    with gnaw(address), worker(address):
+        await head_pid(address)
+        async with Mission(address, start=False) as mission:
+            assert 4 == await mission.double(2)
+            shutil.rmtree(edge.parent)
+            await until((edge.parent / "meeting").exists)
+            assert 6 == await mission.double(3)
+            files = frozenset({"files"})
+            async with dial(address, role="cli", codec=CODEC, patience=60, transports=files) as by:
+                await by.channel.send([(Ask("state"), None)])
+                answers = await by.channel.receive()
+                assert 1 == len(answers)
+
+    assert [] == mission.seen(SchedulerAway)
+
+
+async def test_workers_over_files_outlive_a_purge(address: str) -> None:
+    """Their logs are gone: they come again, and nothing is lost."""
+    edge = Path(address[7:])
+    with gnaw(address):
+        await head_pid(address)
+        async with Mission(address, start=False) as mission, trio.open_nursery() as nursery:
+            nursery.start_soon(serve_by_files, address)
+            assert 4 == await mission.double(2)
+            shutil.rmtree(f"{edge}.d")
+            assert 6 == await mission.double(3)
+            nursery.cancel_scope.cancel()
+
+
+async def slow_double(x: int) -> int:
+    await trio.sleep(0.2)
+    return 2 * x
+
+
+async def test_a_worker_over_files_goes_back_to_a_direct_way(
+    address: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Amid its runs; each result arrives, once."""
+    caplog.set_level("INFO", "grain.worker")
+    path = tmp_path / "direct"
+    got: list[Any] = []
+    with gnaw(address):
+        await head_pid(address)
+        async with Mission(address, start=False) as mission, trio.open_nursery() as nursery:
+            nursery.start_soon(serve_by_files, address, path)
+            for x in range(60):
+                mission.submit_call(Cores(1), Call(slow_double, (x,), {}), got.append)
+            await until(lambda: len(got) > 5)
+            path.touch()
+            await until(lambda: len(got) == 60)
+            nursery.cancel_scope.cancel()
+
+    assert [2 * x for x in range(60)] == sorted(one.unwrap() for one in got)
+    ways = [line.rpartition(" ")[2] for line in caplog.messages if "connected to" in line]
+    assert ["(files)", "(unix)"] == ways
