@@ -57,12 +57,17 @@ def processes(jobs: int) -> ProcessPoolExecutor:
 
 
 def run_many(first: int, count: int, jobs: int) -> int:
-    """Run many seeds; print broken laws, progress and a summary. Return 1 if a law was broken."""
+    """Run many seeds; print broken laws, progress and a summary, also after Ctrl-C.
+
+    Returns:
+        1 if a law was broken, or not all seeds were run.
+    """
     began = last = time.monotonic()
     done = broken = runs = 0
     faults: Counter[str] = Counter()
     cpu = 0.0
-    with processes(jobs) as pool:
+    pool = processes(jobs)
+    try:
         for ran in pool.map(attempt, range(first, first + count), chunksize=8):
             done += 1
             runs += ran.runs
@@ -79,6 +84,10 @@ def run_many(first: int, count: int, jobs: int) -> int:
                     file=sys.stderr,
                     flush=True,
                 )
+    except KeyboardInterrupt:
+        pass  # a summary of what was run
+    finally:
+        pool.shutdown(cancel_futures=True)
     summary = {
         "first": first,
         "seeds": done,
@@ -88,7 +97,7 @@ def run_many(first: int, count: int, jobs: int) -> int:
         "cpu_seconds": round(cpu, 1),
     }
     print(json.dumps(summary), flush=True)
-    return 1 if broken else 0
+    return 1 if broken or done < count else 0
 
 
 def search(jobs: int) -> int:

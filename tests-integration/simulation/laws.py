@@ -8,7 +8,7 @@ from grain.edge.questions import unpack
 from grain.head.messages import Crashed, MissionRegistered, Retracted, Started
 from grain.head.testing import check_hub
 from grain.worker.agent.session import FLUSH
-from grain.worker.messages import AckRuns, Dismissed, Lease
+from grain.worker.messages import AckRuns, Dismissed, Lease, Revoke
 from simulation.peers import SimulatedMission, SimulatedRun, SimulatedWorker, fits
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class Laws:
         self.leased: set[Attempt] = set()
         self.begun: dict[Attempt, SimulatedRun] = {}
         self.completed: dict[Attempt, bytes] = {}
+        self.revoked: set[tuple[HeadProcess, Attempt]] = set()
         # The runs that died after they had been told to end.
         self.ending: set[Attempt] = set()
         self.retracted: set[tuple[HeadProcess, str, int]] = set()
@@ -69,6 +70,8 @@ class Laws:
             record = head.hub.missions.links[wire]
             for task in message.tasks:
                 head.informed[record, task] = message.worker
+        elif isinstance(message, Revoke):
+            self.on_revoked(head, wire, message)
         elif isinstance(message, AckRuns):
             for attempt in message.attempts:
                 self.on_acknowledged(head, attempt)
@@ -108,6 +111,17 @@ class Laws:
         self.check_stated(head, lease)
         self.check_needed(head, lease)
         self.reported[head, lease.attempt] = (head.hub.workers.links[wire], mission)
+
+    def on_revoked(self, head: HeadProcess, wire: Wire, message: Revoke) -> None:
+        """Check which of two runs of one task is revoked."""
+        lease = head.hub.workers.links[wire].leases.get(message.attempt)
+        first = (head, message.attempt) not in self.revoked
+        self.revoked.add((head, message.attempt))
+        other = lease.task.lease if first and lease is not None and lease.task is not None else None
+        if lease is None or other is None or other is lease or lease.waits or other.waits:
+            return
+        law = "of two runs of one task the older one goes on"
+        self.demand(law, other.began <= lease.began, (lease, other))
 
     def check_stated(self, head: HeadProcess, lease: Lease) -> None:
         """Check a lease by what its mission knew when it registered at the head."""

@@ -79,12 +79,16 @@ class Promptness:
             if head.alive and not head.frozen:
                 yield from self._of_head(head)
         for worker in self.world.workers:
-            if worker.alive and not worker.frozen and worker.leave_by <= worker.now:
-                yield from self._of_leaving(worker)
+            if worker.alive and not worker.frozen:
+                yield from self._of_runner(worker)
 
-    def _of_leaving(self, worker: SimulatedWorker) -> Iterator[Passing]:
+    def _of_runner(self, worker: SimulatedWorker) -> Iterator[Passing]:
+        """List what is not to last on a worker, whether it is in contact with a head or not."""
+        for attempt in worker.queued:
+            law = "a run that waits long in a chain is handed back"
+            yield Passing(law, self.world.chain_patience + 3.0, (worker.session.name, attempt))
         for run in worker.runs.values():
-            if not run.ending:
+            if not run.ending and worker.leave_by <= worker.now:
                 yield Passing("a worker that leaves ends what runs there", 2.0, (id(run),))
 
     def _of_runs(

@@ -382,5 +382,74 @@ SLIPS: dict[str, Slip] = {
         "elif how is not None and lease.task is task and not task.retracted:",
         "elif False:",
     ),
+    "a worker that comes back is taken to have lost its runs": Slip(
+        TaskTable, "confirm", "lease.session = worker.session", "pass"
+    ),
+    "a mission that comes back submits to nobody": Slip(
+        Missions, "_register", "mission.last_submitted = -1", "pass"
+    ),
+    "what waits stays in the queue when a connection is replaced": Slip(
+        Missions, "_register", "self._detach(mission)", "pass"
+    ),
+    "runs wait in a chain for ever": Slip(
+        WorkerSession, "__init__", "Chains(chain_patience)", "Chains(1e9)"
+    ),
+    "an outcome that its mission has is not acknowledged": Slip(
+        TaskTable,
+        "discard",
+        "self.acknowledge(self.registry.workers.get(task.kept_by[0]), task.kept_by[1])",
+        "pass",
+    ),
+    "the success of a run that was given up is dropped": Slip(
+        TaskTable,
+        "on_run_ended",
+        'elif ended.status == "value" or',
+        'elif (ended.status == "value" and lease.current) or',
+    ),
+    "an exception counts as a value": Slip(
+        WorkerSession, "on_ended", '"error" if ended.failed else "value"', '"value"'
+    ),
+    "leases are sent without their function": Slip(
+        TaskTable,
+        "_send_lease",
+        "self._functions.send(task.function, task.mission, lease.worker)",
+        "pass",
+    ),
+    "a run may use the whole worker": Slip(
+        TaskTable,
+        "start",
+        "to_data(start.allocation)",
+        "to_data(self.scheduler.workers[start.worker].supply.total)",
+    ),
+    "the first runs of chains are remembered from an inventory that broke off": Slip(
+        Workers, "_register", "worker.chain_heads.clear()", "pass"
+    ),
+    "the runs of a lost worker end in the order of their leases": Slip(
+        Workers, "_remove", "list(reversed(worker.leases.values()))", "list(worker.leases.values())"
+    ),
+    "the scheduler keeps a worker that was lost": Slip(
+        Workers, "_remove", "self._table.scheduler.on_worker_left(worker.number)", "pass"
+    ),
+    "a successor does not get the place of its predecessor": Slip(
+        TaskTable, "free", "self.by_scheduler_id[scheduler_id] = successor", "pass"
+    ),
+    "new tasks of a cancelled mission start": Slip(
+        Missions,
+        "_submit",
+        "mission.cancelled_by or message.task in mission.cancelled",
+        "message.task in mission.cancelled",
+    ),
+    "confirmations are ignored": Slip(
+        Missions, "on_message", "self._table.on_confirmed(mission, task)", "pass"
+    ),
+    "the outcome of a resolved task is adopted once more": Slip(
+        TaskTable,
+        "adopt",
+        "if task is not None and task.kept_by == (worker.id, held.attempt):",
+        "if False:",
+    ),
+    "the younger of two runs goes on": Slip(
+        TaskTable, "adopt", "lease.began < other.began", "lease.began > other.began"
+    ),
 }
 """Each slip by what it does."""
