@@ -408,7 +408,8 @@ class SimulatedMission(SimulatedPeer):
                 number = self.session.request(to_data(request), chance.choice((0, 0, 1)))
                 self.requests[request] = number
             arguments = pack((self.session.id, self.session._last_task + 1))
-            task = self.session.submit(number, b"f" + self.session.id.encode(), arguments)
+            function = b"f" + self.session.id.encode()
+            task = self.session.submit(number, function, arguments, chance.choice((0.0, 0.0, 5.0)))
             self.story.submitted.append(task)
         self.flush()
 

@@ -138,12 +138,10 @@ SLIPS: dict[str, Slip] = {
     "a mission forgets where its tasks run": Slip(
         MissionSession,
         "on_connected",
-        "p.function, p.worker, p.crashes",
-        'p.function, "", p.crashes',
+        "p.worker",
+        '""',
     ),
-    "a mission forgets crashes": Slip(
-        MissionSession, "on_connected", "p.worker, p.crashes)", "p.worker)"
-    ),
+    "a mission forgets crashes": Slip(MissionSession, "on_connected", "p.crashes", "()"),
     "a mission ignores where its tasks run": Slip(
         MissionSession, "_started", "pending.worker = message.worker", "pass"
     ),
