@@ -12,11 +12,14 @@ import sys
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from simulation.mistakes.bugs import BUGS
 from simulation.mistakes.found import SEEDS, find, write
 from simulation.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _PROGRESS = 30.0  # seconds between two lines of progress
 
@@ -56,8 +59,14 @@ def processes(jobs: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(jobs, multiprocessing.get_context("forkserver"))
 
 
-def run_many(first: int, count: int, jobs: int) -> int:
+def run_many(first: int, count: int, jobs: int, run: Callable[[int], Ran] = attempt) -> int:
     """Run many seeds; print broken laws, progress and a summary, also after Ctrl-C.
+
+    Args:
+        first: the first seed.
+        count: how many.
+        jobs: how many processes.
+        run: runs one seed.
 
     Returns:
         1 if a law was broken, or not all seeds were run.
@@ -68,7 +77,7 @@ def run_many(first: int, count: int, jobs: int) -> int:
     cpu = 0.0
     pool = processes(jobs)
     try:
-        for ran in pool.map(attempt, range(first, first + count), chunksize=8):
+        for ran in pool.map(run, range(first, first + count), chunksize=8):
             done += 1
             runs += ran.runs
             cpu += ran.cpu

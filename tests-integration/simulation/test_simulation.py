@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
+from simulation.__main__ import Ran, run_many
 from simulation.faults import KINDS
 from simulation.laws import Broken
 from simulation.mistakes.bugs import BUGS
@@ -72,3 +74,22 @@ def test_a_broken_law_is_reported_with_its_name_and_the_time() -> None:
 
     with pytest.raises(Broken, match=r"a task resolves once \(at .* s\)"):
         world.run()
+
+
+def broken_at_eight(seed: int) -> Ran:
+    return Ran(seed, 10, {"cut": 2}, 0.5, "Broken: a law" if seed == 8 else "")
+
+
+def test_a_long_run_ends_with_a_summary_as_a_json_line(capfd: pytest.CaptureFixture[str]) -> None:
+    assert 0 == run_many(3, 2, 1)
+    good = json.loads(capfd.readouterr().out.splitlines()[-1])
+    assert (3, 2, 0) == (good["first"], good["seeds"], good["broken"])
+    assert good["runs"] > 0
+    assert good["faults"]
+    assert good["cpu_seconds"] > 0
+
+    assert 1 == run_many(7, 3, 1, broken_at_eight)
+    [named, summary] = capfd.readouterr().out.splitlines()
+    assert "seed 8: Broken: a law" == named
+    bad = {"first": 7, "seeds": 3, "broken": 1, "runs": 30, "faults": {"cut": 6}}
+    assert {**bad, "cpu_seconds": 1.5} == json.loads(summary)
