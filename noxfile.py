@@ -226,7 +226,7 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session
 def simulate(session: nox.Session) -> None:
-    """Simulate the protocol under every fault, in virtual time: nox -s simulate -- [--seed N]."""
+    """Simulate the protocol under every fault: nox -s simulate -- [--seed N | --seeds COUNT]."""
     session.install(*editable(closure("grain-head")))
     env = {"PYTHONPATH": str(ROOT / "tests-integration")}
     session.run("python", "-m", "simulation", *session.posargs, env=env)

@@ -8,7 +8,10 @@ Map:
 - ``wire``: the network: connections that are late, repeat themselves and break
 - ``heads``: a head's process around a real hub
 - ``peers``: the processes of workers and missions around real sessions
-- ``world``: all of them together, and what goes wrong
+- ``nonsense``: messages that make no sense
+- ``faults``: what goes wrong
+- ``world``: all of them together
 - ``laws``: the invariants that are checked after every step
-- ``bugs``: deliberate mistakes, which the laws have to find
+- ``promptness``: the laws on what may not last, checked once a second
+- ``mistakes/``: deliberate mistakes, which the laws have to find
 """

@@ -1,47 +1,149 @@
-"""Run seeds: python -m simulation [--seed N | --seeds FIRST COUNT] [--jobs J]."""
+"""Run worlds: python -m simulation [--seed N | --seeds COUNT [--first N] | --bugs] [--jobs J].
+
+The last line on standard output is a JSON object: seeds, broken, runs, faults by kind, CPU seconds.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
+import multiprocessing
 import sys
-import traceback
+import time
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from typing import TYPE_CHECKING, NamedTuple
 
+from simulation.mistakes.bugs import BUGS
+from simulation.mistakes.found import SEEDS, find, write
 from simulation.world import World
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def attempt(seed: int) -> tuple[int, int, str]:
-    """Run one seed; return its number, the runs that it took, and the error if a law was broken."""
+_PROGRESS = 30.0  # seconds between two lines of progress
+
+
+class Ran(NamedTuple):
+    """One seed that was run.
+
+    Attributes:
+        seed: its number.
+        runs: how many runs of tasks took place.
+        faults: how many there were, by kind.
+        cpu: the seconds of CPU time.
+        error: the law that was broken; empty if none was.
+    """
+
+    seed: int
+    runs: int
+    faults: dict[str, int]
+    cpu: float
+    error: str
+
+
+def attempt(seed: int) -> Ran:
+    """Run one seed."""
+    began = time.process_time()
     world = World(seed)
+    error = ""
     try:
         world.run()
-    except Exception:
-        return seed, world.laws.executions, traceback.format_exc()
-    return seed, world.laws.executions, ""
+    except Exception as caught:
+        error = f"{type(caught).__name__}: {caught}"
+    cpu = time.process_time() - began
+    return Ran(seed, world.laws.executions, dict(world.faults.counts), cpu, error)
+
+
+def processes(jobs: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(jobs, multiprocessing.get_context("forkserver"))
+
+
+def run_many(first: int, count: int, jobs: int, run: Callable[[int], Ran] = attempt) -> int:
+    """Run many seeds; print broken laws, progress and a summary, also after Ctrl-C.
+
+    Args:
+        first: the first seed.
+        count: how many.
+        jobs: how many processes.
+        run: runs one seed.
+
+    Returns:
+        1 if a law was broken, or not all seeds were run.
+    """
+    began = last = time.monotonic()
+    done = broken = runs = 0
+    faults: Counter[str] = Counter()
+    cpu = 0.0
+    pool = processes(jobs)
+    try:
+        for ran in pool.map(run, range(first, first + count), chunksize=8):
+            done += 1
+            runs += ran.runs
+            cpu += ran.cpu
+            faults.update(ran.faults)
+            if ran.error:
+                broken += 1
+                print(f"seed {ran.seed}: {ran.error}", flush=True)
+            if time.monotonic() - last > _PROGRESS:
+                last = time.monotonic()
+                left = (last - began) / done * (count - done)
+                print(
+                    f"{done} of {count} seeds, {broken} broken, {left / 60:.0f} min left",
+                    file=sys.stderr,
+                    flush=True,
+                )
+    except KeyboardInterrupt:
+        pass  # a summary of what was run
+    finally:
+        pool.shutdown(cancel_futures=True)
+    summary = {
+        "first": first,
+        "seeds": done,
+        "broken": broken,
+        "runs": runs,
+        "faults": dict(sorted(faults.items())),
+        "cpu_seconds": round(cpu, 1),
+    }
+    print(json.dumps(summary), flush=True)
+    return 1 if broken or done < count else 0
+
+
+def search(jobs: int) -> int:
+    """Search the seeds that find each deliberate bug, and write the list of them."""
+    found: dict[str, list[int]] = {}
+    with processes(jobs) as pool:
+        for bug, seeds in zip(BUGS, pool.map(find, BUGS), strict=True):
+            found[bug] = seeds
+            print(f"{seeds} {bug}", file=sys.stderr, flush=True)
+            if len(seeds) < 2:
+                print(f"{bug}: found by {len(seeds)} of {SEEDS} seeds", flush=True)
+    write(found)
+    few = sum(len(seeds) < 2 for seeds in found.values())
+    print(json.dumps({"bugs": len(found), "seeds": SEEDS, "found_by_fewer_than_two": few}))
+    return 1 if few else 0
 
 
 def main() -> int:
     """Run what the command line names; return 1 if a law was broken."""
     parser = argparse.ArgumentParser(prog="python -m simulation", description=__doc__)
     parser.add_argument("--seed", type=int, help="replay one seed and log what happens")
-    parser.add_argument("--seeds", type=int, nargs=2, default=(0, 300), metavar=("FIRST", "COUNT"))
+    parser.add_argument("--seeds", type=int, default=SEEDS, metavar="COUNT", help="how many seeds")
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="the first of them")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument(
+        "--bugs",
+        action="store_true",
+        help="search two seeds that find each deliberate bug, and write them to found.json",
+    )
     options = parser.parse_args()
     if options.seed is not None:
         World(options.seed, log=print).run()
         print(f"seed {options.seed}: every law holds")
         return 0
-    first, count = options.seeds
-    broken = runs = 0
-    with ProcessPoolExecutor(options.jobs) as pool:
-        for seed, executions, error in pool.map(attempt, range(first, first + count), chunksize=4):
-            runs += executions
-            if error:
-                broken += 1
-                lines = error.strip().splitlines()
-                print(f"seed {seed}: {lines[-1]}", flush=True)
-    print(f"{count} seeds, {runs} runs, {broken} broken")
-    return 1 if broken else 0
+    if options.bugs:
+        return search(options.jobs)
+    return run_many(options.first, options.seeds, options.jobs)
 
 
 if __name__ == "__main__":

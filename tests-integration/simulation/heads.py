@@ -4,73 +4,185 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from grain.head.errors import BadMessage
 from grain.head.messages import RegisterMission, Retract, Submit
 from grain.worker.messages import Draining, Inventory, InventoryEnd, Leaving, RegisterWorker
 from simulation.peers import SimulatedMission
 from simulation.wire import Wire
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from grain.edge.messages import Message
     from grain.edge.questions import Ask
     from grain.head.hub.hub import Hub
+    from grain.head.hub.state import MissionRecord
+    from grain.worker.messages import Attempt
     from simulation.wire import End, Mail
     from simulation.world import World
 
 
 class HeadProcess:
-    """The process of a head: a hub and the wires to it."""
+    """The process of a head: a hub and the wires to it.
+
+    Args:
+        world: the world.
+        hub: the decisions.
+        offset: the time by its own clock when that of the world is 0.
+    """
 
     def __init__(self, world: World, hub: Hub, offset: float) -> None:
         self.world = world
         self.hub = hub
         self.alive = True
         self.offset = offset
+        self.frozen_until = 0.0
+        # The seconds in which it did not run, and what of them counts against its peers.
+        self.stopped = 0.0
+        self._counted = 0.0
+        self.started = self.served
+        # The time by `served` when the connection of a peer was lost, by its id.
+        self._lost: dict[str, float] = {}
         self.ready: set[Wire] = set()
         self.wires: dict[Wire, None] = {}
+        # What arrived while the process was frozen, as calls in their order.
+        self._unread: list[Callable[[], object]] = []
         # The tasks that missions submitted or retracted, by wire.
         self.wanted: dict[Wire, set[int]] = {}
         # The newest connection on which each peer has registered.
         self.newest: dict[End, int] = {}
+        # The wires whose peers have sent nonsense.
+        self.refused: set[Wire] = set()
+        # The workers, by id, that have left, as they have said.
+        self.departed: set[str] = set()
         # The tasks, by mission and number, that a command has cancelled here.
         self.cancelled: set[tuple[str, int]] = set()
+        # The missions that a command has cancelled here.
+        self.cancelled_missions: set[str] = set()
+        # The worker of each task as missions were informed from here, by the mission's record.
+        self.informed: dict[tuple[MissionRecord, int], str] = {}
+        # The crashes of each task that missions were informed of from here, likewise: a mission
+        # that was given up and comes back is a new one.
+        self.crashes: dict[tuple[MissionRecord, int], set[Attempt]] = {}
 
     @property
     def now(self) -> float:
         """The time by its own clock."""
         return self.world.clock.now + self.offset
 
-    def on_mail(self, wire: Wire, mail: Mail) -> None:
-        if not self.alive:
+    @property
+    def served(self) -> float:
+        """The real time, without that in which it did not run; differences alone have a meaning."""
+        return self.world.clock.now + self._counted
+
+    @property
+    def frozen(self) -> bool:
+        """True while its process is stopped; its connections stay open."""
+        return self.frozen_until > self.world.clock.now
+
+    def freeze(self, until: float) -> None:
+        """Stop the process until a time."""
+        if until > self.frozen_until:
+            seconds = until - max(self.frozen_until, self.world.clock.now)
+            self._stop(seconds)
+            self._counted -= seconds
+            self.frozen_until = until
+
+    def jump(self, seconds: float) -> None:
+        """Let its clock go forward, as if it had been stopped for a moment of the real time."""
+        self.offset += seconds
+        self._stop(seconds)
+
+    def _stop(self, seconds: float) -> None:
+        self.stopped += seconds
+        self._counted += seconds if seconds <= 30.0 else 10.0
+
+    def _later(self, action: Callable[[], object]) -> bool:
+        """Keep a call for when the process goes on; return False if it runs."""
+        if not self._unread and not self.frozen:
+            return False
+        self._unread.append(action)
+        if len(self._unread) == 1:
+            self.world.clock.at(self.frozen_until, self._thaw)
+        return True
+
+    def _thaw(self) -> None:
+        if self.frozen:
+            self.world.clock.at(self.frozen_until, self._thaw)
             return
+        unread, self._unread = self._unread, []
+        if self.world.clock.chance.random() < 0.5:  # the clock's turn may come first
+            self.tick()
+        for action in unread:
+            action()
+
+    def on_mail(self, wire: Wire, mail: Mail) -> None:
+        if not self.alive or self._later(lambda: self.on_mail(wire, mail)):
+            return
+        if wire not in self.wires:
+            return  # it was closed here
+        self.world.touched.add(self)
         for message, payload in mail:
-            if isinstance(message, Submit):
-                self.wanted.setdefault(wire, set()).add(message.task)
-            elif isinstance(message, RegisterMission | RegisterWorker):
-                self.newest[wire.peer] = max(wire.number, self.newest.get(wire.peer, 0))
-            elif isinstance(message, Retract):
-                self.wanted.setdefault(wire, set()).update(message.tasks)
-            elif isinstance(message, InventoryEnd):
-                self.ready.add(wire)
-            elif isinstance(message, Leaving):
-                self.ready.discard(wire)
-            elif isinstance(message, Draining):
-                self.world.laws.drained.add((self, wire.peer))
-            self.hub.on_message(wire, message, payload, self.now)
+            self._note(wire, message)
+            try:
+                self.hub.on_message(wire, message, payload, self.now)
+            except BadMessage as error:
+                self._refuse(wire, message, error)
+                return
+            self.world.laws.on_taken(message)
             if isinstance(message, Inventory):
                 self.world.laws.on_inventory(self, wire, message)
         self.flush()
 
+    def _note(self, wire: Wire, message: Message) -> None:
+        if isinstance(message, Submit):
+            self.wanted.setdefault(wire, set()).add(message.task)
+        elif isinstance(message, RegisterMission | RegisterWorker):
+            if id(message) not in self.world.nonsense.refusable:
+                self.newest[wire.peer] = max(wire.number, self.newest.get(wire.peer, 0))
+        elif isinstance(message, Retract):
+            self.wanted.setdefault(wire, set()).update(message.tasks)
+        elif isinstance(message, InventoryEnd):
+            self.ready.add(wire)
+        elif isinstance(message, Leaving):
+            self.ready.discard(wire)
+            if wire in self.hub.workers.links:
+                self.departed.add(self.hub.workers.links[wire].id)
+        elif isinstance(message, Draining):
+            self.world.laws.drained.add((self, wire.peer))
+
+    def _refuse(self, wire: Wire, message: Message, error: BadMessage) -> None:
+        """Drop a peer that has sent nonsense, as the shell does."""
+        self.world.laws.on_refused(message, error)
+        self.refused.add(wire)
+        self._note_loss(wire)
+        self.hub.dismiss(wire, str(error), self.now, refused=True)
+        self.world.laws.on_dismissed(self, wire)
+        self.flush()
+        self.wires.pop(wire, None)
+        wire.close(self)
+
     def ask(self, ask: Ask) -> None:
         """Take a question from a command; the answer is dropped."""
+        if self.frozen:
+            return
+        self.world.touched.add(self)
         self.hub.on_message("command", ask, None, self.now)
         self.hub.on_link_lost("command", self.now)
         mission = self.hub.registry.missions.get(ask.mission)
         if mission is not None and ask.task in mission.cancelled:
             self.cancelled.add((ask.mission, ask.task))
+        if mission is not None and mission.cancelled_by:
+            self.cancelled_missions.add(ask.mission)
         self.flush()
 
     def on_cut(self, wire: Wire) -> None:
+        if self.alive and self._later(lambda: self.on_cut(wire)):
+            return
         self.wires.pop(wire, None)
         if self.alive:
+            self.world.touched.add(self)
+            self._note_loss(wire)
             self.hub.on_link_lost(wire, self.now)
             self.flush()
             if isinstance(wire.peer, SimulatedMission) and wire.peer.seen and not wire.peer.alive:
@@ -81,9 +193,20 @@ class HeadProcess:
 
     def tick(self) -> None:
         """Let time pass, as its shell does once a second."""
-        if self.alive:
+        if self.alive and not self.frozen:
+            self.world.touched.add(self)
+            registry = self.hub.registry
+            before = registry.workers.keys() | registry.missions.keys()
             self.hub.on_tick(self.now)
+            for peer in before - registry.workers.keys() - registry.missions.keys():
+                if peer in self._lost:
+                    self.world.laws.on_given_up(peer, self.served - self._lost[peer])
             self.flush()
+
+    def _note_loss(self, wire: Wire) -> None:
+        peer = self.hub.workers.links.get(wire) or self.hub.missions.links.get(wire)
+        if peer is not None and peer.link is wire:
+            self._lost[peer.id] = self.served
 
     def flush(self) -> None:
         """Decide, and send what is to be sent."""
@@ -92,7 +215,9 @@ class HeadProcess:
             assert isinstance(wire, Wire)
             for message, _ in mail:
                 self.world.laws.on_sent(self, wire, message)
-            wire.send(wire.peer, mail)
+            self.world.faults.post(self, wire, wire.peer, mail)
+            if not self.alive:
+                break  # it was killed while it sent: what is for others is lost
 
     def kill(self) -> None:
         self.alive = False

@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from grain.edge.questions import unpack
-from grain.head.messages import Crashed, MissionRegistered, Retracted
-from grain.head.testing import check_scheduler
-from grain.worker.messages import AckRuns, Dismissed, Inventory, Lease
-from simulation.peers import SimulatedMission, SimulatedRun, fits
+from grain.head.messages import Crashed, MissionRegistered, Retracted, Started
+from grain.head.testing import check_hub
+from grain.worker.agent.session import FLUSH
+from grain.worker.messages import AckRuns, Dismissed, Lease, Revoke
+from simulation.peers import SimulatedMission, SimulatedRun, SimulatedWorker, fits
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message
+    from grain.head.errors import BadMessage
     from grain.head.hub.state import MissionRecord, WorkerRecord
     from grain.remote_exer import Resolution
-    from grain.worker.messages import Attempt
+    from grain.worker.messages import Attempt, Inventory
     from simulation.heads import HeadProcess
     from simulation.wire import Wire
     from simulation.world import World
@@ -32,7 +34,9 @@ class Laws:
         self.leased: set[Attempt] = set()
         self.begun: dict[Attempt, SimulatedRun] = {}
         self.completed: dict[Attempt, bytes] = {}
-        self.crashed: dict[tuple[str, int], set[Attempt]] = {}
+        self.revoked: set[tuple[HeadProcess, Attempt]] = set()
+        # The runs that died after they had been told to end.
+        self.ending: set[Attempt] = set()
         self.retracted: set[tuple[HeadProcess, str, int]] = set()
         self.drained: set[tuple[HeadProcess, object]] = set()
         self.reported: dict[tuple[HeadProcess, Attempt], tuple[WorkerRecord, MissionRecord]] = {}
@@ -49,44 +53,129 @@ class Laws:
 
     def on_sent(self, head: HeadProcess, wire: Wire, message: Message) -> None:
         """Check a message that a head sends."""
-        newest = wire.number == head.newest[wire.peer]
+        newest = wire.number == head.newest.get(wire.peer)
         dismissed = isinstance(message, Dismissed)
+        refused = wire in head.refused
         law = "nothing but the reason is sent on a connection that was replaced"
         self.demand(law, newest or dismissed, message)
-        law = "no connection in use is dismissed"
-        self.demand(law, not newest or not dismissed, message)
+        law = "no connection in use is dismissed, but those of peers that talk nonsense"
+        self.demand(law, not newest or dismissed == refused, message)
         if isinstance(message, Lease):
-            self.demand("an attempt is used once", message.attempt not in self.leased, message)
-            self.leased.add(message.attempt)
-            self.demand("no lease before the worker has reported", wire in head.ready, message)
-            key = (head, message.mission, message.task)
-            self.demand("what is retracted does not start", key not in self.retracted, message)
-            cancelled = (message.mission, message.task) in head.cancelled
-            self.demand("what a command has cancelled does not start", not cancelled, message)
-            task = head.hub.registry.missions[message.mission].tasks[message.task]
-            suspect = len(task.crashes) >= 2
-            self.demand("a suspect runs alone", message.alone == suspect, message)
-            self.check_needed(head, message)
-            self.reported[head, message.attempt] = (head.hub.workers.links[wire], task.mission)
+            self.on_leased(head, wire, message)
         elif isinstance(message, MissionRegistered):
             mission = head.hub.missions.links[wire]
             unwanted = mission.tasks.keys() - head.wanted.get(wire, set())
             self.demand("nothing is kept that its mission does not want", not unwanted, unwanted)
+        elif isinstance(message, Started):
+            record = head.hub.missions.links[wire]
+            for task in message.tasks:
+                head.informed[record, task] = message.worker
+        elif isinstance(message, Revoke):
+            self.on_revoked(head, wire, message)
         elif isinstance(message, AckRuns):
             for attempt in message.attempts:
                 self.on_acknowledged(head, attempt)
         elif isinstance(message, Crashed):
+            assert isinstance(wire.peer, SimulatedMission)
             self.check_blame(head, message)
+            key = (head.hub.missions.links[wire], message.task)
+            head.crashes.setdefault(key, set()).add(message.crash.attempt)
         elif isinstance(message, Retracted) and isinstance(wire.peer, SimulatedMission):
             self.retracted.add((head, wire.peer.session.id, message.task))
+
+    def on_leased(self, head: HeadProcess, wire: Wire, lease: Lease) -> None:
+        """Check a lease that a head sends."""
+        self.demand("an attempt is used once", lease.attempt not in self.leased, lease)
+        self.leased.add(lease.attempt)
+        self.demand("no lease before the worker has reported", wire in head.ready, lease)
+        key = (head, lease.mission, lease.task)
+        self.demand("what is retracted does not start", key not in self.retracted, lease)
+        cancelled = (lease.mission, lease.task) in head.cancelled
+        cancelled = cancelled or lease.mission in head.cancelled_missions
+        self.demand("what a command has cancelled does not start", not cancelled, lease)
+        mission = head.hub.registry.missions[lease.mission]
+        task = mission.tasks[lease.task]
+        suspect = len(task.crashes) >= 2
+        self.demand("a suspect runs alone", lease.alone == suspect, lease)
+        law = "nothing of a mission starts that leaves too much unconfirmed"
+        outcomes = [one.outcome or b"" for one in mission.tasks.values() if one.ending is not None]
+        most, most_bytes = self.world.max_unconfirmed, self.world.max_unconfirmed_bytes
+        few = len(outcomes) <= most and sum(map(len, outcomes)) <= most_bytes
+        self.demand(law, few, lease)
+        record = head.hub.workers.links[wire]
+        informed = head.informed.get((mission, lease.task))
+        law = "a mission is informed of the worker before that has the lease"
+        self.demand(law, informed == record.id, lease)
+        law = "nothing is sent to a worker that drains"
+        self.demand(law, (head, wire.peer) not in self.drained, lease)
+        self.check_stated(head, lease)
+        self.check_needed(head, lease)
+        self.reported[head, lease.attempt] = (head.hub.workers.links[wire], mission)
+
+    def on_revoked(self, head: HeadProcess, wire: Wire, message: Revoke) -> None:
+        """Check which of two runs of one task is revoked."""
+        lease = head.hub.workers.links[wire].leases.get(message.attempt)
+        first = (head, message.attempt) not in self.revoked
+        self.revoked.add((head, message.attempt))
+        other = lease.task.lease if first and lease is not None and lease.task is not None else None
+        if lease is None or other is None or other is lease or lease.waits or other.waits:
+            return
+        law = "of two runs of one task the older one goes on"
+        self.demand(law, other.began <= lease.began, (lease, other))
+
+    def check_stated(self, head: HeadProcess, lease: Lease) -> None:
+        """Check a lease by what its mission knew when it registered at the head."""
+        [owner] = [m for m in self.world.missions if m.session.id == lease.mission]
+        [wire] = [one for one in owner.stated if one.number == head.newest[owner]]
+        workers, crashes = owner.stated[wire]
+        mission = head.hub.registry.missions[lease.mission]
+        attempts = crashes.get(lease.task, set()) | head.crashes.get((mission, lease.task), set())
+        self.demand("five crashes are enough", len(attempts) < 5, lease)
+        self.demand("two crashes make a suspect", len(attempts) < 2 or lease.alone, lease)
+        worker = workers.get(lease.task, "")
+        if not worker or head.served - head.started >= self.world.grace - 2.0:
+            return
+        # A worker that has registered here has reported what it has: see `check_needed`.
+        for attempt in self.attempts.get((lease.mission, lease.task), ()):
+            run = self.begun[attempt]
+            there = run.worker
+            runs = there.runs.get(attempt) is run and not run.ending
+            if there.session.id == worker and there.alive and there not in head.newest:
+                law = "nothing starts again whose worker has yet to report"
+                self.demand(law, not runs, (lease, attempt))
 
     def check_blame(self, head: HeadProcess, message: Crashed) -> None:
         """Check that a task is rightly blamed for a crash."""
         attempt = message.crash.attempt
         self.demand("a run that has not begun cannot crash", attempt in self.begun, message)
-        if "lost" in message.crash.how:
+        law = "a run that was told to end cannot crash"
+        lost = "lost" in message.crash.how
+        self.demand(law, lost or attempt not in self.ending, message)
+        if lost:
             worker = self.begun[attempt].worker
             self.demand("a drain is no crash", (head, worker) not in self.drained, message)
+
+    def on_dismissed(self, head: HeadProcess, wire: Wire) -> None:
+        """Check that a peer that was dismissed is detached."""
+        here = wire in head.hub.missions.links or wire in head.hub.workers.links
+        self.demand("a peer that was dismissed is detached", not here)
+
+    def on_given_up(self, peer: str, seconds: float) -> None:
+        """Check that a peer that is given up was away for long, while its head could see that."""
+        if any(one.session.id == peer and one.seen for one in self.world.missions):
+            return  # its process has ended
+        law = "a peer that is away is waited for"
+        self.demand(law, seconds >= self.world.grace - 2.0, (peer, seconds))
+
+    def on_taken(self, message: Message) -> None:
+        """Check a message that a head has taken without complaint."""
+        refused = id(message) in self.world.nonsense.refused
+        self.demand("nonsense is refused", not refused, message)
+
+    def on_refused(self, message: Message, error: BadMessage) -> None:
+        """Check a message that a head has refused."""
+        nonsense = id(message) in self.world.nonsense.refusable
+        self.demand("what makes sense is not refused", nonsense, (message, error))
 
     def on_inventory(self, head: HeadProcess, wire: Wire, message: Inventory) -> None:
         """Note the runs that a head learns of from a worker."""
@@ -104,7 +193,8 @@ class Laws:
         for worker in head.hub.registry.workers.values():
             for lease in worker.leases.values():
                 owned = lease.task is not None and lease.task.mission.id == mission
-                self.demand("the runs of a mission that has ended are revoked", not owned, lease)
+                runs = owned and lease.scheduler_id is not None and not lease.revoked
+                self.demand("the runs of a mission that has ended are revoked", not runs, lease)
 
     def check_needed(self, head: HeadProcess, lease: Lease) -> None:
         """Check that a task is not started while this head should know a run of it that goes on."""
@@ -134,6 +224,7 @@ class Laws:
             waits = mission.alive and lease.task in mission.session.pending
             story = mission.story
             wanted = waits and lease.task not in story.cancelled | story.cancelled_outside
+            wanted = wanted and not story.ended_outside
             if mission.session.id == lease.mission and wanted and record is not None:
                 task = record.tasks.get(lease.task)
                 has = task is not None and task.kept_by is not None and task.kept_by[1] != attempt
@@ -159,9 +250,20 @@ class Laws:
         self.completed[run.lease.attempt] = outcome
 
     def on_crashed(self, run: SimulatedRun) -> None:
-        """Note a run that dies with its run or worker."""
-        lease = run.lease
-        self.crashed.setdefault((lease.mission, lease.task), set()).add(lease.attempt)
+        """Note a run that dies with its runner or worker."""
+        if run.ending:
+            self.ending.add(run.lease.attempt)
+
+    def on_left(self, worker: SimulatedWorker, seconds: float) -> None:
+        """Check a worker that leaves.
+
+        Args:
+            worker: which.
+            seconds: for which it has had nothing to do but to wait for acknowledgements.
+        """
+        self.demand("a worker left while something ran on it", not worker.runs)
+        law = "a worker waits for a while until its outcomes have arrived"
+        self.demand(law, not worker.session.kept or seconds >= FLUSH, worker.session.name)
 
     def on_resolved(self, mission: SimulatedMission, resolution: Resolution) -> None:
         """Check an outcome that a mission gets."""
@@ -173,7 +275,7 @@ class Laws:
             self.demand("cancelled is cancelled", resolution.ending == "cancelled", resolution)
             return
         if resolution.ending == "cancelled":
-            asked = task in story.cancelled_outside and resolution.by
+            asked = (task in story.cancelled_outside or story.ended_outside) and resolution.by
             self.demand("nothing is cancelled unasked", asked, resolution)
             return
         kind = self.world.behaviour(mission.session.id, task).kind
@@ -193,9 +295,11 @@ class Laws:
 
     def check(self, *, deeply: bool) -> None:
         """Check what can be seen at any time."""
-        for head in self.world.heads:
-            if head.alive:
-                self.check_hub(head, deeply=deeply)
+        if self.world.touched:
+            for head in self.world.heads:
+                if head.alive and head in self.world.touched:
+                    self.check_hub(head, deeply=deeply)
+            self.world.touched.clear()
         for worker in self.world.workers:
             if worker.alive:
                 there = set(worker.runs) | worker.queued
@@ -205,8 +309,8 @@ class Laws:
     def check_hub(self, head: HeadProcess, *, deeply: bool) -> None:
         """Check that the records of a head agree with each other."""
         hub = head.hub
-        if deeply:
-            check_scheduler(hub.scheduler, dispatched=head.now)
+        if deeply and not head.frozen:
+            check_hub(hub, head.now)
         ids = set(hub.tasks.by_scheduler_id)
         self.demand("scheduler ids agree", ids == set(hub.scheduler.tasks))
         for mission in hub.registry.missions.values():
@@ -220,10 +324,16 @@ class Laws:
                 ]
                 dormant = not task.claimed and bool(task.crashes)
                 self.demand("one state", sum(states) == 1 or (dormant and not any(states)), task)
+                if task.crashes:
+                    attempts = {crash.attempt for crash in task.crashes}
+                    self.demand("a crash counts once", len(attempts) == len(task.crashes), task)
         for mission in hub.missions.links.values():
             kept = hub.registry.missions.get(mission.id) is mission
             self.demand("a mission that is connected is kept", kept, mission.id)
         for worker in hub.registry.workers.values():
+            serves = worker.serving and not (worker.draining or worker.reserved)
+            used = not hub.scheduler.workers[worker.number].draining
+            self.demand("a worker is in use that serves, and no other", used == serves, worker.name)
             for lease in worker.leases.values():
                 if not lease.current:
                     late = lease.revoked or lease.scheduler_id is None

@@ -6,12 +6,25 @@ the messages.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from grain.edge.errors import RemoteProtocolError
 from grain.edge.questions import pack, unpack
+from grain.head.messages import Crashed, RegisterMission, Request, Started
 from grain.resource import Supply, from_data, to_data
-from grain.worker.messages import Cancel, Ended, Lease, Run, chain_of
+from grain.worker.messages import (
+    Cancel,
+    Ended,
+    Inventory,
+    InventoryRun,
+    Lease,
+    RegisterWorker,
+    Retire,
+    Run,
+    chain_of,
+)
 from grain.worker.payload import Function
 from grain.worker.runner.chains import WaitingRuns
 
@@ -56,9 +69,17 @@ class SimulatedPeer:
         self.jinxed = 0
         self.parted_until = 0.0
 
+    @property
+    def frozen(self) -> bool:
+        """True while its process is stopped; its connection stays open."""
+        return self.frozen_until > self.world.clock.now
+
     def dial(self) -> None:
         """Try to reach the head, now and later until that succeeds."""
         if not self.alive or self.wire is not None:
+            return
+        if self.frozen:
+            self.world.clock.at(self.frozen_until, self.dial)
             return
         world = self.world
         head = world.head
@@ -75,7 +96,7 @@ class SimulatedPeer:
     def on_mail(self, wire: Wire, mail: Mail) -> None:
         if not self.alive or wire is not self.wire:
             return
-        if self.unread or self.frozen_until > self.world.clock.now:
+        if self.unread or self.frozen:
             self.unread.append((wire, mail))
             if len(self.unread) == 1:
                 self.world.clock.at(self.frozen_until, self.thaw)
@@ -85,7 +106,7 @@ class SimulatedPeer:
 
     def thaw(self) -> None:
         """Handle what came while the process was frozen, in its order."""
-        if self.frozen_until > self.world.clock.now:
+        if self.frozen:
             self.world.clock.at(self.frozen_until, self.thaw)
             return
         unread, self.unread = self.unread, []
@@ -93,7 +114,9 @@ class SimulatedPeer:
             self.on_mail(wire, mail)
 
     def on_cut(self, wire: Wire) -> None:
-        if self.alive and wire is self.wire:
+        if self.frozen:
+            self.world.clock.at(self.frozen_until, lambda: self.on_cut(wire))
+        elif self.alive and wire is self.wire:
             self.wire = None
             self.left()
             self.flush()
@@ -106,7 +129,12 @@ class SimulatedPeer:
 
     def send(self, mail: Mail) -> None:
         if self.wire is not None and mail:
-            self.wire.send(self.wire.head, mail)
+            self.world.faults.post(self, self.wire, self.wire.head, mail)
+
+    @property
+    def wire_number(self) -> int:
+        """The number of its wire; 0 if there is none."""
+        return 0 if self.wire is None else self.wire.number
 
     def joined(self) -> None:
         raise NotImplementedError
@@ -124,13 +152,20 @@ class SimulatedPeer:
 class SimulatedWorker(SimulatedPeer):
     """A worker: the session, and the runs that really take place."""
 
-    def __init__(self, world: World, session: WorkerSession) -> None:
+    def __init__(self, world: World, session: WorkerSession, offset: float) -> None:
         super().__init__(world)
         self.session = session
-        self.offset = 0.0
+        # The time by its own clock when that of the world is 0.
+        self.offset = offset
         self.runs: dict[Attempt, SimulatedRun] = {}
         # Its runner's part: the runs that wait in chains.
         self.waiting: WaitingRuns[Payload] = WaitingRuns()
+        # The leases that have arrived on this connection, and the last of them.
+        self.leases_read = 0
+        self._last_lease: Attempt = (0, 0)
+        # When its runs are to end, by its own clock, and since when it only waits to leave.
+        self.leave_by = math.inf
+        self._waits_since = math.inf
         self.queued: set[Attempt] = set()
 
     @property
@@ -139,6 +174,7 @@ class SimulatedWorker(SimulatedPeer):
         return self.world.clock.now + self.offset
 
     def joined(self) -> None:
+        self.leases_read = 0
         self.session.on_connected(self.now)
 
     def left(self) -> None:
@@ -146,6 +182,11 @@ class SimulatedWorker(SimulatedPeer):
 
     def read(self, mail: Mail) -> None:
         for message, payload in mail:
+            if isinstance(message, Lease) and message.attempt != self._last_lease:
+                self.leases_read += 1
+                self._last_lease = message.attempt
+            elif isinstance(message, Retire) and message.at_once:
+                self.leave_by = min(self.leave_by, self.now)
             self.session.on_message(message, payload, self.now)
 
     def flush(self) -> None:
@@ -163,16 +204,18 @@ class SimulatedWorker(SimulatedPeer):
             self.flush()
             return
         self.send(self.session.take_mail())
+        if self.session.draining and (not self.runs or self.leave_by <= self.now):
+            self._waits_since = min(self._waits_since, self.now)
         if self.session.finished and self.alive:
             self.alive = False
-            assert not self.runs, "a worker left while something ran on it"
+            self.world.laws.on_left(self, self.now - self._waits_since)
             if self.wire is not None:
                 wire = self.wire
                 self.world.clock.after(30.0, lambda: wire.close(self))
 
     def tick(self) -> None:
         """Let time pass, as its shell does once a second."""
-        if self.alive and self.frozen_until <= self.world.clock.now:
+        if self.alive and not self.frozen:
             self.flush()
 
     def begin(self, run: Run, payload: Payload) -> None:
@@ -191,7 +234,7 @@ class SimulatedWorker(SimulatedPeer):
         """End a run whose program comes to its natural end."""
         if not self.alive or self.runs.get(process.run.attempt) is not process:
             return
-        if self.frozen_until > self.world.clock.now:
+        if self.frozen:
             self.world.clock.at(self.frozen_until, lambda: self.end(process))
             return
         if process.behaviour.kind == "poison":
@@ -263,6 +306,12 @@ class Story:
     submitted: list[int] = field(default_factory=list)
     cancelled: set[int] = field(default_factory=set)
     cancelled_outside: set[int] = field(default_factory=set)
+    # The worker of each task, and its crashes, as the messages of heads have said.
+    workers: dict[int, str] = field(default_factory=dict)
+    crashes: dict[int, set[Attempt]] = field(default_factory=dict)
+    # True if a command has cancelled the mission, and if the mission has ended because of that.
+    ended_outside: bool = False
+    over: bool = False
     resolved: dict[int, Resolution] = field(default_factory=dict)
 
 
@@ -277,9 +326,17 @@ class SimulatedMission(SimulatedPeer):
         self.requests: dict[Any, int] = {}
         # True if it was killed on the host of its head, which sees that.
         self.seen = False
+        # The seconds for which it stays when all is done, and when they are over; 0 before.
+        self.linger = world.clock.chance.choice((0.0, 20.0, 200.0))
+        self.leave_at = 0.0
+        # The content of `Story.workers` and `Story.crashes` when it registered on a connection.
+        self.stated: dict[Wire, tuple[dict[int, str], dict[int, set[Attempt]]]] = {}
         session.define(Function(b"f" + session.id.encode(), b"code", "f"))
 
     def joined(self) -> None:
+        assert self.wire is not None
+        crashes = {task: set(attempts) for task, attempts in self.story.crashes.items()}
+        self.stated[self.wire] = (dict(self.story.workers), crashes)
         self.session.on_connected()
 
     def left(self) -> None:
@@ -287,36 +344,56 @@ class SimulatedMission(SimulatedPeer):
 
     def read(self, mail: Mail) -> None:
         for message, payload in mail:
-            self.session.on_message(message, payload)
+            if isinstance(message, Started):
+                self.story.workers.update(dict.fromkeys(message.tasks, message.worker))
+            elif isinstance(message, Crashed):
+                self.story.crashes.setdefault(message.task, set()).add(message.crash.attempt)
+            try:
+                self.session.on_message(message, payload)
+            except RemoteProtocolError:  # its shell ends the connection, and comes again
+                assert self.wire is not None
+                self.wire.close(self)
+                self.wire = None
+                self.left()
+                self.world.clock.after(0.1, self.dial)
+                return
         if self.world.clock.chance.random() < 0.7:  # else with the next mail
             self.session.confirm()
 
-    @property
-    def frozen(self) -> bool:
-        """True while its event loop does not run; its connection stays open."""
-        return self.frozen_until > self.world.clock.now
-
-    def on_cut(self, wire: Wire) -> None:
-        if self.frozen:
-            self.world.clock.at(self.frozen_until, lambda: self.on_cut(wire))
-        else:
-            super().on_cut(wire)
-
-    def dial(self) -> None:
-        if self.frozen:
-            self.world.clock.at(self.frozen_until, self.dial)
-        else:
-            super().dial()
-
     def tick(self) -> None:
-        """Let time pass, as its shell does now and then."""
-        if self.alive and not self.frozen:
-            self.session.confirm()
-            self.flush()
+        """Let time pass, as its shell does now and then; leave when all is done."""
+        if not self.alive or self.frozen:
+            return
+        if self.session.cancelled_by and not self.story.over:
+            self.give_up()
+        self.session.confirm()
+        self.flush()
+        if self.done and self.wire is not None:
+            if self.leave_at == 0.0:
+                self.leave_at = self.world.clock.now + self.linger
+            if self.leave_at <= self.world.clock.now:
+                self.leave()
+
+    def give_up(self) -> None:
+        """End the program as by Ctrl-C: somebody has cancelled the mission from outside."""
+        self.story.over = True
+        del self.plan[len(self.story.submitted) :]
+        for task in list(self.session.pending):
+            self.story.cancelled.add(task)
+            self.session.cancel(task)
+
+    def leave(self) -> None:
+        """Leave: the process ends when it has said so."""
+        self.session.depart()
+        self.flush()
+        self.alive = False
+        wire = self.wire
+        if wire is not None:
+            self.world.clock.after(1.0, lambda: wire.close(self))
 
     def submit(self, count: int) -> None:
         """Submit some more tasks of the plan."""
-        if not self.alive:
+        if not self.alive or self.story.over:
             return
         if self.frozen:
             self.world.clock.at(self.frozen_until, lambda: self.submit(count))
@@ -331,7 +408,8 @@ class SimulatedMission(SimulatedPeer):
                 number = self.session.request(to_data(request), chance.choice((0, 0, 1)))
                 self.requests[request] = number
             arguments = pack((self.session.id, self.session._last_task + 1))
-            task = self.session.submit(number, b"f" + self.session.id.encode(), arguments)
+            function = b"f" + self.session.id.encode()
+            task = self.session.submit(number, function, arguments, chance.choice((0.0, 0.0, 5.0)))
             self.story.submitted.append(task)
         self.flush()
 
@@ -354,6 +432,39 @@ class SimulatedMission(SimulatedPeer):
     def done(self) -> bool:
         """True if all of its tasks were submitted and are resolved."""
         return len(self.plan) == len(self.story.submitted) == len(self.story.resolved)
+
+
+class Stranger(SimulatedPeer):
+    """A process that registers, sends nonsense and does not come again."""
+
+    def __init__(self, world: World, number: int, *, mission: bool) -> None:
+        super().__init__(world)
+        self.name = f"stranger{number}"
+        self.mission = mission
+
+    def joined(self) -> None:
+        assert self.wire is not None
+        self.world.clock.after(10.0, lambda: self.kill())
+        some: Mail
+        if self.mission:
+            some = [(RegisterMission(self.name, self.name), None)]
+            some += [(Request(0, {"Cores": 2}), None)]
+            nonsense = self.world.nonsense.of_mission()
+        else:
+            some = [(RegisterWorker(self.name, self.name, "host", {"Cores": 4}), None)]
+            run = InventoryRun(f"of {self.name}", 1, (0, 1), {"Cores": 2}, 1.0)
+            some += [(Inventory((run,)), None)]
+            nonsense = self.world.nonsense.of_worker(self.wire.head.hub.tasks.epoch)
+        self.send([*some[: self.world.clock.chance.randint(0, 2)], *nonsense])
+
+    def left(self) -> None:
+        self.alive = False
+
+    def read(self, mail: Mail) -> None:
+        pass
+
+    def flush(self) -> None:
+        pass
 
 
 def fits(total: Resource, runs: list[SimulatedRun]) -> bool:

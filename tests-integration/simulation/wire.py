@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
     from simulation.clock import Clock
+    from simulation.heads import HeadProcess
 
     Mail = list[tuple[Message, Payload]]
 
@@ -34,7 +35,7 @@ class Wire:
     """
 
     def __init__(
-        self, clock: Clock, head: End, peer: End, number: int, slow: float, twice: float
+        self, clock: Clock, head: HeadProcess, peer: End, number: int, slow: float, twice: float
     ) -> None:
         self.head = head
         self.peer = peer

@@ -157,6 +157,19 @@ def test_a_run_that_comes_late_behind_a_long_one_is_recalled_as_well() -> None:
     assert Cancel((1, 4), waiting=True) in ordered(session, Cancel)
 
 
+def test_a_chain_that_began_just_after_a_look_at_the_others_waits_no_longer() -> None:
+    """Each is recalled at its own time, and not at the next look at all of them."""
+    session = three()
+    session.on_message(lease(4), b"", 0.09)
+    session.on_message(lease(5, 4), b"", 0.09)
+    session.on_tick(0.1)
+    assert [2, 3] == [cancel.attempt[1] for cancel in ordered(session, Cancel)]
+    assert 0.19 == pytest.approx(session.next_tick())
+
+    session.on_tick(0.19)
+    assert [2, 3, 5] == [cancel.attempt[1] for cancel in ordered(session, Cancel)]
+
+
 def test_a_crash_is_that_of_the_first_run_of_a_chain_and_the_others_are_returned() -> None:
     session = three()
     session.on_runner_crashed("SIGSEGV", 1.0)

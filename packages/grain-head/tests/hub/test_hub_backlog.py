@@ -134,3 +134,21 @@ def test_a_worker_that_drains_stays_so_when_its_outcomes_are_taken(harness: HubH
 
     assert [] == harness.sent(worker, Lease)
     check_hub(harness.hub, harness.now)
+
+
+def test_a_suspect_of_a_paused_mission_does_not_start(harness: HubHarness) -> None:
+    harness.hub.tasks.max_unconfirmed = 0
+    worker, mission = harness.worker("w", cores=2), harness.mission()
+    harness.send(mission, Synced())
+    harness.submit(mission, 1)
+    (lease,) = harness.sent(worker, Lease)
+    harness.send(worker, harness.ended(lease, "crashed", detail="SIGSEGV"))
+    harness.submit(mission, 2)
+    crashing, other = harness.sent(worker, Lease)
+    harness.send(worker, harness.ended(crashing, "crashed", detail="SIGSEGV"))
+    harness.send(worker, harness.ended(other), payload=b"value")
+
+    assert [] == harness.sent(worker, Lease)
+    check_hub(harness.hub, harness.now)
+    harness.send(mission, AckTasks((2,)))
+    assert [1] == [lease.task for lease in harness.sent(worker, Lease)]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from grain.head.messages import Crash, Resolved, Synced
-from grain.worker.messages import Lease
+from grain.head.messages import Crash, Crashed, Resolved, Synced
+from grain.head.testing import check_hub
+from grain.worker.messages import InventoryRun, Lease, RunEnded
 from grain_testkit.hub_harness import HubHarness
 
 
@@ -74,3 +75,35 @@ def test_why_says_that_a_suspect_waits_for_a_worker_of_its_own(harness: HubHarne
     assert "waiting" == why.state
     assert "it crashed before, and waits for a worker of its own" == why.reasons[0]
     assert ("crashed on w: SIGSEGV",) * 2 == why.reasons[1:]
+
+
+def test_a_mission_learns_of_a_crash_that_happened_while_it_was_away(harness: HubHarness) -> None:
+    """Or the next head would count anew."""
+    worker, mission = harness.worker("w"), harness.mission()
+    harness.send(mission, Synced())
+    harness.submit(mission, 1)
+    harness.lose(mission)
+    (lease,) = crash(harness, worker, 1)
+    again = harness.mission(link="again", connection=2)
+    harness.submit(again, 1, worker="w")
+
+    (crashed,) = harness.sent(again, Crashed)
+    assert (1, lease.attempt) == (crashed.task, crashed.crash.attempt)
+
+
+def test_the_crash_of_a_run_that_was_given_up_makes_a_waiting_task_a_suspect(
+    harness: HubHarness,
+) -> None:
+    mission = harness.mission(cores=2)
+    crashes = (Crash((9, 1), "w", "SIGSEGV", 0.0),)
+    harness.submit(mission, 1, worker="later", crashes=crashes)
+    held = InventoryRun("m", 1, (9, 2), {"Cores": 1}, 0.0, ended=True)
+    narrow = harness.worker("narrow", 1, (held,))
+    harness.wait(65.0)  # it is not held back any more, and waits for two cores
+    harness.send(narrow, RunEnded("m", 1, (9, 2), "crashed", "SIGSEGV"))
+    check_hub(harness.hub, harness.now)
+
+    (lease,) = harness.sent(harness.worker("wide", 3), Lease)
+    assert lease.alone
+    task = harness.hub.registry.missions["m"].tasks[1]
+    assert [(9, 1), (9, 2)] == [one.attempt for one in task.crashes]

@@ -206,3 +206,21 @@ def test_a_cancelled_mission_that_was_given_up_is_informed_when_it_comes_back(
     harness.send("again", RegisterMission("m", "m", connection=2), Synced())
 
     assert [CancelMission("me@host")] == harness.sent("again", CancelMission)
+
+
+def test_a_cancelled_task_is_refused_until_its_mission_has_the_answer(harness: HubHarness) -> None:
+    """The connection on which it was refused may break before the answer arrives."""
+    worker, mission, lease = running(harness)
+    harness.lose(mission)
+    assert "error" not in cancel(harness, 1)
+    harness.send(worker, harness.ended(lease, "cancelled"))
+    for connection in (2, 3, 4):
+        link = harness.mission(link=f"link {connection}", connection=connection)
+        harness.submit(link, 1)
+        harness.send(link, Synced())
+        assert [Retracted(1)] == harness.sent(link, Retracted)
+        harness.lose(link)
+    assert [] == harness.sent(worker, Lease)
+
+    harness.send(harness.mission(link="last", connection=5), Synced())
+    assert {} == harness.hub.registry.missions["m"].cancelled

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from grain.head.messages import Resolved, Synced
-from grain.worker.messages import InventoryRun, Lease, Revoke, RunEnded
+from grain.head.hub.hub import epoch_at
+from grain.head.messages import Crashed, Resolved, Started, Synced
+from grain.head.testing import check_hub
+from grain.worker.messages import InventoryRun, Lease, Leaving, Revoke, RunEnded
 from grain_testkit.hub_harness import HubHarness
 
 
@@ -59,3 +61,80 @@ def test_a_run_of_a_task_that_its_mission_does_not_submit_is_revoked(harness: Hu
     harness.send(mission, Synced())
 
     assert [Revoke((9, 1))] == harness.sent(worker, Revoke)
+
+
+def test_two_heads_that_start_in_one_millisecond_have_different_epochs() -> None:
+    now = 1_800_000_000_123_456_789
+
+    assert epoch_at(now, 1) != epoch_at(now, 2)
+    assert epoch_at(now, 2**20 - 1) < epoch_at(now + 1_000_000, 0) < 2**62
+
+
+def test_a_task_is_not_held_back_for_a_worker_that_has_left(harness: HubHarness) -> None:
+    left, other, mission = harness.worker("left"), harness.worker("other"), harness.mission()
+    harness.send(left, Leaving())
+    harness.submit(mission, 1, worker="left")
+
+    assert [1] == [lease.task for lease in harness.sent(other, Lease)]
+    check_hub(harness.hub, harness.now)
+
+
+def test_a_mission_whose_task_waits_again_under_a_new_head_learns_that(harness: HubHarness) -> None:
+    """Its worker has reported without it, before the mission came or after that."""
+    mission = harness.mission(cores=4)
+    harness.submit(mission, 1, worker="late")
+    assert [] == harness.sent(mission, Started)
+    harness.worker("late", 2)
+    assert [Started("", (1,))] == harness.sent(mission, Started)
+
+    harness.submit(mission, 2, worker="late")
+    assert [Started("", (2,))] == harness.sent(mission, Started)
+
+
+def test_a_mission_learns_that_its_task_runs_elsewhere_than_it_believes(
+    harness: HubHarness,
+) -> None:
+    harness.worker("w", 2, (InventoryRun("m", 1, (9, 1), {"Cores": 1}, 5.0),))
+    mission = harness.mission()
+    harness.submit(mission, 1, worker="other")
+
+    assert [Started("w", (1,))] == harness.sent(mission, Started)
+
+
+def test_a_mission_learns_which_of_two_runs_goes_on(harness: HubHarness) -> None:
+    """The older one, which its next head then waits for."""
+    mission = harness.mission()
+    harness.submit(mission, 1, worker="young")
+    young = harness.worker("young", 2, (InventoryRun("m", 1, (9, 2), {"Cores": 1}, 5.0),))
+    harness.worker("old", 2, (InventoryRun("m", 1, (9, 1), {"Cores": 1}, 50.0),))
+
+    assert [Revoke((9, 2))] == harness.sent(young, Revoke)
+    assert Started("old", (1,)) == harness.sent(mission, Started)[-1]
+
+
+def test_a_failure_on_another_worker_does_not_start_what_is_held_back(harness: HubHarness) -> None:
+    """The crash was counted, and a later run is on the worker that has yet to report."""
+    mission = harness.mission()
+    harness.submit(mission, 1, worker="later")
+    earlier = InventoryRun("m", 1, (9, 1), {"Cores": 1}, 0.0, ended=True)
+    worker = harness.worker("earlier", 2, (earlier,))
+    harness.send(worker, RunEnded("m", 1, (9, 1), "crashed", "SIGSEGV"))
+
+    assert [] == harness.sent(worker, Lease)
+    assert [(9, 1)] == [message.crash.attempt for message in harness.sent(mission, Crashed)]
+    check_hub(harness.hub, harness.now)
+
+    harness.worker("later", 2, (InventoryRun("m", 1, (9, 2), {"Cores": 1}, 5.0),))
+    assert Started("later", (1,)) == harness.sent(mission, Started)[-1]
+    assert [] == harness.sent(worker, Lease)
+
+
+def test_a_success_on_another_worker_resolves_what_is_held_back(harness: HubHarness) -> None:
+    mission = harness.mission()
+    harness.submit(mission, 1, worker="later")
+    earlier = InventoryRun("m", 1, (9, 1), {"Cores": 1}, 0.0, ended=True)
+    worker = harness.worker("earlier", 2, (earlier,))
+    harness.send(worker, RunEnded("m", 1, (9, 1), "value"), payload=b"early")
+
+    assert [Resolved(1, "value")] == harness.sent(mission, Resolved)
+    check_hub(harness.hub, harness.now)

@@ -17,6 +17,7 @@ import itertools
 import logging
 import math
 import os
+import secrets
 import socket
 import time
 from typing import TYPE_CHECKING
@@ -28,7 +29,7 @@ from grain.edge.messages import Codec
 from grain.edge.version import own_versions
 from grain.head import messages as mission
 from grain.head.errors import BadMessage
-from grain.head.hub.hub import GRACE, MAX_SILENCE, Hub
+from grain.head.hub.hub import GRACE, MAX_SILENCE, Hub, epoch_at
 from grain.worker import messages as worker
 from grain.worker.messages import Dismissed
 
@@ -68,8 +69,7 @@ class Service:
         max_silence: float = MAX_SILENCE,
         max_missions: float = math.inf,
     ) -> None:
-        # From the time, so that no two heads have the same, and that of a successor is larger.
-        epoch = time.time_ns() // 1000
+        epoch = epoch_at(time.time_ns(), secrets.randbits(20))
         self.hub = Hub(
             epoch, trio.current_time(), grace=grace, wall=time.time(), versions=own_versions()
         )

@@ -51,6 +51,19 @@ _AT_ONCE = 65536  # tasks in one `Started`; at nine bytes each they fit a messag
 _PULSE = 10.0  # seconds of such a gap that count, as in them it may have run
 
 
+def epoch_at(nanoseconds: int, chance: int) -> int:
+    """Return the epoch of a head that starts.
+
+    It is made of both, as neither is enough: the clocks of two hosts may show the same millisecond
+    when a head starts there, or go back between one head and the next.
+
+    Args:
+        nanoseconds: since Unix' epoch, by the clock of the head's host.
+        chance: 20 random bits.
+    """
+    return nanoseconds // 1_000_000 << 20 | chance
+
+
 class Parts(NamedTuple):
     """The classes that a hub is made of; the simulation puts faulty ones into their places."""
 
@@ -59,6 +72,7 @@ class Parts(NamedTuple):
     functions: type[FunctionTable] = FunctionTable
     missions: type[Missions] = Missions
     workers: type[Workers] = Workers
+    quarantine: type[Quarantine] = Quarantine
 
 
 class Hub:
@@ -100,7 +114,7 @@ class Hub:
         self._outgoing = Outgoing()
         functions = parts.functions(self.registry, self._outgoing)
         self.prefetch = parts.prefetch(self.scheduler, prefetch_seconds)
-        self._quarantine = Quarantine(self.scheduler, self.registry)
+        self._quarantine = parts.quarantine(self.scheduler, self.registry)
         self._notices = Notices(self.registry, self.scheduler, self._outgoing)
         self.tasks = parts.tasks(
             epoch,

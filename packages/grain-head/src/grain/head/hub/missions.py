@@ -11,7 +11,7 @@
 5.  Of two connections of one mission the older one is closed, with the reason. A mission that
     reads that shares its id with another process: it takes another id, and submits all again.
 6.  A task that ran on a worker under this head's predecessor, as its mission reports, is held back
-    until that worker has reported, or until the grace period of this head's start is over.
+    until that worker has reported or left, or until the grace period of this head's start is over.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from typing import TYPE_CHECKING, TypeVar
 from grain.edge.questions import pack
 from grain.head.errors import BadMessage
 from grain.head.hub.snapshot import labels, next_ordinal
-from grain.head.hub.state import EndedMission, MissionRecord, Questions, TaskRecord
+from grain.head.hub.state import ITS_MISSION, EndedMission, MissionRecord, Questions, TaskRecord
 from grain.head.messages import (
     AckTasks,
     Answer,
     CancelMission,
     CancelTask,
+    Crashed,
     Depart,
     Describe,
     Described,
@@ -35,6 +36,7 @@ from grain.head.messages import (
     RegisterMission,
     Request,
     Retract,
+    Started,
     Submit,
     Synced,
 )
@@ -83,6 +85,7 @@ class Missions:
         self._table = table
         self._missions = registry.missions
         self._workers = registry.workers
+        self._left = registry.left
         self._functions = functions
         self._versions = versions
         self._outgoing = outgoing
@@ -187,6 +190,7 @@ class Missions:
         mission.deadline = math.inf
         mission.last_submitted = -1
         mission.requests.clear()
+        mission.refused.clear()
         mission.noticed.clear()
         mission.reported.clear()
         self.links[link] = mission
@@ -218,21 +222,31 @@ class Missions:
         task.age = self._table.shares.age(mission.share, queue.priority)
         task.function = message.function
         task.arguments = arguments
-        if message.crashes:
+        if message.crashes or task.crashes:
             reported = {crash.attempt for crash in message.crashes}
             more = [crash for crash in task.crashes if crash.attempt not in reported]
             task.crashes = (*message.crashes, *more)
+            for crash in more:  # they happened while the mission was away
+                self._outgoing.post(mission.link, Crashed(task.number, crash))
         ran_on = message.worker
-        worker = self._workers.get(ran_on)
-        if now >= self._limbo_ends or (worker is not None and worker.serving):
-            ran_on = (
-                ""  # it has reported, or will not: if it has the run, the task is leased by now
-            )
+        if ran_on and (now >= self._limbo_ends or self._has_reported(ran_on)):
+            ran_on = ""  # if it has the run, the task is leased by now
         cancelled = mission.cancelled_by or message.task in mission.cancelled
         if cancelled and task.ending is None:
+            mission.refused.add(task.number)
             self._table.retract(mission, task.number)
-        else:
-            self._table.claim(task, ran_on, now)
+            return
+        self._table.claim(task, ran_on, now)
+        if (message.worker or task.lease is not None) and task.ending is None:
+            runs_on = task.awaits if task.lease is None else task.lease.worker.id
+            if runs_on != message.worker:
+                runs_on = "" if runs_on == ITS_MISSION else runs_on
+                self._outgoing.post(mission.link, Started(runs_on, (task.number,)))
+
+    def _has_reported(self, worker: str) -> bool:
+        """Return True if a worker has reported to this head what it has, or will not any more."""
+        record = self._workers.get(worker)
+        return worker in self._left if record is None else record.serving
 
     def _on_synced(self, mission: MissionRecord, now: float) -> None:
         if mission.synced:
@@ -244,8 +258,11 @@ class Missions:
         label = labels(self._missions.values())[mission.number]
         registered = MissionRegistered(self._table.epoch, runs, now - lost_at, label)
         self._outgoing.post(mission.link, registered)
+        # A task that was refused on this connection comes again if the answer is lost with that.
         mission.cancelled = {
-            task: by for task, by in mission.cancelled.items() if task in mission.tasks
+            task: by
+            for task, by in mission.cancelled.items()
+            if task in mission.tasks or task in mission.refused
         }
 
     # ---- cancelling, from outside

@@ -100,6 +100,7 @@ named, as one is made for every task."""
 _QUESTIONS = 1000  # without an answer, at most
 _ENDED_MISSIONS = 10
 _ENDED_TASKS = 1000
+_LEFT_WORKERS = 10_000
 
 
 class Registry:
@@ -109,6 +110,7 @@ class Registry:
         missions: by id.
         workers: by id.
         numbered: the workers by the number that the scheduler has for each.
+        left: the last workers that have left or were lost, by id.
         ended_missions: the last ones that left, for people.
         ended_tasks: the last ones that were resolved, for people: some 300 bytes each.
     """
@@ -119,6 +121,14 @@ class Registry:
         self.missions: dict[str, MissionRecord] = {}
         self.workers: dict[str, WorkerRecord] = {}
         self.numbered: dict[int, WorkerRecord] = {}
+        self.left: dict[str, None] = {}
+
+    def remove_worker(self, worker: WorkerRecord) -> None:
+        """Remove a worker, and remember that it was here."""
+        del self.workers[worker.id], self.numbered[worker.number]
+        self.left[worker.id] = None
+        if len(self.left) > _LEFT_WORKERS:
+            del self.left[next(iter(self.left))]
 
 
 class Questions:
@@ -200,6 +210,7 @@ class MissionRecord(PeerRecord):
         "noticed",
         "parked",
         "paused",
+        "refused",
         "reported",
         "requests",
         "settings",
@@ -237,6 +248,8 @@ class MissionRecord(PeerRecord):
         # that was away, or whose connection was lost meanwhile, is informed when it is back.
         self.cancelled_by = ""
         self.cancelled: dict[int, str] = {}
+        # The tasks of these that the mission submitted on this link all the same.
+        self.refused: set[int] = set()
 
 
 ITS_MISSION = "\0"

@@ -144,6 +144,8 @@ class TaskTable:
         """Let the tasks that were held back for a worker, and not adopted, wait for room."""
         for task in list(self.held_back.get(worker, ())):
             self.withdraw(task)
+            # Its mission takes it to run on that worker.
+            self._outgoing.post(task.mission.link, Started("", (task.number,)))
             self.enqueue(task, now)
 
     def withdraw(self, task: TaskRecord) -> None:
@@ -317,9 +319,14 @@ class TaskTable:
             self._remember((task, worker.name, lease.began, now))
         else:
             self.acknowledge(worker, ended.attempt)
+            how = ended.detail if ended.status == "crashed" else None
             if lease.current:
-                how = ended.detail if ended.status == "crashed" else None
                 self._run_again(lease, task, how, now)
+            elif how is not None and lease.task is task and not task.retracted:
+                self._count_crash(lease, task, how, now)
+                if task.scheduler_id is not None:  # it may be a suspect from now on
+                    self.withdraw(task)
+                    self.enqueue(task, now)
 
     def on_run_lost(self, lease: LeaseRecord, how: str | None, now: float) -> None:
         """End a run that is gone without an outcome.
@@ -355,21 +362,26 @@ class TaskTable:
             self._forget_retracted(task)
             return
         if how is not None:
-            crash = Crash(lease.attempt, lease.worker.name, how, self._wall + now)
-            # The mission may have submitted the same crash, which another head counted.
-            if all(earlier.attempt != crash.attempt for earlier in task.crashes):
-                task.crashes = (*task.crashes, crash)
-                if task.claimed:
-                    self._outgoing.post(task.mission.link, Crashed(task.number, crash))
-            if len(task.crashes) >= CRASHES:
-                self._resolve(task, "crashed", None, None)
-                self._remember((task, lease.worker.name, lease.began, now))
+            self._count_crash(lease, task, how, now)
+            if task.ending is not None:
                 return
         if task.claimed:
             self._outgoing.post(task.mission.link, Started("", (task.number,)))
             self.enqueue(task, now)
         elif not task.crashes:  # else it is dormant, until the mission gets the crashes
             del task.mission.tasks[task.number]
+
+    def _count_crash(self, lease: LeaseRecord, task: TaskRecord, how: str, now: float) -> None:
+        """Count the crash of a run; resolve its task if there were too many."""
+        crash = Crash(lease.attempt, lease.worker.name, how, self._wall + now)
+        # The mission may have submitted the same crash, which another head counted.
+        if all(earlier.attempt != crash.attempt for earlier in task.crashes):
+            task.crashes = (*task.crashes, crash)
+            if task.claimed:
+                self._outgoing.post(task.mission.link, Crashed(task.number, crash))
+        if len(task.crashes) >= CRASHES:
+            self._resolve(task, "crashed", None, None)
+            self._remember((task, lease.worker.name, lease.began, now))
 
     # ---- the end of a task
 
@@ -483,7 +495,8 @@ class TaskTable:
             if not mission.paused and self._has_backlog(mission):
                 mission.paused = True
                 # The youngest first: the scheduler's queues then only lose their ends.
-                waiting = [t for t in mission.tasks.values() if t.scheduler_id is not None]
+                tasks = mission.tasks.values()
+                waiting = [t for t in tasks if t.scheduler_id is not None or t.suspect]
                 for task in reversed(waiting):
                     self.withdraw(task)
                 for task in waiting:
@@ -546,6 +559,8 @@ class TaskTable:
         if unwanted or task is None:
             if not held.ended:
                 self.revoke(lease)
+        elif held.ended and task.awaits not in ("", ITS_MISSION, worker.id):
+            pass  # a later run is on the worker that it is held back for; a success is welcome
         elif task.lease is None:
             self.withdraw(task)
             task.lease = lease
@@ -557,6 +572,7 @@ class TaskTable:
             older = other.scheduler_id is not None and lease.began < other.began
             if not lease.waits and (other.waits or older):
                 task.lease, lease = lease, task.lease
+                self._outgoing.post(mission.link, Started(worker.id, (task.number,)))
             self.revoke(lease)
 
     def _hold(

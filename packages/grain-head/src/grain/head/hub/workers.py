@@ -186,6 +186,7 @@ class Workers:
         worker.host = message.host
         worker.versions = message.versions
         self._registry.workers[worker.id] = self._registry.numbered[worker.number] = worker
+        self._registry.left.pop(worker.id, None)
         self._table.scheduler.on_worker_joined(
             worker.number, worker.name, total, now, worker.versions.interpreter
         )
@@ -249,7 +250,7 @@ class Workers:
         for lease in list(reversed(worker.leases.values())):
             self._table.on_run_lost(lease, how, now)
         self._table.scheduler.on_worker_left(worker.number)
-        del self._registry.workers[worker.id], self._registry.numbered[worker.number]
+        self._registry.remove_worker(worker)
         if worker.link is not None:
             self.links.pop(worker.link, None)
         self._notices.on_workers_changed()

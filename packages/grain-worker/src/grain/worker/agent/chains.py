@@ -132,13 +132,16 @@ class Chains:
     def overdue(self, now: float) -> list[RunRecord]:
         """Return the runs that have to wait for long, each once; call it when it is `due`."""
         overdue: list[RunRecord] = []
+        self.due = math.inf
         for chain in self._chains.values():
+            if len(chain.runs) < 2 or chain.recalled:
+                continue
             # The first is under way, and the second waits: since when, whichever is earlier. So
             # many brief predecessors do not add up to a long wait.
             since = min(run.began for run in itertools.islice(chain.runs, 2))
-            if len(chain.runs) > 1 and now - since >= self._patience:
-                overdue += [] if chain.recalled else list(chain.runs)[1:]
+            if since + self._patience <= now:
+                overdue += list(chain.runs)[1:]
                 chain.recalled = True
-        busy = any(len(chain.runs) > 1 and not chain.recalled for chain in self._chains.values())
-        self.due = now + self._patience if busy else math.inf
+            else:
+                self.due = min(self.due, since + self._patience)
         return overdue

@@ -2,68 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
 from grain.head.hub.functions import FunctionTable
-from grain.head.hub.hub import Parts
 from grain.head.hub.missions import Missions
 from grain.head.hub.prefetch import Prefetch
 from grain.head.hub.tasks import TaskTable
 from grain.head.hub.workers import Workers
 from grain.remote_exer import MissionSession, Resolution
 from grain.worker.agent.session import SessionState, WorkerSession
+from simulation.mistakes.cast import (
+    Cast,
+    functions,
+    mission,
+    missions,
+    prefetch,
+    tasks,
+    worker,
+    workers,
+)
+from simulation.mistakes.slips import SLIPS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from grain.edge.messages import Payload
     from grain.head.hub.state import LeaseRecord, MissionRecord, TaskRecord, WorkerRecord
     from grain.worker.messages import InventoryRun, RunEnded
-
-
-class Cast(NamedTuple):
-    """The classes of a world: those of the hub's parts, of workers and of missions."""
-
-    parts: Parts = Parts()
-    worker: type[WorkerSession] = WorkerSession
-    mission: type[MissionSession] = MissionSession
-
-
-def tasks(**methods: Callable[..., Any]) -> Cast:
-    """A hub with a faulty task table."""
-    return Cast(Parts(tasks=type("Faulty", (TaskTable,), methods)))
-
-
-def prefetch(**methods: Callable[..., Any]) -> Cast:
-    """A hub with a faulty prefetch."""
-    return Cast(Parts(prefetch=type("Faulty", (Prefetch,), methods)))
-
-
-def functions(**methods: Callable[..., Any]) -> Cast:
-    """A hub with a faulty table of functions."""
-    return Cast(Parts(functions=type("Faulty", (FunctionTable,), methods)))
-
-
-def workers(**methods: Callable[..., Any]) -> Cast:
-    """A hub with faulty workers."""
-    return Cast(Parts(workers=type("Faulty", (Workers,), methods)))
-
-
-def missions(**methods: Callable[..., Any]) -> Cast:
-    """A hub with faulty missions."""
-    return Cast(Parts(missions=type("Faulty", (Missions,), methods)))
-
-
-def worker(**methods: Callable[..., Any]) -> Cast:
-    """A faulty worker."""
-    return Cast(worker=type("Faulty", (WorkerSession,), methods))
-
-
-def mission(**methods: Callable[..., Any]) -> Cast:
-    """A faulty mission."""
-    return Cast(mission=type("Faulty", (MissionSession,), methods))
 
 
 def free_when_link_is_lost(self: Workers, link: object, now: float) -> None:
@@ -101,6 +66,10 @@ def resolve_again(
 def no_epoch(self: TaskTable, *args: Any, **kwargs: Any) -> None:
     TaskTable.__init__(self, *args, **kwargs)
     self.epoch = 0
+
+
+def time_alone(nanoseconds: int, chance: int) -> int:
+    return nanoseconds // 1_000_000
 
 
 def end_inventory_again(self: Workers, record: WorkerRecord, now: float) -> None:
@@ -278,6 +247,7 @@ BUGS: dict[str, Cast] = {
     "a head acknowledges outcomes that no mission has": tasks(on_run_ended=acknowledge_at_once),
     "a mission takes a second resolution": mission(_resolve=resolve_again),
     "two heads use the same attempts": tasks(__init__=no_epoch),
+    "the epoch of a head is the time of its clock": Cast(epoch=time_alone),
     "a repeated report ends new leases": workers(_on_inventory_end=end_inventory_again),
     "a stale cancellation resolves a task": tasks(on_run_ended=take_stale_failures),
     "a drained worker's runs count as crashed": workers(_remove=drains_are_crashes),
@@ -310,5 +280,6 @@ BUGS: dict[str, Cast] = {
     "another head's chains are made longer": prefetch(adopt=lengthen_adopted_chains),
     "a run frees what its successor uses": prefetch(leave=free_under_a_chain),
     "chains are adopted as if all of them ran": prefetch(adopt=forget_chains),
+    **{name: slip.cast() for name, slip in SLIPS.items()},
 }
 """Each bug by what it is, as the classes of a world that has it."""

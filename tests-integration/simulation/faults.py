@@ -1,0 +1,264 @@
+"""The things that go wrong in a world: which, how often, and to whom."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from grain.edge.questions import Ask
+from grain.head import messages as of_mission
+from grain.head.messages import Retract, Synced
+from grain.worker import messages as of_worker
+from grain.worker.messages import Revoke
+from simulation.heads import HeadProcess
+from simulation.peers import SimulatedMission, SimulatedWorker, Stranger
+
+if TYPE_CHECKING:
+    from simulation.peers import SimulatedPeer
+    from simulation.wire import End, Mail, Wire
+    from simulation.world import World
+
+KINDS = (
+    "cut", "part", "kill head", "replace head", "kill worker", "crash runner", "freeze worker",
+    "drain worker", "kill mission", "cancel", "jump head", "jump worker", "freeze mission",
+    "kill mission here", "cancel from outside", "freeze head", "ambush", "cancel mission",
+    "retire worker", "nonsense", "stranger", "odd message",
+)  # fmt: skip
+
+MESSAGES = tuple(
+    kind.__name__
+    for kind in dict.fromkeys(
+        (*of_mission.MISSION, *of_mission.HEAD, *of_worker.AGENT, *of_worker.HEAD)
+    )
+)
+# Those whose loss hurts most are watched for more often.
+_PREY = (*MESSAGES, *[kind.__name__ for kind in (Revoke, Revoke, Revoke, Retract, Synced)] * 2)
+
+
+class Faults:
+    """The faults of a world, which stop at its calm.
+
+    Args:
+        world: the world.
+
+    Attributes:
+        counts: how many there were, by kind.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.chance = world.clock.chance
+        self.counts: Counter[str] = Counter()
+        self._often = {kind: self.chance.choice((0, 0, 1, 3)) for kind in KINDS}
+        if not any(self._often.values()):
+            self._often["cut"] = 1
+        # The name of the message that is waited for, and whether its sender is to die of it.
+        self._prey = ""
+        self._deadly = False
+        self._strangers = 0
+
+    def start(self) -> None:
+        """Let the first fault come."""
+        self.world.clock.after(self.chance.expovariate(1 / 9), self.strike)
+
+    def strike(self) -> None:
+        """Let one fault happen, and the next one come."""
+        if self.world.calm:
+            return
+        names = list(self._often)
+        kind = self.chance.choices(names, [self._often[name] for name in names])[0]
+        self.counts[kind] += 1
+        self.world.log(f"{self.world.clock.now:.3f}: {kind}")
+        getattr(self, kind.replace(" ", "_"))()
+        self.world.clock.after(self.chance.expovariate(1 / 8), self.strike)
+
+    def post(self, sender: HeadProcess | SimulatedPeer, wire: Wire, to: End, mail: Mail) -> None:
+        """Send messages; cut the wire, or kill the head that sends, at the one waited for."""
+        at = None
+        if self._prey and not self.world.calm:
+            kinds = [type(message).__name__ for message, _ in mail]
+            at = kinds.index(self._prey) if self._prey in kinds else None
+        if at is None:
+            wire.send(to, mail)
+            return
+        self._prey = ""
+        self.world.log(f"{self.world.clock.now:.3f}: the ambush at {mail[at][0]}")
+        wire.send(to, mail[: at + self.chance.randint(0, 1)])
+        if not self._deadly or not isinstance(sender, HeadProcess):
+            wire.cut()
+        elif sender is self.world.head:
+            self.kill_head()
+        else:
+            sender.kill()
+
+    # ---- to whom
+
+    def peer(self) -> SimulatedPeer:
+        world = self.world
+        peers = [p for p in (*world.workers, *world.missions) if p.alive]
+        return self.chance.choice(peers or world.workers)
+
+    def worker(self) -> SimulatedWorker:
+        workers = self.world.workers
+        return self.chance.choice([w for w in workers if w.alive] or workers)
+
+    def mission(self) -> SimulatedMission:
+        missions = self.world.missions
+        return self.chance.choice([m for m in missions if m.alive] or missions)
+
+    # ---- connections
+
+    def cut(self) -> None:
+        peer = self.peer()
+        if peer.wire is not None:
+            peer.wire.cut()
+        # Its next connections are lost, too, maybe while its registration is under way.
+        peer.jinxed = self.chance.choice((0, 4))
+
+    def part(self) -> None:
+        peer = self.peer()
+        peer.parted_until = self.world.clock.now + self.chance.choice((5.0, 25.0, 45.0, 100.0))
+        peer.parted_until = min(peer.parted_until, self.world.end_of_faults)
+        if peer.wire is not None:
+            peer.wire.cut()
+
+    def ambush(self) -> None:
+        """Wait for a message of one kind: its connection is cut, or its head dies, as it leaves."""
+        self._prey = self.chance.choice(_PREY)
+        self._deadly = self.chance.random() < 0.3
+
+    # ---- heads
+
+    def kill_head(self) -> None:
+        world = self.world
+        if world.head is not None:
+            world.head.kill()
+            world.head = None
+            world.clock.after(self.chance.choice((0.0, 2.0, 20.0)), world.restart_head)
+
+    def replace_head(self) -> None:
+        """Let another head take over; the old one goes on with the peers connected to it."""
+        old = self.world.head
+        if old is not None:
+            self.world.start_head()
+            for wire in list(old.wires):
+                self.world.clock.after(self.chance.uniform(0, 20), wire.cut)
+            self.world.clock.after(25, old.kill)
+
+    def freeze_head(self) -> None:
+        if self.world.head is not None:
+            self.world.head.freeze(self.world.clock.now + self.chance.choice((2.0, 20.0, 50.0)))
+
+    def jump_head(self) -> None:
+        if self.world.head is not None:
+            self.world.head.jump(self.chance.choice((5.0, 100.0, 3600.0)))
+
+    # ---- workers
+
+    def kill_worker(self) -> None:
+        self.worker().kill()
+        self.world.clock.after(self.chance.choice((0.0, 10.0, 50.0)), self.world.start_worker)
+
+    def crash_runner(self) -> None:
+        worker = self.worker()
+        if worker.alive:
+            worker.crash()
+
+    def freeze_worker(self) -> None:
+        worker = self.worker()
+        until = self.world.clock.now + self.chance.choice((2.0, 20.0, 50.0))
+        worker.frozen_until = max(worker.frozen_until, until)
+
+    def drain_worker(self) -> None:
+        worker = self.worker()
+        if worker.alive:
+            later = worker.now + self.chance.choice((0.0, 5.0, 30.0))
+            worker.session.drain(worker.now, later)
+            worker.leave_by = min(worker.leave_by, later)
+            worker.flush()
+            self.world.clock.after(5.0, self.world.start_worker)
+
+    def retire_worker(self) -> None:
+        """Ask a worker to leave as `grain quit` does, by a question to the head."""
+        # As often one that is away: it is to get the message when it is back.
+        away = [w for w in self.world.workers if w.alive and w.wire is None]
+        head = self.world.head
+        worker = self.chance.choice(away) if away and self.chance.random() < 0.5 else self.worker()
+        if head is not None and not head.frozen and worker.alive:
+            at_once = self.chance.random() < 0.5
+            head.ask(Ask("retire", pattern=worker.session.id, at_once=at_once))
+            self.world.clock.after(5.0, self.world.start_worker)
+
+    def jump_worker(self) -> None:
+        self.worker().offset += self.chance.choice((5.0, 3600.0))
+
+    # ---- missions
+
+    def kill_mission(self) -> None:
+        mission = self.chance.choice(self.world.missions)
+        if mission.alive:
+            mission.kill()
+            self.world.start_mission()
+
+    def kill_mission_here(self) -> None:
+        """Kill a mission on the head's host: the head sees that its process has ended."""
+        mission = self.chance.choice(self.world.missions)
+        if mission.alive:
+            mission.seen = True
+            mission.kill()
+            self.world.start_mission()
+
+    def freeze_mission(self) -> None:
+        mission = self.mission()
+        until = self.world.clock.now + self.chance.choice((2.0, 50.0, 150.0))
+        mission.frozen_until = max(mission.frozen_until, until)
+
+    def cancel(self) -> None:
+        self.mission().cancel()
+
+    def cancel_from_outside(self) -> None:
+        """Cancel a task as `grain cancel` does, by a question to the head."""
+        mission = self.mission()
+        waiting = list(mission.session.pending)
+        if self.world.head is not None and not self.world.head.frozen and waiting:
+            task = self.chance.choice(waiting)
+            mission.story.cancelled_outside.add(task)
+            ask = Ask("cancel", mission=mission.session.id, task=task, by="somebody")
+            self.world.head.ask(ask)
+
+    def cancel_mission(self) -> None:
+        """Cancel a mission as `grain cancel` does; its program ends when it gets the message."""
+        mission = self.mission()
+        if self.world.head is not None and not self.world.head.frozen and mission.alive:
+            mission.story.ended_outside = True
+            self.world.head.ask(Ask("cancel", mission=mission.session.id, by="somebody"))
+            self.world.start_mission()
+
+    # ---- nonsense
+
+    def nonsense(self) -> None:
+        """Let a peer say something that makes no sense."""
+        peer = self.peer()
+        if peer.wire is None or peer.frozen:
+            return
+        head = peer.wire.head
+        if isinstance(peer, SimulatedMission):
+            peer.send(self.world.nonsense.of_mission())
+        else:
+            peer.send(self.world.nonsense.of_worker(head.hub.tasks.epoch))
+
+    def stranger(self) -> None:
+        """Let a process come that registers, maybe, and says something that makes no sense."""
+        self._strangers += 1
+        Stranger(self.world, self._strangers, mission=self.chance.random() < 0.5).dial()
+
+    def odd_message(self) -> None:
+        """Deliver a message that is to have no effect."""
+        peer = self.peer()
+        if peer.wire is None or peer.frozen:
+            return
+        mission = isinstance(peer, SimulatedMission)
+        if self.chance.random() < 0.5:
+            peer.send(self.world.nonsense.odd_to_head(mission=mission))
+        else:
+            peer.wire.send(peer, self.world.nonsense.odd(mission=mission))

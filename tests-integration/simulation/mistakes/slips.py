@@ -1,0 +1,453 @@
+"""Slips: deliberate mistakes in one line, such as a tired engineer makes.
+
+Each replaces some words of a method of the product, which have to be there exactly once. Where they
+are not any more, the message says which slip to mend.
+"""
+
+from __future__ import annotations
+import __future__ as future
+
+import inspect
+import sys
+import textwrap
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from grain.head.hub.functions import FunctionTable
+from grain.head.hub.hub import Hub, Parts
+from grain.head.hub.missions import Missions
+from grain.head.hub.prefetch import Prefetch
+from grain.head.hub.quarantine import Quarantine
+from grain.head.hub.tasks import TaskTable
+from grain.head.hub.workers import Workers
+from grain.remote_exer import MissionSession
+from grain.worker.agent.session import WorkerSession
+from simulation.mistakes.cast import Cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_PARTS: dict[type, str] = {
+    TaskTable: "tasks",
+    Prefetch: "prefetch",
+    FunctionTable: "functions",
+    Missions: "missions",
+    Workers: "workers",
+    Quarantine: "quarantine",
+}
+_ENDS: dict[type, str] = {Hub: "hub", WorkerSession: "worker", MissionSession: "mission"}
+
+
+class Slip(NamedTuple):
+    """One line that is wrong.
+
+    Attributes:
+        kind: the class.
+        method: its method.
+        right: words of that, which occur there once.
+        wrong: those in their place.
+    """
+
+    kind: type
+    method: str
+    right: str
+    wrong: str
+
+    def cast(self) -> Cast:
+        """Return the classes of a world that has it.
+
+        Raises:
+            ValueError: the words are not there.
+        """
+        source = textwrap.dedent(inspect.getsource(getattr(self.kind, self.method)))
+        if source.count(self.right) != 1:
+            raise ValueError(
+                f"{self.kind.__name__}.{self.method} has {self.right!r} {source.count(self.right)} "
+                "times, and not once: mend this in tests-integration/simulation/mistakes/slips.py"
+            )
+        names = dict(vars(sys.modules[self.kind.__module__]))
+        flags = future.annotations.compiler_flag
+        wrong = source.replace(self.right, self.wrong)
+        exec(compile(wrong, f"<{self.method}>", "exec", flags, dont_inherit=True), names)
+        methods: dict[str, Callable[..., Any]] = {self.method: names[self.method]}
+        faulty = type("Faulty", (self.kind,), methods)
+        if self.kind in _ENDS:
+            return Cast(**{_ENDS[self.kind]: faulty})  # type: ignore[arg-type]
+        return Cast(parts=Parts()._replace(**{_PARTS[self.kind]: faulty}))
+
+
+_INFORM = "self._outgoing.post(mission.link, Started(worker.id, (task.number,)))"
+
+SLIPS: dict[str, Slip] = {
+    "a revocation that was lost is not repeated": Slip(
+        TaskTable, "confirm", "self.revoke(lease)  # again: the first message may be lost", "pass"
+    ),
+    "a run that was retracted is not revoked": Slip(
+        TaskTable, "retract", "elif not task.lease.revoked:", "elif False:"
+    ),
+    "one crash is counted twice": Slip(
+        TaskTable,
+        "_count_crash",
+        "if all(earlier.attempt != crash.attempt for earlier in task.crashes):",
+        "if True:",
+    ),
+    "what is held back for a worker that has reported waits": Slip(
+        Workers, "_on_inventory_end", "self._table.enqueue_held_back(worker.id, now)", "pass"
+    ),
+    "what is held back for a worker that has left waits": Slip(
+        Missions,
+        "_has_reported",
+        "worker in self._left if record is None",
+        "False if record is None",
+    ),
+    "the time in which a new head holds tasks back never ends": Slip(
+        Missions, "on_tick", "if self._limbo_ends > now:", "if True:"
+    ),
+    "a new head holds nothing back": Slip(
+        Missions,
+        "_submit",
+        "self._table.claim(task, ran_on, now)",
+        'self._table.claim(task, "", now)',
+    ),
+    "a report of an old failure ends the holding back": Slip(
+        TaskTable,
+        "adopt",
+        'elif held.ended and task.awaits not in ("", ITS_MISSION, worker.id):',
+        "elif False:",
+    ),
+    "of two runs of one task both go on": Slip(
+        TaskTable, "adopt", "(task.number,)))\n        self.revoke(lease)", "(task.number,)))"
+    ),
+    "a mission does not learn that an older run goes on": Slip(
+        TaskTable,
+        "adopt",
+        f"lease, task.lease\n            {_INFORM}",
+        "lease, task.lease",
+    ),
+    "a mission does not learn of crashes while it was away": Slip(
+        Missions, "_submit", "for crash in more:", "for crash in ():"
+    ),
+    "crashes that a mission reports are dropped": Slip(
+        Missions, "_submit", "task.crashes = (*message.crashes, *more)", "pass"
+    ),
+    "crashes that a head has counted are dropped": Slip(
+        Missions,
+        "_submit",
+        "task.crashes = (*message.crashes, *more)",
+        "task.crashes = message.crashes or task.crashes",
+    ),
+    "a mission forgets where its tasks run": Slip(
+        MissionSession,
+        "on_connected",
+        "p.worker",
+        '""',
+    ),
+    "a mission forgets crashes": Slip(MissionSession, "on_connected", "p.crashes", "()"),
+    "a mission ignores where its tasks run": Slip(
+        MissionSession, "_started", "pending.worker = message.worker", "pass"
+    ),
+    "a mission ignores crashes": Slip(
+        MissionSession, "on_message", "pending.crashes = (*pending.crashes, message.crash)", "pass"
+    ),
+    "a cancelled task resolves with its value": Slip(
+        MissionSession,
+        "_resolve",
+        'if pending.retracted or ending == "cancelled":',
+        'if ending == "cancelled":',
+    ),
+    "a mission retracts only its first task again": Slip(
+        MissionSession, "on_connected", "if p.retracted])", "if p.retracted][:1])"
+    ),
+    "a worker does not send its outcomes again": Slip(
+        WorkerSession,
+        "on_connected",
+        "for ended, payload, _ in self.kept.values():",
+        "for ended, payload, _ in ():",
+    ),
+    "a worker does not report the outcomes that it keeps": Slip(
+        WorkerSession,
+        "on_connected",
+        "for *_, lease in self.kept.values()]",
+        "for *_, lease in ()]",
+    ),
+    "a worker does not report what it runs": Slip(
+        WorkerSession, "on_connected", "for r in self.runs.values()]\n", "for r in ()]\n"
+    ),
+    "a worker counts leases of its last connection": Slip(
+        WorkerSession, "on_connected", "self._arrived = 0", "pass"
+    ),
+    "a worker does not count leases": Slip(WorkerSession, "_begin", "self._arrived += 1", "pass"),
+    "a revoked run that dies counts as crashed": Slip(
+        WorkerSession, "on_runner_crashed", "if run.wish is not Wish.COMPLETE:", "if False:"
+    ),
+    "runs that wait begin while their worker drains": Slip(
+        WorkerSession, "drain", "self._recall(self._chains.waiting())", "pass"
+    ),
+    "a worker leaves before its outcomes have arrived": Slip(
+        WorkerSession, "on_tick", "if not self.kept or now >= self._flush_until:", "if True:"
+    ),
+    "a worker that drains keeps its runs for ever": Slip(
+        WorkerSession, "on_tick", "self.to_runner.append((Cancel(attempt), None))", "pass"
+    ),
+    "a worker revokes only the runs of its head": Slip(
+        WorkerSession,
+        "_revoke",
+        "run is not None and run.wish",
+        "run is not None and run.lease.chain == 0 and run.wish",
+    ),
+    "a worker does not say that it drains": Slip(
+        WorkerSession, "drain", "self._send(DrainingMessage())", "pass"
+    ),
+    "a worker ignores the order to leave": Slip(
+        WorkerSession, "on_message", "self.drain(now, now if message.at_once else math.inf)", "pass"
+    ),
+    "a worker that registers serves from the last time": Slip(
+        Workers, "_register", "worker.serving = False", "pass"
+    ),
+    "leases are counted from one connection to the next": Slip(
+        Workers, "_register", "worker.sent = worker.arrived = 0", "worker.sent = 0"
+    ),
+    "a worker that drained may be blamed when it is lost": Slip(
+        Workers, "on_tick", "over = worker.draining or", "over ="
+    ),
+    "a worker that is away is waited for for ever": Slip(
+        Workers, "on_link_lost", "worker.deadline = now + self._grace", "pass"
+    ),
+    "a worker that comes back is given up all the same": Slip(
+        Workers, "_register", "worker.deadline = worker.away_since = math.inf", "pass"
+    ),
+    "a worker that is away when it is to leave stays": Slip(
+        Workers, "_on_inventory_end", "if worker.retired is not None:", "if False:"
+    ),
+    "leases that were lost are waited for": Slip(
+        Workers, "_on_inventory_end", "if lease.session < worker.session:", "if False:"
+    ),
+    "time in which the head was stopped counts against workers": Slip(
+        Workers, "postpone", "worker.deadline += seconds", "pass"
+    ),
+    "time in which the head was stopped counts against missions": Slip(
+        Missions, "postpone", "mission.deadline += seconds", "pass"
+    ),
+    "the head does not notice that it was stopped": Slip(
+        Hub, "_look", "if gap > _STOPPED:", "if False:"
+    ),
+    "a mission that is away is waited for for ever": Slip(
+        Missions, "on_link_lost", "mission.deadline = now + self._grace", "pass"
+    ),
+    "a mission that comes back is given up all the same": Slip(
+        Missions, "_register", "mission.deadline = math.inf", "pass"
+    ),
+    "what waits of a mission that is away stays in the queue": Slip(
+        Missions, "_detach", "self._table.withdraw(task)", "pass"
+    ),
+    "a cancelled mission keeps its runs": Slip(
+        Missions, "cancel", "self._table.retract(mission, task.number)", "pass"
+    ),
+    "a cancelled task is not retracted": Slip(
+        Missions, "cancel_task", "self._table.retract(mission, task.number)", "pass"
+    ),
+    "a mission that was away does not learn that it is cancelled": Slip(
+        Missions, "_register", "if mission.cancelled_by:", "if False:"
+    ),
+    "a mission that was given up is not cancelled any more": Slip(
+        Missions, "_give_up", "if mission.cancelled_by or mission.cancelled:", "if False:"
+    ),
+    "a refused task is forgotten before its mission has the answer": Slip(
+        Missions,
+        "_on_synced",
+        "if task in mission.tasks or task in mission.refused",
+        "if task in mission.tasks",
+    ),
+    "a chain keeps runs that were returned": Slip(
+        Prefetch, "leave", "chain.waiting.remove(lease)", "pass"
+    ),
+    "brief tasks are sent ahead to workers that drain": Slip(
+        Prefetch,
+        "growth",
+        "head.scheduler_id is None or not _takes_more(head.worker)",
+        "head.scheduler_id is None",
+    ),
+    "a worker stays reserved for a task that is over": Slip(
+        Quarantine, "_give_up_reservations", "self._scheduler.on_worker_back(worker.number)", "pass"
+    ),
+    "a suspect starts on a worker that is not empty": Slip(
+        Quarantine, "ready", "not any(x.scheduler_id for x in worker.leases.values())", "True"
+    ),
+    "a worker that leaves keeps its reservation": Slip(
+        Quarantine, "ready", "and not self._suffices(worker, task, now)", "and False"
+    ),
+    "workers have leases before missions know": Slip(
+        Hub, "take", "key=lambda link: link not in missions", "key=lambda link: link in missions"
+    ),
+    "a peer that was dismissed stays attached": Slip(
+        Hub, "dismiss", "self.on_link_lost(link, now)", "pass"
+    ),
+    "messages are not checked": Slip(Hub, "on_message", "check_message(message)", "pass"),
+    "a worker is taken to have functions that it has forgotten": Slip(
+        FunctionTable, "_forget_all_but", "worker.functions -= left", "pass"
+    ),
+    "functions are never forgotten": Slip(
+        FunctionTable, "on_changed", "self._swept = False", "self._swept = True"
+    ),
+    "a paused mission is never looked at again": Slip(
+        TaskTable, "discard", "self._backlogs[mission] = None", "pass"
+    ),
+    "confirmed outcomes count as unconfirmed": Slip(
+        TaskTable, "discard", "mission.unconfirmed -= 1", "pass"
+    ),
+    "a mission is never paused": Slip(
+        TaskTable, "_resolve", "self._backlogs[mission] = None", "pass"
+    ),
+    "suspects of a paused mission start": Slip(TaskTable, "settle_backlogs", " or t.suspect", ""),
+    "tasks of a paused mission start": Slip(
+        TaskTable, "settle_backlogs", "for task in reversed(waiting):", "for task in ():"
+    ),
+    "a paused mission goes on without its tasks": Slip(
+        TaskTable,
+        "settle_backlogs",
+        "for task in sorted(mission.parked, key=lambda task: task.age):",
+        "for task in ():",
+    ),
+    "a repeated outcome is acknowledged before its mission has it": Slip(
+        TaskTable,
+        "on_run_ended",
+        "if task is None or task.kept_by != (worker.id, ended.attempt):",
+        "if True:",
+    ),
+    "what comes after the resolution is not acknowledged": Slip(
+        TaskTable,
+        "on_run_ended",
+        "ending is not None:\n        self.acknowledge(worker, ended.attempt)",
+        "ending is not None:\n        pass",
+    ),
+    "a stale failure resolves its task": Slip(
+        TaskTable,
+        "on_run_ended",
+        '(ended.status == "error" and lease.current)',
+        'ended.status == "error"',
+    ),
+    "a retracted task runs again when its run is lost": Slip(
+        TaskTable, "_run_again", "if task.retracted:", "if False:"
+    ),
+    "a mission does not learn that its task waits again": Slip(
+        TaskTable,
+        "_run_again",
+        'self._outgoing.post(task.mission.link, Started("", (task.number,)))',
+        "pass",
+    ),
+    "runs that never began are blamed": Slip(
+        TaskTable, "on_run_lost", "how if ran else None", "how"
+    ),
+    "a second run goes on when its task is resolved": Slip(
+        TaskTable, "_resolve", "self.revoke(task.lease)", "pass"
+    ),
+    "the outcome of a retracted task is kept for ever": Slip(
+        TaskTable,
+        "_resolve",
+        "self.acknowledge(self.registry.workers.get(kept_by[0]), kept_by[1])",
+        "pass",
+    ),
+    "a new head starts what has crashed five times": Slip(
+        TaskTable,
+        "claim",
+        "elif len(task.crashes) >= CRASHES and task.lease is None:",
+        "elif False:",
+    ),
+    "an outcome is not delivered again": Slip(TaskTable, "claim", "self.deliver(task)", "pass"),
+    "the resources of a run that waits are taken": Slip(
+        TaskTable,
+        "adopt",
+        "if not held.ended and not self.prefetch.adopt(lease, held):",
+        "if not held.ended:",
+    ),
+    "tasks that a new head gets keep their old place": Slip(
+        TaskTable,
+        "claim",
+        "self.scheduler.on_reclassified(task.lease.scheduler_id, task.queue, task.age)",
+        "pass",
+    ),
+    "a mission is not told that what was held back waits": Slip(
+        TaskTable,
+        "enqueue_held_back",
+        'self._outgoing.post(task.mission.link, Started("", (task.number,)))',
+        "pass",
+    ),
+    "a mission that comes back does not learn where its tasks run": Slip(
+        Missions, "_submit", "if runs_on != message.worker:", "if False:"
+    ),
+    "a stale crash is not counted": Slip(
+        TaskTable,
+        "on_run_ended",
+        "elif how is not None and lease.task is task and not task.retracted:",
+        "elif False:",
+    ),
+    "a worker that comes back is taken to have lost its runs": Slip(
+        TaskTable, "confirm", "lease.session = worker.session", "pass"
+    ),
+    "a mission that comes back submits to nobody": Slip(
+        Missions, "_register", "mission.last_submitted = -1", "pass"
+    ),
+    "what waits stays in the queue when a connection is replaced": Slip(
+        Missions, "_register", "self._detach(mission)", "pass"
+    ),
+    "runs wait in a chain for ever": Slip(
+        WorkerSession, "__init__", "Chains(chain_patience)", "Chains(1e9)"
+    ),
+    "an outcome that its mission has is not acknowledged": Slip(
+        TaskTable,
+        "discard",
+        "self.acknowledge(self.registry.workers.get(task.kept_by[0]), task.kept_by[1])",
+        "pass",
+    ),
+    "the success of a run that was given up is dropped": Slip(
+        TaskTable,
+        "on_run_ended",
+        'elif ended.status == "value" or',
+        'elif (ended.status == "value" and lease.current) or',
+    ),
+    "an exception counts as a value": Slip(
+        WorkerSession, "on_ended", '"error" if ended.failed else "value"', '"value"'
+    ),
+    "leases are sent without their function": Slip(
+        TaskTable,
+        "_send_lease",
+        "self._functions.send(task.function, task.mission, lease.worker)",
+        "pass",
+    ),
+    "a run may use the whole worker": Slip(
+        TaskTable,
+        "start",
+        "to_data(start.allocation)",
+        "to_data(self.scheduler.workers[start.worker].supply.total)",
+    ),
+    "the first runs of chains are remembered from an inventory that broke off": Slip(
+        Workers, "_register", "worker.chain_heads.clear()", "pass"
+    ),
+    "the runs of a lost worker end in the order of their leases": Slip(
+        Workers, "_remove", "list(reversed(worker.leases.values()))", "list(worker.leases.values())"
+    ),
+    "the scheduler keeps a worker that was lost": Slip(
+        Workers, "_remove", "self._table.scheduler.on_worker_left(worker.number)", "pass"
+    ),
+    "a successor does not get the place of its predecessor": Slip(
+        TaskTable, "free", "self.by_scheduler_id[scheduler_id] = successor", "pass"
+    ),
+    "new tasks of a cancelled mission start": Slip(
+        Missions,
+        "_submit",
+        "mission.cancelled_by or message.task in mission.cancelled",
+        "message.task in mission.cancelled",
+    ),
+    "confirmations are ignored": Slip(
+        Missions, "on_message", "self._table.on_confirmed(mission, task)", "pass"
+    ),
+    "the outcome of a resolved task is adopted once more": Slip(
+        TaskTable,
+        "adopt",
+        "if task is not None and task.kept_by == (worker.id, held.attempt):",
+        "if False:",
+    ),
+    "the younger of two runs goes on": Slip(
+        TaskTable, "adopt", "lease.began < other.began", "lease.began > other.began"
+    ),
+}
+"""Each slip by what it does."""

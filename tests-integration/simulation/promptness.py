@@ -1,0 +1,199 @@
+"""The laws of promptness: what may be so for a moment, and not for long.
+
+Once a second each state that is not to last is listed, with the time for which it may last. One
+that was listed each time is reported when that is over. Peers count only while nothing is in the
+way of their messages (`World.settled`), so a cut, a frozen process or a new head starts the time
+anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from grain.worker.agent.chains import Wish
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from grain.head.hub.state import TaskRecord, WorkerRecord
+    from grain.worker.messages import Attempt, Lease
+    from simulation.heads import HeadProcess
+    from simulation.peers import SimulatedMission, SimulatedWorker
+    from simulation.world import World
+
+    Runs = dict[tuple[HeadProcess, str, int], list[Attempt]]
+    """The runs on workers in contact with a head that a mission there wants, by task."""
+
+_NOTICED = 25.0  # seconds in which each end of a wire that was cut notices that, and some more
+
+
+class Passing(NamedTuple):
+    """A state that is not to last.
+
+    Attributes:
+        law: the law.
+        seconds: for which it may last.
+        key: by which it is the same state as a second ago.
+    """
+
+    law: str
+    seconds: float
+    key: tuple[Any, ...]
+
+
+class Promptness:
+    """The observer of all states that are not to last."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._since: dict[Passing, float] = {}
+        # The seconds that a message and its answer take, and some that the processes take.
+        self._trip = 2 * world.slow + 3.0
+
+    def check(self) -> None:
+        """Look at everything, once a second."""
+        now = self.world.clock.now
+        since, self._since = self._since, {}
+        for passing in self._passing():
+            began = self._since[passing] = since.get(passing, now)
+            self.world.laws.demand(passing.law, now - began <= passing.seconds, passing.key)
+
+    def _passing(self) -> Iterator[Passing]:
+        by_id = {mission.session.id: mission for mission in self.world.missions}
+        for mission in self.world.missions:
+            head = self.world.settled(mission)
+            if head is not None:
+                yield from self._of_mission(head, mission)
+        wanted: Runs = {}
+        for worker in self.world.workers:
+            head = self.world.settled(worker)
+            if head is not None:
+                key = (id(head), head.stopped, worker.wire_number)
+                yield from self._of_worker(head, worker, key)
+                yield from self._of_runs(head, worker, by_id, wanted, key)
+        for (head, name, number), attempts in wanted.items():
+            if len(attempts) > 1:
+                law = "of two runs of one task one is told to end"
+                yield Passing(law, self._trip, (id(head), name, number, *attempts))
+        for head in self.world.heads:
+            if head.alive and not head.frozen:
+                yield from self._of_head(head)
+        for worker in self.world.workers:
+            if worker.alive and not worker.frozen:
+                yield from self._of_runner(worker)
+
+    def _of_runner(self, worker: SimulatedWorker) -> Iterator[Passing]:
+        """List what is not to last on a worker, whether it is in contact with a head or not."""
+        for attempt in worker.queued:
+            law = "a run that waits long in a chain is handed back"
+            yield Passing(law, self.world.chain_patience + 3.0, (worker.session.name, attempt))
+        for run in worker.runs.values():
+            if not run.ending and worker.leave_by <= worker.now:
+                yield Passing("a worker that leaves ends what runs there", 2.0, (id(run),))
+
+    def _of_runs(
+        self,
+        head: HeadProcess,
+        worker: SimulatedWorker,
+        missions: dict[str, SimulatedMission],
+        wanted: Runs,
+        own: tuple[Any, ...],
+    ) -> Iterator[Passing]:
+        """List the runs of a worker that are to end, and the outcomes to be acknowledged."""
+        for run in worker.session.runs.values():
+            if run.wish is not Wish.COMPLETE:
+                continue
+            lease = run.lease
+            owner = missions[lease.mission]
+            if self.world.settled(owner) is not head:
+                if not owner.alive:
+                    law = "the runs of a mission that has ended are told to end"
+                    seconds = self.world.grace + _NOTICED + self._trip
+                    yield Passing(law, seconds, (*own, lease.attempt))
+            elif self._wanted(head, owner, lease):
+                wanted.setdefault((head, lease.mission, lease.task), []).append(lease.attempt)
+            else:
+                law = "a run that nobody wants is told to end"
+                yield Passing(law, self._trip, (*own, owner.wire_number, lease.attempt))
+        for _, _, lease in worker.session.kept.values():
+            owner = missions[lease.mission]
+            if self.world.settled(owner) is head:
+                law = "an outcome is acknowledged soon"
+                yield Passing(law, 2 * self._trip, (*own, owner.wire_number, lease.attempt))
+
+    def _wanted(self, head: HeadProcess, mission: SimulatedMission, lease: Lease) -> bool:
+        pending = mission.session.pending.get(lease.task)
+        cancelled = (lease.mission, lease.task) in head.cancelled
+        ended = lease.mission in head.cancelled_missions
+        return pending is not None and not (pending.retracted or cancelled or ended)
+
+    def _of_mission(self, head: HeadProcess, mission: SimulatedMission) -> Iterator[Passing]:
+        session = mission.session
+        record = head.hub.registry.missions.get(session.id)
+        tasks = {} if record is None else record.tasks
+        own = (id(head), head.stopped, mission.wire_number)
+        if session.id in head.cancelled_missions and not session.cancelled_by:
+            yield Passing("a mission learns that somebody has cancelled it", self._trip, own)
+        for number, pending in session.pending.items():
+            task = tasks.get(number)
+            key = (*own, number)
+            if task is None or not task.claimed:
+                law = "what a connected mission wants is at its head"
+                yield Passing(law, self._trip, key)
+                continue
+            lease = task.lease
+            runs_on = "" if lease is None else lease.worker.id
+            if pending.worker != runs_on and task.ending is None and task.awaits != pending.worker:
+                law = "a connected mission knows where its tasks run"
+                yield Passing(law, self._trip, (*key, runs_on, lease and lease.attempt))
+            if {crash.attempt for crash in task.crashes} - {c.attempt for c in pending.crashes}:
+                law = "a connected mission knows of crashes"
+                yield Passing(law, self._trip, (*key, len(task.crashes)))
+
+    def _of_worker(
+        self, head: HeadProcess, worker: SimulatedWorker, own: tuple[Any, ...]
+    ) -> Iterator[Passing]:
+        session = worker.session
+        record = head.hub.registry.workers.get(session.id)
+        leases = {} if record is None else record.leases
+        for attempt in leases.keys() - session.runs.keys() - session.kept.keys():
+            law = "what a head has leased is on its worker"
+            yield Passing(law, self._trip, (*own, attempt))
+        for attempt in session.runs.keys() - leases.keys():
+            law = "what is on a worker is on its head's books"
+            yield Passing(law, self._trip, (*own, attempt))
+        if record is not None and record.arrived != worker.leases_read:
+            law = "a head knows which leases have arrived"
+            yield Passing(law, self._trip, (*own, worker.leases_read))
+        if record is not None and record.retired is not None and not session.draining:
+            yield Passing("a worker leaves that is asked to", self._trip, own)
+        if not session.draining and record is not None and record.draining:
+            yield Passing("a worker that does not drain is in use", self._trip, own)
+
+    def _of_head(self, head: HeadProcess) -> Iterator[Passing]:
+        hub = head.hub
+        workers = hub.registry.workers
+        own = (id(head), head.stopped)
+        for name in hub.tasks.held_back:
+            reported = name in workers and workers[name].serving
+            if reported or name in head.departed:
+                law = "what is held back for a worker starts when that has reported or left"
+                yield Passing(law, 0.0, (*own, name))
+            law = "nothing is held back for longer than the grace period"
+            yield Passing(law, self.world.grace + 2.0, (*own, name))
+        waiting = hub.tasks.quarantine.waiting
+        if waiting and not any(worker.reserved for worker in workers.values()):
+            law = "a task that is to run alone gets a worker"
+            if any(self._suffices(head, w, task) for w in workers.values() for task in waiting):
+                yield Passing(law, 2.0, own)
+
+    def _suffices(self, head: HeadProcess, worker: WorkerRecord, task: TaskRecord) -> bool:
+        """Return True if a task may run alone on a worker, as soon as that is empty."""
+        total = head.hub.scheduler.workers[worker.number].supply.total
+        assert task.queue is not None
+        return (
+            worker.serving
+            and not worker.draining
+            and not any(lease.alone for lease in worker.leases.values())
+            and task.queue.fits("", total)
+        )
