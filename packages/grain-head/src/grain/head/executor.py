@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from grain.edge.channel import Batch, Channel, MemoryChannel
     from grain.head.base import Deliver
     from grain.head.messages import Crash
-    from grain.head.scheduler.state import Task, TaskQueue
+    from grain.head.scheduler.state import TaskQueue
     from grain.worker.job import Outcome
 
     WorkerChannel = Channel[Call | None, Outcome | None]
@@ -320,23 +320,22 @@ class GrainExecutor(ExecutorBase[Job]):
         for message, payload in batch:
             assert isinstance(message, Ended)
             job = message.attempt[1]
-            measured = message.status == "done" and not message.crash
-            ended = self._scheduler.tasks[job]
-            self._scheduler.on_finished(job, now, measured=measured)
             if message.crash and not self._jobs[job].cancelled:
-                payload = self._run_again(job, ended, message.crash)
-                if payload is None:
-                    continue
+                self._on_crash(job, message.crash, now)
+                continue
+            self._scheduler.on_finished(job, now, measured=message.status == "done")
             self._resolve(job, payload)
 
-    def _run_again(self, id: int, ended: Task, how: str) -> Outcome | None:  # noqa: A002 - its name
-        """Let a job wait again whose run has crashed; return an outcome if it is given up.
+    def _on_crash(self, id: int, how: str, now: float) -> None:  # noqa: A002 - its name
+        """Let a job wait again whose run has crashed; or give it up.
 
         The rules are those of the hub: after some crashes it runs alone, after more it fails.
         """
         from grain.head.hub.tasks import CRASHES, SOLO  # seldom needed, and large
         from grain.head.messages import Crash
 
+        ended = self._scheduler.tasks[id]
+        self._scheduler.on_finished(id, now, measured=False)
         crashed = self._crashes.get(id)
         if crashed is None:
             crashed = self._crashes[id] = CrashedJob(ended.queue.request)
@@ -346,7 +345,8 @@ class GrainExecutor(ExecutorBase[Job]):
         if count >= CRASHES:
             name = name_of(self._jobs[id].call.fn)
             text = f"{name} was given up: what it ran in died {count} times"
-            return outcome.Error(TaskCrashed(text, crashed.crashes))
+            self._resolve(id, outcome.Error(TaskCrashed(text, crashed.crashes)))
+            return
         request = crashed.request
         if count >= SOLO:
             crashed.alone = True
@@ -355,7 +355,6 @@ class GrainExecutor(ExecutorBase[Job]):
             request = total if wtime is None else total & wtime
         queue = self._scheduler.queue(request, ended.queue.priority)
         self._scheduler.on_submitted(id, queue, ended.age, ended.urgency)
-        return None
 
     def _resolve(
         self,
@@ -366,7 +365,8 @@ class GrainExecutor(ExecutorBase[Job]):
     ) -> None:
         """Hand over the outcome of a job; None if it was cancelled."""
         job = self._jobs.pop(id)
-        self._crashes.pop(id, None)
+        if self._crashes:
+            self._crashes.pop(id, None)
         cancelled = ended is None or job.cancelled
         if ended is None or cancelled:
             ended = outcome.Error(Cancelled(f"{name_of(job.call.fn)} was cancelled (task {id})"))
