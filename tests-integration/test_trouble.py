@@ -170,6 +170,48 @@ async def test_a_frozen_scheduler_is_named_at_once_and_its_return_too(address: s
     assert f"`kill -CONT {head.pid}` there lets it go on" in away.why
 
 
+HUNG = """
+import sys, time
+from functools import partial
+import trio
+from grain.edge import serve
+
+async def handle(peer):
+    pass
+
+async def main():
+    async with trio.open_nursery() as nursery:
+        await nursery.start(partial(serve, handle, sys.argv[1]))
+        time.sleep(1000)
+
+trio.run(main)
+"""
+
+
+async def test_a_scheduler_that_is_there_and_answers_nobody_is_named(
+    address: str, tmp_path: Path
+) -> None:
+    """It is not stopped, and its event loop does not run."""
+    program = tmp_path / "hung.py"
+    program.write_text(HUNG)
+    process = subprocess.Popen([sys.executable, str(program), address])  # noqa: ASYNC220
+    try:
+        pid = await head_pid(address)
+        mission = Mission(address, start=False)
+        with trio.CancelScope() as scope:
+            async with mission:
+                mission.submit(Cores(1), double, 1)
+                await until(lambda: mission.seen(SchedulerAway), NAMED + SLACK)
+                scope.cancel()
+    finally:
+        process.kill()
+        process.wait()
+
+    [away] = mission.seen(SchedulerAway)
+    assert f"the scheduler (process {pid} on {os.uname().nodename}) is there and has" in away.why
+    assert f"`kill -KILL {pid}` ends it" in away.why
+
+
 async def test_a_frozen_scheduler_is_superseded_and_leaves_when_it_goes_on(address: str) -> None:
     """By one that a mission starts; the frozen one, once continued, does no harm and ends."""
     with gnaw(address) as head:
