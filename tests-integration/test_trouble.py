@@ -85,6 +85,16 @@ def remount(directory: Path, how: str) -> None:
     subprocess.run(["mount", "-o", f"remount,{how}", str(directory)], check=True)
 
 
+def purge(directory: Path) -> None:
+    """Remove a directory in which others make and remove files meanwhile."""
+    while True:
+        try:
+            shutil.rmtree(directory)
+        except OSError:
+            continue
+        return
+
+
 @contextmanager
 def running(*words: str) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen([sys.executable, "-m", *words], stderr=subprocess.DEVNULL)
@@ -306,7 +316,7 @@ async def test_what_a_purge_removes_is_made_again(address: str) -> None:
         await head_pid(address)
         async with Mission(address, start=False) as mission:
             assert 4 == await mission.double(2)
-            shutil.rmtree(edge.parent)
+            purge(edge.parent)
             await until((edge.parent / "meeting").exists)
             assert 6 == await mission.double(3)
             files = frozenset({"files"})
@@ -326,7 +336,7 @@ async def test_workers_over_files_outlive_a_purge(address: str) -> None:
         async with Mission(address, start=False) as mission, trio.open_nursery() as nursery:
             nursery.start_soon(serve_by_files, address)
             assert 4 == await mission.double(2)
-            shutil.rmtree(f"{edge}.d")
+            purge(Path(f"{edge}.d"))
             assert 6 == await mission.double(3)
             nursery.cancel_scope.cancel()
 
