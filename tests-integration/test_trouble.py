@@ -87,12 +87,8 @@ def remount(directory: Path, how: str) -> None:
 
 def purge(directory: Path) -> None:
     """Remove a directory in which others make and remove files meanwhile."""
-    while True:
-        try:
-            shutil.rmtree(directory)
-        except OSError:
-            continue
-        return
+    while directory.exists():
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextmanager
