@@ -265,7 +265,9 @@ class Laws:
         """
         self.demand("a worker left while something ran on it", not worker.runs)
         law = "a worker waits for a while until its outcomes have arrived"
-        self.demand(law, not worker.session.kept or seconds > FLUSH - 0.001, worker.session.name)
+        # A lease that arrives behind the order to leave is returned, which nobody has to read.
+        kept = [ended for ended, *_ in worker.session.kept.values() if ended.status != "returned"]
+        self.demand(law, not kept or seconds > FLUSH - 0.001, worker.session.name)
 
     def on_resolved(self, mission: SimulatedMission, resolution: Resolution) -> None:
         """Check an outcome that a mission gets."""
