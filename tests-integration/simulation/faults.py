@@ -175,6 +175,8 @@ class Faults:
             later = worker.now + self.chance.choice((0.0, 5.0, 30.0))
             worker.session.drain(worker.now, later)
             worker.leave_by = min(worker.leave_by, later)
+            if self.chance.random() < 0.3:  # the batch system does not wait for long
+                self.world.clock.after(2.0, worker.kill)
             worker.flush()
             self.world.clock.after(5.0, self.world.start_worker)
 

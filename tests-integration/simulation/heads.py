@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 from grain.head.errors import BadMessage
 from grain.head.messages import RegisterMission, Retract, Submit
-from grain.worker.messages import Draining, Inventory, InventoryEnd, Leaving, RegisterWorker
+from grain.worker.messages import (
+    Backlog,
+    Draining,
+    Inventory,
+    InventoryEnd,
+    Leaving,
+    RegisterWorker,
+)
 from simulation.peers import SimulatedMission
 from simulation.wire import Wire
 
@@ -53,6 +60,8 @@ class HeadProcess:
         self.newest: dict[End, int] = {}
         # The wires whose peers have sent nonsense.
         self.refused: set[Wire] = set()
+        # Those of workers that take no runs, as too many of their outcomes are not confirmed.
+        self.paused: set[Wire] = set()
         # The workers, by id, that have left, as they have said.
         self.departed: set[str] = set()
         # The tasks, by mission and number, that a command has cancelled here.
@@ -148,6 +157,8 @@ class HeadProcess:
             self.ready.discard(wire)
             if wire in self.hub.workers.links:
                 self.departed.add(self.hub.workers.links[wire].id)
+        elif isinstance(message, Backlog):
+            (self.paused.add if message.outcomes else self.paused.discard)(wire)
         elif isinstance(message, Draining):
             self.world.laws.drained.add((self, wire.peer))
 

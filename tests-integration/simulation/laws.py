@@ -108,6 +108,8 @@ class Laws:
         self.demand(law, informed == record.id, lease)
         law = "nothing is sent to a worker that drains"
         self.demand(law, (head, wire.peer) not in self.drained, lease)
+        law = "nothing is sent to a worker that keeps too many outcomes"
+        self.demand(law, wire not in head.paused, lease)
         self.check_stated(head, lease)
         self.check_needed(head, lease)
         self.reported[head, lease.attempt] = (head.hub.workers.links[wire], mission)
@@ -263,7 +265,9 @@ class Laws:
         """
         self.demand("a worker left while something ran on it", not worker.runs)
         law = "a worker waits for a while until its outcomes have arrived"
-        self.demand(law, not worker.session.kept or seconds >= FLUSH, worker.session.name)
+        # A lease that arrives behind the order to leave is returned, which nobody has to read.
+        kept = [ended for ended, *_ in worker.session.kept.values() if ended.status != "returned"]
+        self.demand(law, not kept or seconds > FLUSH - 0.001, worker.session.name)
 
     def on_resolved(self, mission: SimulatedMission, resolution: Resolution) -> None:
         """Check an outcome that a mission gets."""
@@ -331,7 +335,7 @@ class Laws:
             kept = hub.registry.missions.get(mission.id) is mission
             self.demand("a mission that is connected is kept", kept, mission.id)
         for worker in hub.registry.workers.values():
-            serves = worker.serving and not (worker.draining or worker.reserved)
+            serves = worker.takes_runs and not worker.reserved
             used = not hub.scheduler.workers[worker.number].draining
             self.demand("a worker is in use that serves, and no other", used == serves, worker.name)
             for lease in worker.leases.values():

@@ -14,6 +14,7 @@ from grain.edge.errors import RemoteProtocolError
 from grain.edge.questions import pack, unpack
 from grain.head.messages import Crashed, RegisterMission, Request, Started
 from grain.resource import Supply, from_data, to_data
+from grain.worker.agent.spool import SpooledOutcome
 from grain.worker.messages import (
     Cancel,
     Ended,
@@ -203,7 +204,8 @@ class SimulatedWorker(SimulatedPeer):
         if self.session.to_runner:
             self.flush()
             return
-        self.send(self.session.take_mail())
+        mail = self.session.take_mail()  # without a spool there is no spooled outcome
+        self.send([(m, body) for m, body in mail if not isinstance(body, SpooledOutcome)])
         if self.session.draining and (not self.runs or self.leave_by <= self.now):
             self._waits_since = min(self._waits_since, self.now)
         if self.session.finished and self.alive:

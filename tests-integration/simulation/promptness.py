@@ -167,6 +167,9 @@ class Promptness:
             yield Passing(law, self._trip, (*own, worker.leases_read))
         if record is not None and record.retired is not None and not session.draining:
             yield Passing("a worker leaves that is asked to", self._trip, own)
+        if record is not None and (record.backlog is not None) != session.paused:
+            law = "a head knows which workers keep too many outcomes"
+            yield Passing(law, self._trip, (*own, session.paused))
         if not session.draining and record is not None and record.draining:
             yield Passing("a worker that does not drain is in use", self._trip, own)
 
@@ -192,8 +195,7 @@ class Promptness:
         total = head.hub.scheduler.workers[worker.number].supply.total
         assert task.queue is not None
         return (
-            worker.serving
-            and not worker.draining
+            worker.takes_runs
             and not any(lease.alone for lease in worker.leases.values())
             and task.queue.fits("", total)
         )

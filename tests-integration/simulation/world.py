@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from grain.head.hub.tasks import MAX_UNCONFIRMED, MAX_UNCONFIRMED_BYTES
 from grain.resource import Cores, Memory
+from grain.worker.agent.session import MAX_KEPT
 from simulation.clock import Clock
 from simulation.faults import Faults
 from simulation.heads import HeadProcess
@@ -69,6 +70,8 @@ class World:
         # In some worlds missions are paused that leave two outcomes unconfirmed, or 100 bytes.
         self.max_unconfirmed = chance.choice((2, *[MAX_UNCONFIRMED] * 7))
         self.max_unconfirmed_bytes = chance.choice((100, *[MAX_UNCONFIRMED_BYTES] * 7))
+        # In some workers take no more runs that keep two outcomes.
+        self.max_kept = chance.choice((2, *[MAX_KEPT] * 7))
         # In some there are jobs that take much longer than the grace period, and in some tasks
         # that crash are more than a few.
         self.long_jobs = chance.random() < 0.2
@@ -170,6 +173,7 @@ class World:
             self.clock.now + offset,
             chain_patience=self.chain_patience,
         )
+        session.max_kept = self.max_kept
         worker = SimulatedWorker(self, session, offset)
         self.workers.append(worker)
         self.log(f"worker w{number} starts with {total!r}")

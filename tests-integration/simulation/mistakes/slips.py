@@ -449,5 +449,17 @@ SLIPS: dict[str, Slip] = {
     "the younger of two runs goes on": Slip(
         TaskTable, "adopt", "lease.began < other.began", "lease.began > other.began"
     ),
+    "a worker that may take runs again does not say so": Slip(
+        WorkerSession, "_acknowledge", "self._send(Backlog())", "pass"
+    ),
+    "a worker that keeps too many outcomes does not say so again": Slip(
+        WorkerSession,
+        "on_connected",
+        "self._send(Backlog(len(self.kept), self.kept_bytes))",
+        "pass",
+    ),
+    "a worker that keeps too many outcomes is sent more": Slip(
+        Workers, "_on_readiness", "if before and not worker.takes_runs:", "if False:"
+    ),
 }
 """Each slip by what it does."""
