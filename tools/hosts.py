@@ -89,26 +89,23 @@ class Host:
         unshare = _child(self._init.pid) if _name(self._init.pid) == "nsenter" else self._init.pid
         self._pid = _child(unshare)
 
+    def entering(self, command: Sequence[str]) -> list[str]:
+        """Return the command line that runs a program on this host."""
+        return [
+            *("nsenter", "-t", str(self._pid), "--net", "--uts", "--ipc", "--mount", "--pid"),
+            *("setpriv", "--pdeathsig", "KILL", *command),
+        ]
+
     def start(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
         """Run a program on this host, with pipes."""
         return subprocess.Popen(
-            [
-                "nsenter",
-                "-t",
-                str(self._pid),
-                "--net",
-                "--uts",
-                "--ipc",
-                "--mount",
-                "--pid",
-                "setpriv",
-                "--pdeathsig",
-                "KILL",
-                *command,
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            self.entering(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
+
+    @property
+    def root(self) -> Path:
+        """The root directory as this host sees it."""
+        return Path(f"/proc/{self._pid}/root")
 
     def cut(self) -> None:
         """Pull the cable: packets vanish."""
@@ -118,18 +115,39 @@ class Host:
         """Put the cable back."""
         _run("ip", "-n", self._switch, "link", "set", f"p-{self.name}", "master", "br0")
 
-    def refuse_connections(self, *, reset: bool = False) -> None:
-        """Set up a firewall: nobody may open a TCP connection to this host; it may open others."""
+    def refuse_connections(self, source: str = "", *, reset: bool = False) -> None:
+        """Set up a firewall: nobody may open a TCP connection to this host; it may open others.
+
+        Args:
+            source: an address; if given, only this one may not.
+            reset: refuse by a reset, and not by silence.
+        """
         verdict = "reject with tcp reset" if reset else "drop"
+        of = f"ip saddr {source} " if source else ""
         rules = f"""
             table inet fault {{
               chain in {{
                 type filter hook input priority 0;
-                iifname "eth0" tcp flags & (syn|ack) == syn {verdict}
+                iifname "eth0" {of}tcp flags & (syn|ack) == syn {verdict}
               }}
             }}
         """
         _run("ip", "netns", "exec", self._netns, "nft", "-f", "-", stdin=rules)
+
+    def reset_connections(self, seconds: float = 0.5) -> None:
+        """Answer every TCP packet to this host by a reset for a moment: connections break."""
+        rules = """
+            table inet breaking {
+              chain in {
+                type filter hook input priority -1;
+                iifname "eth0" meta l4proto tcp reject with tcp reset
+              }
+            }
+        """
+        nft = ("ip", "netns", "exec", self._netns, "nft")
+        _run(*nft, "-f", "-", stdin=rules)
+        time.sleep(seconds)
+        _run(*nft, "delete", "table", "inet", "breaking")
 
     def processes(self) -> list[int]:
         """Return all of its processes but the first, which only keeps it alive."""

@@ -1,0 +1,108 @@
+"""Run chaos for a while: python -m tools.chaos [--seconds S] [--seed N]."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trio
+
+from tools.chaos.judge import LAWS, judge
+from tools.chaos.places import place
+from tools.chaos.schedule import STRIKES, make_schedule
+from tools.chaos.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tools.chaos.places import Place
+    from tools.chaos.schedule import Strike
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(prog="nox -s chaos --", description=__doc__)
+    add = parser.add_argument
+    add("--seconds", type=float, default=600.0, help="for how long faults strike (%(default)g)")
+    add("--seed", type=int, default=None, help="of the schedule; by default another one each time")
+    add("--grace", type=float, default=20.0, help="Gnaw's grace period, in seconds (%(default)g)")
+    add("--settle", type=float, default=180.0, help="seconds for missions to end (%(default)g)")
+    add("--interval", type=float, default=2.0, help="mean seconds between faults (%(default)g)")
+    add("--only", default="", metavar="KINDS", help="such as kill,stop: no other kinds of fault")
+    add("--without", default="", metavar="KINDS", help="not these kinds of fault")
+    add("--here", action="store_true", help="no hosts, also where this user could make them")
+    add("--keep", action="store_true", help="keep the directory also if nothing was broken")
+    return parser
+
+
+def possible(place: Place, only: str, without: str) -> tuple[Strike, ...]:
+    """Return the kinds of fault that can strike in a place, and that are wanted."""
+    chosen = set(filter(None, only.split(",")))
+    refused = set(filter(None, without.split(",")))
+    full = "files" in place.transports  # where there are hosts, the file system is one of its own
+    return tuple(
+        strike
+        for strike in STRIKES
+        if (not chosen or strike.kind in chosen)
+        and strike.kind not in refused
+        and (strike.kind not in {"cut", "reset"} or strike.target in place.transports)
+        and (strike.kind != "fill" or full)
+    )
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run; print the JSON line; return the exit code."""
+    options = make_parser().parse_args(words)
+    seed = random.randrange(10**6) if options.seed is None else options.seed
+    # Not in /tmp, which each host may have of its own.
+    folder = Path(tempfile.mkdtemp(prefix="grain-chaos-", dir="/var/tmp"))
+    began = time.monotonic()
+    with place(folder, here=options.here) as where:
+        schedule = make_schedule(
+            seed,
+            options.seconds,
+            grace=options.grace,
+            strikes=possible(where, options.only, options.without),
+            interval=options.interval,
+        )
+        session = Session(folder, where, schedule, grace=options.grace, settle=options.settle)
+        evidence = trio.run(session.run, options.seconds)
+        transports, lacking = where.transports, where.lacking
+    report = judge(evidence)
+    line = {
+        "chaos": seed,
+        "seconds": options.seconds,
+        "elapsed": round(time.monotonic() - began, 1),
+        "transports": transports,
+        "lacking": lacking,
+        "missions": len(evidence.endings),
+        "tasks": report.tasks,
+        "resolved": report.resolved,
+        "starts": report.starts,
+        "restarts": dict(report.restarts),
+        "faults": dict(Counter(f"{one.kind} {one.target}".strip() for one in evidence.events)),
+        "missed": session.missed,
+        "megabytes": {role: round(size) for role, size in evidence.megabytes.items()},
+        **{law: report.count(law) for law in LAWS},
+        "broken": [f"{one.law}: {one.detail}" for one in report.violations],
+    }
+    print(json.dumps(line), flush=True)
+    if report.violations:
+        print(f"books, faults and logs: {folder}; again: --seed {seed}", file=sys.stderr)
+    elif options.keep:
+        print(folder, file=sys.stderr)
+    else:
+        shutil.rmtree(folder)
+    return bool(report.violations)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

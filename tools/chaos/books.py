@@ -1,0 +1,91 @@
+"""The books: what started, what ended and what was resolved, kept outside of Grain.
+
+Programs and missions append a line each to a file that all of them share: with ``O_APPEND`` and one
+`write`, lines of several processes do not mix, and one that is there stays, whoever is killed next.
+Times are those of the monotonic clock, which all processes of a machine share.
+
+Locks show what lines cannot. A run holds a lock of its task and one of each of its cores until the
+last process that it has left behind is gone, since all of them inherit the lock. So a run that
+begins can see whether another one of the same task still lives, and whether a core is in use that
+Grain takes for free.
+
+This module is imported by every program of a task, so it needs little of the standard library.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+import zlib
+
+LINES = "lines"
+"""The name of the file of lines, in the directory of the books."""
+
+
+class Book:
+    """The books in a directory, for those who write.
+
+    Args:
+        folder: the directory; there must be a directory ``locks`` in it.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def append(self, what: str, mission: str, task: int = -1, **more: object) -> None:
+        """Append a line."""
+        line = {"what": what, "mission": mission, "task": task, "at": time.monotonic(), **more}
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        fd = os.open(f"{self._folder}/{LINES}", flags, 0o600)
+        try:
+            os.write(fd, json.dumps(line).encode() + b"\n")
+        finally:
+            os.close(fd)
+
+    def hold(self, name: str) -> tuple[int, bool]:
+        """Take a lock that lasts as long as any process has the descriptor.
+
+        Returns:
+            The descriptor, which child processes inherit, and True if the lock was free.
+        """
+        fd = os.open(f"{self._folder}/locks/{name}", os.O_RDWR | os.O_CREAT, 0o600)
+        os.set_inheritable(fd, True)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return fd, False
+        return fd, True
+
+    def begin(self, mission: str, task: int, worker: str, cores: list[int]) -> tuple[str, list[int]]:
+        """Enter the start of a run.
+
+        Returns:
+            Its name, and the descriptors of its locks, which the caller closes or leaves open.
+        """
+        run = f"{worker}.{os.getpid()}.{time.monotonic_ns()}"
+        own, alone = self.hold(f"task-{mission}-{task}")
+        locks, taken = [own], []
+        for core in cores:
+            fd, free = self.hold(f"core-{worker}-{core}")
+            locks.append(fd)
+            if not free:
+                taken.append(core)
+        self.append("start", mission, task, run=run, worker=worker, alone=alone, taken=taken)
+        return run, locks
+
+
+def expected(mission: str, task: int) -> int:
+    """Return the result that a task ought to have."""
+    return zlib.crc32(f"{mission} {task}".encode())
+
+
+def read_lines(folder: str) -> list[dict[str, object]]:
+    """Return the lines so far; one that is half written is none."""
+    try:
+        with open(f"{folder}/{LINES}", "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in data.splitlines(keepends=True) if line.endswith(b"\n")]

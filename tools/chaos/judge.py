@@ -1,0 +1,402 @@
+"""The judge: compares the books of a run with what Grain promises. Pure functions.
+
+What is promised, and what breaks it:
+
+- *lost*: a mission ended by itself, and one of its tasks was not resolved.
+- *doubled*: a task was resolved twice.
+- *wrong*: a task was resolved with something else than its result, or with a result of a run that
+  had not ended, or with an error that was none of its own. A task may be given up after five
+  crashes, so `TaskCrashed` is right if faults ended five of its runs.
+- *failed*: a mission ended with an error, and no fault had hit it.
+- *hung*: a mission did not end, long after the last fault.
+- *restarted*: a task began again although nothing had ended its run: at-least-once is no licence.
+- *overlapped*: a run of a task began while another one, or something that it had left behind, was
+  alive. That may happen only if the worker of the first was away for longer than the grace period:
+  then nobody can know.
+- *shared*: a run began on a core that another run, or something that it had left behind, still had.
+- *outlived*: a run of a mission began long after the mission had been killed.
+- *orphans*, *files*: processes and files that are left when everything has ended.
+- *memory*: Gnaw or an agent took more than it may.
+- *vacuous*: too little has happened to prove anything.
+
+Which faults end a run, or keep a worker away, is stated here once, in `Causes`, and nowhere taken
+from what Grain itself says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from tools.chaos.books import expected
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from tools.chaos.schedule import MissionPlan
+
+EARLY = 2.0
+"""Seconds by which a fault may precede the start that it ends: a program is on its way that long."""
+
+RECOVERY = {"unix": 5.0, "tcp": 8.0, "reverse": 20.0, "files": 30.0}
+"""Seconds in which a worker comes back when the fault is over, by its transport."""
+
+CRASHES = 5
+"""Crashes after which a task is given up."""
+
+ENDING = frozenset({"agent", "runner", "subreaper", "fork server", "supervisor"})
+"""The processes of a worker whose end may end its runs."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """A fault as it happened.
+
+    Attributes:
+        kind: as in `schedule.Strike`.
+        target: as in `schedule.Strike`.
+        owner: the worker or mission of the victim, or "".
+        task: the task whose run the victim watched over, if it was a supervisor of one.
+        at: when it began.
+        until: when it was over; the same for one that cannot be undone.
+    """
+
+    kind: str
+    target: str
+    owner: str
+    task: tuple[str, int] | None
+    at: float
+    until: float
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The end of a mission.
+
+    Attributes:
+        plan: what it had to do.
+        code: its exit code; None if it had to be killed at the end of everything.
+    """
+
+    plan: MissionPlan
+    code: int | None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that a run has left to judge.
+
+    Attributes:
+        grace: seconds for which Gnaw waited for those that were away.
+        lines: the books.
+        events: the faults.
+        endings: the missions that began.
+        transports: the transport of each worker, by its name.
+        orphans: the processes that were left.
+        files: the files that were left.
+        megabytes: the largest resident memory seen, by role.
+        most_megabytes: what each of them may take.
+    """
+
+    grace: float
+    lines: Sequence[Mapping[str, Any]]
+    events: Sequence[Event]
+    endings: Sequence[Ending]
+    transports: Mapping[str, str] = field(default_factory=dict)
+    orphans: Sequence[str] = ()
+    files: Sequence[str] = ()
+    megabytes: Mapping[str, float] = field(default_factory=dict)
+    most_megabytes: float = 250.0
+
+
+Law = Literal[
+    "lost",
+    "doubled",
+    "wrong",
+    "failed",
+    "hung",
+    "restarted",
+    "overlapped",
+    "shared",
+    "outlived",
+    "orphans",
+    "files",
+    "memory",
+    "vacuous",
+]
+
+LAWS: tuple[Law, ...] = Law.__args__  # type: ignore[attr-defined]
+"""The names of all promises, by what breaks them."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A promise that was broken.
+
+    Attributes:
+        law: one of `LAWS`.
+        detail: where and how, for people.
+    """
+
+    law: Law
+    detail: str
+
+
+class Causes:
+    """The faults that entitle Grain to begin a task again.
+
+    Args:
+        evidence: the run.
+    """
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._events = sorted(evidence.events, key=lambda one: one.at)
+        self._transports = evidence.transports
+        self._grace = evidence.grace
+
+    def ended(self, start: Mapping[str, Any], before: float) -> str:
+        """Return the kind of fault that ended a run, or "" if there was none.
+
+        Args:
+            start: the line of its start.
+            before: when the task began again.
+        """
+        task = (start["mission"], start["task"])
+        for one in self._events:
+            if (
+                one.kind in {"kill", "terminate"}
+                and one.target in ENDING
+                and one.owner == start["worker"]
+                and one.task in {None, task}
+                and start["at"] - EARLY <= one.at <= before
+            ):
+                return f"{one.kind} {one.target}"
+        return ""
+
+    def away(self, start: Mapping[str, Any], before: float) -> str:
+        """Return "worker" or "mission" if that was away for a grace period, or "".
+
+        Args:
+            start: the line of the start of a run.
+            before: when the task began again.
+        """
+        worker, mission = start["worker"], start["mission"]
+        transport = self._transports.get(worker, "unix")
+        if self._longest(worker, transport, start["at"], before) >= self._grace:
+            return "worker"
+        if self._longest(mission, "unix", start["at"], before) >= self._grace:
+            return "mission"
+        return ""
+
+    def _longest(self, owner: str, transport: str, since: float, until: float) -> float:
+        """Return the length of the longest absence of a peer of Gnaw's.
+
+        Absences that follow each other too closely for a recovery are one.
+        """
+        recovery = RECOVERY[transport]
+        longest, begin, end = 0.0, 0.0, -1e9
+        for one in self._events:
+            if not self._keeps_away(one, owner, transport):
+                continue
+            if one.at > end:
+                begin = one.at
+            end = max(end, one.until + recovery)
+            if end >= since and begin <= until:
+                longest = max(longest, min(end, until) - begin)
+        return longest
+
+    @staticmethod
+    def _keeps_away(event: Event, owner: str, transport: str) -> bool:
+        if event.target == "gnaw":
+            return True
+        if event.kind in {"fill", "purge"}:
+            return transport == "files"
+        if event.kind in {"cut", "reset"}:
+            return event.target == transport
+        # A mission or an agent that stands still is there; nobody can tell if Gnaw is killed too.
+        return event.owner == owner and event.target in {"agent", "mission"}
+
+
+@dataclass
+class Report:
+    """What the judge has seen.
+
+    Attributes:
+        violations: broken promises.
+        restarts: how many tasks began again, by what entitled them to.
+        tasks: how many tasks there were.
+        resolved: how many of them were resolved.
+        starts: how many runs began.
+    """
+
+    violations: list[Violation] = field(default_factory=list)
+    restarts: Counter[str] = field(default_factory=Counter)
+    tasks: int = 0
+    resolved: int = 0
+    starts: int = 0
+
+    def count(self, law: Law) -> int:
+        """Return how often a promise was broken."""
+        return sum(one.law == law for one in self.violations)
+
+
+def judge(evidence: Evidence, *, least_resolved: int = 20, least_faults: int = 5) -> Report:
+    """Return what was broken.
+
+    Args:
+        evidence: what the run has left.
+        least_resolved: resolved tasks below which a run proves nothing.
+        least_faults: the same for faults.
+    """
+    report = Report()
+    causes = Causes(evidence)
+    starts: dict[tuple[str, int], list[Mapping[str, Any]]] = defaultdict(list)
+    ends: set[str] = set()
+    resolutions: dict[tuple[str, int], list[Mapping[str, Any]]] = defaultdict(list)
+    # By time, as the lines of several processes may be a little out of order.
+    for line in sorted(evidence.lines, key=lambda one: float(one["at"])):
+        if line["what"] == "start":
+            starts[line["mission"], line["task"]].append(line)
+        elif line["what"] == "end":
+            ends.add(line["run"])
+        elif line["what"] == "resolved":
+            resolutions[line["mission"], line["task"]].append(line)
+    for ending in evidence.endings:
+        report.tasks += len(ending.plan.tasks)
+        report.violations += _of_mission(ending, resolutions, evidence.events)
+        for number, task in enumerate(ending.plan.tasks):
+            key = (ending.plan.name, number)
+            crashes = _runs_ended(starts[key], causes)
+            report.violations += _of_task(key, task.kind, resolutions[key], ends, crashes)
+    for runs in starts.values():
+        report.starts += len(runs)
+        report.violations += _of_runs(runs, causes, report.restarts)
+    report.violations += _of_the_dead(evidence, starts)
+    report.violations += _left(evidence)
+    report.resolved = sum(map(bool, resolutions.values()))
+    if report.resolved < least_resolved or len(evidence.events) < least_faults:
+        few = f"{report.resolved} tasks were resolved, under {len(evidence.events)} faults"
+        report.violations.append(Violation("vacuous", few))
+    return report
+
+
+def _of_mission(
+    ending: Ending,
+    resolutions: Mapping[tuple[str, int], Sequence[object]],
+    events: Sequence[Event],
+) -> Iterator[Violation]:
+    name = ending.plan.name
+    struck = any(
+        one.target == "mission" and one.owner == name and one.kind in {"kill", "terminate"}
+        for one in events
+    )
+    if ending.code is None:
+        yield Violation("hung", f"{name} did not end")
+    elif ending.code and not struck:
+        yield Violation("failed", f"{name} ended with exit code {ending.code}")
+    if ending.code == 0:
+        missing = [n for n in range(len(ending.plan.tasks)) if not resolutions.get((name, n))]
+        if missing:
+            yield Violation("lost", f"{name} ended, and these tasks have no result: {missing}")
+
+
+def _of_task(
+    key: tuple[str, int],
+    kind: str,
+    resolutions: Sequence[Mapping[str, Any]],
+    ends: set[str],
+    crashes: int,
+) -> Iterator[Violation]:
+    name = f"task {key[1]} of {key[0]}"
+    if len(resolutions) > 1:
+        yield Violation("doubled", f"{name} was resolved {len(resolutions)} times")
+    right = {"failing": "ExternalError 3", "raising": f"ValueError ({key[1]},)"}.get(kind, "")
+    for one in resolutions:
+        error = one.get("error", "")
+        if error.startswith("TaskCrashed") and crashes >= CRASHES:
+            continue
+        if error != right:
+            yield Violation("wrong", f"{name}, {kind}, was resolved with {error or one['value']}")
+        elif not error and (one["value"] != expected(*key) or not one["whole"]):
+            yield Violation("wrong", f"{name} has the value {one['value']}, or not the whole data")
+        elif not error and one["run"] not in ends:
+            yield Violation("wrong", f"{name} has the result of {one['run']}, which did not end")
+
+
+def _runs_ended(runs: Sequence[Mapping[str, Any]], causes: Causes) -> int:
+    befores = [*(run["at"] for run in runs[1:]), float("inf")]
+    return sum(bool(causes.ended(run, before)) for run, before in zip(runs, befores))  # noqa: B905
+
+
+def _of_runs(
+    runs: Sequence[Mapping[str, Any]], causes: Causes, restarts: Counter[str]
+) -> Iterator[Violation]:
+    for earlier, later in zip(runs, runs[1:]):  # noqa: B905
+        name = f"task {later['task']} of {later['mission']}"
+        ended = causes.ended(earlier, later["at"])
+        away = causes.away(earlier, later["at"])
+        restarts[ended or (f"{away} away" if away else "nothing")] += 1
+        if not ended and not away:
+            seconds = later["at"] - earlier["at"]
+            yield Violation(
+                "restarted",
+                f"{name} began on {earlier['worker']} at {earlier['at']:.2f} and {seconds:.2f} s "
+                f"later on {later['worker']}, and nothing had ended the first run",
+            )
+        if not later["alone"] and not away:
+            yield Violation("overlapped", f"{name} began at {later['at']:.2f} beside itself")
+    for one in runs:
+        if one["taken"]:
+            yield Violation(
+                "shared",
+                f"task {one['task']} of {one['mission']} began at {one['at']:.2f} on core "
+                f"{one['taken']} of {one['worker']}, which another one had",
+            )
+
+
+def _of_the_dead(
+    evidence: Evidence, starts: Mapping[tuple[str, int], Sequence[Mapping[str, Any]]]
+) -> Iterator[Violation]:
+    """Judge the runs that began after their mission had been killed.
+
+    A killed mission on Gnaw's host is gone at once; but what takes its time is Gnaw's own death, or
+    that of a connection over which the order to begin was on its way.
+    """
+    bound = 2 * evidence.grace + max(RECOVERY.values())
+    killed = {
+        one.owner: one.at
+        for one in evidence.events
+        if one.target == "mission" and one.kind == "kill"
+    }
+    for (mission, task), runs in starts.items():
+        for run in runs:
+            if run["at"] > killed.get(mission, float("inf")) + bound:
+                late = run["at"] - killed[mission]
+                yield Violation(
+                    "outlived", f"task {task} of {mission} began {late:.1f} s after its mission's end"
+                )
+
+
+def _left(evidence: Evidence) -> Iterator[Violation]:
+    for one in evidence.orphans:
+        yield Violation("orphans", one)
+    # A supervisor removes the scratch directory of its program, so one that was killed does not:
+    # the documentation says so.
+    excused = sum(
+        one.kind == "kill" and one.target in {"supervisor", "fork server"}
+        for one in evidence.events
+    )
+    scratch, others = _split(evidence.files)
+    if len(scratch) > excused:
+        yield Violation("files", f"{len(scratch)} scratch directories, {excused} may be: {scratch}")
+    for one in others:
+        yield Violation("files", one)
+    for role, megabytes in evidence.megabytes.items():
+        if megabytes > evidence.most_megabytes:
+            yield Violation("memory", f"{role}: {megabytes:.0f} MB")
+
+
+def _split(files: Iterable[str]) -> tuple[list[str], list[str]]:
+    scratch = [one for one in files if "/tmp/" in one and "/shared/" not in one]
+    return scratch, [one for one in files if one not in scratch]

@@ -1,0 +1,157 @@
+"""A mission, as a user's script: it submits its tasks, and enters each resolution in the books.
+
+Usage: mission.py BOOKS PLAN, where PLAN is a JSON file with a `MissionPlan`, the address, and
+the arguments for a Gnaw that it starts.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from grain.delayed import delayed, run
+from grain.remote_exer import GnawConnector, RemoteExecutor
+from grain.resource import Cores
+from grain.util import as_completed
+from grain.worker import Call
+from tools.chaos.books import Book
+
+if TYPE_CHECKING:
+    import outcome
+
+Result = tuple[str, int, bytes]
+
+JOB = str(Path(__file__).with_name("job.py"))
+
+
+async def program(
+    folder: str, mission: str, task: int, plan: dict[str, Any], job: str, data: bytes
+) -> Result:
+    """Run the external program; return the name of the run, the result, and the data reversed."""
+    from grain import GVAR
+    from grain.worker.external import run_external
+
+    words = [
+        *(sys.executable, "-I", "-S", job, folder, mission, str(task), GVAR.instance),
+        *(",".join(map(str, GVAR.res.ids)), str(plan["seconds"]), str(plan["daemons"])),
+        *("stubborn" if plan["stubborn"] else "mild", "3" if plan["kind"] == "failing" else "0"),
+    ]
+    done = await run_external(words, grace=0.5, scratch=True)
+    name, value = done.stdout_text.split()
+    return name, int(value), data[::-1]
+
+
+async def brief(
+    folder: str, mission: str, task: int, plan: dict[str, Any], job: str, data: bytes
+) -> Result:
+    """Do the same in the runner itself; or raise the number of the task."""
+    import os
+
+    import trio
+
+    from grain import GVAR
+    from tools.chaos.books import Book, expected
+
+    book = Book(folder)
+    name, locks = book.begin(mission, task, GVAR.instance, GVAR.res.ids)
+    try:
+        await trio.sleep(plan["seconds"])
+        book.append("end", mission, task, run=name)
+    finally:
+        for fd in locks:
+            os.close(fd)
+    if plan["kind"] == "raising":
+        raise ValueError(task)
+    return name, expected(mission, task), data[::-1]
+
+
+class Mission:
+    """The tasks of one plan.
+
+    Args:
+        folder: the books.
+        plan: as `MissionPlan`, in plain data.
+    """
+
+    def __init__(self, folder: str, plan: dict[str, Any]) -> None:
+        self.name = plan["name"]
+        self._book = Book(folder)
+        self._folder = folder
+        self._plan = plan
+        self._resolved = 0
+
+    def enter(self, what: str) -> None:
+        """Enter the beginning or the end of the mission."""
+        self._book.append(what, self.name)
+
+    def calls(self) -> list[tuple[Any, tuple[Any, ...]]]:
+        """Return the function and the arguments of each task."""
+        return [
+            (
+                program if task["kind"] in {"program", "failing"} else brief,
+                (self._folder, self.name, number, task, JOB, self._data(number)),
+            )
+            for number, task in enumerate(self._plan["tasks"])
+        ]
+
+    def _data(self, task: int) -> bytes:
+        size = self._plan["tasks"][task]["size"]
+        return (f"{self.name} {task} ".encode() * size)[:size]
+
+    def resolve(self, task: int, ended: outcome.Outcome[Result]) -> None:
+        """Enter the resolution of a task."""
+        self._resolved += 1
+        try:
+            name, value, data = ended.unwrap()
+        except Exception as error:
+            detail = getattr(error, "returncode", None)
+            # The class of a user's exception travels; one of Grain's says what went wrong.
+            text = f"{type(error).__name__} {error.args if detail is None else detail}"
+            self._book.append("resolved", self.name, task, error=text[:2000])
+        else:
+            whole = data[::-1] == self._data(task)
+            self._book.append("resolved", self.name, task, run=name, value=value, whole=whole)
+
+    async def delayed(self) -> None:
+        """Call delayed functions."""
+        import outcome
+
+        numbers = {
+            (delayed(function) @ Cores(1))(*arguments): number
+            for number, (function, arguments) in enumerate(self.calls())
+        }
+        async for r_ in as_completed(numbers):
+            self.resolve(numbers[r_], await outcome.acapture(lambda r_=r_: r_))
+
+    async def executor(self) -> None:
+        """Submit calls to an executor, which calls back for each resolution."""
+        address = self._plan["address"]
+        connector = GnawConnector(
+            address, name=self.name, log_file=self._plan["log"], arguments=self._plan["arguments"]
+        )
+        async with RemoteExecutor(address, name=self.name, connect=connector.connect) as executor:
+            for number, (function, arguments) in enumerate(self.calls()):
+                call = Call(function, arguments, {})
+                executor.submit_call(Cores(1), call, partial(self.resolve, number))
+            await executor.join()
+
+
+def main(words: list[str]) -> None:
+    """Run the mission."""
+    folder, plan = words
+    mission = Mission(folder, json.loads(Path(plan).read_text()))
+    mission.enter("mission begins")
+    if json.loads(Path(plan).read_text())["interface"] == "delayed":
+        run(mission.delayed, name=mission.name, progress=False)
+    else:
+        trio.run(mission.executor)
+    mission.enter("mission ends")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,201 @@
+"""The schedule: which missions begin when, and which faults strike when, made from a seed.
+
+A pure function: the same seed and arguments give the same schedule, on every machine. A fault names
+the kind of its victim and a number, not a process, since no schedule can foresee which processes
+there are: the victim is the process at that place among those of the kind at the time.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+LAST_LAUNCH = 0.8
+"""The part of the time in which missions begin, and the part after which none is interrupted."""
+
+
+@dataclass(frozen=True)
+class Strike:
+    """A kind of fault, and how often it is chosen.
+
+    Attributes:
+        kind: what is done, as the functions of `faults` are called.
+        target: the role of the victim, or the transport whose connection is cut, or "" for the
+            directory in which everybody meets.
+        weight: how often, relative to others.
+        lasting: True if it is undone after a while.
+    """
+
+    kind: str
+    target: str
+    weight: float
+    lasting: bool = False
+
+
+STRIKES = (
+    Strike("kill", "gnaw", 2.0),
+    Strike("kill", "agent", 1.5),
+    Strike("kill", "runner", 2.5),
+    Strike("kill", "subreaper", 1.0),
+    Strike("kill", "fork server", 1.0),
+    Strike("kill", "supervisor", 3.0),
+    Strike("kill", "mission", 1.5),
+    Strike("terminate", "agent", 1.0),
+    Strike("terminate", "mission", 1.0),
+    Strike("stop", "gnaw", 1.5, lasting=True),
+    Strike("stop", "agent", 1.5, lasting=True),
+    Strike("stop", "runner", 1.0, lasting=True),
+    Strike("stop", "supervisor", 1.0, lasting=True),
+    Strike("stop", "fork server", 0.5, lasting=True),
+    Strike("stop", "mission", 1.0, lasting=True),
+    Strike("cut", "tcp", 1.5, lasting=True),
+    Strike("cut", "reverse", 1.0, lasting=True),
+    Strike("cut", "files", 1.0, lasting=True),
+    Strike("reset", "tcp", 1.5),
+    Strike("reset", "reverse", 1.0),
+    Strike("fill", "", 1.0, lasting=True),
+    Strike("purge", "", 1.0),
+)
+"""All kinds of fault."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault of a schedule.
+
+    Attributes:
+        at: seconds after the beginning.
+        kind: as in `Strike`.
+        target: as in `Strike`.
+        choice: from 0 to 1: the place of the victim among all that there are.
+        seconds: how long it lasts; 0 for one that cannot be undone.
+    """
+
+    at: float
+    kind: str
+    target: str
+    choice: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    """One task of a mission.
+
+    Attributes:
+        kind: "program" runs an external program; "failing" one that exits with code 3; "brief" runs
+            in the runner for some milliseconds; "raising" raises an exception there.
+        seconds: how long it takes.
+        daemons: how many processes the program leaves behind: each in a session of its own, with
+            an empty environment, and without a parent.
+        stubborn: True if the program and its daemons ignore SIGTERM.
+        size: bytes of its argument, and of its result.
+    """
+
+    kind: str
+    seconds: float
+    daemons: int = 0
+    stubborn: bool = False
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class MissionPlan:
+    """One mission.
+
+    Attributes:
+        name: of the mission.
+        at: seconds after the beginning.
+        interface: "delayed" for `grain.delayed.run`, as users have it; "executor" for a
+            `RemoteExecutor`, which calls back for each resolution, so that a second one is seen.
+        tasks: its tasks; each asks for a core.
+    """
+
+    name: str
+    at: float
+    interface: str
+    tasks: tuple[TaskPlan, ...]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """All that is decided before a run begins.
+
+    Attributes:
+        missions: by time.
+        faults: by time.
+    """
+
+    missions: tuple[MissionPlan, ...]
+    faults: tuple[Fault, ...]
+
+
+def make_schedule(
+    seed: int,
+    seconds: float,
+    *,
+    grace: float,
+    strikes: tuple[Strike, ...] = STRIKES,
+    interval: float = 2.0,
+    missions_every: float = 8.0,
+) -> Schedule:
+    """Return the schedule of a seed.
+
+    Args:
+        seed: any number.
+        seconds: for how long faults strike.
+        grace: seconds for which Gnaw waits for those that are away; some faults last longer.
+        strikes: the kinds of fault that are possible.
+        interval: mean seconds from one fault to the next.
+        missions_every: mean seconds from one mission to the next.
+    """
+    # Two sources: a change of what there is to strike leaves the missions as they are.
+    return Schedule(
+        _missions(random.Random(f"missions {seed}"), seconds, missions_every),
+        _faults(random.Random(f"faults {seed}"), seconds, grace, strikes, interval),
+    )
+
+
+def _missions(source: random.Random, seconds: float, every: float) -> tuple[MissionPlan, ...]:
+    missions: list[MissionPlan] = []
+    at = 0.0
+    while at < LAST_LAUNCH * seconds or not missions:
+        tasks = tuple(_task(source) for _ in range(source.randint(10, 40)))
+        interface = source.choice(("delayed", "executor"))
+        missions.append(MissionPlan(f"m{len(missions)}", at, interface, tasks))
+        at += source.expovariate(1 / every)
+    return tuple(missions)
+
+
+def _task(source: random.Random) -> TaskPlan:
+    kind = source.choices(("program", "failing", "brief", "raising"), (6, 1, 6, 1))[0]
+    size = 200_000 if source.random() < 0.1 else 10
+    if kind in {"brief", "raising"}:
+        return TaskPlan(kind, source.uniform(0.001, 0.05), size=size)
+    seconds = source.uniform(2.0, 8.0) if source.random() < 0.3 else source.uniform(0.1, 1.5)
+    daemons = source.choice((0, 0, 1, 2))
+    return TaskPlan(kind, seconds, daemons, source.random() < 0.3, size)
+
+
+def _faults(
+    source: random.Random,
+    seconds: float,
+    grace: float,
+    strikes: tuple[Strike, ...],
+    interval: float,
+) -> tuple[Fault, ...]:
+    faults: list[Fault] = []
+    at = source.expovariate(1 / interval)
+    while at < seconds:
+        # Drawn for each fault alike, so that the next one does not depend on the kind.
+        strike = source.choices(strikes, [one.weight for one in strikes])[0]
+        choice, length, brief = source.random(), source.random(), source.uniform(0.3, 5.0)
+        lasts = grace * 1.3 if length < 0.15 else brief
+        # A full disk is a fault of the site, which somebody mends; nothing is given up meanwhile.
+        if strike.kind == "fill":
+            lasts = brief
+        faults.append(
+            Fault(at, strike.kind, strike.target, choice, lasts if strike.lasting else 0.0)
+        )
+        at += source.expovariate(1 / interval)
+    return tuple(faults)

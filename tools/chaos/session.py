@@ -1,0 +1,241 @@
+"""One run: its processes, its faults by schedule, and its end, which leaves the evidence."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import trio
+
+from tools.chaos.books import read_lines
+from tools.chaos.faults import Faults
+from tools.chaos.judge import Ending, Evidence
+from tools.chaos.processes import MARK, OWNER, Marked, marked
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tools.chaos.places import Place
+    from tools.chaos.schedule import MissionPlan, Schedule
+
+ROOT = Path(__file__).parents[2]
+CORES = 2
+"""Cores that each worker offers; they are numbers only, on whatever machine this is."""
+
+FAREWELL = 60.0
+"""Seconds that workers and Gnaw have for leaving."""
+
+
+class Session:
+    """A run in a directory.
+
+    Args:
+        folder: empty.
+        place: where its processes live.
+        schedule: what is to happen.
+        grace: seconds for which Gnaw waits for those that are away.
+        settle: seconds after the last fault in which missions have to end.
+    """
+
+    def __init__(
+        self, folder: Path, place: Place, schedule: Schedule, *, grace: float, settle: float
+    ) -> None:
+        self._folder = folder
+        self._place = place
+        self._schedule = schedule
+        self._grace = grace
+        self._settle = settle
+        self._faults = Faults(folder, place)
+        self._missions: list[tuple[MissionPlan, subprocess.Popen[bytes]]] = []
+        self._workers: list[subprocess.Popen[bytes]] = []
+        self._transports: dict[str, str] = {}
+        self._megabytes: dict[str, float] = {}
+        for name in ("home", "work", "tmp", "books", "books/locks", "logs"):
+            (folder / name).mkdir()
+        arguments = ", ".join(f'"{word}"' for word in self._gnaw_arguments[2:])
+        (folder / "work/grain.toml").write_text(
+            f'address = "{place.address("unix")}"\n[head.gnaw]\nlog_file = "{folder}/logs/gnaw"\n'
+            f'grace = "{grace:g}s"\nextra_args = [{arguments}]\n'
+        )
+
+    @property
+    def _gnaw_arguments(self) -> list[str]:
+        return ["--grace", f"{self._grace:g}", "--idle-quit", "3600"]
+
+    @property
+    def missed(self) -> int:
+        """The number of faults that had no victim at their time."""
+        return self._faults.missed
+
+    async def run(self, seconds: float) -> Evidence:
+        """Live through the schedule; return the evidence. Nothing of the run is alive then.
+
+        Args:
+            seconds: for how long faults strike.
+        """
+        try:
+            await self._live(seconds)
+            orphans = await self._part()
+        finally:
+            # Also if this program is to end: nothing is left on the machine.
+            for one in marked(str(self._folder)):
+                with suppress(psutil.Error):
+                    one.process.kill()
+            for process in [*self._workers, *(process for _, process in self._missions)]:
+                process.kill()
+                process.wait()
+        return Evidence(
+            self._grace,
+            read_lines(str(self._folder / "books")),
+            self._faults.events,
+            [Ending(plan, self._codes.get(plan.name)) for plan, _ in self._missions],
+            self._transports,
+            orphans,
+            self._files(),
+            self._megabytes,
+        )
+
+    # ---- what a run has
+
+    def _environment(self, owner: str) -> dict[str, str]:
+        others = ("GRAIN_", "XDG_", "PYTHON", "SLURM_", "PBS_")
+        own = {k: v for k, v in os.environ.items() if not k.startswith(others)}
+        return {
+            **own,
+            "HOME": f"{self._folder}/home",
+            "TMPDIR": f"{self._folder}/tmp",
+            "PYTHONPATH": str(ROOT),
+            "PYTHONUNBUFFERED": "1",
+            "GRAIN_CPU_LOCKS": "",  # its cores are numbers only
+            MARK: str(self._folder),
+            OWNER: owner,
+        }
+
+    def _start(self, transport: str, owner: str, words: Sequence[str]) -> subprocess.Popen[bytes]:
+        with (self._folder / f"logs/{owner}").open("ab") as log:
+            return subprocess.Popen(
+                self._place.command(transport, words),
+                cwd=self._folder / "work",
+                env=self._environment(owner),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def _start_worker(self, name: str, transport: str) -> subprocess.Popen[bytes]:
+        self._transports[name] = transport
+        words = [
+            *(sys.executable, "-m", "grain.worker", "--url", self._place.address(transport)),
+            *("--res", json.dumps({"Cores": CORES}), "--name", name),
+        ]
+        worker = self._start(transport, name, words)
+        self._workers.append(worker)
+        return worker
+
+    async def _keep_worker(self, transport: str) -> None:
+        """Keep a worker alive, as a batch system with many jobs does: each has a new name."""
+        number = 0
+        while True:
+            number += 1
+            worker = self._start_worker(f"{transport}-{number}", transport)
+            while worker.poll() is None:  # noqa: ASYNC110 - a process that ends is no event
+                await trio.sleep(0.2)
+            await trio.sleep(1.0)
+
+    def _start_mission(self, plan: MissionPlan) -> None:
+        file = self._folder / f"work/{plan.name}.json"
+        more = {
+            "address": self._place.address("unix"),
+            "log": f"{self._folder}/logs/gnaw",
+            "arguments": self._gnaw_arguments,
+        }
+        file.write_text(json.dumps({**asdict(plan), **more}))
+        words = [sys.executable, str(Path(__file__).with_name("mission.py"))]
+        words += [str(self._folder / "books"), str(file)]
+        self._missions.append((plan, self._start("unix", plan.name, words)))
+
+    # ---- its life
+
+    async def _live(self, seconds: float) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch_memory)
+            for transport in self._place.transports:
+                nursery.start_soon(self._keep_worker, transport)
+            async with trio.open_nursery() as schedule:
+                schedule.start_soon(self._launch)
+                with trio.move_on_after(seconds):
+                    await self._strike()
+            # No fault lasts any longer; what is under way has its time.
+            with trio.move_on_after(self._settle):
+                while any(process.poll() is None for _, process in self._missions):
+                    await trio.sleep(0.1)
+            nursery.cancel_scope.cancel()
+        self._codes = {plan.name: process.poll() for plan, process in self._missions}
+
+    async def _launch(self) -> None:
+        began = trio.current_time()
+        for plan in self._schedule.missions:
+            await trio.sleep_until(began + plan.at)
+            self._start_mission(plan)
+
+    async def _strike(self) -> None:
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            for fault in self._schedule.faults:
+                await trio.sleep_until(began + fault.at)
+                nursery.start_soon(self._faults.strike, fault)
+
+    async def _watch_memory(self) -> None:
+        while True:
+            for one in await trio.to_thread.run_sync(marked, str(self._folder)):
+                if one.role in {"gnaw", "agent"}:
+                    with suppress(psutil.Error):
+                        size = one.process.memory_info().rss / 1e6
+                        self._megabytes[one.role] = max(self._megabytes.get(one.role, 0.0), size)
+            await trio.sleep(2.0)
+
+    # ---- its end
+
+    async def _part(self) -> list[str]:
+        """End what is left in the ordinary ways; return what does not end."""
+        mission = {"mission", "program", "daemon"}
+        left = await self._until_none(mission, self._grace + FAREWELL)
+        for role in ("agent", "gnaw"):
+            for one in self._of({role}):
+                with suppress(psutil.Error):
+                    one.process.send_signal(signal.SIGTERM)
+            left += await self._until_none({role}, FAREWELL)
+        # What belongs to the processes that have just ended has some seconds for its own end.
+        end = time.monotonic() + 10
+        while (others := self._of()) and time.monotonic() < end:
+            await trio.sleep(0.2)
+        return sorted({*left, *(str(one) for one in others)})
+
+    def _of(self, roles: set[str] | None = None) -> list[Marked]:
+        there = marked(str(self._folder))
+        return [one for one in there if roles is None or one.role in roles]
+
+    async def _until_none(self, roles: set[str], seconds: float) -> list[str]:
+        """Wait until no process has one of these roles; return those that are left."""
+        end = time.monotonic() + seconds
+        while (left := self._of(roles)) and time.monotonic() < end:
+            await trio.sleep(0.2)
+        return [str(one) for one in left]
+
+    def _files(self) -> list[str]:
+        """Return what a user would find afterwards, but for the Edge file and the last claim."""
+        tmp, shared = self._folder / "tmp", self._folder / "shared"
+        claims = re.compile(r"shared/meeting(\.d(/claim\.\d+)?)?$")
+        files = [str(one) for one in tmp.iterdir()]
+        files += [str(one) for one in shared.rglob("*") if not claims.search(str(one))]
+        return sorted(files + self._place.sockets())
