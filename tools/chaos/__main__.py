@@ -88,6 +88,7 @@ def main(words: Sequence[str] | None = None) -> int:
         "resolved": report.resolved,
         "starts": report.starts,
         "restarts": dict(report.restarts),
+        "by": dict(report.by_transport),
         "faults": dict(Counter(f"{one.kind} {one.target}".strip() for one in evidence.events)),
         "missed": session.missed,
         "megabytes": {role: round(size) for role, size in evidence.megabytes.items()},

@@ -62,7 +62,8 @@ class Book:
         """Enter the start of a run.
 
         Returns:
-            Its name, and the descriptors of its locks, which the caller closes or leaves open.
+            Its name, and the descriptors of its locks, which last as long as the process and its
+            descendants, or until `release`.
         """
         run = f"{worker}.{os.getpid()}.{time.monotonic_ns()}"
         own, alone = self.hold(f"task-{mission}-{task}")
@@ -74,6 +75,16 @@ class Book:
                 taken.append(core)
         self.append("start", mission, task, run=run, worker=worker, alone=alone, taken=taken)
         return run, locks
+
+    @staticmethod
+    def release(locks: list[int]) -> None:
+        """Give back locks, also where another process has inherited them just now.
+
+        Between fork and exec a process that is to become something else has all descriptors.
+        """
+        for fd in locks:
+            fcntl.flock(fd, fcntl.LOCK_UN)
+            os.close(fd)
 
 
 def expected(mission: str, task: int) -> int:

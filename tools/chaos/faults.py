@@ -103,9 +103,9 @@ class Faults:
         finally:
             self._stopped.discard(pid)
             with suppress(psutil.Error):
+                victim.process.send_signal(signal.SIGCONT)
                 # A process that enters a host's namespaces stops with the one that it waits for.
                 doorway = victim.process.parent()
-                victim.process.send_signal(signal.SIGCONT)
                 if doorway is not None and doorway.name() == "nsenter":
                     doorway.send_signal(signal.SIGCONT)
 

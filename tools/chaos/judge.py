@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tools.chaos.books import expected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tools.chaos.schedule import MissionPlan
 
@@ -95,6 +95,7 @@ class Evidence:
         transports: the transport of each worker, by its name.
         orphans: the processes that were left.
         files: the files that were left.
+        scratch: the scratch directories that were left.
         megabytes: the largest resident memory seen, by role.
         most_megabytes: what each of them may take.
     """
@@ -106,6 +107,7 @@ class Evidence:
     transports: Mapping[str, str] = field(default_factory=dict)
     orphans: Sequence[str] = ()
     files: Sequence[str] = ()
+    scratch: Sequence[str] = ()
     megabytes: Mapping[str, float] = field(default_factory=dict)
     most_megabytes: float = 250.0
 
@@ -228,6 +230,7 @@ class Report:
         tasks: how many tasks there were.
         resolved: how many of them were resolved.
         starts: how many runs began.
+        by_transport: how many of them, by the transport of their worker.
     """
 
     violations: list[Violation] = field(default_factory=list)
@@ -235,6 +238,7 @@ class Report:
     tasks: int = 0
     resolved: int = 0
     starts: int = 0
+    by_transport: Counter[str] = field(default_factory=Counter)
 
     def count(self, law: Law) -> int:
         """Return how often a promise was broken."""
@@ -271,6 +275,7 @@ def judge(evidence: Evidence, *, least_resolved: int = 20, least_faults: int = 5
             report.violations += _of_task(key, task.kind, resolutions[key], ends, crashes)
     for runs in starts.values():
         report.starts += len(runs)
+        report.by_transport.update(evidence.transports.get(run["worker"], "?") for run in runs)
         report.violations += _of_runs(runs, causes, report.restarts)
     report.violations += _of_the_dead(evidence, starts)
     report.violations += _left(evidence)
@@ -387,16 +392,11 @@ def _left(evidence: Evidence) -> Iterator[Violation]:
         one.kind == "kill" and one.target in {"supervisor", "fork server"}
         for one in evidence.events
     )
-    scratch, others = _split(evidence.files)
+    scratch = evidence.scratch
     if len(scratch) > excused:
         yield Violation("files", f"{len(scratch)} scratch directories, {excused} may be: {scratch}")
-    for one in others:
+    for one in evidence.files:
         yield Violation("files", one)
     for role, megabytes in evidence.megabytes.items():
         if megabytes > evidence.most_megabytes:
             yield Violation("memory", f"{role}: {megabytes:.0f} MB")
-
-
-def _split(files: Iterable[str]) -> tuple[list[str], list[str]]:
-    scratch = [one for one in files if "/tmp/" in one and "/shared/" not in one]
-    return scratch, [one for one in files if one not in scratch]

@@ -50,8 +50,6 @@ async def brief(
     folder: str, mission: str, task: int, plan: dict[str, Any], job: str, data: bytes
 ) -> Result:
     """Do the same in the runner itself; or raise the number of the task."""
-    import os
-
     import trio
 
     from grain import GVAR
@@ -63,8 +61,7 @@ async def brief(
         await trio.sleep(plan["seconds"])
         book.append("end", mission, task, run=name)
     finally:
-        for fd in locks:
-            os.close(fd)
+        book.release(locks)
     if plan["kind"] == "raising":
         raise ValueError(task)
     return name, expected(mission, task), data[::-1]

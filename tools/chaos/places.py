@@ -36,7 +36,10 @@ class Place(Protocol):
     lacking: tuple[str, ...]
 
     def command(self, transport: str, words: Sequence[str]) -> list[str]:
-        """Return the command line that starts a program where this transport is to be used."""
+        """Return the command line that starts a program where this transport is to be used.
+
+        Its directory is ``work``, beside the one in which everybody meets.
+        """
 
     def address(self, transport: str) -> str:
         """Return the address by which this transport is used."""
@@ -66,6 +69,7 @@ class Hosts:
     lacking: tuple[str, ...] = ()
 
     def __init__(self, shared: Path, machines: Sequence[Host]) -> None:
+        self._work = str(shared.parent / "work")
         self._address = f"edge://{shared}/meeting"
         self._hosts = dict(zip(self.transports, machines, strict=True))
         head, files = machines[0], self._hosts["files"]
@@ -75,7 +79,8 @@ class Hosts:
 
     def command(self, transport: str, words: Sequence[str]) -> list[str]:
         """See `Place`."""
-        return self._hosts[transport].entering(words)
+        # Whoever enters the namespaces of a host begins at its root.
+        return self._hosts[transport].entering(["env", "-C", self._work, *words])
 
     def address(self, transport: str) -> str:
         """See `Place`."""

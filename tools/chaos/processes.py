@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -18,6 +20,9 @@ MARK = "GRAIN_CHAOS"
 
 OWNER = "GRAIN_CHAOS_OWNER"
 """The variable with the name of the worker or mission by which a process was started."""
+
+ROOT = Path(__file__).parents[2]
+"""The checkout: programs of a run import this package from there."""
 
 _NAMES = {
     "grain-subreaper": "subreaper",
@@ -45,6 +50,32 @@ class Marked:
 
     def __str__(self) -> str:
         return f"{self.role} of {self.owner or 'nobody'}, pid {self.process.pid}"
+
+
+def make_home(folder: Path) -> None:
+    """Make the directories that `environment` names, and one in which a user works."""
+    for name in ("home", "work", "tmp"):
+        (folder / name).mkdir()
+
+
+def environment(folder: Path, owner: str) -> dict[str, str]:
+    """Return the environment of a run's processes: that of a user with nothing set up.
+
+    Args:
+        folder: of the run.
+        owner: as in `Marked`.
+    """
+    others = ("GRAIN_", "XDG_", "PYTHON", "SLURM_", "PBS_")
+    return {
+        **{k: v for k, v in os.environ.items() if not k.startswith(others)},
+        "HOME": f"{folder}/home",
+        "TMPDIR": f"{folder}/tmp",
+        "PYTHONPATH": str(ROOT),
+        "PYTHONUNBUFFERED": "1",
+        "GRAIN_CPU_LOCKS": "",  # cores are numbers only here
+        MARK: str(folder),
+        OWNER: owner,
+    }
 
 
 def marked(folder: str) -> list[Marked]:

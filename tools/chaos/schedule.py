@@ -117,12 +117,19 @@ class MissionPlan:
     tasks: tuple[TaskPlan, ...]
 
 
+LAST = MissionPlan("last", 0.0, "delayed", (TaskPlan("program", 0.5, daemons=1),) * 16)
+"""The mission that begins after the last fault: it needs all that is left to work.
+
+If Gnaw is dead it starts another one, which removes what its predecessor has left.
+"""
+
+
 @dataclass(frozen=True)
 class Schedule:
     """All that is decided before a run begins.
 
     Attributes:
-        missions: by time.
+        missions: those that begin while faults strike, by time.
         faults: by time.
     """
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -20,7 +19,8 @@ import trio
 from tools.chaos.books import read_lines
 from tools.chaos.faults import Faults
 from tools.chaos.judge import Ending, Evidence
-from tools.chaos.processes import MARK, OWNER, Marked, marked
+from tools.chaos.processes import Marked, environment, make_home, marked
+from tools.chaos.schedule import LAST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from tools.chaos.places import Place
     from tools.chaos.schedule import MissionPlan, Schedule
 
-ROOT = Path(__file__).parents[2]
 CORES = 2
 """Cores that each worker offers; they are numbers only, on whatever machine this is."""
 
@@ -60,7 +59,8 @@ class Session:
         self._workers: list[subprocess.Popen[bytes]] = []
         self._transports: dict[str, str] = {}
         self._megabytes: dict[str, float] = {}
-        for name in ("home", "work", "tmp", "books", "books/locks", "logs"):
+        make_home(folder)
+        for name in ("books", "books/locks", "logs"):
             (folder / name).mkdir()
         arguments = ", ".join(f'"{word}"' for word in self._gnaw_arguments[2:])
         (folder / "work/grain.toml").write_text(
@@ -102,31 +102,18 @@ class Session:
             self._transports,
             orphans,
             self._files(),
+            sorted(str(one) for one in (self._folder / "tmp").iterdir()),
             self._megabytes,
         )
 
     # ---- what a run has
-
-    def _environment(self, owner: str) -> dict[str, str]:
-        others = ("GRAIN_", "XDG_", "PYTHON", "SLURM_", "PBS_")
-        own = {k: v for k, v in os.environ.items() if not k.startswith(others)}
-        return {
-            **own,
-            "HOME": f"{self._folder}/home",
-            "TMPDIR": f"{self._folder}/tmp",
-            "PYTHONPATH": str(ROOT),
-            "PYTHONUNBUFFERED": "1",
-            "GRAIN_CPU_LOCKS": "",  # its cores are numbers only
-            MARK: str(self._folder),
-            OWNER: owner,
-        }
 
     def _start(self, transport: str, owner: str, words: Sequence[str]) -> subprocess.Popen[bytes]:
         with (self._folder / f"logs/{owner}").open("ab") as log:
             return subprocess.Popen(
                 self._place.command(transport, words),
                 cwd=self._folder / "work",
-                env=self._environment(owner),
+                env=environment(self._folder, owner),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -175,7 +162,9 @@ class Session:
                 schedule.start_soon(self._launch)
                 with trio.move_on_after(seconds):
                     await self._strike()
+                    await trio.sleep_forever()
             # No fault lasts any longer; what is under way has its time.
+            self._start_mission(LAST)
             with trio.move_on_after(self._settle):
                 while any(process.poll() is None for _, process in self._missions):
                     await trio.sleep(0.1)
@@ -234,8 +223,7 @@ class Session:
 
     def _files(self) -> list[str]:
         """Return what a user would find afterwards, but for the Edge file and the last claim."""
-        tmp, shared = self._folder / "tmp", self._folder / "shared"
+        shared = self._folder / "shared"
         claims = re.compile(r"shared/meeting(\.d(/claim\.\d+)?)?$")
-        files = [str(one) for one in tmp.iterdir()]
-        files += [str(one) for one in shared.rglob("*") if not claims.search(str(one))]
+        files = [str(one) for one in shared.rglob("*") if not claims.search(str(one))]
         return sorted(files + self._place.sockets())

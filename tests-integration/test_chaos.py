@@ -1,0 +1,514 @@
+"""The tool that runs Grain under faults: its schedule, its books, and above all its judge."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tools.chaos import job, soak
+from tools.chaos.books import Book, expected, read_lines
+from tools.chaos.judge import LAWS, Ending, Event, Evidence, judge
+from tools.chaos.processes import marked, role_of, task_of
+from tools.chaos.schedule import STRIKES, MissionPlan, TaskPlan, make_schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+GRACE = 20.0
+PROGRAM, FAILING, RAISING = TaskPlan("program", 1.0), TaskPlan("failing", 1.0), TaskPlan("raising", 0)
+
+
+# ---- the schedule
+
+
+def test_a_seed_has_one_schedule() -> None:
+    assert make_schedule(7, 600, grace=GRACE) == make_schedule(7, 600, grace=GRACE)
+    assert make_schedule(7, 600, grace=GRACE) != make_schedule(8, 600, grace=GRACE)
+
+
+def test_a_seed_has_the_same_schedule_on_every_machine() -> None:
+    first = make_schedule(7, 600, grace=GRACE)
+
+    # Numbers of Python's own generator, which are the same in all versions.
+    assert (5.0, "stop", "runner") == PINNED(first)
+
+
+def PINNED(schedule: Any) -> tuple[float, str, str]:
+    one = schedule.faults[0]
+    return round(one.at, 1), one.kind, one.target
+
+
+def test_missions_do_not_depend_on_which_faults_there_are() -> None:
+    kills = tuple(one for one in STRIKES if one.kind == "kill")
+    few = make_schedule(7, 600, grace=GRACE, strikes=kills)
+
+    assert make_schedule(7, 600, grace=GRACE).missions == few.missions
+    assert {"kill"} == {one.kind for one in few.faults}
+
+
+def test_a_schedule_is_within_its_time_and_has_every_kind_of_fault() -> None:
+    schedule = make_schedule(1, 3000, grace=GRACE)
+    times = [one.at for one in schedule.faults]
+
+    assert {(one.kind, one.target) for one in STRIKES} == {
+        (one.kind, one.target) for one in schedule.faults
+    }
+    assert sorted(times) == times
+    assert 0 < times[0] < times[-1] < 3000
+    assert all(bool(one.seconds) == (one.kind in {"stop", "cut", "fill"}) for one in schedule.faults)
+    assert any(one.seconds > GRACE for one in schedule.faults)
+    kinds = {task.kind for mission in schedule.missions for task in mission.tasks}
+    assert {"program", "failing", "brief", "raising"} == kinds
+
+
+# ---- the judge
+
+
+class MadeUp:
+    """Made-up evidence: two missions of 12 programs each, of which nothing is to be blamed."""
+
+    def __init__(self) -> None:
+        tasks = (*[PROGRAM] * 10, FAILING, RAISING)
+        self.plans = [MissionPlan(name, 0.0, "delayed", tasks) for name in ("m0", "m1")]
+        self.lines: list[dict[str, Any]] = []
+        self.codes: dict[str, int | None] = {"m0": 0, "m1": 0}
+        # Faults that hit nobody here.
+        self.events = [self.event("kill", "runner", "far-1", float(n)) for n in range(5)]
+        self.more: dict[str, Any] = {}
+        for plan in self.plans:
+            for number in range(len(tasks)):
+                self.run(plan.name, number)
+                self.resolve(plan.name, number)
+
+    @staticmethod
+    def event(
+        kind: str, target: str, owner: str, at: float, until: float = 0.0, task: Any = None
+    ) -> Event:
+        return Event(kind, target, owner, task, at, max(at, until))
+
+    def run(
+        self, mission: str, task: int, at: float = 100.0, worker: str = "unix-1", end: bool = True
+    ) -> None:
+        run = f"{mission}.{task}.{at}"
+        start = {"what": "start", "mission": mission, "task": task, "at": at, "run": run}
+        self.lines.append({**start, "worker": worker, "alone": True, "taken": []})
+        if end:
+            self.lines.append({"what": "end", **{k: start[k] for k in start if k != "what"}, "at": at + 1})
+
+    def resolve(self, mission: str, task: int, at: float = 101.5, **more: Any) -> None:
+        line = {"what": "resolved", "mission": mission, "task": task, "at": at}
+        if not more:
+            error = {10: "ExternalError 3", 11: f"ValueError ({task},)"}.get(task)
+            value = {"run": f"{mission}.{task}.100.0", "value": expected(mission, task), "whole": True}
+            more = value if error is None else {"error": error}
+        self.lines.append({**line, **more})
+
+    def drop(self, what: str, mission: str, task: int) -> None:
+        key = (what, mission, task)
+        self.lines = [
+            one for one in self.lines if (one["what"], one["mission"], one["task"]) != key
+        ]
+
+    def change(self, what: str, mission: str, task: int, place: int = 0, **more: Any) -> None:
+        key = (what, mission, task)
+        lines = [one for one in self.lines if (one["what"], one["mission"], one["task"]) == key]
+        lines[place].update(more)
+
+    def again(self, at: float = 130.0, worker: str = "unix-2") -> None:
+        """Begin task 3 of m0 again, instead of its end at first."""
+        self.drop("end", "m0", 3)
+        self.drop("resolved", "m0", 3)
+        self.run("m0", 3, at, worker)
+        value = {"run": f"m0.3.{at}", "value": expected("m0", 3), "whole": True}
+        self.resolve("m0", 3, at + 2, **value)
+
+    def broken(self) -> list[str]:
+        endings = [Ending(plan, self.codes[plan.name]) for plan in self.plans]
+        names = ("unix-1", "unix-2", "tcp-1", "reverse-1", "files-1")
+        transports = {name: name.split("-")[0] for name in names}
+        evidence = Evidence(GRACE, self.lines, self.events, endings, transports, **self.more)
+        return sorted({one.law for one in judge(evidence).violations})
+
+
+def lost(case: MadeUp) -> None:
+    case.drop("resolved", "m1", 4)
+
+
+def doubled(case: MadeUp) -> None:
+    case.resolve("m1", 4, 103.0)
+
+
+def wrong_value(case: MadeUp) -> None:
+    case.change("resolved", "m1", 4, value=1)
+
+
+def wrong_data(case: MadeUp) -> None:
+    case.change("resolved", "m1", 4, whole=False)
+
+
+def wrong_error(case: MadeUp) -> None:
+    case.drop("resolved", "m1", 4)
+    case.resolve("m1", 4, error="ExternalLostError ()")
+
+
+def wrong_success(case: MadeUp) -> None:
+    case.drop("resolved", "m1", 10)
+    case.resolve("m1", 10, run="m1.10.100.0", value=expected("m1", 10), whole=True)
+
+
+def result_of_no_run(case: MadeUp) -> None:
+    case.drop("end", "m1", 4)
+
+
+def given_up_after_four_crashes(case: MadeUp) -> None:
+    crashes(case, 4)
+
+
+def failed(case: MadeUp) -> None:
+    case.codes["m1"] = 1
+
+
+def failed_by_its_own_signal(case: MadeUp) -> None:
+    case.codes["m1"] = -11
+
+
+def hung(case: MadeUp) -> None:
+    case.codes["m1"] = None
+    case.drop("resolved", "m1", 4)
+
+
+def restarted(case: MadeUp) -> None:
+    case.again()
+
+
+def restarted_by_the_fault_of_another_worker(case: MadeUp) -> None:
+    case.again()
+    case.events.append(case.event("kill", "runner", "tcp-1", 110.0))
+
+
+def restarted_by_a_fault_that_came_later(case: MadeUp) -> None:
+    case.again()
+    case.events.append(case.event("kill", "runner", "unix-1", 131.0))
+
+
+def restarted_by_a_fault_that_came_before(case: MadeUp) -> None:
+    case.again()
+    case.events.append(case.event("kill", "runner", "unix-1", 90.0))
+
+
+def restarted_by_the_supervisor_of_another_task(case: MadeUp) -> None:
+    case.again()
+    case.events.append(case.event("kill", "supervisor", "unix-1", 110.0, task=("m0", 4)))
+
+
+def restarted_by_gnaws_death(case: MadeUp) -> None:
+    case.again()
+    case.events.append(case.event("kill", "gnaw", "", 110.0))
+
+
+def restarted_by_a_short_cut(case: MadeUp) -> None:
+    case.drop("start", "m0", 3)
+    case.run("m0", 3, 100.0, "tcp-1", end=False)
+    case.again()
+    case.events.append(case.event("cut", "tcp", "", 105.0, 110.0))
+
+
+def restarted_by_the_cut_of_another_transport(case: MadeUp) -> None:
+    case.again(160.0)
+    case.events.append(case.event("cut", "tcp", "", 105.0, 150.0))
+
+
+def restarted_by_a_stopped_runner(case: MadeUp) -> None:
+    case.again(160.0)
+    case.events.append(case.event("stop", "runner", "unix-1", 105.0, 150.0))
+
+
+def overlapped(case: MadeUp) -> None:
+    case.again()
+    case.events.append(case.event("kill", "runner", "unix-1", 110.0))
+    case.change("start", "m0", 3, place=1, alone=False)
+
+
+def shared(case: MadeUp) -> None:
+    case.change("start", "m0", 3, taken=[1])
+
+
+def outlived(case: MadeUp) -> None:
+    case.events.append(case.event("kill", "mission", "m1", 100.5))
+    case.codes["m1"] = -9
+    case.drop("resolved", "m1", 4)
+    case.drop("end", "m1", 4)
+    case.drop("start", "m1", 4)
+    case.run("m1", 4, 300.0)
+
+
+def orphans(case: MadeUp) -> None:
+    case.more["orphans"] = ["daemon of nobody, pid 7"]
+
+
+def files(case: MadeUp) -> None:
+    case.more["files"] = ["/x/meeting.d/3/0/bell"]
+
+
+def scratch(case: MadeUp) -> None:
+    case.more["scratch"] = ["/x/tmp/grain-1"]
+
+
+def memory(case: MadeUp) -> None:
+    case.more["megabytes"] = {"gnaw": 251.0}
+
+
+def few_faults(case: MadeUp) -> None:
+    del case.events[1:]
+
+
+def few_tasks(case: MadeUp) -> None:
+    del case.plans[1:]
+    case.lines = [one for one in case.lines if one["mission"] == "m0"]
+
+
+CASES: list[tuple[Callable[[MadeUp], None], list[str]]] = [
+    (lost, ["lost"]),
+    (doubled, ["doubled"]),
+    (wrong_value, ["wrong"]),
+    (wrong_data, ["wrong"]),
+    (wrong_error, ["wrong"]),
+    (wrong_success, ["wrong"]),
+    (result_of_no_run, ["wrong"]),
+    (given_up_after_four_crashes, ["wrong"]),
+    (failed, ["failed"]),
+    (failed_by_its_own_signal, ["failed"]),
+    (hung, ["hung"]),
+    (restarted, ["restarted"]),
+    (restarted_by_the_fault_of_another_worker, ["restarted"]),
+    (restarted_by_a_fault_that_came_later, ["restarted"]),
+    (restarted_by_a_fault_that_came_before, ["restarted"]),
+    (restarted_by_the_supervisor_of_another_task, ["restarted"]),
+    (restarted_by_gnaws_death, ["restarted"]),
+    (restarted_by_a_short_cut, ["restarted"]),
+    (restarted_by_the_cut_of_another_transport, ["restarted"]),
+    (restarted_by_a_stopped_runner, ["restarted"]),
+    (overlapped, ["overlapped"]),
+    (shared, ["shared"]),
+    (outlived, ["outlived"]),
+    (orphans, ["orphans"]),
+    (files, ["files"]),
+    (scratch, ["files"]),
+    (memory, ["memory"]),
+    (few_faults, ["vacuous"]),
+    (few_tasks, ["vacuous"]),
+]
+
+
+@pytest.mark.parametrize(("spoil", "laws"), CASES, ids=lambda one: getattr(one, "__name__", ""))
+def test_the_judge_finds(spoil: Callable[[MadeUp], None], laws: list[str]) -> None:
+    case = MadeUp()
+    assert [] == case.broken()
+
+    spoil(case)
+
+    assert laws == case.broken()
+
+
+def test_each_promise_has_a_case_that_breaks_it() -> None:
+    assert {*LAWS} == {law for _, laws in CASES for law in laws}
+
+
+def crashes(case: MadeUp, count: int) -> None:
+    """Let task 3 of m0 crash so often, then be given up."""
+    case.drop("end", "m0", 3)
+    case.drop("resolved", "m0", 3)
+    for number in range(1, count):
+        case.run("m0", 3, 100.0 + 10 * number, end=False)
+    for number in range(count):
+        case.events.append(case.event("kill", "runner", "unix-1", 105.0 + 10 * number))
+    case.resolve("m0", 3, 200.0, error="TaskCrashed ('...',)")
+
+
+def a_killed_runner(case: MadeUp) -> None:
+    case.again()
+    case.events.append(case.event("kill", "runner", "unix-1", 110.0))
+
+
+def an_asked_worker(case: MadeUp) -> None:
+    case.again()
+    case.events.append(case.event("terminate", "agent", "unix-1", 110.0))
+
+
+def its_own_supervisor(case: MadeUp) -> None:
+    case.again()
+    case.events.append(case.event("kill", "supervisor", "unix-1", 110.0, task=("m0", 3)))
+
+
+def a_long_stop(case: MadeUp) -> None:
+    case.again(160.0)
+    case.events.append(case.event("stop", "agent", "unix-1", 105.0, 150.0))
+    case.change("start", "m0", 3, place=1, alone=False)
+
+
+def two_stops_in_a_row(case: MadeUp) -> None:
+    case.again(160.0)
+    case.events.append(case.event("stop", "agent", "unix-1", 105.0, 115.0))
+    case.events.append(case.event("kill", "gnaw", "", 119.0))
+    case.events.append(case.event("stop", "agent", "unix-1", 121.0, 131.0))
+
+
+def five_crashes(case: MadeUp) -> None:
+    crashes(case, 5)
+
+
+def a_killed_mission(case: MadeUp) -> None:
+    case.codes["m1"] = -9
+    case.events.append(case.event("kill", "mission", "m1", 101.0))
+    case.drop("resolved", "m1", 4)
+
+
+def the_scratch_of_a_killed_supervisor(case: MadeUp) -> None:
+    case.more["scratch"] = ["/x/tmp/grain-1"]
+    case.events.append(case.event("kill", "supervisor", "unix-1", 110.0, task=("m0", 3)))
+
+
+EXCUSES = [
+    a_killed_runner,
+    an_asked_worker,
+    its_own_supervisor,
+    a_long_stop,
+    two_stops_in_a_row,
+    five_crashes,
+    a_killed_mission,
+    the_scratch_of_a_killed_supervisor,
+]
+
+
+@pytest.mark.parametrize("excuse", EXCUSES, ids=lambda one: one.__name__)
+def test_the_judge_excuses(excuse: Callable[[MadeUp], None]) -> None:
+    case = MadeUp()
+    excuse(case)
+
+    assert [] == case.broken()
+
+
+# ---- the books
+
+
+@pytest.fixture
+def books(tmp_path: Path) -> str:
+    (tmp_path / "books/locks").mkdir(parents=True)
+    return str(tmp_path / "books")
+
+
+def test_a_run_beside_another_one_of_its_task_is_seen(books: str) -> None:
+    book = Book(books)
+    _, locks = book.begin("m", 1, "w", [0])
+    book.begin("m", 1, "w", [0, 1])
+    book.release(locks)
+    book.begin("m", 2, "v", [0])
+
+    assert [(True, []), (False, [0]), (True, [])] == [
+        (one["alone"], one["taken"]) for one in read_lines(books)
+    ]
+
+
+def test_a_line_that_is_not_complete_does_not_count(books: str) -> None:
+    Book(books).append("mission begins", "m")
+    with open(f"{books}/lines", "a") as lines:
+        lines.write('{"what": "st')
+
+    assert ["mission begins"] == [one["what"] for one in read_lines(books)]
+
+
+def test_a_daemon_holds_the_core_of_its_run_and_is_found(books: str, tmp_path: Path) -> None:
+    words = [books, "m", "7", "w", "0", "0", "1", "stubborn", "3"]
+    done = subprocess.run([sys.executable, job.__file__, *words], stdout=subprocess.PIPE)
+    [daemon] = [one for one in marked(str(tmp_path)) if one.role == "daemon"]
+    try:
+        _, free = Book(books).hold("core-w-0")
+    finally:
+        daemon.process.kill()
+    # It has no parent that could tell us, so the lock does.
+    end = time.monotonic() + 60
+    while not Book(books).hold("core-w-0")[1] and time.monotonic() < end:
+        pass
+
+    assert 3 == done.returncode
+    assert not free
+    assert ["start", "end"] == [one["what"] for one in read_lines(books)]
+    assert {} == daemon_environment(daemon.process.pid)
+
+
+def daemon_environment(pid: int) -> dict[str, str]:
+    """Return nothing: the process has ended, and had an empty environment before."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return {"": file.read().decode()} if file.read() else {}
+    except OSError:
+        return {}
+
+
+# ---- processes
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "role"),
+    [
+        ("python", "/v/bin/python -P -m grain.head --address edge:///x", "gnaw"),
+        ("python", "/v/bin/python -c code grain.head --address edge:///x", "gnaw"),
+        ("python", "/v/bin/python -m grain.worker --url edge:///x --name w", "agent"),
+        ("grain-worker", "/v/bin/python /v/bin/grain-worker --url edge:///x", "agent"),
+        ("grain-runner", "python -P -m grain.worker.runner.main w 4 c {}", "runner"),
+        ("python", "python -I -S /p/guards/main.py subreaper grain.worker.runner.main w", "guard"),
+        ("grain-subreaper", "python -I -S /p/guards/main.py subreaper", "subreaper"),
+        ("grain-forkserv", "python -I -S /p/guards/main.py fork_server 5", "fork server"),
+        ("grain-supervise", "python -I -S /p/guards/main.py fork_server 5", "supervisor"),
+        ("python", "python /r/tools/chaos/mission.py /b /p", "mission"),
+        ("python", "python -I -S /r/tools/chaos/job.py /b m 3 w 0", "program"),
+        ("nsenter", "nsenter -t 5 --net python -m grain.worker --url x", "doorway"),
+        ("bash", "bash", "other"),
+    ],
+)
+def test_the_role_of_a_process(name: str, line: str, role: str) -> None:
+    assert role == role_of(name, line.split())
+
+
+def test_the_task_of_a_program() -> None:
+    assert ("m", 3) == task_of("python -I -S /r/tools/chaos/job.py /b m 3 w 0".split())
+    assert task_of("python -m grain.worker".split()) is None
+
+
+# ---- soak
+
+
+READING = soak.Reading(100.0, 20, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("late", "problems"),
+    [
+        ({}, 0),
+        ({"megabytes": 104.9}, 0),
+        ({"megabytes": 105.1}, 1),
+        ({"descriptors": 22}, 1),
+        ({"threads": 3, "processes": 2}, 2),
+    ],
+)
+def test_growth_by_more_than_the_tolerance_is_a_problem(
+    late: dict[str, Any], problems: int
+) -> None:
+    after = {"gnaw": dataclasses.replace(READING, **late)}
+
+    assert problems == len(soak.compare({"gnaw": READING}, after, 0.05))
+
+
+def test_a_process_that_is_not_there_any_more_is_a_problem() -> None:
+    assert 1 == len(soak.compare({"gnaw": READING, "agent": READING}, {"gnaw": READING}, 0.05))
+
+
+def test_the_least_of_some_readings_counts() -> None:
+    assert soak.Reading(90.0, 20, 1, 1) == soak.least([READING, soak.Reading(90.0, 21, 1, 1)])
