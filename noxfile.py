@@ -147,6 +147,9 @@ def integration(session: nox.Session) -> None:
     # one process, as the batch systems and hosts that it starts are for all of its tests.
     aside = ["-n", "3", "--dist", "loadfile"]
     session.run("pytest", *aside, "tests-integration", *session.posargs)
+    if not session.posargs:
+        # Alone, as faults have deadlines that a busy machine does not keep.
+        session.run("python", "-m", "tools.chaos", "--seconds", "60", "--seed", "1")
 
 
 @nox.session
@@ -237,6 +240,20 @@ def fuzz(session: nox.Session) -> None:
     """Send random messages of every kind to all that hears them: nox -s fuzz -- [--messages N]."""
     install_declared(session, "grain-head")
     session.run("python", "-m", "tools.fuzz", *session.posargs)
+
+
+@nox.session
+def chaos(session: nox.Session) -> None:
+    """Kill, stop and cut off real processes for ten minutes: nox -s chaos -- [--seconds S]."""
+    session.install(*editable(PACKAGES), *group("chaos"))
+    session.run("python", "-m", "tools.chaos", *session.posargs)
+
+
+@nox.session
+def soak(session: nox.Session) -> None:
+    """Drive a million tasks through one Gnaw, and compare memory: nox -s soak -- [--tasks N]."""
+    session.install(*editable(PACKAGES), *group("chaos"))
+    session.run("python", "-m", "tools.chaos.soak", *session.posargs)
 
 
 @nox.session

@@ -77,7 +77,7 @@ def main(words: Sequence[str] | None = None) -> int:
         evidence = trio.run(session.run, options.seconds)
         transports, lacking = where.transports, where.lacking
     report = judge(evidence)
-    line = {
+    line: dict[str, object] = {
         "chaos": seed,
         "seconds": options.seconds,
         "elapsed": round(time.monotonic() - began, 1),

@@ -62,9 +62,7 @@ class Faults:
             await trio.to_thread.run_sync(self._purge)
             self._enter(fault, "", None, at)
 
-    def _enter(
-        self, fault: Fault, owner: str, task: tuple[str, int] | None, at: float
-    ) -> None:
+    def _enter(self, fault: Fault, owner: str, task: tuple[str, int] | None, at: float) -> None:
         self.events.append(Event(fault.kind, fault.target, owner, task, at, time.monotonic()))
         with (self._folder / "faults").open("a") as log:
             log.write(json.dumps({"planned": fault.at, **vars(self.events[-1])}) + "\n")

@@ -25,6 +25,7 @@ from what Grain itself says.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from tools.chaos.schedule import MissionPlan
 
 EARLY = 2.0
-"""Seconds by which a fault may precede the start that it ends: a program is on its way that long."""
+"""Seconds by which a fault may precede the start of the run that it ends, which is on its way."""
 
 RECOVERY = {"unix": 5.0, "tcp": 8.0, "reverse": 20.0, "files": 30.0}
 """Seconds in which a worker comes back when the fault is over, by its transport."""
@@ -330,14 +331,14 @@ def _of_task(
 
 
 def _runs_ended(runs: Sequence[Mapping[str, Any]], causes: Causes) -> int:
-    befores = [*(run["at"] for run in runs[1:]), float("inf")]
-    return sum(bool(causes.ended(run, before)) for run, before in zip(runs, befores))  # noqa: B905
+    befores = [*(run["at"] for run in runs[1:]), float("inf")] if runs else []
+    return sum(bool(causes.ended(*one)) for one in zip(runs, befores, strict=True))
 
 
 def _of_runs(
     runs: Sequence[Mapping[str, Any]], causes: Causes, restarts: Counter[str]
 ) -> Iterator[Violation]:
-    for earlier, later in zip(runs, runs[1:]):  # noqa: B905
+    for earlier, later in itertools.pairwise(runs):
         name = f"task {later['task']} of {later['mission']}"
         ended = causes.ended(earlier, later["at"])
         away = causes.away(earlier, later["at"])
@@ -379,7 +380,8 @@ def _of_the_dead(
             if run["at"] > killed.get(mission, float("inf")) + bound:
                 late = run["at"] - killed[mission]
                 yield Violation(
-                    "outlived", f"task {task} of {mission} began {late:.1f} s after its mission's end"
+                    "outlived",
+                    f"task {task} of {mission} began {late:.1f} s after its mission's end",
                 )
 
 

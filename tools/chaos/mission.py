@@ -10,8 +10,9 @@ import json
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import outcome
 import trio
 
 from grain.delayed import delayed, run
@@ -20,9 +21,6 @@ from grain.resource import Cores
 from grain.util import as_completed
 from grain.worker import Call
 from tools.chaos.books import Book
-
-if TYPE_CHECKING:
-    import outcome
 
 Result = tuple[str, int, bytes]
 
@@ -46,9 +44,7 @@ async def program(
     return name, int(value), data[::-1]
 
 
-async def brief(
-    folder: str, mission: str, task: int, plan: dict[str, Any], job: str, data: bytes
-) -> Result:
+async def brief(folder: str, mission: str, task: int, plan: dict[str, Any], data: bytes) -> Result:
     """Do the same in the runner itself; or raise the number of the task."""
     import trio
 
@@ -88,16 +84,17 @@ class Mission:
 
     def calls(self) -> list[tuple[Any, tuple[Any, ...]]]:
         """Return the function and the arguments of each task."""
-        return [
-            (
-                program if task["kind"] in {"program", "failing"} else brief,
-                (self._folder, self.name, number, task, JOB, self._data(number)),
-            )
-            for number, task in enumerate(self._plan["tasks"])
-        ]
+        calls: list[tuple[Any, tuple[Any, ...]]] = []
+        for number, task in enumerate(self._plan["tasks"]):
+            words = (self._folder, self.name, number, task)
+            if task["kind"] in {"program", "failing"}:
+                calls.append((program, (*words, JOB, self._data(number))))
+            else:
+                calls.append((brief, (*words, self._data(number))))
+        return calls
 
     def _data(self, task: int) -> bytes:
-        size = self._plan["tasks"][task]["size"]
+        size: int = self._plan["tasks"][task]["size"]
         return (f"{self.name} {task} ".encode() * size)[:size]
 
     def resolve(self, task: int, ended: outcome.Outcome[Result]) -> None:
@@ -116,14 +113,16 @@ class Mission:
 
     async def delayed(self) -> None:
         """Call delayed functions."""
-        import outcome
+
+        async def value(r_: Any) -> Any:
+            return await r_
 
         numbers = {
             (delayed(function) @ Cores(1))(*arguments): number
             for number, (function, arguments) in enumerate(self.calls())
         }
         async for r_ in as_completed(numbers):
-            self.resolve(numbers[r_], await outcome.acapture(lambda r_=r_: r_))
+            self.resolve(numbers[r_], await outcome.acapture(value, r_))
 
     async def executor(self) -> None:
         """Submit calls to an executor, which calls back for each resolution."""

@@ -65,7 +65,7 @@ class Hosts:
         machines: the hosts: that of the head, and those of the three transports over a network.
     """
 
-    transports = ("unix", "tcp", "reverse", "files")
+    transports: tuple[str, ...] = ("unix", "tcp", "reverse", "files")
     lacking: tuple[str, ...] = ()
 
     def __init__(self, shared: Path, machines: Sequence[Host]) -> None:
@@ -82,7 +82,7 @@ class Hosts:
         # Whoever enters the namespaces of a host begins at its root.
         return self._hosts[transport].entering(["env", "-C", self._work, *words])
 
-    def address(self, transport: str) -> str:
+    def address(self, transport: str) -> str:  # noqa: ARG002
         """See `Place`."""
         return self._address
 
@@ -112,17 +112,19 @@ class Here:
         proxy: the proxy for workers that use TCP.
     """
 
-    transports = ("unix", "tcp")
+    transports: tuple[str, ...] = ("unix", "tcp")
 
     def __init__(self, shared: Path, proxy: subprocess.Popen[str]) -> None:
         reason = why_not() or "not asked for"
-        self.lacking = (f"no transports reverse and files, and no full disk: {reason}",)
+        self.lacking: tuple[str, ...] = (
+            f"no transports reverse and files, and no full disk: {reason}",
+        )
         self._edge = shared / "meeting"
         self._proxy = proxy
         assert proxy.stdout is not None
         self._port = int(proxy.stdout.readline())
 
-    def command(self, transport: str, words: Sequence[str]) -> list[str]:
+    def command(self, transport: str, words: Sequence[str]) -> list[str]:  # noqa: ARG002
         """See `Place`."""
         return list(words)
 
@@ -132,15 +134,15 @@ class Here:
             return f"tcp://127.0.0.1:{self._port}?edge={self._edge}"
         return f"edge://{self._edge}"
 
-    def cut(self, transport: str) -> None:
+    def cut(self, transport: str) -> None:  # noqa: ARG002
         """See `Place`."""
         self._order("cut")
 
-    def mend(self, transport: str) -> None:
+    def mend(self, transport: str) -> None:  # noqa: ARG002
         """See `Place`."""
         self._order("mend")
 
-    def reset(self, transport: str) -> None:
+    def reset(self, transport: str) -> None:  # noqa: ARG002
         """See `Place`."""
         self._order("reset")
 

@@ -99,7 +99,9 @@ def _judge(process: psutil.Process, folder: str) -> Iterator[Marked]:
             role = role_of(process.name(), words)
             task = task_of(words)
             if role == "supervisor":
-                task = next(filter(None, (task_of(one.cmdline()) for one in process.children())), None)
+                task = next(
+                    filter(None, (task_of(one.cmdline()) for one in process.children())), None
+                )
             owner = "" if role == "gnaw" else environ.get(OWNER, "")
             if role != "doorway":
                 yield Marked(process, role, owner, task)

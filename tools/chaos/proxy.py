@@ -70,11 +70,11 @@ class Proxy:
             with suppress(OSError, MeetingError, trio.BrokenResourceError):
                 record = await self._meeting.read()
                 ports = [port for host, port in record.tcp if host == "127.0.0.1"]
-                async with await trio.open_tcp_stream("127.0.0.1", ports[0]) as far:
-                    async with trio.open_nursery() as nursery:
-                        nursery.start_soon(self._pass_on, near, far)
-                        await self._pass_on(far, near)
-                        nursery.cancel_scope.cancel()
+                far = await trio.open_tcp_stream("127.0.0.1", ports[0])
+                async with far, trio.open_nursery() as nursery:
+                    nursery.start_soon(self._pass_on, near, far)
+                    await self._pass_on(far, near)
+                    nursery.cancel_scope.cancel()
 
     async def _pass_on(self, source: trio.SocketStream, sink: trio.SocketStream) -> None:
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):

@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 import trio
@@ -166,7 +166,7 @@ class Session:
             # No fault lasts any longer; what is under way has its time.
             self._start_mission(LAST)
             with trio.move_on_after(self._settle):
-                while any(process.poll() is None for _, process in self._missions):
+                while any(process.poll() is None for _, process in self._missions):  # noqa: ASYNC110
                     await trio.sleep(0.1)
             nursery.cancel_scope.cancel()
         self._codes = {plan.name: process.poll() for plan, process in self._missions}
@@ -206,7 +206,7 @@ class Session:
             left += await self._until_none({role}, FAREWELL)
         # What belongs to the processes that have just ended has some seconds for its own end.
         end = time.monotonic() + 10
-        while (others := self._of()) and time.monotonic() < end:
+        while (others := self._of()) and time.monotonic() < end:  # noqa: ASYNC110
             await trio.sleep(0.2)
         return sorted({*left, *(str(one) for one in others)})
 
@@ -217,7 +217,7 @@ class Session:
     async def _until_none(self, roles: set[str], seconds: float) -> list[str]:
         """Wait until no process has one of these roles; return those that are left."""
         end = time.monotonic() + seconds
-        while (left := self._of(roles)) and time.monotonic() < end:
+        while (left := self._of(roles)) and time.monotonic() < end:  # noqa: ASYNC110
             await trio.sleep(0.2)
         return [str(one) for one in left]
 

@@ -2,12 +2,12 @@
 
 Nothing fails here. Each mission is an executor with a function of its own, which travels by value,
 so that Gnaw, agent and runner have to forget as much as they learn; in every other mission the
-first task runs an external program. After a tenth of the missions, and after the last, everything comes to rest: no
-mission is there, and the worker is free. Then resident memory, descriptors and threads are read
-once a second for 20 s, and the least of each counts, as a thread that has had to look after the
-shared file system stays for some seconds. CPython rarely gives memory back, so what is compared are
-high-water marks: since all missions are alike, those of the first tenth are those of the rest,
-unless something grows.
+first task runs an external program. After a tenth of the missions, and after the last, everything
+comes to rest: no mission is there, and the worker is free. Then resident memory, descriptors and
+threads are read once a second for 20 s, and the least of each counts, as a thread that has had to
+look after the shared file system stays for some seconds. CPython rarely gives memory back, so what
+is compared are high-water marks: since all missions are alike, those of the first tenth are those
+of the rest, unless something grows.
 """
 
 from __future__ import annotations
@@ -59,9 +59,7 @@ class Reading:
     processes: int
 
 
-def compare(
-    before: dict[str, Reading], after: dict[str, Reading], tolerance: float
-) -> list[str]:
+def compare(before: dict[str, Reading], after: dict[str, Reading], tolerance: float) -> list[str]:
     """Return what has grown or shrunk by more than the tolerance, a fraction; for people."""
     problems = []
     for role in sorted({*before, *after}):
