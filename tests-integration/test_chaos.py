@@ -244,13 +244,29 @@ def shared(case: MadeUp) -> None:
     case.change("start", "m0", 3, taken=[1])
 
 
-def outlived(case: MadeUp) -> None:
+def killed(case: MadeUp, begin: float, end: float | None = None) -> None:
+    """Kill m1, whose task 4 begins then, and perhaps ends."""
     case.events.append(case.event("kill", "mission", "m1", 100.5))
     case.codes["m1"] = -9
-    case.drop("resolved", "m1", 4)
-    case.drop("end", "m1", 4)
-    case.drop("start", "m1", 4)
-    case.run("m1", 4, 300.0)
+    for what in ("resolved", "end", "start"):
+        case.drop(what, "m1", 4)
+    case.run("m1", 4, begin, end=False)
+    if end is not None:
+        line = {"what": "end", "mission": "m1", "task": 4, "at": end, "run": f"m1.4.{begin}"}
+        case.lines.append(line)
+
+
+def begun_after_the_end_of_its_mission(case: MadeUp) -> None:
+    killed(case, 111.0)
+
+
+def not_ended_with_its_mission(case: MadeUp) -> None:
+    killed(case, 100.0, 111.0)
+
+
+def long_outlived_in_spite_of_gnaws_death(case: MadeUp) -> None:
+    killed(case, 100.0, 171.0)
+    case.events.append(case.event("kill", "gnaw", "", 101.0))
 
 
 def orphans(case: MadeUp) -> None:
@@ -301,7 +317,9 @@ CASES: list[tuple[Callable[[MadeUp], None], list[str]]] = [
     (restarted_by_a_stopped_runner, ["restarted"]),
     (overlapped, ["overlapped"]),
     (shared, ["shared"]),
-    (outlived, ["outlived"]),
+    (begun_after_the_end_of_its_mission, ["outlived"]),
+    (not_ended_with_its_mission, ["outlived"]),
+    (long_outlived_in_spite_of_gnaws_death, ["outlived"]),
     (orphans, ["orphans"]),
     (files, ["files"]),
     (scratch, ["files"]),
@@ -374,6 +392,11 @@ def a_killed_mission(case: MadeUp) -> None:
     case.drop("resolved", "m1", 4)
 
 
+def a_killed_mission_amid_gnaws_death(case: MadeUp) -> None:
+    killed(case, 100.0, 111.0)
+    case.events.append(case.event("kill", "gnaw", "", 101.0))
+
+
 def the_scratch_of_a_killed_supervisor(case: MadeUp) -> None:
     case.more["scratch"] = ["/x/tmp/grain-1"]
     case.events.append(case.event("kill", "supervisor", "unix-1", 110.0, task=("m0", 3)))
@@ -387,6 +410,7 @@ EXCUSES = [
     two_stops_in_a_row,
     five_crashes,
     a_killed_mission,
+    a_killed_mission_amid_gnaws_death,
     the_scratch_of_a_killed_supervisor,
 ]
 

@@ -14,7 +14,8 @@ What is promised, and what breaks it:
   alive. That may happen only if the worker of the first was away for longer than the grace period:
   then nobody can know.
 - *shared*: a run began on a core that another run, or something that it had left behind, still had.
-- *outlived*: a run of a mission began long after the mission had been killed.
+- *outlived*: a run of a mission began, or came to its own end, although the mission had been killed
+  or terminated before.
 - *orphans*, *files*: processes and files that are left when everything has ended.
 - *memory*: Gnaw or an agent took more than it may.
 - *vacuous*: too little has happened to prove anything.
@@ -45,6 +46,9 @@ RECOVERY = {"unix": 5.0, "tcp": 8.0, "reverse": 20.0, "files": 30.0}
 
 CRASHES = 5
 """Crashes after which a task is given up."""
+
+PROMPT = {"kill": 10.0, "terminate": 20.0}
+"""Seconds after which nothing of a mission runs any more that was killed, or asked to end."""
 
 ENDING = frozenset({"agent", "runner", "subreaper", "fork server", "supervisor"})
 """The processes of a worker whose end may end its runs."""
@@ -192,6 +196,23 @@ class Causes:
             return "mission"
         return ""
 
+    def disturbed(self, worker: str, mission: str, since: float, until: float) -> bool:
+        """Return True if an order of Gnaw's about a mission's run may have been late.
+
+        Args:
+            worker: where the run is.
+            mission: whose it is.
+            since: when the order was due.
+            until: when it had not been carried out.
+        """
+        transport = self._transports.get(worker, "unix")
+        return any(
+            one.at <= until and since <= one.until + RECOVERY[transport]
+            for one in self._events
+            if self._keeps_away(one, worker, transport)
+            or (one.kind == "stop" and one.owner in {worker, mission})
+        )
+
     def _longest(self, owner: str, transport: str, since: float, until: float) -> float:
         """Return the length of the longest absence of a peer of Gnaw's.
 
@@ -278,7 +299,7 @@ def judge(evidence: Evidence, *, least_resolved: int = 20, least_faults: int = 5
         report.starts += len(runs)
         report.by_transport.update(evidence.transports.get(run["worker"], "?") for run in runs)
         report.violations += _of_runs(runs, causes, report.restarts)
-    report.violations += _of_the_dead(evidence, starts)
+    report.violations += _of_the_dead(evidence, causes)
     report.violations += _left(evidence)
     report.resolved = sum(map(bool, resolutions.values()))
     if report.resolved < least_resolved or len(evidence.events) < least_faults:
@@ -361,28 +382,30 @@ def _of_runs(
             )
 
 
-def _of_the_dead(
-    evidence: Evidence, starts: Mapping[tuple[str, int], Sequence[Mapping[str, Any]]]
-) -> Iterator[Violation]:
-    """Judge the runs that began after their mission had been killed.
+def _of_the_dead(evidence: Evidence, causes: Causes) -> Iterator[Violation]:
+    """Judge the runs of missions that were killed or asked to end.
 
-    A killed mission on Gnaw's host is gone at once; but what takes its time is Gnaw's own death, or
-    that of a connection over which the order to begin was on its way.
+    Gnaw sees the end of a mission on its host at once. Where the order to end a run, or the lease,
+    is on its way when Gnaw dies or the way is cut, all that is certain is two grace periods.
     """
-    bound = 2 * evidence.grace + max(RECOVERY.values())
-    killed = {
-        one.owner: one.at
-        for one in evidence.events
-        if one.target == "mission" and one.kind == "kill"
-    }
-    for (mission, task), runs in starts.items():
-        for run in runs:
-            if run["at"] > killed.get(mission, float("inf")) + bound:
-                late = run["at"] - killed[mission]
-                yield Violation(
-                    "outlived",
-                    f"task {task} of {mission} began {late:.1f} s after its mission's end",
-                )
+    late = 2 * evidence.grace + max(RECOVERY.values())
+    dead: dict[str, Event] = {}
+    for event in evidence.events:
+        if event.target == "mission" and event.kind in PROMPT:
+            dead.setdefault(event.owner, event)
+    workers = {one["run"]: one["worker"] for one in evidence.lines if one["what"] == "start"}
+    for line in evidence.lines:
+        event_of = dead.get(line["mission"])
+        if event_of is None or line["what"] not in {"start", "end"}:
+            continue
+        worker, seconds = workers[line["run"]], line["at"] - event_of.at
+        disturbed = causes.disturbed(worker, line["mission"], event_of.at, line["at"])
+        if seconds > (late if disturbed else PROMPT[event_of.kind]):
+            yield Violation(
+                "outlived",
+                f"task {line['task']} of {line['mission']}: {line['what']} on {worker} "
+                f"{seconds:.1f} s after the mission's end",
+            )
 
 
 def _left(evidence: Evidence) -> Iterator[Violation]:
