@@ -18,7 +18,7 @@ from tools.chaos.schedule import STRIKES, MissionPlan, TaskPlan, make_schedule
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-GRACE = 20.0
+GRACE = 30.0
 PROGRAM, FAILING, RAISING = (
     TaskPlan("program", 1.0),
     TaskPlan("failing", 1.0),
@@ -217,6 +217,12 @@ def restarted_by_gnaws_death(case: MadeUp) -> None:
     case.events.append(case.event("kill", "gnaw", "", 110.0))
 
 
+def restarted_over_files_by_gnaws_death(case: MadeUp) -> None:
+    case.again(160.0)
+    case.change("start", "m0", 3, worker="files-1")
+    case.events.append(case.event("kill", "gnaw", "", 110.0))
+
+
 def restarted_by_a_short_cut(case: MadeUp) -> None:
     case.drop("start", "m0", 3)
     case.run("m0", 3, 100.0, "tcp-1", end=False)
@@ -265,7 +271,7 @@ def not_ended_with_its_mission(case: MadeUp) -> None:
 
 
 def long_outlived_in_spite_of_gnaws_death(case: MadeUp) -> None:
-    killed(case, 100.0, 171.0)
+    killed(case, 100.0, 187.0)
     case.events.append(case.event("kill", "gnaw", "", 101.0))
 
 
@@ -312,6 +318,7 @@ CASES: list[tuple[Callable[[MadeUp], None], list[str]]] = [
     (restarted_by_a_fault_that_came_before, ["restarted"]),
     (restarted_by_the_supervisor_of_another_task, ["restarted"]),
     (restarted_by_gnaws_death, ["restarted"]),
+    (restarted_over_files_by_gnaws_death, ["restarted"]),
     (restarted_by_a_short_cut, ["restarted"]),
     (restarted_by_the_cut_of_another_transport, ["restarted"]),
     (restarted_by_a_stopped_runner, ["restarted"]),

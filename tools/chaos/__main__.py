@@ -33,26 +33,30 @@ def make_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--seconds", type=float, default=600.0, help="for how long faults strike (%(default)g)")
     add("--seed", type=int, default=None, help="of the schedule; by default another one each time")
-    add("--grace", type=float, default=20.0, help="Gnaw's grace period, in seconds (%(default)g)")
+    add("--grace", type=float, default=30.0, help="Gnaw's grace period, in seconds (%(default)g)")
     add("--settle", type=float, default=180.0, help="seconds for missions to end (%(default)g)")
     add("--interval", type=float, default=2.0, help="mean seconds between faults (%(default)g)")
-    add("--only", default="", metavar="KINDS", help="such as kill,stop: no other kinds of fault")
-    add("--without", default="", metavar="KINDS", help="not these kinds of fault")
+    add("--only", default="", metavar="KINDS", help="no other faults, as in 'stop,kill gnaw'")
+    add("--without", default="", metavar="KINDS", help="all but these")
     add("--here", action="store_true", help="no hosts, also where this user could make them")
     add("--keep", action="store_true", help="keep the directory also if nothing was broken")
     return parser
 
 
+def names(strike: Strike) -> tuple[str, str]:
+    """Return the names of a kind of fault on the command line, the wider one first."""
+    return strike.kind, f"{strike.kind} {strike.target}".strip()
+
+
 def possible(place: Place, only: str, without: str) -> tuple[Strike, ...]:
     """Return the kinds of fault that can strike in a place, and that are wanted."""
-    chosen = set(filter(None, only.split(",")))
-    refused = set(filter(None, without.split(",")))
+    chosen, refused = only.split(","), without.split(",")
     full = "files" in place.transports  # where there are hosts, the file system is one of its own
     return tuple(
         strike
         for strike in STRIKES
-        if (not chosen or strike.kind in chosen)
-        and strike.kind not in refused
+        if (not only or any(name in chosen for name in names(strike)))
+        and not any(name in refused for name in names(strike))
         and (strike.kind not in {"cut", "reset"} or strike.target in place.transports)
         and (strike.kind != "fill" or full)
     )

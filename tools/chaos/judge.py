@@ -41,8 +41,10 @@ if TYPE_CHECKING:
 EARLY = 2.0
 """Seconds by which a fault may precede the start of the run that it ends, which is on its way."""
 
-RECOVERY = {"unix": 5.0, "tcp": 8.0, "reverse": 20.0, "files": 30.0}
-"""Seconds in which a worker comes back when the fault is over, by its transport."""
+RECOVERY = {"unix": 5.0, "tcp": 8.0, "reverse": 15.0, "files": 25.0}
+"""Seconds in which a worker comes back when the fault is over, by its transport.
+
+Less than the grace period of a run, or one death of Gnaw's would excuse everything."""
 
 CRASHES = 5
 """Crashes after which a task is given up."""

@@ -14,6 +14,10 @@ LAST_LAUNCH = 0.8
 """The part of the time in which missions begin, and the part after which none is interrupted."""
 
 
+SUPERSEDED = 75.0
+"""Seconds for which a long stop of Gnaw lasts: after a minute another one takes its place."""
+
+
 @dataclass(frozen=True)
 class Strike:
     """A kind of fault, and how often it is chosen.
@@ -198,6 +202,8 @@ def _faults(
         strike = source.choices(strikes, [one.weight for one in strikes])[0]
         choice, length, brief = source.random(), source.random(), source.uniform(0.3, 5.0)
         lasts = grace * 1.3 if length < 0.15 else brief
+        if lasts > brief and strike.target == "gnaw":
+            lasts = max(lasts, SUPERSEDED)
         # A full disk is a fault of the site, which somebody mends; nothing is given up meanwhile.
         if strike.kind == "fill":
             lasts = brief

@@ -59,6 +59,7 @@ class Session:
         self._workers: list[subprocess.Popen[bytes]] = []
         self._transports: dict[str, str] = {}
         self._megabytes: dict[str, float] = {}
+        self._codes: dict[str, int | None] = {}
         make_home(folder)
         for name in ("books", "books/locks", "logs"):
             (folder / name).mkdir()
