@@ -183,7 +183,9 @@ def _task(source: random.Random) -> TaskPlan:
     size = 200_000 if source.random() < 0.1 else 10
     if kind in {"brief", "raising"}:
         return TaskPlan(kind, source.uniform(0.001, 0.05), size=size)
-    seconds = source.uniform(2.0, 8.0) if source.random() < 0.3 else source.uniform(0.1, 1.5)
+    # A few take so long that they are seen to go on if nothing ends them with their mission.
+    least, most = source.choices(((0.1, 1.5), (2.0, 8.0), (15.0, 25.0)), (70, 26, 4))[0]
+    seconds = source.uniform(least, most)
     daemons = source.choice((0, 0, 1, 2))
     return TaskPlan(kind, seconds, daemons, source.random() < 0.3, size)
 
