@@ -6,6 +6,7 @@ import argparse
 import json
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -65,6 +66,8 @@ def possible(place: Place, only: str, without: str) -> tuple[Strike, ...]:
 def main(words: Sequence[str] | None = None) -> int:
     """Run; print the JSON line; return the exit code."""
     options = make_parser().parse_args(words)
+    # As Ctrl-C, by which everything is put away.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     seed = random.randrange(10**6) if options.seed is None else options.seed
     # Not in /tmp, which each host may have of its own.
     folder = Path(tempfile.mkdtemp(prefix="grain-chaos-", dir="/var/tmp"))
