@@ -84,3 +84,24 @@ async def test_all_helpers_killed_while_idle_are_replaced() -> None:
     await wait_until_gone(helpers)
 
     assert (await run_external(["echo", "next"])).stdout == b"next\n"
+
+
+async def test_idle_supervisors_of_a_killed_fork_server_begin_nothing(marker: str) -> None:
+    """A program that begins afterwards is ended, too, if its supervisor is killed."""
+    await run_external(["true"])
+    (first,) = descendants_named("grain-forkserv")
+    idle = descendants_named("grain-supervise")
+    os.kill(first, signal.SIGKILL)
+    await wait_until_gone([first])
+    async with trio.open_nursery() as nursery:
+
+        async def expect() -> None:
+            with pytest.raises(ExternalLostError, match="was killed, and the program with it"):
+                await run_external([PYTHON, "-c", TREE, marker, "deaf"])
+            assert marked(marker) == []
+
+        nursery.start_soon(expect)
+        await wait_until_grown(1, marker)
+        await wait_until_gone(idle)
+        (supervisor,) = descendants_named("grain-supervise")
+        os.kill(supervisor, signal.SIGKILL)

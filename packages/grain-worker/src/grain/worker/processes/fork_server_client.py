@@ -136,6 +136,8 @@ class ForkServerClient:
     def _forget(self, *, reap: bool = True) -> None:
         """Note that the fork server is dead; the next call starts another."""
         if self.pid is not None:
+            while self.idle:
+                self.idle.pop().close()
             self.control.close()
             if reap:  # its exit closes its socket, so this hardly blocks
                 with suppress(ChildProcessError):
@@ -152,6 +154,7 @@ class ForkServerClient:
             OSError: there are too many open files.
         """
         if self.idle:
+            self._check_alive()
             return self.idle.pop()
         self._forked += 1
         supervisor = SupervisorClient(self._forked)
@@ -162,6 +165,24 @@ class ForkServerClient:
             raise
         supervisor.theirs.close()
         return supervisor
+
+    def _check_alive(self) -> None:
+        """Raise if the fork server is dead: supervisors go on without it, and begin nothing.
+
+        If such a supervisor were killed, too, nobody would end what it leaves.
+
+        Raises:
+            BrokenPipeError: the fork server is dead.
+        """
+        if self.pid is not None:
+            try:
+                self.control.recv(1, socket.MSG_PEEK)
+            except BlockingIOError:
+                return  # it never sends anything: there is nothing to read until its end
+            except ConnectionError:
+                pass
+            self._forget()
+        raise BrokenPipeError("the fork server was killed")
 
     async def _send(self, message: bytes, fds: list[int]) -> None:
         """Send a message to the fork server.
@@ -182,8 +203,8 @@ class ForkServerClient:
         raise BrokenPipeError("the fork server was killed")
 
     def _release(self, supervisor: SupervisorClient) -> None:
-        """Keep a supervisor for the next call, unless there are enough."""
-        if len(self.idle) < self._spare:
+        """Keep a supervisor for the next call, unless there are enough, or it has no parent."""
+        if self.pid is not None and len(self.idle) < self._spare:
             self.idle.append(supervisor)
         else:
             supervisor.close()
