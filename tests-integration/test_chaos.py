@@ -275,6 +275,10 @@ def long_outlived_in_spite_of_gnaws_death(case: MadeUp) -> None:
     case.events.append(case.event("kill", "gnaw", "", 101.0))
 
 
+def a_program_that_began_without_its_fork_server(case: MadeUp) -> None:
+    unwatched(case, 90.0)
+
+
 def orphans(case: MadeUp) -> None:
     case.more["orphans"] = ["daemon of nobody, pid 7"]
 
@@ -327,6 +331,7 @@ CASES: list[tuple[Callable[[MadeUp], None], list[str]]] = [
     (begun_after_the_end_of_its_mission, ["outlived"]),
     (not_ended_with_its_mission, ["outlived"]),
     (long_outlived_in_spite_of_gnaws_death, ["outlived"]),
+    (a_program_that_began_without_its_fork_server, ["shared", "wrong"]),
     (orphans, ["orphans"]),
     (files, ["files"]),
     (scratch, ["files"]),
@@ -404,6 +409,21 @@ def a_killed_mission_amid_gnaws_death(case: MadeUp) -> None:
     case.events.append(case.event("kill", "gnaw", "", 101.0))
 
 
+def unwatched(case: MadeUp, server: float) -> None:
+    """Kill the fork server at a time, then the supervisor of task 3 of m0, which began at 100."""
+    case.drop("end", "m0", 3)
+    case.drop("resolved", "m0", 3)
+    case.resolve("m0", 3, 121.0, error="ExternalLostError ('... some may be left',)")
+    case.events.append(case.event("kill", "fork server", "unix-1", server))
+    case.events.append(case.event("kill", "supervisor", "unix-1", 120.0, task=("m0", 3)))
+    for number in (4, 5):
+        case.change("start", "m0", number, at=121.0 + number, taken=[1])
+
+
+def a_program_without_fork_server_and_supervisor(case: MadeUp) -> None:
+    unwatched(case, 110.0)
+
+
 def the_scratch_of_a_killed_supervisor(case: MadeUp) -> None:
     case.more["scratch"] = ["/x/tmp/grain-1"]
     case.events.append(case.event("kill", "supervisor", "unix-1", 110.0, task=("m0", 3)))
@@ -418,6 +438,7 @@ EXCUSES = [
     five_crashes,
     a_killed_mission,
     a_killed_mission_amid_gnaws_death,
+    a_program_without_fork_server_and_supervisor,
     the_scratch_of_a_killed_supervisor,
 ]
 

@@ -93,6 +93,7 @@ def main(words: Sequence[str] | None = None) -> int:
         "missions": len(evidence.endings),
         "tasks": report.tasks,
         "resolved": report.resolved,
+        "unwatched": report.unwatched,
         "starts": report.starts,
         "restarts": dict(report.restarts),
         "by": dict(report.by_transport),

@@ -20,6 +20,10 @@ What is promised, and what breaks it:
 - *memory*: Gnaw or an agent took more than it may.
 - *vacuous*: too little has happened to prove anything.
 
+One exception is documented (`docs/external.md`): if the fork server is killed, then the supervisor
+of a program that began before, nobody is left to end that program. Its task is resolved with
+`ExternalLostError`, and its core may be in use. The report counts these tasks as *unwatched*.
+
 Which faults end a run, or keep a worker away, is stated here once, in `Causes`, and nowhere taken
 from what Grain itself says.
 """
@@ -163,6 +167,26 @@ class Causes:
         self._events = sorted(evidence.events, key=lambda one: one.at)
         self._transports = evidence.transports
         self._grace = evidence.grace
+        # The tasks whose programs had lost both processes that watched over them, with the worker
+        # and the time: the fork server and then the supervisor, or both at once.
+        self.unwatched: dict[tuple[str, int], tuple[str, float]] = {}
+        begun = [one for one in evidence.lines if one["what"] == "start"]
+        servers = [e for e in self._events if (e.kind, e.target) == ("kill", "fork server")]
+        for one in self._events:
+            if one.task is None or one.kind != "kill":
+                continue
+            for server in servers:
+                if server.owner == one.owner and server.at <= one.at + EARLY:
+                    for start in begun:
+                        if (start["mission"], start["task"], start["worker"]) == (
+                            *one.task,
+                            one.owner,
+                        ) and start["at"] <= server.at + EARLY:
+                            self.unwatched[one.task] = one.owner, one.at
+
+    def may_be_in_use(self, worker: str, at: float) -> bool:
+        """Return True if an unwatched program of a worker may still have a core."""
+        return any(who == worker and since <= at for who, since in self.unwatched.values())
 
     def ended(self, start: Mapping[str, Any], before: float) -> str:
         """Return the kind of fault that ended a run, or "" if there was none.
@@ -253,6 +277,7 @@ class Report:
         restarts: how many tasks began again, by what entitled them to.
         tasks: how many tasks there were.
         resolved: how many of them were resolved.
+        unwatched: how many of them had a program whose fork server and supervisor were killed.
         starts: how many runs began.
         by_transport: how many of them, by the transport of their worker.
     """
@@ -261,6 +286,7 @@ class Report:
     restarts: Counter[str] = field(default_factory=Counter)
     tasks: int = 0
     resolved: int = 0
+    unwatched: int = 0
     starts: int = 0
     by_transport: Counter[str] = field(default_factory=Counter)
 
@@ -296,7 +322,10 @@ def judge(evidence: Evidence, *, least_resolved: int = 20, least_faults: int = 5
         for number, task in enumerate(ending.plan.tasks):
             key = (ending.plan.name, number)
             crashes = _runs_ended(starts[key], causes)
-            report.violations += _of_task(key, task.kind, resolutions[key], ends, crashes)
+            for one in _of_task(key, task.kind, resolutions[key], ends, crashes):
+                if not (key in causes.unwatched and _is_lost(resolutions[key])):
+                    report.violations.append(one)
+    report.unwatched = len(causes.unwatched)
     for runs in starts.values():
         report.starts += len(runs)
         report.by_transport.update(evidence.transports.get(run["worker"], "?") for run in runs)
@@ -353,6 +382,12 @@ def _of_task(
             yield Violation("wrong", f"{name} has the result of {one['run']}, which did not end")
 
 
+def _is_lost(resolutions: Sequence[Mapping[str, Any]]) -> bool:
+    """Return True if a task was resolved once, with the error that its program may go on."""
+    errors = [str(one.get("error", "")) for one in resolutions]
+    return len(errors) == 1 and errors[0].startswith("ExternalLostError")
+
+
 def _runs_ended(runs: Sequence[Mapping[str, Any]], causes: Causes) -> int:
     befores = [*(run["at"] for run in runs[1:]), float("inf")] if runs else []
     return sum(bool(causes.ended(*one)) for one in zip(runs, befores, strict=True))
@@ -376,7 +411,7 @@ def _of_runs(
         if not later["alone"] and not away:
             yield Violation("overlapped", f"{name} began at {later['at']:.2f} beside itself")
     for one in runs:
-        if one["taken"]:
+        if one["taken"] and not causes.may_be_in_use(one["worker"], one["at"]):
             yield Violation(
                 "shared",
                 f"task {one['task']} of {one['mission']} began at {one['at']:.2f} on core "
