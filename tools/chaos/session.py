@@ -66,7 +66,7 @@ class Session:
         arguments = ", ".join(f'"{word}"' for word in self._gnaw_arguments[2:])
         (folder / "work/grain.toml").write_text(
             f'address = "{place.address("unix")}"\n[head.gnaw]\nlog_file = "{folder}/logs/gnaw"\n'
-            f'grace = "{grace:g}s"\nextra_args = [{arguments}]\n'
+            f'grace = "{grace:g}s"\nmax_conn = 1000\nextra_args = [{arguments}]\n'
         )
 
     @property
