@@ -56,10 +56,7 @@ def is_stopped(pid: int) -> bool:
 def _stat(pid: int) -> list[str]:
     """Return the fields of stat in proc(5) from the state on: X if there is no such process."""
     try:
-        # Not by pathlib, which interns the parts of every path: for a head that looks at its peers
-        # again and again, Python's table of such strings grew to a megabyte.
-        with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123
-            stat = file.read()
+        stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return ["X"]
     # The second field is the program's name in parentheses, which may hold anything.
