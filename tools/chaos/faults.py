@@ -14,7 +14,7 @@ import psutil
 import trio
 
 from tools.chaos.judge import Event
-from tools.chaos.processes import Marked, marked
+from tools.chaos.processes import Marked, marked, program_below
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,6 +81,10 @@ class Faults:
             self.missed += 1
             return
         victim = victims[int(fault.choice * len(victims))]
+        task = victim.task
+        if fault.target == "supervisor":
+            # The search took its time, and supervisors run one program after another.
+            task = program_below(victim.process)
         at = time.monotonic()
         try:
             victim.process.send_signal(_SIGNALS[fault.kind])
@@ -91,7 +95,7 @@ class Faults:
             if fault.kind == "stop":
                 await self._until_continued(victim, fault.seconds)
         finally:
-            self._enter(fault, victim.owner, victim.task, at)
+            self._enter(fault, victim.owner, task, at)
 
     async def _until_continued(self, victim: Marked, seconds: float) -> None:
         pid = victim.process.pid

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -99,14 +100,19 @@ def _judge(process: psutil.Process, folder: str) -> Iterator[Marked]:
             role = role_of(process.name(), words)
             task = task_of(words)
             if role == "supervisor":
-                task = next(
-                    filter(None, (task_of(one.cmdline()) for one in process.children())), None
-                )
+                task = program_below(process)
             owner = "" if role == "gnaw" else environ.get(OWNER, "")
             if role != "doorway":
                 yield Marked(process, role, owner, task)
     except psutil.Error:
         return
+
+
+def program_below(supervisor: psutil.Process) -> tuple[str, int] | None:
+    """Return the task whose program runs below a supervisor at this moment, if there is one."""
+    with suppress(psutil.Error):
+        return next(filter(None, (task_of(one.cmdline()) for one in supervisor.children())), None)
+    return None
 
 
 def role_of(name: str, words: list[str]) -> str:
