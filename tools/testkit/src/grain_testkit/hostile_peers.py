@@ -80,7 +80,7 @@ class Honest:
         """Let messages travel until there are none; every run ends at once."""
         while True:
             self.mission.confirm()
-            mail = [("mission", *pair) for pair in self.mission.take_mail()]
+            mail: list[Any] = [("mission", *pair) for pair in self.mission.take_mail()]
             self.worker.on_tick(self.now)
             mail += [("worker", *pair) for pair in self.worker.take_mail()]
             for link, message, payload in mail:
