@@ -14,6 +14,7 @@ import trio
 from grain.edge import dial
 from grain.edge.version import own_versions
 from grain.resource import Cores
+from grain.worker.agent.spool import SpooledOutcome
 from grain.worker.messages import CODEC, Ended, Run
 from grain.worker.payload import Payloads
 from grain.worker.session import WorkerSession
@@ -52,7 +53,12 @@ class Double:
         self._settle(channel)
 
     def _settle(self, channel: WireChannel) -> None:
-        mail = self._session.take_mail()
+        # It has no spool, so nothing is spooled; the type checker cannot know.
+        mail = [
+            (message, outcome)
+            for message, outcome in self._session.take_mail()
+            if not isinstance(outcome, SpooledOutcome)
+        ]
         if mail:
             channel.post(mail)
 
