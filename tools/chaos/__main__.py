@@ -35,7 +35,8 @@ def make_parser() -> argparse.ArgumentParser:
     add("--seconds", type=float, default=600.0, help="for how long faults strike (%(default)g)")
     add("--seed", type=int, default=None, help="of the schedule; by default another one each time")
     add("--grace", type=float, default=30.0, help="Gnaw's grace period, in seconds (%(default)g)")
-    add("--settle", type=float, default=180.0, help="seconds for missions to end (%(default)g)")
+    # A worker that is killed while it is connected over files is lost after five minutes.
+    add("--settle", type=float, default=420.0, help="seconds for missions to end (%(default)g)")
     add("--interval", type=float, default=2.0, help="mean seconds between faults (%(default)g)")
     add("--only", default="", metavar="KINDS", help="no other faults, as in 'stop,kill gnaw'")
     add("--without", default="", metavar="KINDS", help="all but these")
