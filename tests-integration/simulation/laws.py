@@ -334,6 +334,8 @@ class Laws:
         for mission in hub.missions.links.values():
             kept = hub.registry.missions.get(mission.id) is mission
             self.demand("a mission that is connected is kept", kept, mission.id)
+        numbers = hub.registry.numbered.keys()
+        self.demand("the scheduler has the workers", hub.scheduler.workers.keys() == numbers)
         for worker in hub.registry.workers.values():
             serves = worker.takes_runs and not worker.reserved
             used = not hub.scheduler.workers[worker.number].draining

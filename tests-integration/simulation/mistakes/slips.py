@@ -108,12 +108,6 @@ SLIPS: dict[str, Slip] = {
         "self._table.claim(task, ran_on, now)",
         'self._table.claim(task, "", now)',
     ),
-    "a report of an old failure ends the holding back": Slip(
-        TaskTable,
-        "adopt",
-        'elif held.ended and task.awaits not in ("", ITS_MISSION, worker.id):',
-        "elif False:",
-    ),
     "of two runs of one task both go on": Slip(
         TaskTable, "adopt", "(task.number,)))\n        self.revoke(lease)", "(task.number,)))"
     ),
@@ -251,12 +245,6 @@ SLIPS: dict[str, Slip] = {
     "a mission that was given up is not cancelled any more": Slip(
         Missions, "_give_up", "if mission.cancelled_by or mission.cancelled:", "if False:"
     ),
-    "a refused task is forgotten before its mission has the answer": Slip(
-        Missions,
-        "_on_synced",
-        "if task in mission.tasks or task in mission.refused",
-        "if task in mission.tasks",
-    ),
     "a chain keeps runs that were returned": Slip(
         Prefetch, "leave", "chain.waiting.remove(lease)", "pass"
     ),
@@ -319,12 +307,6 @@ SLIPS: dict[str, Slip] = {
         "ending is not None:\n        self.acknowledge(worker, ended.attempt)",
         "ending is not None:\n        pass",
     ),
-    "a stale failure resolves its task": Slip(
-        TaskTable,
-        "on_run_ended",
-        '(ended.status == "error" and lease.current)',
-        'ended.status == "error"',
-    ),
     "a retracted task runs again when its run is lost": Slip(
         TaskTable, "_run_again", "if task.retracted:", "if False:"
     ),
@@ -359,12 +341,6 @@ SLIPS: dict[str, Slip] = {
         "if not held.ended and not self.prefetch.adopt(lease, held):",
         "if not held.ended:",
     ),
-    "tasks that a new head gets keep their old place": Slip(
-        TaskTable,
-        "claim",
-        "self.scheduler.on_reclassified(task.lease.scheduler_id, task.queue, task.age)",
-        "pass",
-    ),
     "a mission is not told that what was held back waits": Slip(
         TaskTable,
         "enqueue_held_back",
@@ -373,12 +349,6 @@ SLIPS: dict[str, Slip] = {
     ),
     "a mission that comes back does not learn where its tasks run": Slip(
         Missions, "_submit", "if runs_on != message.worker:", "if False:"
-    ),
-    "a stale crash is not counted": Slip(
-        TaskTable,
-        "on_run_ended",
-        "elif how is not None and lease.task is task and not task.retracted:",
-        "elif False:",
     ),
     "a worker that comes back is taken to have lost its runs": Slip(
         TaskTable, "confirm", "lease.session = worker.session", "pass"
@@ -418,9 +388,6 @@ SLIPS: dict[str, Slip] = {
         "start",
         "to_data(start.allocation)",
         "to_data(self.scheduler.workers[start.worker].supply.total)",
-    ),
-    "the first runs of chains are remembered from an inventory that broke off": Slip(
-        Workers, "_register", "worker.chain_heads.clear()", "pass"
     ),
     "the runs of a lost worker end in the order of their leases": Slip(
         Workers, "_remove", "list(reversed(worker.leases.values()))", "list(worker.leases.values())"
