@@ -389,8 +389,8 @@ def _is_lost(resolutions: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _runs_ended(runs: Sequence[Mapping[str, Any]], causes: Causes) -> int:
-    befores = [*(run["at"] for run in runs[1:]), float("inf")] if runs else []
-    return sum(bool(causes.ended(*one)) for one in zip(runs, befores, strict=True))
+    earlier = [*(run["at"] for run in runs[1:]), float("inf")] if runs else []
+    return sum(bool(causes.ended(*one)) for one in zip(runs, earlier, strict=True))
 
 
 def _of_runs(
