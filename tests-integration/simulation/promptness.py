@@ -141,6 +141,8 @@ class Promptness:
                 law = "what a connected mission wants is at its head"
                 yield Passing(law, self._trip, key)
                 continue
+            if pending.retracted:
+                continue  # it is over, wherever it runs
             lease = task.lease
             runs_on = "" if lease is None else lease.worker.id
             if pending.worker != runs_on and task.ending is None and task.awaits != pending.worker:

@@ -13,7 +13,7 @@ from simulation.laws import Broken
 from simulation.mistakes.bugs import BUGS
 from simulation.world import World
 
-SEEDS = 300
+SEEDS = 400
 """The seeds that are run with every change."""
 
 _LIST = Path(__file__).with_name("found.json")

@@ -313,7 +313,7 @@ SLIPS: dict[str, Slip] = {
     "a mission does not learn that its task waits again": Slip(
         TaskTable,
         "_run_again",
-        'self._outgoing.post(task.mission.link, Started("", (task.number,)))',
+        "self._outgoing.post(task.mission.link, Started(named, (task.number,)))",
         "pass",
     ),
     "runs that never began are blamed": Slip(

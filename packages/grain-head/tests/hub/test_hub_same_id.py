@@ -5,12 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from grain.head.messages import RegisterMission, Started, Synced
 from grain.remote_exer.session import MissionSession
 from grain.resource import Cores
 from grain.worker.agent.session import WorkerSession
-from grain.worker.messages import Dismissed, InventoryEnd, Lease, RegisterWorker, Revoke
+from grain.worker.messages import (
+    Dismissed,
+    InventoryEnd,
+    Lease,
+    Leaving,
+    RegisterWorker,
+    Revoke,
+)
 from grain_testkit.hub_harness import held
 
 if TYPE_CHECKING:
@@ -84,3 +92,18 @@ def test_a_worker_registers_under_its_new_id() -> None:
     [(register, _), *_] = session.take_mail()
     assert isinstance(register, RegisterWorker)
     assert "other" == register.worker
+
+
+def test_a_connection_of_a_worker_that_comes_late_does_not_bring_it_back(
+    harness: HubHarness,
+) -> None:
+    """The worker has left meanwhile on a later one; one that comes back has a later one still."""
+    register = RegisterWorker("w", "w", "host", {"Cores": 2}, connection=5)
+    harness.send("fifth", register, InventoryEnd(), Leaving())
+    harness.send("fourth", structs.replace(register, connection=4), InventoryEnd())
+    [dismissed] = harness.sent("fourth", Dismissed)
+    assert "replaced" == dismissed.because
+    assert {} == harness.hub.registry.workers
+
+    harness.send("sixth", structs.replace(register, connection=6), InventoryEnd())
+    assert ["w"] == list(harness.hub.registry.workers)

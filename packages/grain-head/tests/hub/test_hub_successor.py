@@ -138,3 +138,20 @@ def test_a_success_on_another_worker_resolves_what_is_held_back(harness: HubHarn
 
     assert [Resolved(1, "value")] == harness.sent(mission, Resolved)
     check_hub(harness.hub, harness.now)
+
+
+def test_a_task_whose_revoked_run_ends_is_held_back_for_the_worker_with_the_other_run(
+    harness: HubHarness,
+) -> None:
+    """The worker of the revoked run is the first to find the new head."""
+    revoked = InventoryRun("m", 1, (9, 2), {"Cores": 1}, 5.0)
+    early = harness.worker("early", 2, (revoked,))
+    mission = harness.mission()
+    harness.submit(mission, 1, worker="late")
+    harness.send(early, RunEnded("m", 1, (9, 2), "cancelled"))
+
+    assert [] == harness.sent(early, Lease)
+    assert Started("late", (1,)) == harness.sent(mission, Started)[-1]
+    harness.wait(65.0)
+    assert [1] == [lease.task for lease in harness.sent(early, Lease)]
+    check_hub(harness.hub, harness.now)

@@ -343,6 +343,7 @@ class Missions:
             self._give_up(mission, now)
         if self._limbo_ends > now:
             return
+        self._table.named.clear()
         for worker in list(self._table.held_back):
             self._table.enqueue_held_back(worker, now)
         # Not before: a mission that has yet to come over may have functions that workers have.

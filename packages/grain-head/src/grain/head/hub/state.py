@@ -110,7 +110,7 @@ class Registry:
         missions: by id.
         workers: by id.
         numbered: the workers by the number that the scheduler has for each.
-        left: the last workers that have left or were lost, by id.
+        left: the last workers that have left or were lost: the last connection of each, by id.
         ended_missions: the last ones that left, for people.
         ended_tasks: the last ones that were resolved, for people: some 300 bytes each.
     """
@@ -121,12 +121,12 @@ class Registry:
         self.missions: dict[str, MissionRecord] = {}
         self.workers: dict[str, WorkerRecord] = {}
         self.numbered: dict[int, WorkerRecord] = {}
-        self.left: dict[str, None] = {}
+        self.left: dict[str, int] = {}
 
     def remove_worker(self, worker: WorkerRecord) -> None:
         """Remove a worker, and remember that it was here."""
         del self.workers[worker.id], self.numbered[worker.number]
-        self.left[worker.id] = None
+        self.left[worker.id] = worker.connection
         if len(self.left) > _LEFT_WORKERS:
             del self.left[next(iter(self.left))]
 

@@ -101,6 +101,9 @@ class TaskTable:
         self.shares = FairShare()
         self.by_scheduler_id: dict[int, TaskRecord | LeaseRecord] = {}
         self.held_back: dict[str, dict[TaskRecord, None]] = {}
+        # The workers that missions name for tasks which have another run elsewhere: if that comes
+        # to nothing, the task is held back for the worker named, as long as others are.
+        self.named: dict[TaskRecord, str] = {}
         self.done = self.failed = 0
         self._wall = wall
         self._functions = functions
@@ -142,6 +145,8 @@ class TaskTable:
 
     def enqueue_held_back(self, worker: str, now: float) -> None:
         """Let the tasks that were held back for a worker, and not adopted, wait for room."""
+        if self.named:
+            self.named = {task: named for task, named in self.named.items() if named != worker}
         for task in list(self.held_back.get(worker, ())):
             self.withdraw(task)
             # Its mission takes it to run on that worker.
@@ -366,8 +371,12 @@ class TaskTable:
             if task.ending is not None:
                 return
         if task.claimed:
-            self._outgoing.post(task.mission.link, Started("", (task.number,)))
-            self.enqueue(task, now)
+            named = self.named.pop(task, "")
+            self._outgoing.post(task.mission.link, Started(named, (task.number,)))
+            if named:
+                self.hold_back(task, named)
+            else:
+                self.enqueue(task, now)
         elif not task.crashes:  # else it is dormant, until the mission gets the crashes
             del task.mission.tasks[task.number]
 
@@ -613,6 +622,10 @@ class TaskTable:
             now: the time.
         """
         task.claimed = True
+        if self.named:
+            self.named.pop(task, None)
+        if worker and task.lease is not None and task.lease.worker.id != worker:
+            self.named[task] = worker
         if task.ending is not None:
             self.deliver(task)
         elif len(task.crashes) >= CRASHES and task.lease is None:

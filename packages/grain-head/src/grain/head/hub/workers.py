@@ -151,13 +151,14 @@ class Workers:
         if link in self.links:
             return
         worker = self._registry.workers.get(message.worker)
-        if worker is None:
-            worker = self._new(message, now)
-        elif message.connection <= worker.connection:
+        last = self._registry.left.get(message.worker, 0) if worker is None else worker.connection
+        if message.connection <= last:
             # It comes late: a newer connection has replaced this one. Or its sender is not the
             # process that has registered before.
             self._outgoing.replace(link, "worker")
             return
+        if worker is None:
+            worker = self._new(message, now)
         elif worker.link is not None:
             self.links.pop(worker.link, None)
             self._outgoing.replace(worker.link, "worker")
