@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,9 +12,11 @@ import trio
 from grain.edge import Serving, dial, serve
 from grain.edge.errors import FilesystemFull, FilesystemReadOnly
 from grain.edge.testing import CODEC, Note
+from grain_testkit.small_disk import fill, small_disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from grain.edge import Peer
 
@@ -26,24 +26,8 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a filesystem
 @pytest.fixture
 def small() -> Iterator[Path]:
     """A filesystem of 3 MiB."""
-    directory = Path(tempfile.mkdtemp(dir="/var/tmp"))
-    subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=3m,mode=700", "none", str(directory)], check=True
-    )
-    yield directory
-    subprocess.run(["umount", "-l", str(directory)], check=True)
-    directory.rmdir()
-
-
-def fill(directory: Path) -> Path:
-    """Leave no room."""
-    filler = directory / "filler"
-    with filler.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(4096))
-        except OSError:
-            return filler
+    with small_disk("3m") as folder:
+        yield folder
 
 
 async def echo(peer: Peer) -> None:

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -26,6 +25,7 @@ from grain.worker import Call
 from grain.worker.agent.agent import Agent
 from grain.worker.agent.lifecycle import Lifecycle, Times
 from grain.worker.agent.session import WorkerSession
+from grain_testkit.small_disk import fill, small_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,23 +62,8 @@ def address(tmp_path: Path) -> str:
 @pytest.fixture
 def small() -> Iterator[Path]:
     """A filesystem of 3 MiB."""
-    directory = Path(tempfile.mkdtemp(dir="/var/tmp"))
-    mount = ["mount", "-t", "tmpfs", "-o", "size=3m,mode=700", "none", str(directory)]
-    subprocess.run(mount, check=True)
-    yield directory
-    subprocess.run(["umount", "-l", str(directory)], check=True)
-    directory.rmdir()
-
-
-def fill(directory: Path) -> Path:
-    """Leave no room."""
-    filler = directory / "filler"
-    with filler.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(512))
-        except OSError:
-            return filler
+    with small_disk("3m") as folder:
+        yield folder
 
 
 def remount(directory: Path, how: str) -> None:

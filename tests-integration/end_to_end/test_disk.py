@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 from end_to_end.holding import Holding
 from end_to_end.place import send
 from fake_batch.start import until
+
+from grain_testkit.small_disk import fill, small_disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,26 +21,12 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Iterator[Path]:
-    """A filesystem of its own, of 256 KiB. It is gone when nothing uses it any more."""
+def small() -> Iterator[Path]:
+    """A filesystem of its own, of 256 KiB."""
     if os.geteuid() != 0:
         pytest.skip("mounting a filesystem needs root")
-    folder = tmp_path / "small"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", folder], check=True)
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
-
-
-def fill(folder: Path) -> Path:
-    """Leave no room."""
-    filler = folder / "filler"
-    with filler.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(512))
-        except OSError:
-            return filler
+    with small_disk("256k") as folder:
+        yield folder
 
 
 def logs_at(folder: Path) -> str:
