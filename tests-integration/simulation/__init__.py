@@ -13,5 +13,6 @@ Map:
 - ``world``: all of them together
 - ``laws``: the invariants that are checked after every step
 - ``promptness``: the laws on what may not last, checked once a second
+- ``runs``: many seeds in several processes
 - ``mistakes/``: deliberate mistakes, which the laws have to find
 """

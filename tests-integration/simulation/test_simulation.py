@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import subprocess
+import sys
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 import pytest
 
-from simulation.__main__ import Ran, run_many
 from simulation.faults import KINDS
 from simulation.laws import Broken
 from simulation.mistakes.bugs import BUGS
 from simulation.mistakes.found import SEEDS, finds, read
+from simulation.runs import Ran, run_many
 from simulation.world import World
 
 
@@ -74,6 +77,23 @@ def test_a_broken_law_is_reported_with_its_name_and_the_time() -> None:
 
     with pytest.raises(Broken, match=r"a task resolves once \(at .* s\)"):
         world.run()
+
+
+def test_the_command_runs_seeds_in_processes_and_replays_one() -> None:
+    command = [sys.executable, "-m", "simulation"]
+    here = Path(__file__).parent.parent
+    many = subprocess.run(
+        [*command, "--seeds", "2", "--first", "5", "--jobs", "2"],
+        check=True,
+        cwd=here,
+        capture_output=True,
+        text=True,
+    )
+    assert 2 == json.loads(many.stdout.splitlines()[-1])["seeds"]
+    one = subprocess.run(
+        [*command, "--seed", "5"], check=True, cwd=here, capture_output=True, text=True
+    )
+    assert "seed 5: every law holds" == one.stdout.splitlines()[-1]
 
 
 def broken_at_eight(seed: int) -> Ran:
