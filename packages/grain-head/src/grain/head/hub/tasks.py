@@ -572,17 +572,24 @@ class TaskTable:
             pass  # a later run is on the worker that it is held back for; a success is welcome
         elif task.lease is None:
             self.withdraw(task)
-            task.lease = lease
-            self._outgoing.post(mission.link, Started(worker.id, (task.number,)))
+            self._run_as_reported(task, lease)
         elif not held.ended:
             # Two runs of one task. One under way goes before one that waits in a chain, and of two
             # under way the older, as it is likely to end first; the other one is revoked.
             other = task.lease
             older = other.scheduler_id is not None and lease.began < other.began
             if not lease.waits and (other.waits or older):
-                task.lease, lease = lease, task.lease
-                self._outgoing.post(mission.link, Started(worker.id, (task.number,)))
+                self._run_as_reported(task, lease)
+                lease = other
             self.revoke(lease)
+
+    def _run_as_reported(self, task: TaskRecord, lease: LeaseRecord) -> None:
+        """Let a task wait for a run that its worker reports, and inform its mission."""
+        task.lease = lease
+        # Not before the mission has submitted the task on this connection: its `Submit`, which may
+        # be under way, names the worker as the mission knew it before, and is answered by that.
+        if task.claimed:
+            self._outgoing.post(task.mission.link, Started(lease.worker.id, (task.number,)))
 
     def _hold(
         self,
