@@ -107,7 +107,7 @@ SLIPS: dict[str, Slip] = {
         'self._table.claim(task, "", now)',
     ),
     "of two runs of one task both go on": Slip(
-        TaskTable, "adopt", "lease = other\n        self.revoke(lease)", "lease = other"
+        TaskTable, "adopt", "if not ended:\n            self.revoke(lease)", "pass"
     ),
     "a mission does not learn that an older run goes on": Slip(
         TaskTable,
