@@ -194,11 +194,13 @@ class World:
             plan.append(Behaviour(chance.choice(times[:3] if kind == "poison" else times), kind))
         if self.long_jobs:
             plan[0] = Behaviour(5 * GRACE, "value")
-        session = self._cast.mission(f"m{number}", f"mission {number}")
+        # As with real ids, none is the beginning of another: a command takes the beginning of an id
+        # for that, and would mean the tenth mission by the id of the first, once that has gone.
+        session = self._cast.mission(f"{number}m", f"mission {number}")
         self._behaviours[session.id] = plan
         mission = SimulatedMission(self, session, list(plan))
         self.missions.append(mission)
-        self.log(f"mission m{number} starts with {len(plan)} tasks")
+        self.log(f"mission {number}m starts with {len(plan)} tasks")
         mission.dial()
         mission.submit(chance.randint(1, len(plan)))
         for _ in range(len(plan)):
