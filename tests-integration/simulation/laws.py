@@ -43,6 +43,8 @@ class Laws:
         self.attempts: dict[tuple[str, int], list[Attempt]] = {}
         self.acknowledged: set[Attempt] = set()
         self.executions = 0
+        # When a mission got an outcome for the last time.
+        self.last_outcome = 0.0
 
     def demand(self, law: str, holds: object, what: object = "") -> None:
         """Raise `Broken` if a law does not hold."""
@@ -271,6 +273,7 @@ class Laws:
 
     def on_resolved(self, mission: SimulatedMission, resolution: Resolution) -> None:
         """Check an outcome that a mission gets."""
+        self.last_outcome = self.world.clock.now
         task = resolution.task
         story = mission.story
         self.demand("a task resolves once", task not in story.resolved, resolution)

@@ -32,7 +32,16 @@ CALM = 300.0
 """Seconds of virtual time after which nothing goes wrong any more."""
 
 MOST_STEPS = 12_000  # twice what the busiest seeds need
-END = CALM + 30 * GRACE
+
+PATIENCE = 30 * GRACE
+"""Seconds without an outcome, from the calm on, within which everything has to come to its end.
+
+Counted from the last outcome and not from the calm: a world of two workers and many tasks that each
+crash five times, alone on their worker, has more to do than any fixed time allows; and its missions
+stay for a while when they have all outcomes. That work which could go on waits is for the laws of
+promptness to find.
+"""
+
 _DEEPLY = 48  # steps from one look at everything to the next
 
 
@@ -103,7 +112,7 @@ class World:
         Raises:
             Broken: a law does not hold.
         """
-        while not self.over and self.clock.step(END):
+        while not self.over and self.clock.step(max(CALM, self.laws.last_outcome) + PATIENCE):
             self.laws.check(deeply=self.clock.steps % _DEEPLY == 0)
             self.laws.demand("it comes to rest", self.clock.steps < MOST_STEPS)
         self.touched.update(self.heads)
