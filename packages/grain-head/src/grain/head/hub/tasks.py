@@ -450,7 +450,6 @@ class TaskTable:
         if task is None:
             self._outgoing.post(mission.link, Retracted(number))
             return
-        task.claimed = True
         if task.ending is not None:
             self.deliver(task)
         elif not task.retracted:
