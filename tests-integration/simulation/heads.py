@@ -160,7 +160,8 @@ class HeadProcess:
         elif isinstance(message, Backlog):
             (self.paused.add if message.outcomes else self.paused.discard)(wire)
         elif isinstance(message, Draining):
-            self.world.laws.drained.add((self, wire.peer))
+            wall = self.hub.tasks.wall_time(self.now)
+            self.world.laws.drained.setdefault((self, wire.peer), wall)
 
     def _refuse(self, wire: Wire, message: Message, error: BadMessage) -> None:
         """Drop a peer that has sent nonsense, as the shell does."""

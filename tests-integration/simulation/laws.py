@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from grain.edge.questions import unpack
@@ -38,11 +39,14 @@ class Laws:
         # The runs that died after they had been told to end.
         self.ending: set[Attempt] = set()
         self.retracted: set[tuple[HeadProcess, str, int]] = set()
-        self.drained: set[tuple[HeadProcess, object]] = set()
+        # When workers drained as heads know, by the clocks for people of these.
+        self.drained: dict[tuple[HeadProcess, object], float] = {}
         self.reported: dict[tuple[HeadProcess, Attempt], tuple[WorkerRecord, MissionRecord]] = {}
         self.attempts: dict[tuple[str, int], list[Attempt]] = {}
         self.acknowledged: set[Attempt] = set()
         self.executions = 0
+        # When a mission got an outcome for the last time.
+        self.last_outcome = 0.0
 
     def demand(self, law: str, holds: object, what: object = "") -> None:
         """Raise `Broken` if a law does not hold."""
@@ -155,7 +159,9 @@ class Laws:
         self.demand(law, lost or attempt not in self.ending, message)
         if lost:
             worker = self.begun[attempt].worker
-            self.demand("a drain is no crash", (head, worker) not in self.drained, message)
+            # The message may be late: a mission that was away gets it when it is back.
+            drained = self.drained.get((head, worker), math.inf)
+            self.demand("a drain is no crash", message.crash.at < drained, message)
 
     def on_dismissed(self, head: HeadProcess, wire: Wire) -> None:
         """Check that a peer that was dismissed is detached."""
@@ -271,6 +277,7 @@ class Laws:
 
     def on_resolved(self, mission: SimulatedMission, resolution: Resolution) -> None:
         """Check an outcome that a mission gets."""
+        self.last_outcome = self.world.clock.now
         task = resolution.task
         story = mission.story
         self.demand("a task resolves once", task not in story.resolved, resolution)

@@ -32,7 +32,16 @@ CALM = 300.0
 """Seconds of virtual time after which nothing goes wrong any more."""
 
 MOST_STEPS = 12_000  # twice what the busiest seeds need
-END = CALM + 30 * GRACE
+
+PATIENCE = 30 * GRACE
+"""Seconds without an outcome, from the calm on, within which everything has to come to its end.
+
+Counted from the last outcome and not from the calm: a world of two workers and many tasks that each
+crash five times, alone on their worker, has more to do than any fixed time allows; and its missions
+stay for a while when they have all outcomes. That work which could go on waits is for the laws of
+promptness to find.
+"""
+
 _DEEPLY = 48  # steps from one look at everything to the next
 
 
@@ -103,7 +112,7 @@ class World:
         Raises:
             Broken: a law does not hold.
         """
-        while not self.over and self.clock.step(END):
+        while not self.over and self.clock.step(max(CALM, self.laws.last_outcome) + PATIENCE):
             self.laws.check(deeply=self.clock.steps % _DEEPLY == 0)
             self.laws.demand("it comes to rest", self.clock.steps < MOST_STEPS)
         self.touched.update(self.heads)
@@ -194,11 +203,13 @@ class World:
             plan.append(Behaviour(chance.choice(times[:3] if kind == "poison" else times), kind))
         if self.long_jobs:
             plan[0] = Behaviour(5 * GRACE, "value")
-        session = self._cast.mission(f"m{number}", f"mission {number}")
+        # As with real ids, none is the beginning of another: a command takes the beginning of an id
+        # for that, and would mean the tenth mission by the id of the first, once that has gone.
+        session = self._cast.mission(f"{number}m", f"mission {number}")
         self._behaviours[session.id] = plan
         mission = SimulatedMission(self, session, list(plan))
         self.missions.append(mission)
-        self.log(f"mission m{number} starts with {len(plan)} tasks")
+        self.log(f"mission {number}m starts with {len(plan)} tasks")
         mission.dial()
         mission.submit(chance.randint(1, len(plan)))
         for _ in range(len(plan)):

@@ -75,8 +75,6 @@ class Slip(NamedTuple):
         return Cast(parts=Parts()._replace(**{_PARTS[self.kind]: faulty}))
 
 
-_INFORM = "self._outgoing.post(mission.link, Started(worker.id, (task.number,)))"
-
 SLIPS: dict[str, Slip] = {
     "a revocation that was lost is not repeated": Slip(
         TaskTable, "confirm", "self.revoke(lease)  # again: the first message may be lost", "pass"
@@ -109,13 +107,13 @@ SLIPS: dict[str, Slip] = {
         'self._table.claim(task, "", now)',
     ),
     "of two runs of one task both go on": Slip(
-        TaskTable, "adopt", "(task.number,)))\n        self.revoke(lease)", "(task.number,)))"
+        TaskTable, "adopt", "if not ended:\n            self.revoke(lease)", "pass"
     ),
     "a mission does not learn that an older run goes on": Slip(
         TaskTable,
         "adopt",
-        f"lease, task.lease\n            {_INFORM}",
-        "lease, task.lease",
+        "self._run_as_reported(task, lease)\n            lease = other",
+        "task.lease, lease = lease, other",
     ),
     "a mission does not learn of crashes while it was away": Slip(
         Missions, "_submit", "for crash in more:", "for crash in ():"

@@ -11,14 +11,12 @@ from grain.head.messages import (
     MissionRegistered,
     RegisterMission,
     Request,
+    Retract,
     Retracted,
     Synced,
 )
-from grain.worker.messages import (
-    DefineFunction,
-    Lease,
-    Revoke,
-)
+from grain.head.testing import check_hub
+from grain.worker.messages import DefineFunction, InventoryRun, Lease, Revoke, RunEnded
 from grain_testkit.hub_harness import F, HubHarness, held
 
 
@@ -224,3 +222,46 @@ def test_a_cancelled_task_is_refused_until_its_mission_has_the_answer(harness: H
 
     harness.send(harness.mission(link="last", connection=5), Synced())
     assert {} == harness.hub.registry.missions["m"].cancelled
+
+
+def test_a_task_that_is_cancelled_before_its_mission_comes_is_not_kept_if_that_does_not_want_it(
+    harness: HubHarness,
+) -> None:
+    """Its run ended under another head, and the worker that reported it is away."""
+    ended = InventoryRun("m", 1, (9, 1), {"Cores": 1}, 0.0, ended=True)
+    harness.lose(harness.worker("w", 1, (ended,)))
+    cancel(harness)
+    mission = harness.mission()
+    harness.send(mission, Synced())
+
+    assert {} == harness.hub.registry.missions["m"].tasks
+    assert [] == harness.sent(mission, Retracted)
+    check_hub(harness.hub, harness.now)
+
+
+def test_a_task_that_is_cancelled_before_its_mission_comes_is_retracted_when_its_run_has_ended(
+    harness: HubHarness,
+) -> None:
+    worker = harness.worker("w", 1, (InventoryRun("m", 1, (9, 1), {"Cores": 1}, 5.0),))
+    cancel(harness)
+    assert [Revoke((9, 1))] == harness.sent(worker, Revoke)
+    mission = harness.mission()
+    harness.submit(mission, 1)
+    harness.send(mission, Synced())
+    assert [] == harness.sent(mission, Retracted)
+
+    harness.send(worker, RunEnded("m", 1, (9, 1), "cancelled"))
+    assert [Retracted(1)] == harness.sent(mission, Retracted)
+    check_hub(harness.hub, harness.now)
+
+
+def test_a_task_that_its_mission_retracts_as_it_comes_is_kept_until_its_run_has_ended(
+    harness: HubHarness,
+) -> None:
+    worker = harness.worker("w", 1, (InventoryRun("m", 1, (9, 1), {"Cores": 1}, 5.0),))
+    mission = harness.mission()
+    harness.send(mission, Retract((1,)), Synced())
+    assert [] == harness.sent(mission, Retracted)
+
+    harness.send(worker, RunEnded("m", 1, (9, 1), "cancelled"))
+    assert [Retracted(1)] == harness.sent(mission, Retracted)

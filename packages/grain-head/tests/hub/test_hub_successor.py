@@ -155,3 +155,58 @@ def test_a_task_whose_revoked_run_ends_is_held_back_for_the_worker_with_the_othe
     harness.wait(65.0)
     assert [1] == [lease.task for lease in harness.sent(early, Lease)]
     check_hub(harness.hub, harness.now)
+
+
+def test_a_mission_that_registers_while_its_run_is_reported_and_handed_back_is_not_misled(
+    harness: HubHarness,
+) -> None:
+    """It registered before that report came, and its task came after the end of the run."""
+    mission = harness.mission()
+    worker = harness.worker("w", 0, (InventoryRun("m", 1, (9, 1), {"Cores": 1}, 0.0, ended=True),))
+    harness.send(worker, RunEnded("m", 1, (9, 1), "returned"))
+    harness.submit(mission, 1)
+
+    assert [] == harness.sent(mission, Started)
+    check_hub(harness.hub, harness.now)
+
+
+def test_a_mission_that_registers_while_its_run_is_reported_learns_where_that_is(
+    harness: HubHarness,
+) -> None:
+    mission = harness.mission()
+    harness.worker("w", 2, (InventoryRun("m", 1, (9, 1), {"Cores": 1}, 5.0),))
+    harness.submit(mission, 1)
+
+    assert [Started("w", (1,))] == harness.sent(mission, Started)
+
+
+def test_a_run_goes_on_whose_task_was_handed_back_before_by_another_worker(
+    harness: HubHarness,
+) -> None:
+    """The other worker is the first to find the new head, and has yet to say how its run ended."""
+    mission = harness.mission()
+    returned = InventoryRun("m", 1, (9, 1), {"Cores": 1}, 0.0, ended=True)
+    earlier = harness.worker("earlier", 2, (returned,))
+    later = harness.worker("later", 2, (InventoryRun("m", 1, (9, 2), {"Cores": 1}, 5.0),))
+    harness.send(earlier, RunEnded("m", 1, (9, 1), "returned"))
+    harness.submit(mission, 1, worker="later")
+    harness.send(mission, Synced())
+
+    assert [] == harness.sent(later, Revoke)
+    assert [] == harness.sent(earlier, Lease)
+    check_hub(harness.hub, harness.now)
+    harness.send(later, RunEnded("m", 1, (9, 2), "value"), payload=b"later")
+    assert [Resolved(1, "value")] == harness.sent(mission, Resolved)
+
+
+def test_a_run_is_revoked_whose_task_has_a_success_on_its_way(harness: HubHarness) -> None:
+    mission = harness.mission()
+    harness.submit(mission, 1, worker="later")
+    success = InventoryRun("m", 1, (9, 1), {"Cores": 1}, 0.0, ended=True)
+    earlier = harness.worker("earlier", 2, (success,))
+    later = harness.worker("later", 2, (InventoryRun("m", 1, (9, 2), {"Cores": 1}, 5.0),))
+    harness.send(earlier, RunEnded("m", 1, (9, 1), "value"), payload=b"earlier")
+
+    assert [Resolved(1, "value")] == harness.sent(mission, Resolved)
+    assert [Revoke((9, 2))] == harness.sent(later, Revoke)
+    check_hub(harness.hub, harness.now)

@@ -151,8 +151,11 @@ class Missions:
                 self._remove(mission, now)
 
     def _retract(self, mission: MissionRecord, tasks: tuple[int, ...]) -> None:
-        for task in tasks:
-            self._table.retract(mission, task)
+        for number in tasks:
+            task = mission.tasks.get(number)
+            if task is not None:
+                task.claimed = True  # it waits for the answer, though it does not submit the task
+            self._table.retract(mission, number)
 
     # ---- questions
 
@@ -234,6 +237,7 @@ class Missions:
         cancelled = mission.cancelled_by or message.task in mission.cancelled
         if cancelled and task.ending is None:
             mission.refused.add(task.number)
+            task.claimed = True
             self._table.retract(mission, task.number)
             return
         self._table.claim(task, ran_on, now)

@@ -8,7 +8,8 @@ states). The rules:
 2.  The first success of any run resolves a task; a failure only if it is that of the current run.
     What comes after the resolution is acknowledged and dropped.
 3.  A run that a worker reports is adopted by its task if that waits. If another run of the task is
-    under way, the older of the two goes on and the other is revoked, but holds what it holds.
+    under way, the older of the two goes on and the other is revoked, but holds what it holds. One
+    that has ended, its outcome still to come, keeps no other from going on.
 4.  A task whose mission is away is not started: if it waits it is forgotten, as the mission will
     submit it again. If it runs it goes on.
 5.  A run that was begun and whose process or worker died is a crash of its task. After `SOLO`
@@ -449,7 +450,6 @@ class TaskTable:
         if task is None:
             self._outgoing.post(mission.link, Retracted(number))
             return
-        task.claimed = True
         if task.ending is not None:
             self.deliver(task)
         elif not task.retracted:
@@ -572,17 +572,28 @@ class TaskTable:
             pass  # a later run is on the worker that it is held back for; a success is welcome
         elif task.lease is None:
             self.withdraw(task)
-            task.lease = lease
-            self._outgoing.post(mission.link, Started(worker.id, (task.number,)))
+            self._run_as_reported(task, lease)
         elif not held.ended:
-            # Two runs of one task. One under way goes before one that waits in a chain, and of two
-            # under way the older, as it is likely to end first; the other one is revoked.
+            # Two runs of one task. One that has ended gives way, whichever is reported first: it
+            # may have been handed back, and a success is welcome from any run. Otherwise one under
+            # way goes before one that waits in a chain, and of two under way the older, as it is
+            # likely to end first; the other one is revoked.
             other = task.lease
-            older = other.scheduler_id is not None and lease.began < other.began
-            if not lease.waits and (other.waits or older):
-                task.lease, lease = lease, task.lease
-                self._outgoing.post(mission.link, Started(worker.id, (task.number,)))
-            self.revoke(lease)
+            ended = other.scheduler_id is None and not other.waits
+            before = not lease.waits and (other.waits or lease.began < other.began)
+            if ended or before:
+                self._run_as_reported(task, lease)
+                lease = other
+            if not ended:
+                self.revoke(lease)
+
+    def _run_as_reported(self, task: TaskRecord, lease: LeaseRecord) -> None:
+        """Let a task wait for a run that its worker reports, and inform its mission."""
+        task.lease = lease
+        # Not before the mission has submitted the task on this connection: its `Submit`, which may
+        # be under way, names the worker as the mission knew it before, and is answered by that.
+        if task.claimed:
+            self._outgoing.post(task.mission.link, Started(lease.worker.id, (task.number,)))
 
     def _hold(
         self,
