@@ -11,7 +11,7 @@ import statistics
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
-from grain.head.scheduler.starvation_guard import MAX_OVERTAKES, MAX_OVERTAKES_PER_WORKER
+from grain.head.scheduler.starvation_guard import FEW_WORKERS, MAX_OVERTAKES, MORE_OVERTAKES
 from grain.head.testing import SimulatedJob, simulate
 from grain.resource import Cores
 from tools.bench import say
@@ -88,7 +88,7 @@ def quantile(values: Sequence[float], part: float) -> float:
 
 def limits(workers: int) -> list[tuple[str, int]]:
     """Return the limits to compare, the default in the middle, and the largest for none."""
-    default = max(MAX_OVERTAKES, MAX_OVERTAKES_PER_WORKER * workers)
+    default = MAX_OVERTAKES + MORE_OVERTAKES * max(workers - FEW_WORKERS, 0)
     named = [(str(int(factor * default)), int(factor * default)) for factor in FACTORS]
     return [*named[:-1], ("none", named[-1][1])]
 

@@ -275,7 +275,7 @@ def test_by_default_the_limit_grows_with_many_workers() -> None:
     cluster = Cluster(*[Cores(2)] * 4)
     assert 64 == cluster.scheduler.max_overtakes
     cluster.join(Cores(2))
-    assert 80 == cluster.scheduler.max_overtakes
+    assert 96 == cluster.scheduler.max_overtakes
     cluster.leave(0)
     assert 64 == cluster.scheduler.max_overtakes
 

@@ -47,8 +47,8 @@ MAX_OVERTAKES = 64
 times are not known; docs/scheduling.md shows the cost of other values, and test_makespan.py
 holds it."""
 
-MAX_OVERTAKES_PER_WORKER = 16
-"""The same for each worker that could be reserved, where that is more."""
+MORE_OVERTAKES, FEW_WORKERS = 32, 4
+"""The number of times more for each worker beyond the first few."""
 
 # So many workers are looked at to find the best reservation: a bound on cost, not on waiting.
 _SAMPLE = 64
@@ -64,8 +64,8 @@ class StarvationGuard:
         workers: the scheduler's workers.
         queues: the scheduler's queues.
         max_overtakes: how often a task may be overtaken before it gets a reservation, where run
-            times are not known, less than 1 counting as 1; None for `MAX_OVERTAKES`, or
-            `MAX_OVERTAKES_PER_WORKER` if that is more.
+            times are not known, less than 1 counting as 1; None for `MAX_OVERTAKES`, and
+            `MORE_OVERTAKES` for each worker beyond the first few.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class StarvationGuard:
         """The number of times that a task may be overtaken now, at least 1."""
         if self._max_overtakes is not None:
             return max(self._max_overtakes, 1)
-        return max(MAX_OVERTAKES, MAX_OVERTAKES_PER_WORKER * len(self._workers))
+        return MAX_OVERTAKES + MORE_OVERTAKES * max(len(self._workers) - FEW_WORKERS, 0)
 
     def permits(self, queue: TaskQueue, worker: WorkerState, now: float) -> bool:
         """Return True if a reservation with a known start lets a queue's oldest task start.
