@@ -1,0 +1,16 @@
+"""The event log of a mission or of a scheduler: JSON lines that others read while it is written.
+
+Rules:
+
+1. One line is one event, a JSON object with the name of its kind in ``event`` and its time in
+   ``time``: Unix seconds, by the clock of the process that writes the log.
+2. The first line of each file is the `schema.LogStarted` of its log, with the version of the
+   format. A reader refuses versions above its own, skips kinds and fields that it does not know,
+   and skips a line that is torn.
+3. Amounts are in GB, spans in seconds, as everywhere in Grain.
+
+Map:
+
+- `schema`: every kind of line with its fields.
+- `usage`: what a run has used, and how that was measured.
+"""

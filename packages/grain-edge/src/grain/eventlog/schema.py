@@ -1,0 +1,248 @@
+"""Every kind of line of an event log, with its fields."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from grain.eventlog.usage import Usage
+
+VERSION = 1
+"""The version of the format. It grows when readers of the old one would misread a line."""
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):
+    """The base of all lines.
+
+    Attributes:
+        time: when it happened: Unix seconds, by the clock of the process that writes the log.
+    """
+
+    time: float
+
+
+class LogStarted(Line, frozen=True, kw_only=True, tag="log"):
+    """The first line of every file of a log.
+
+    Attributes:
+        version: the version of the format.
+        grain: the version of Grain that writes it.
+        source: who writes it.
+        id: the id of the mission, or of the scheduler.
+        name: its name, for people.
+        command: the command line of its process.
+        directory: the working directory.
+        host: its host.
+        pid: its process id.
+        address: where its mission and its workers meet; empty if no other process can join.
+        part: the number of the file, from 0; a log that grows too large goes on in a new file.
+    """
+
+    version: int
+    grain: str
+    source: Literal["mission", "scheduler"]
+    id: str
+    name: str
+    command: tuple[str, ...] = ()
+    directory: str = ""
+    host: str = ""
+    pid: int = 0
+    address: str = ""
+    part: int = 0
+
+
+class WorkerJoined(Line, frozen=True, kw_only=True, tag="worker joined"):
+    """A worker offers its resources; once more if it comes back.
+
+    Attributes:
+        worker: its name.
+        host: its host.
+        job: its job, as the batch system calls it; empty if it has none.
+        resources: amounts by kind: ``{"Cores": 16, "Memory": 60.0}``.
+        ends: when its job ends, in Unix seconds; None if it has no end.
+    """
+
+    worker: str
+    host: str = ""
+    job: str = ""
+    resources: dict[str, float] = {}
+    ends: float | None = None
+
+
+class WorkerLeft(Line, frozen=True, kw_only=True, tag="worker left"):
+    """A worker is gone.
+
+    Attributes:
+        worker: its name.
+        why: the reason, for people; empty if it was to leave.
+    """
+
+    worker: str
+    why: str = ""
+
+
+class TaskSubmitted(Line, frozen=True, kw_only=True, tag="submitted"):
+    """A task waits for room.
+
+    Attributes:
+        task: its number in its mission.
+        function: the name of its function.
+        request: amounts by kind: ``{"Cores": 4, "Memory": 8.0}``; a time limit is ``"WTime"``, in
+            seconds.
+        request_text: the request as it was written: ``Cores(4) & Memory(8)``.
+        after: tasks whose outcomes the branch that submits this one has awaited, since it
+            submitted or awaited anything else; and those whose values are among its arguments.
+        retry_of: the task of which this is a further attempt; 0 if it is the first.
+        mission: the id of its mission, in the log of a scheduler.
+    """
+
+    task: int
+    function: str
+    request: dict[str, float] = {}
+    request_text: str = ""
+    after: tuple[int, ...] = ()
+    retry_of: int = 0
+    mission: str = ""
+
+
+class TaskStarted(Line, frozen=True, kw_only=True, tag="started"):
+    """A task has been given to a worker.
+
+    Attributes:
+        task: its number.
+        worker: the name of the worker.
+        mission: the id of its mission, in the log of a scheduler.
+    """
+
+    task: int
+    worker: str
+    mission: str = ""
+
+
+class RunEnded(Line, frozen=True, kw_only=True, tag="run ended"):
+    """A run of a task has ended, whether or not its task runs again.
+
+    Attributes:
+        task: the number of the task.
+        outcome: ``"value"``, ``"error"``: it returned or raised. ``"cancelled"``: its caller does
+            not want it any more. ``"crashed"``: its process died. ``"lost"``: its worker is gone.
+            ``"returned"``: its worker handed it back, unharmed.
+        worker: the name of the worker; empty for a task that never began.
+        host: the host of the worker.
+        attempt: how many runs of this task have begun, this one included.
+        started: when its tasklet began, in Unix seconds; None if it never did.
+        ended: when nothing of it was left; None if that is not known.
+        cpus: the numbers of the CPUs that it had.
+        error: the class of the exception, or empty.
+        message: its text, in one line, shortened.
+        final: True if the task is over with it.
+        usage: what it has used; None if that is not known.
+        mission: the id of its mission, in the log of a scheduler.
+    """
+
+    task: int
+    outcome: Literal["value", "error", "cancelled", "crashed", "lost", "returned"]
+    worker: str = ""
+    host: str = ""
+    attempt: int = 1
+    started: float | None = None
+    ended: float | None = None
+    cpus: tuple[int, ...] = ()
+    error: str = ""
+    message: str = ""
+    final: bool = True
+    usage: Usage | None = None
+    mission: str = ""
+
+
+class MissionJoined(Line, frozen=True, kw_only=True, tag="mission joined"):
+    """A mission has joined, in the log of a scheduler.
+
+    Attributes:
+        mission: its id.
+        name: its name.
+    """
+
+    mission: str
+    name: str
+
+
+class MissionLeft(Line, frozen=True, kw_only=True, tag="mission left"):
+    """A mission has left, in the log of a scheduler.
+
+    Attributes:
+        mission: its id.
+        why: the reason, for people; empty if it has ended.
+    """
+
+    mission: str
+    why: str = ""
+
+
+class ClockChanged(Line, frozen=True, kw_only=True, tag="clock"):
+    """The clock of the writer was set; times before this line are by the old one.
+
+    Attributes:
+        by: seconds that were added to it.
+    """
+
+    by: float
+
+
+class Remark(Line, frozen=True, kw_only=True, tag="remark"):
+    """A sentence for people: trouble of the scheduler, tasks that never start.
+
+    Attributes:
+        text: the sentence.
+    """
+
+    text: str
+
+
+class LogEnded(Line, frozen=True, kw_only=True, tag="end"):
+    """The last line of a log whose process ended in good order.
+
+    Attributes:
+        status: ``"done"``; ``"failed"``: it ended by an exception; ``"interrupted"``: by a signal
+            or by somebody outside.
+        message: the exception, in one line.
+        lost: lines that could not be written, as the disk was full.
+    """
+
+    status: Literal["done", "failed", "interrupted"]
+    message: str = ""
+    lost: int = 0
+
+
+AnyLine = (
+    LogStarted
+    | WorkerJoined
+    | WorkerLeft
+    | TaskSubmitted
+    | TaskStarted
+    | RunEnded
+    | MissionJoined
+    | MissionLeft
+    | ClockChanged
+    | Remark
+    | LogEnded
+)
+
+
+def decode(line: bytes) -> AnyLine:
+    """Return a line of a log.
+
+    Raises:
+        msgspec.MsgspecError: it is torn, or of an unknown kind.
+    """
+    return _DECODER.decode(line)
+
+
+def encode(line: AnyLine) -> bytes:
+    """Return a line with its newline."""
+    return _ENCODER.encode(line) + b"\n"
+
+
+_DECODER: msgspec.json.Decoder[AnyLine] = msgspec.json.Decoder(AnyLine)
+_ENCODER = msgspec.json.Encoder()

@@ -1,0 +1,62 @@
+"""What a run has used, and how that was measured."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+MeasuredBy = Literal["cgroup", "polling", "rusage", "none"]
+"""How a peak of memory was measured, the best first.
+
+``"cgroup"``: the control group of the run, exact, with files in memory. ``"polling"``: the process
+tree, looked at now and then. ``"rusage"``: the largest single process, as the kernel reports it for
+children that have ended. ``"none"``: not measured, as nothing outside of the runner was started.
+"""
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The use of the programs of one run, or of one program, with all processes below them.
+
+    Attributes:
+        user: CPU seconds in user mode.
+        system: CPU seconds in the kernel.
+        peak_memory: the largest memory at one time, of all programs together, in GB.
+        measured_by: how ``peak_memory`` was measured.
+        read: GB read from files and devices.
+        written: GB written to them.
+        programs: the number of programs that were started.
+        exit_statuses: how many of them ended with which status; a signal is negative.
+    """
+
+    user: float = 0.0
+    system: float = 0.0
+    peak_memory: float = 0.0
+    measured_by: MeasuredBy = "none"
+    read: float = 0.0
+    written: float = 0.0
+    programs: int = 0
+    exit_statuses: dict[int, int] = {}
+
+    @property
+    def cpu(self) -> float:
+        """CPU seconds, in user mode and in the kernel."""
+        return self.user + self.system
+
+
+class RunReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One run of a task, as its worker saw it.
+
+    Attributes:
+        started: when its tasklet began, in Unix seconds by the worker's clock.
+        ended: when nothing of it was left.
+        host: the host of the worker.
+        cpus: the numbers of the CPUs that it had; empty if they are not known.
+        usage: what it has used.
+    """
+
+    started: float
+    ended: float
+    host: str = ""
+    cpus: tuple[int, ...] = ()
+    usage: Usage = Usage()
