@@ -16,5 +16,7 @@ Map:
 - ``reader``: the lines of a log, also while it is written.
 - ``store``: all logs: listed, looked up, and removed when they are old.
 - ``errors``: the errors of those who read and look up.
+- ``writer``: takes lines, and has a thread write them.
+- ``files``: the files of one log that is being written.
 - ``usage``: what a run has used, and how that was measured.
 """
