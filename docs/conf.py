@@ -68,6 +68,7 @@ navigation = {
         "protocol",
         "scheduling",
         "edge-formats",
+        "event-log",
         "executor-tests",
         "changes",
         "changelog",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import outcome
@@ -15,6 +16,7 @@ from grain.head.errors import TaskCrashed
 from grain.head.events import (
     Event,
     NeverStarts,
+    RunOver,
     TaskFailed,
     WorkerCleaning,
     WorkerJoined,
@@ -276,6 +278,31 @@ async def test_a_failure_is_reported_with_its_call_before_its_outcome_is_handed_
     assert [(2, "fail(7, name='n')"), (3, "fail(8)")] == [(e.task, e.call()) for e in failed]
     assert [ValueError] * 2 == [type(event.error) for event in failed]
     assert events.index(WorkerLeft("")) > events.index(failed[1])
+
+
+async def test_the_end_of_each_run_is_reported_to_who_asks_with_its_times_and_its_cpus() -> None:
+    over: list[RunOver] = []
+    before = time.time()
+    executor = GrainExecutor(Cores([3]), name="here", on_run_over=over.append)
+    with pytest.raises(KeyError):
+        async with executor:
+            executor.submit(Cores(1), nap, 0)
+            executor.submit(Cores(1), fail, 7)
+            while len(over) < 2:
+                await trio.lowlevel.checkpoint()
+            executor.submit(Cores(1), trio.sleep_forever)
+            await wait_all_tasks_blocked()
+            executor.cancel(executor.submit(Cores(1), nap, 0))
+            raise KeyError
+
+    expected = [(1, "value"), (2, "error"), (4, "cancelled"), (3, "cancelled")]
+    assert expected == [(one.task, one.outcome) for one in over]
+    assert [ValueError, True] == [type(over[1].error), all(one.final for one in over)]
+    report = over[0].report
+    assert report is not None
+    assert ("here(local)", (3,), 0) == (report.worker, report.cpus, report.usage.programs)
+    assert before <= report.started <= report.ended <= time.time()
+    assert over[2].report is None
 
 
 async def test_cancelled_jobs_that_never_ran_are_counted() -> None:

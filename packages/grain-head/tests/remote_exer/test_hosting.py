@@ -17,7 +17,7 @@ from grain.edge.channel import memory_channels
 from grain.edge.errors import MeetingError, NotAdmitted
 from grain.head import Cancelled
 from grain.head.errors import ExecutorClosed, Unreachable
-from grain.head.events import HostingFailed, NeverStarts, Remark, RunsLeft, TaskFailed
+from grain.head.events import HostingFailed, NeverStarts, Remark, RunOver, RunsLeft, TaskFailed
 from grain.head.gnaw.main import run_gnaw
 from grain.head.messages import Ask, RegisterMission, Request, Started, Submit, Synced
 from grain.head.service import CODEC
@@ -135,6 +135,26 @@ async def test_a_failure_is_reported_with_its_call_and_its_worker(address: str) 
         (event.task, event.call(), event.worker) for event in failed
     ]
     assert [ValueError, PayloadError] == [type(event.error) for event in failed]
+
+
+async def test_the_end_of_each_run_is_reported_to_who_asks_for_it(address: str) -> None:
+    over: list[RunOver] = []
+    options: dict[str, Any] = {"address": address, "name": "m", "on_run_over": over.append}
+    async with HostingExecutor(Cores([3]), **options) as executor:
+        executor.submit(Cores(1), double, 2)
+        executor.submit(Cores(1), fail, 7)
+        running = executor.submit(Cores(1), trio.sleep_forever)
+        while len(over) < 2 or not executor.statistics().running:
+            await trio.sleep(0.01)
+        executor.cancel(running)
+
+    expected = [(1, "value"), (2, "error"), (3, "cancelled")]
+    assert expected == [(one.task, one.outcome) for one in over]
+    assert [None, ValueError, Cancelled] == [one.error and type(one.error) for one in over]
+    for one in over:
+        assert one.report is not None
+        assert ("m(local)", (3,)) == (one.report.worker, one.report.cpus)
+        assert one.report.started <= one.report.ended
 
 
 async def test_cancelled_jobs_that_never_ran_are_counted(address: str) -> None:

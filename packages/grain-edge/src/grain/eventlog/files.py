@@ -61,6 +61,9 @@ class LogFiles:
             OSError: they could not be written, or not all of them; the next call goes on.
         """
         self.unwritten += lines
+        if self.unwritten and self._fd >= 0 and self._sizes[self.part] >= self._part_size:
+            # Before the next one is made: on NFS, those who see that one then see all of this one.
+            self.close()
         if self._fd < 0:
             self._open_part()
         try:
@@ -74,9 +77,6 @@ class LogFiles:
                 # This file cannot be written any more, as after the folder was removed.
                 self.close()
             raise
-        if self._sizes[self.part] >= self._part_size:
-            # Before the next one is made: on NFS, those who see that one then see all of this one.
-            self.close()
 
     def _open_part(self) -> None:
         if self._within_line:
@@ -108,6 +108,8 @@ class LogFiles:
 
     def modified(self) -> float | None:
         """Return the present time by the clock of the filesystem; None if it cannot be had."""
+        if self._fd < 0:
+            return None
         try:
             self.touch()
             return os.fstat(self._fd).st_mtime
@@ -115,20 +117,22 @@ class LogFiles:
             return None
 
     def touch(self) -> None:
-        """Mark the log as in use.
+        """Mark the log as in use, if a part is open.
 
         Raises:
-            OSError: it cannot be, or no part is open.
+            OSError: it cannot be.
         """
-        os.utime(self._fd)
+        if self._fd >= 0:
+            os.utime(self._fd)
 
     def sync(self) -> None:
         """Have the system store what was written, so that other hosts see it.
 
         Raises:
-            OSError: it cannot, or no part is open.
+            OSError: it cannot.
         """
-        os.fdatasync(self._fd)
+        if self._fd >= 0:
+            os.fdatasync(self._fd)
 
     def close(self) -> None:
         """Close the file; a further write begins the next part."""

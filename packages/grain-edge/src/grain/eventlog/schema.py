@@ -12,7 +12,9 @@ VERSION = 1
 """The version of the format. It grows when readers of the old one would misread a line."""
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):
+class Line(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event", gc=False
+):
     """The base of all lines.
 
     Attributes:
@@ -91,9 +93,9 @@ class TaskSubmitted(Line, frozen=True, kw_only=True, tag="submitted"):
         request: amounts by kind: ``{"Cores": 4, "Memory": 8.0}``; a time limit is ``"WTime"``, in
             seconds.
         request_text: the request as it was written: ``Cores(4) & Memory(8)``.
-        after: tasks whose outcomes the branch that submits this one has awaited, since it
-            submitted or awaited anything else; and those whose values are among its arguments.
-        retry_of: the task of which this is a further attempt; 0 if it is the first.
+        after: the task whose end the branch that submits this one had last waited for, so that this
+            one could not come earlier; empty if it had waited for none.
+        retry_of: the first attempt, where this task is a further one of the same call; else 0.
         mission: the id of its mission, in the log of a scheduler.
     """
 
@@ -127,12 +129,13 @@ class RunEnded(Line, frozen=True, kw_only=True, tag="run ended"):
         task: the number of the task.
         outcome: ``"value"``, ``"error"``: it returned or raised. ``"cancelled"``: its caller does
             not want it any more. ``"crashed"``: its process died. ``"lost"``: its worker is gone.
-            ``"returned"``: its worker handed it back, unharmed.
+            ``"returned"``: its worker handed it back, unharmed, or it never arrived there.
         worker: the name of the worker; empty for a task that never began.
         host: the host of the worker.
         attempt: how many runs of this task have begun, this one included.
-        started: when its tasklet began, in Unix seconds; None if it never did.
-        ended: when nothing of it was left; None if that is not known.
+        started: when its tasklet began, in Unix seconds by the clock of the worker; where the
+            worker has not reported, when the task was given to it; None if it never was.
+        ended: when nothing of it was left, likewise; None if that is not known.
         cpus: the numbers of the CPUs that it had.
         error: the class of the exception, or empty.
         message: its text, in one line, shortened.

@@ -17,6 +17,7 @@ Map:
 - ``validation``: the check of what peers state
 - ``events``: what others can see of an executor
 - ``run_log``: what happens to the tasks of a mission, for its event log
+- ``hub_log``: what happens to the tasks of all missions, for the event log of a scheduler
 - ``errors``: the errors of executors
 - ``collapse``: one exception instead of a group of one
 - ``testing``: a cluster in memory, for tests of policies

@@ -20,6 +20,7 @@ from grain.head.events import (
     Event,
     NeverStarts,
     Remark,
+    RunOver,
     Statistics,
     TaskFailed,
     WorkerCleaning,
@@ -38,10 +39,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
 
     from grain.edge.channel import Batch, Channel, MemoryChannel
+    from grain.eventlog.usage import RunReport
     from grain.head.base import Deliver
     from grain.head.messages import Crash, WorkerFacts
     from grain.head.run_log import RunLog
     from grain.head.scheduler.state import TaskQueue
+    from grain.worker import RunAccount
     from grain.worker.job import Outcome
 
     WorkerChannel = Channel[Call | None, Outcome | None]
@@ -138,7 +141,8 @@ class GrainExecutor(ExecutorBase[Job]):
             removes a variable.
         max_overtakes: how often a task may be overtaken before a worker is reserved for it, see
             `grain.head.Scheduler`.
-        run_log: takes note of what happens to the jobs.
+        on_run_over: called with the end of each run, before its outcome is handed over.
+        run_log: takes note of what happens to the jobs, in the place of ``on_run_over``.
 
     Raises:
         TypeError: ``local`` is no resource.
@@ -153,11 +157,14 @@ class GrainExecutor(ExecutorBase[Job]):
         on_event: Callable[[Event], object] | None = None,
         env: Mapping[str, str | None] | None = None,
         max_overtakes: int | None = None,
+        on_run_over: Callable[[RunOver], object] | None = None,
         run_log: RunLog | None = None,
     ) -> None:
         if not isinstance(local, Resource):
             raise TypeError(f"local={local!r}: give the resources of the local worker, as Cores(2)")
-        super().__init__()
+        if run_log is not None:
+            on_run_over = run_log.on_run_over
+        super().__init__(on_run_over)
         self.local = local
         self.name = f"{name or socket.gethostname()}(local)"
         self._expect_workers = expect_workers
@@ -338,12 +345,18 @@ class GrainExecutor(ExecutorBase[Job]):
             assert isinstance(message, Ended)
             job = message.attempt[1]
             if message.crash and not self._jobs[job].cancelled:
-                self._on_crash(job, message.crash, now)
+                self._on_crash(job, message.crash, now, message.report)
                 continue
             self._scheduler.on_finished(job, now, measured=message.status == "done")
-            self._resolve(job, payload)
+            self._resolve(job, payload, report=message.report)
 
-    def _on_crash(self, id: int, how: str, now: float) -> None:  # noqa: A002 - its name
+    def _on_crash(
+        self,
+        id: int,  # noqa: A002 - its name
+        how: str,
+        now: float,
+        report: RunAccount,
+    ) -> None:
         """Let a job wait again whose run has crashed; or give it up.
 
         The rules are those of the hub: after some crashes it runs alone, after more it fails.
@@ -358,14 +371,16 @@ class GrainExecutor(ExecutorBase[Job]):
             crashed = self._crashes[id] = CrashedJob(ended.queue.request)
         count = len(crashed.crashes) + 1
         crash = Crash((_EPOCH, id), self.name, how, time.time())
-        if self._run_log is not None:
-            self._run_log.crashed(id, crash)
         crashed.crashes = (*crashed.crashes, crash)
         if count >= CRASHES:
             name = name_of(self._jobs[id].call.fn)
             text = f"{name} was given up: what it ran in died {count} times"
-            self._resolve(id, outcome.Error(TaskCrashed(text, crashed.crashes)))
+            error = TaskCrashed(text, crashed.crashes)
+            self._resolve(id, outcome.Error(error), report=report)
             return
+        if self._on_run_over is not None:
+            event = RunOver(id, "crashed", final=False, report=self._report_of(report), detail=how)
+            self._on_run_over(event)
         if self._run_log is not None:
             self._run_log.started(id, "")
         request = crashed.request
@@ -383,6 +398,7 @@ class GrainExecutor(ExecutorBase[Job]):
         ended: Outcome | None,
         *,
         begun: bool = True,
+        report: RunAccount | None = None,
     ) -> None:
         """Hand over the outcome of a job; None if it was cancelled."""
         job = self._jobs.pop(id)
@@ -395,11 +411,20 @@ class GrainExecutor(ExecutorBase[Job]):
             fn, args, kwargs = job.call
             text = partial(call_text, name_of(fn), args, kwargs)
             self._on_event(TaskFailed(id, ended.error, "", text))
-        if self._run_log is not None:
-            error = ended.error if type(ended) is outcome.Error else None
-            crashed = type(error) is TaskCrashed
-            self._run_log.ended(id, error, cancelled=cancelled, crashed=crashed)
+        if self._on_run_over is not None:
+            failed = type(ended) is outcome.Error
+            self._on_run_over(
+                RunOver(
+                    id,
+                    "cancelled" if cancelled else "error" if failed else "value",
+                    report=self._report_of(report) if report else None,
+                    error=ended.error if isinstance(ended, outcome.Error) else None,
+                )
+            )
         self._hand_over(id, job, ended, cancelled=cancelled, begun=begun)
+
+    def _report_of(self, account: RunAccount) -> RunReport:
+        return account.report(socket.gethostname(), self.name)
 
     def _check_served(self, queue: TaskQueue) -> None:
         """Refuse or report a request that no worker could ever meet."""

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from grain.edge.channel import WireBatch, WireChannel
     from grain.edge.messages import Hello, Message
     from grain.head.hub.state import Link
+    from grain.head.hub_log import HubLog
 
 CODEC = Codec(*worker.AGENT, *worker.HEAD, *mission.MISSION, *mission.HEAD)
 """The messages between a head and its peers: agents and missions."""
@@ -57,6 +58,7 @@ class Service:
         max_silence: seconds for which a mission that does not run its event loop is waited for
             while its process, or over a network its host, is there.
         max_missions: how many missions may be connected at a time.
+        log: takes note of what happens.
 
     Attributes:
         hub: the decisions.
@@ -68,10 +70,16 @@ class Service:
         grace: float = GRACE,
         max_silence: float = MAX_SILENCE,
         max_missions: float = math.inf,
+        log: HubLog | None = None,
     ) -> None:
         epoch = epoch_at(time.time_ns(), secrets.randbits(20))
         self.hub = Hub(
-            epoch, trio.current_time(), grace=grace, wall=time.time(), versions=own_versions()
+            epoch,
+            trio.current_time(),
+            grace=grace,
+            wall=time.time(),
+            versions=own_versions(),
+            log=log,
         )
         self._max_missions = max_missions
         self._max_silence = max_silence

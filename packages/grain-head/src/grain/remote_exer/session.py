@@ -80,6 +80,7 @@ class Resolution(NamedTuple):
         crashes: those for which it was given up.
         pending: of a task without a value, what it was submitted with, and its worker.
         by: who has cancelled it from outside, for people; empty if nobody has.
+        report: of its worker on the run, as bytes; empty if there is none.
     """
 
     task: int
@@ -88,6 +89,21 @@ class Resolution(NamedTuple):
     crashes: tuple[Crash, ...]
     pending: PendingTask | None = None
     by: str = ""
+    report: bytes = b""
+
+
+class BrokenRun(NamedTuple):
+    """A run that ended without an outcome, so that its task goes on.
+
+    Attributes:
+        task: the number of the task.
+        how: how its process died; empty if its worker handed it back or is gone.
+        report: of its worker on it, as bytes; empty if there is none.
+    """
+
+    task: int
+    how: str
+    report: bytes
 
 
 class PendingTask:
@@ -128,6 +144,7 @@ class MissionSession:
         notices: requests that cannot start, by number, with the reason, workers of other versions,
             and troubles of the head, until `take_notices`.
         blocked: reports of tasks that block their worker, until `take_blocked`.
+        broken: runs that ended without an outcome, until `take_broken`.
         answers: the answers to the last question.
         cancelled_by: who has cancelled the mission from outside; empty as long as nobody has.
         dismissed: why the head has ended the connection, until `take_dismissed`.
@@ -166,6 +183,9 @@ class MissionSession:
         self._troubles_before: set[str] = set()
         self._other_versions: set[Versions] = set()
         self.blocked: list[Blocked] = []
+        self.broken: list[BrokenRun] = []
+        # Tasks of which a crash was reported, and nothing since then.
+        self._crashed: set[int] = set()
         self.answers: list[tuple[str, Any]] = []
         self.stuck: dict[int, Notice] = {}
         # Those of the connection before, which the head may not repeat.
@@ -229,6 +249,11 @@ class MissionSession:
         """Return the reports of tasks that block their worker, since the last call."""
         blocked, self.blocked = self.blocked, []
         return blocked
+
+    def take_broken(self) -> list[BrokenRun]:
+        """Return the runs that ended without an outcome, since the last call."""
+        broken, self.broken = self.broken, []
+        return broken
 
     def take_questions(self) -> list[Describe]:
         """Return the head's questions that have arrived since the last call."""
@@ -350,15 +375,13 @@ class MissionSession:
         match message:
             case Resolved():
                 self._unconfirmed.append(message.task)
-                self._resolve(message.task, message.ending, payload, message.crashes)
+                self._resolve(message, message.ending, payload, message.crashes)
             case Retracted():
-                self._resolve(message.task, "cancelled", None, ())
+                self._resolve(message, "cancelled", None, ())
             case Started():
                 self._started(message)
             case Crashed():
-                pending = self.pending.get(message.task)
-                if pending is not None and message.crash not in pending.crashes:
-                    pending.crashes = (*pending.crashes, message.crash)
+                self._on_crashed(message)
             case Answer() if message.about == "load":
                 self.load = _load(unpack(payload))
             case Answer():
@@ -446,10 +469,21 @@ class MissionSession:
             tasks, self._unconfirmed = self._unconfirmed, []
             self._send_in_parts(AckTasks, tasks)
 
+    def _on_crashed(self, message: Crashed) -> None:
+        pending = self.pending.get(message.task)
+        if pending is not None and message.crash not in pending.crashes:
+            pending.crashes = (*pending.crashes, message.crash)
+            self.broken.append(BrokenRun(message.task, message.crash.how, message.report))
+            self._crashed.add(message.task)
+
     def _started(self, message: Started) -> None:
         for task in message.tasks:
             pending = self.pending.get(task)
             if pending is not None:
+                if pending.worker and not message.worker and task not in self._crashed:
+                    self.broken.append(BrokenRun(task, "", b""))
+                if self._crashed:
+                    self._crashed.discard(task)
                 change = bool(message.worker) - bool(pending.worker)
                 self.running += change
                 self._queued[pending.request] -= change
@@ -457,11 +491,12 @@ class MissionSession:
 
     def _resolve(
         self,
-        task: int,
+        message: Resolved | Retracted,
         ending: Literal["value", "error", "crashed", "cancelled"],
         payload: Payload,
         crashes: tuple[Crash, ...],
     ) -> None:
+        task = message.task
         pending = self.pending.pop(task, None)
         if pending is None:
             return  # it comes again, as its confirmation was lost
@@ -469,6 +504,8 @@ class MissionSession:
             self.running -= 1
         else:
             self._queued[pending.request] -= 1
+        if self._crashed:
+            self._crashed.discard(task)
         by = ""
         if pending.retracted or ending == "cancelled":
             ending, payload = "cancelled", None
@@ -477,7 +514,9 @@ class MissionSession:
         if arguments is not None and len(arguments) <= _SMALL:
             self._recent.append((task, pending.function, arguments))
         unless_value = None if ending == "value" else pending
-        self.resolved.append(Resolution(task, ending, payload, crashes, unless_value, by))
+        self.resolved.append(
+            Resolution(task, ending, payload, crashes, unless_value, by, message.report)
+        )
 
     def call_of(self, task: int) -> tuple[Function, WireBytes] | None:
         """Return function and arguments of a task, for people; None if they are not known any more.

@@ -161,6 +161,10 @@ def _shared(
     options += [f"--grace={gnaw.grace}", f"--max-silence={gnaw.max_silence}"]
     if gnaw.swarm:
         options += [f"--swarm={gnaw.swarm}", f"--config={config.source or ''}"]
+    if config.head.event_log.enabled:
+        logs = config.head.event_log
+        options += [f"--event-log={logs.folder}", f"--event-log-keep={logs.keep}"]
+        options += [f"--event-log-size={logs.keep_size}"]
     arguments = (*options, *gnaw.extra_args)
     name = name or mission_name()
     finder = GnawConnector(address, name=name, log_file=gnaw.log_file, arguments=arguments)

@@ -7,5 +7,6 @@ it finds or starts a successor.
 Map:
 
 - ``main``: the command line, and the process from its start until it was idle for long
+- ``event_log``: its event log
 - ``swarm``: workers that it keeps alive by ``grain scale``
 """

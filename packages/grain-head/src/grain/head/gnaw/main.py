@@ -27,7 +27,9 @@ from grain.edge.errors import (
     MeetingTaken,
     Superseded,
 )
+from grain.eventlog.store import KEEP, KEEP_GB
 from grain.head.collapse import collapsing
+from grain.head.gnaw.event_log import EventLogOptions, recording
 from grain.head.gnaw.swarm import keep_swarm, withdraw_swarm
 from grain.head.hub.hub import GRACE, MAX_SILENCE
 from grain.head.service import CODEC, Service
@@ -69,6 +71,18 @@ def make_parser() -> argparse.ArgumentParser:
         help="for missions that are there and do not run their event loops",
     )
     parser.add_argument(
+        "--event-log",
+        default=None,
+        metavar="FOLDER",
+        help="where its event log is, '' for the state directory; by default there is none",
+    )
+    parser.add_argument(
+        "--event-log-keep", type=float, default=KEEP, metavar="SECONDS", help="for which logs stay"
+    )
+    parser.add_argument(
+        "--event-log-size", type=float, default=KEEP_GB, metavar="GB", help="of all logs together"
+    )
+    parser.add_argument(
         "--frozen",
         type=float,
         default=FROZEN,
@@ -90,6 +104,7 @@ async def run_gnaw(
     config: str = "",
     frozen: float = FROZEN,
     log: LogFile | None = None,
+    event_log: EventLogOptions | None = None,
     task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until there has been nothing to do for a while, or a signal says so.
@@ -104,6 +119,7 @@ async def run_gnaw(
         config: the configuration file by which they are submitted.
         frozen: as of `serve`.
         log: where it logs; missions are informed when nothing can be stored there.
+        event_log: where its event log is; None for none.
         task_status: gets the serving, with its address and targets, once peers may come.
 
     Raises:
@@ -111,8 +127,8 @@ async def run_gnaw(
         grain.edge.errors.Superseded: another scheduler took over.
         grain.edge.errors.EdgeError: it cannot serve there.
     """
-    service = Service(grace=grace, max_silence=max_silence, max_missions=max_conn)
-    with collapsing():
+    with recording(event_log, address) as hub_log, collapsing():
+        service = Service(grace=grace, max_silence=max_silence, max_missions=max_conn, log=hub_log)
         async with trio.open_nursery() as nursery:
             head = partial(
                 serve,
@@ -237,6 +253,11 @@ def main(words: Sequence[str] | None = None) -> int:
                 config=options.config,
                 frozen=options.frozen,
                 log=log if isinstance(log, LogFile) else None,
+                event_log=None
+                if options.event_log is None
+                else EventLogOptions(
+                    options.event_log, options.event_log_keep, options.event_log_size
+                ),
             )
         )
     except (MeetingTaken, Superseded) as error:

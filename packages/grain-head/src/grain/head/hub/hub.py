@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from grain.edge.messages import Message, Payload
     from grain.head.hub.state import Link, MissionRecord, TaskRecord, WorkerRecord
+    from grain.head.hub_log import HubLog
 
 GRACE = 60.0
 """Seconds for which workers and missions that are away are waited for."""
@@ -87,6 +88,7 @@ class Hub:
         max_overtakes: see `Scheduler`.
         parts: the classes of its parts.
         versions: this head's.
+        log: takes note of what happens; None for no log.
 
     Attributes:
         registry: the missions and workers with their tasks and leases.
@@ -108,8 +110,10 @@ class Hub:
         max_overtakes: int | None = None,
         parts: Parts = Parts(),  # noqa: B008 - it cannot change
         versions: Versions = Versions(),  # noqa: B008 - as above
+        log: HubLog | None = None,
     ) -> None:
-        self.registry = Registry()
+        self.registry = Registry(log)
+        self._log = log
         self.scheduler = Scheduler(max_overtakes=max_overtakes)
         self._outgoing = Outgoing()
         functions = parts.functions(self.registry, self._outgoing)
@@ -231,6 +235,8 @@ class Hub:
         for lease in leases:
             task = lease.task
             assert task is not None
+            if self._log is not None:
+                self._log.started(task.mission.id, task.number, lease.worker.unique_name)
             key = (task.mission.link, lease.worker.id)
             numbers = started.get(key)
             if numbers is None:

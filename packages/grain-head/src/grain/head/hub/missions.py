@@ -178,6 +178,7 @@ class Missions:
             # process that has registered before.
             self._outgoing.replace(link, "mission")
             return
+        first = not mission.connection
         mission.connection = message.connection
         if mission.link is not None:
             self.links.pop(mission.link, None)
@@ -185,6 +186,8 @@ class Missions:
             self._detach(mission)
         if not mission.ordinal:
             mission.ordinal = next_ordinal(message.name, self._missions.values())
+        if self._table.registry.log is not None and first:
+            self._table.registry.log.mission_joined(message.mission, message.name)
         mission.name = message.name
         mission.host = message.host
         mission.versions = message.versions
@@ -214,6 +217,7 @@ class Missions:
             raise BadMessage(f"task {message.task} names a request or a function that never came")
         mission.last_submitted = message.task
         task = mission.tasks.get(message.task)
+        new = task is None or task.queue is None
         if task is None:
             task = mission.tasks[message.task] = TaskRecord(mission, message.task)
         # The queue is looked up again: one without tasks may have been retired meanwhile.
@@ -226,6 +230,9 @@ class Missions:
         task.age = self._table.shares.age(mission.share, queue.priority)
         task.function = message.function
         task.arguments = arguments
+        if new and self._table.registry.log is not None:
+            name = mission.function_names.get(message.function, "")
+            self._table.registry.log.submitted(mission.id, task.number, name, resources)
         if message.crashes or task.crashes:
             reported = {crash.attempt for crash in message.crashes}
             more = [crash for crash in task.crashes if crash.attempt not in reported]
@@ -335,6 +342,8 @@ class Missions:
         mission.functions.clear()
         self._functions.on_changed()
         if mission.connection:  # else it never came
+            if self._table.registry.log is not None:
+                self._table.registry.log.mission_left(mission.id)
             self._table.registry.ended_missions.append(EndedMission(mission, now))
 
     def on_ended(self, id: str, now: float) -> None:  # noqa: A002 - its name

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from grain.head.hub.snapshot import numbered
 from grain.head.messages import OtherVersions, WorkerEnded, WorkerFacts
 from grain.resource import to_data
 
@@ -50,16 +49,19 @@ class WorkerReports:
         if worker.id in informed or len(informed) >= MOST_WORKERS or mission.link is None:
             return
         informed.add(worker.id)
+        self._outgoing.post(mission.link, self.facts(worker))
+
+    def facts(self, worker: WorkerRecord) -> WorkerFacts:
+        """Return what missions learn of a worker."""
         scheduled = self._scheduler.workers[worker.number]
-        facts = WorkerFacts(
+        return WorkerFacts(
             worker.id,
-            worker.name if worker.ordinal == 1 else numbered(worker),
+            worker.unique_name,
             worker.host,
             to_data(scheduled.supply.total),
             None if scheduled.end == math.inf else self._wall + scheduled.end,
             worker.job,
         )
-        self._outgoing.post(mission.link, facts)
 
     def on_worker_left(self, worker: WorkerRecord, why: str) -> None:
         """Inform the missions that know of a worker of its end, before those of its runs."""

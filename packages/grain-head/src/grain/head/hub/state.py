@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from grain.edge.messages import Message, Payload
+    from grain.head.hub_log import HubLog
     from grain.head.messages import Crash, Ending, Notice
     from grain.head.scheduler.state import TaskQueue
     from grain.resource import Resource
@@ -106,7 +107,11 @@ _LEFT_WORKERS = 10_000
 class Registry:
     """The missions and the workers of a hub, those that are away included.
 
+    Args:
+        log: takes note of what happens; None for no log.
+
     Attributes:
+        log: as the argument.
         missions: by id.
         workers: by id.
         numbered: the workers by the number that the scheduler has for each.
@@ -115,7 +120,8 @@ class Registry:
         ended_tasks: the last ones that were resolved, for people: some 300 bytes each.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, log: HubLog | None = None) -> None:
+        self.log = log
         self.ended_missions: deque[EndedMission] = deque(maxlen=_ENDED_MISSIONS)
         self.ended_tasks: deque[EndedTask] = deque(maxlen=_ENDED_TASKS)
         self.missions: dict[str, MissionRecord] = {}
@@ -190,6 +196,11 @@ class PeerRecord:
         self.connection = 0
         self.deadline = math.inf
         self.versions = Versions()
+
+    @property
+    def unique_name(self) -> str:
+        """Its name in logs, which no other peer has at the same time."""
+        return self.name if self.ordinal < 2 else f"{self.name}@{self.ordinal}"
 
 
 class MissionRecord(PeerRecord):
@@ -300,6 +311,7 @@ class TaskRecord:
         "number",
         "outcome",
         "queue",
+        "report",
         "request",
         "retracted",
         "scheduler_id",
@@ -327,6 +339,8 @@ class TaskRecord:
         self.retracted = False
         self.ending: Ending | None = None
         self.outcome: Payload = None
+        # Of the worker on the run whose outcome it is: opaque.
+        self.report = b""
         # The worker that keeps the outcome, by id, and the run that it is of.
         self.kept_by: tuple[str, Attempt] | None = None
 

@@ -22,7 +22,7 @@ states). The rules:
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from grain.head.errors import BadMessage
 from grain.head.hub.fair_share import FairShare
@@ -322,21 +322,45 @@ class TaskTable:
                 self.acknowledge(worker, ended.attempt)
             return
         self._end(lease, now, measured=ended.status in ("value", "error"))
+        if self.registry.log is not None:
+            self._log_end(worker, lease, task, ended)
         if task is None or task.ending is not None:
             self.acknowledge(worker, ended.attempt)
         elif ended.status == "value" or (ended.status == "error" and lease.current):
+            task.report = ended.report
             self._resolve(task, ended.status, payload, (worker.id, ended.attempt))
             self._remember((task, worker.name, lease.began, now))
         else:
             self.acknowledge(worker, ended.attempt)
             how = ended.detail if ended.status == "crashed" else None
             if lease.current:
-                self._run_again(lease, task, how, now)
+                self._run_again(lease, task, how, now, ended.report)
             elif how is not None and lease.task is task and not task.retracted:
-                self._count_crash(lease, task, how, now)
+                self._count_crash(lease, task, how, now, ended.report)
                 if task.scheduler_id is not None:  # it may be a suspect from now on
                     self.withdraw(task)
                     self.enqueue(task, now)
+
+    def _log_end(
+        self, worker: WorkerRecord, lease: LeaseRecord, task: TaskRecord | None, ended: RunEnded
+    ) -> None:
+        """Note the end of a run in the log of the scheduler."""
+        assert self.registry.log is not None
+        waits = task is not None and task.ending is None
+        failed = ended.status == "error" and lease.current
+        cancelled = ended.status == "cancelled" and task is not None and task.retracted
+        self.registry.log.run_over(
+            ended.mission,
+            ended.task,
+            ended.status,
+            final=waits and (ended.status == "value" or failed or cancelled),
+            worker=worker.unique_name,
+            host=worker.host,
+            began=self._wall + lease.began if lease.began else None,
+            attempt=1 if task is None else len(task.crashes) + 1,
+            how=ended.detail,
+            report=ended.report,
+        )
 
     def on_run_lost(self, lease: LeaseRecord, how: str | None, now: float) -> None:
         """End a run that is gone without an outcome.
@@ -347,6 +371,18 @@ class TaskTable:
             now: the time.
         """
         ran = lease.begun and lease.scheduler_id is not None
+        if lease.task is not None and self.registry.log is not None:
+            self.registry.log.run_over(
+                lease.task.mission.id,
+                lease.task.number,
+                "lost" if ran else "returned",
+                final=False,
+                worker=lease.worker.unique_name,
+                host=lease.worker.host,
+                began=self._wall + lease.began,
+                attempt=len(lease.task.crashes) + 1,
+                how=how or "",
+            )
         self._end(lease, now, measured=False)
         if lease.current:
             assert lease.task is not None
@@ -365,14 +401,21 @@ class TaskTable:
         del lease.worker.leases[lease.attempt]
         self.free(lease, now, measured=measured)
 
-    def _run_again(self, lease: LeaseRecord, task: TaskRecord, how: str | None, now: float) -> None:
+    def _run_again(
+        self,
+        lease: LeaseRecord,
+        task: TaskRecord,
+        how: str | None,
+        now: float,
+        report: bytes = b"",
+    ) -> None:
         """Let a task wait again whose current run came to nothing; note the crash, if any."""
         task.lease = None
         if task.retracted:
-            self._forget_retracted(task)
+            self._forget_retracted(task, report)
             return
         if how is not None:
-            self._count_crash(lease, task, how, now)
+            self._count_crash(lease, task, how, now, report)
             if task.ending is not None:
                 return
         if task.claimed:
@@ -385,15 +428,19 @@ class TaskTable:
         elif not task.crashes:  # else it is dormant, until the mission gets the crashes
             del task.mission.tasks[task.number]
 
-    def _count_crash(self, lease: LeaseRecord, task: TaskRecord, how: str, now: float) -> None:
+    def _count_crash(
+        self, lease: LeaseRecord, task: TaskRecord, how: str, now: float, report: bytes
+    ) -> None:
         """Count the crash of a run; resolve its task if there were too many."""
         crash = Crash(lease.attempt, lease.worker.name, how, self._wall + now)
         # The mission may have submitted the same crash, which another head counted.
         if all(earlier.attempt != crash.attempt for earlier in task.crashes):
             task.crashes = (*task.crashes, crash)
             if task.claimed:
-                self._outgoing.post(task.mission.link, Crashed(task.number, crash))
+                self._outgoing.post(task.mission.link, Crashed(task.number, crash, report))
         if len(task.crashes) >= CRASHES:
+            task.report = report
+            self._log_without_run(task, "crashed", f"its process died {CRASHES} times")
             self._resolve(task, "crashed", None, None)
             self._remember((task, lease.worker.name, lease.began, now))
 
@@ -415,7 +462,7 @@ class TaskTable:
         if task.retracted:
             if kept_by is not None:
                 self.acknowledge(self.registry.workers.get(kept_by[0]), kept_by[1])
-            self._forget_retracted(task)
+            self._forget_retracted(task, task.report)
             return
         task.ending = ending
         task.outcome = outcome
@@ -439,7 +486,7 @@ class TaskTable:
         """Send the outcome of a task to its mission."""
         assert task.ending is not None
         crashes = task.crashes if task.ending == "crashed" else ()
-        message = Resolved(task.number, task.ending, crashes)
+        message = Resolved(task.number, task.ending, crashes, task.report)
         self._outgoing.post(task.mission.link, message, task.outcome)
 
     def on_confirmed(self, mission: MissionRecord, number: int) -> None:
@@ -460,13 +507,28 @@ class TaskTable:
             task.retracted = True
             if task.lease is None:
                 self.withdraw(task)
+                self._log_without_run(task, "cancelled")
                 self._forget_retracted(task)
             elif not task.lease.revoked:
                 self.revoke(task.lease)
 
-    def _forget_retracted(self, task: TaskRecord) -> None:
+    def _log_without_run(
+        self, task: TaskRecord, outcome: Literal["cancelled", "crashed"], how: str = ""
+    ) -> None:
+        """Note the end of a task in the log of the scheduler, beside those of its runs."""
+        if self.registry.log is not None:
+            self.registry.log.run_over(
+                task.mission.id,
+                task.number,
+                outcome,
+                final=True,
+                attempt=len(task.crashes),
+                how=how,
+            )
+
+    def _forget_retracted(self, task: TaskRecord, report: bytes = b"") -> None:
         del task.mission.tasks[task.number]
-        self._outgoing.post(task.mission.link, Retracted(task.number))
+        self._outgoing.post(task.mission.link, Retracted(task.number, report))
 
     def discard(self, task: TaskRecord) -> None:
         """Forget a task, whatever state it is in; its run is revoked, its outcome acknowledged."""

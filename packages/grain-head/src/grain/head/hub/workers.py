@@ -192,6 +192,11 @@ class Workers:
         self._table.scheduler.on_worker_joined(
             worker.number, worker.name, total, now, worker.versions.interpreter
         )
+        if self._registry.log is not None:
+            facts = self._reports.facts(worker)
+            self._registry.log.worker_joined(
+                facts.name, facts.host, facts.job, facts.total, facts.ends
+            )
         return worker
 
     def _on_inventory(self, worker: WorkerRecord, message: Inventory, now: float) -> None:
@@ -249,6 +254,8 @@ class Workers:
             why: why it has left, for people; empty if it was to leave.
         """
         self._reports.on_worker_left(worker, why)
+        if self._registry.log is not None:
+            self._registry.log.worker_left(worker.unique_name, why)
         # The youngest first: were the head of a chain lost before those that wait behind it, each
         # of them would in turn become the head, count as begun, and be blamed.
         for lease in list(reversed(worker.leases.values())):

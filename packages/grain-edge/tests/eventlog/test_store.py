@@ -1,0 +1,191 @@
+"""Logs are listed, looked up, and removed when they are old, unless they are being written."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from grain.eventlog.errors import AmbiguousLog, NewerLog, NoSuchLog, NotALog
+from grain.eventlog.names import fit_name, folder_name, logs_folder, parse_folder
+from grain.eventlog.schema import VERSION, LogEnded, LogStarted, encode
+from grain.eventlog.store import LogStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DAY = 86400.0
+NOW = 2_000_000_000.0
+
+
+def log(
+    store: Path,
+    name: str,
+    id: str,  # noqa: A002 - its name
+    *,
+    started: float = NOW,
+    age: float = 0.0,
+    size: int = 0,
+    end: bool = True,
+    host: str = "",
+    pid: int = 0,
+) -> str:
+    """Make a log that was last written to so many seconds before now; return its folder's name."""
+    folder = store / folder_name(started, name, id)
+    folder.mkdir(parents=True)
+    first = LogStarted(
+        time=started, version=VERSION, grain="1", source="mission", id=id, name=name,
+        host=host or socket.gethostname(), pid=pid,
+    )  # fmt: skip
+    path = folder / "events.jsonl"
+    last = encode(LogEnded(time=started, status="done")) if end else b""
+    path.write_bytes(encode(first) + b"x" * size + b"\n" + last)
+    os.utime(path, (NOW - age, NOW - age))
+    return folder.name
+
+
+def names(store: LogStore) -> set[str]:
+    return {one.folder.name for one in store.logs()}
+
+
+def test_a_name_survives_its_folder(tmp_path: Path) -> None:
+    for name in ("opt", "a-b", "ü x/y", "2-3", "x" * 400, ""):
+        parsed = parse_folder(folder_name(NOW, name, "ab12"))
+        assert parsed is not None
+        assert (fit_name(name), "ab12", NOW) == (parsed.name, parsed.id, parsed.started.timestamp())
+        (tmp_path / folder_name(NOW, name, "ab12")).mkdir()
+    assert None is parse_folder("20260231-101010-opt-1")
+    assert None is parse_folder("notes")
+
+
+def test_logs_are_in_the_state_directory_unless_elsewhere(tmp_path: Path) -> None:
+    env = {"XDG_STATE_HOME": "/s"}
+    assert "/s/grain/missions" == str(logs_folder(env=env))
+    assert "/s/grain/schedulers" == str(logs_folder(source="scheduler", env=env))
+    assert tmp_path / "missions" == logs_folder(str(tmp_path), env=env)
+
+
+def test_logs_are_listed_newest_first_among_other_things(tmp_path: Path) -> None:
+    old = log(tmp_path, "opt", "a1", started=NOW - 5)
+    new = log(tmp_path, "scan", "b2")
+    (tmp_path / "notes").mkdir()
+    assert [new, old] == [one.folder.name for one in LogStore(tmp_path).logs()]
+    assert [] == LogStore(tmp_path / "nowhere").logs()
+
+
+def test_a_log_is_found_by_name_id_beginning_and_path(tmp_path: Path) -> None:
+    log(tmp_path, "opt", "a1b2", started=NOW - 5)
+    newer = log(tmp_path, "opt", "c3d4")
+    scan = log(tmp_path, "scan x", "c3ff", started=NOW - 9)
+    store = LogStore(tmp_path)
+    found = {
+        text: store.find(text).id
+        for text in ("opt", "op", "a1b2", "a1", "scan x", "c3f", newer, f"{tmp_path}/{scan}")
+    }
+    assert {
+        "opt": "c3d4", "op": "c3d4", "a1b2": "a1b2", "a1": "a1b2", "scan x": "c3ff", "c3f": "c3ff",
+        newer: "c3d4", f"{tmp_path}/{scan}": "c3ff",
+    } == found  # fmt: skip
+    assert "c3ff" == store.find(f"{tmp_path}/{scan}/events.jsonl").id
+
+
+def test_a_log_that_is_not_found_or_not_clear_is_an_error_with_the_names(tmp_path: Path) -> None:
+    store = LogStore(tmp_path)
+    with pytest.raises(NoSuchLog, match=r"there are no logs in .*event_log=True"):
+        store.find("opt")
+    log(tmp_path, "opt", "c3d4")
+    log(tmp_path, "scan", "c3ff", started=NOW - 9)
+    with pytest.raises(NoSuchLog, match="no log of 'x' in .*; the latest missions are opt, scan"):
+        store.find("x")
+    with pytest.raises(NoSuchLog):
+        store.find("")
+    with pytest.raises(AmbiguousLog, match="'c3' is the beginning of several names or ids") as info:
+        store.find("c3")
+    assert 2 == len(info.value.candidates)
+    with pytest.raises(NotALog, match="there is no events.jsonl in it"):
+        store.find(f"{tmp_path}/")
+
+
+def test_a_stored_log_has_its_header_its_end_and_its_size(tmp_path: Path) -> None:
+    log(tmp_path, "opt", "a1")
+    log(tmp_path, "scan", "b2", started=NOW - 5, end=False, size=100)
+    done, open_ = LogStore(tmp_path).logs()
+    header = done.header()
+    assert header is not None
+    assert ("opt", "done") == (header.name, getattr(done.end(), "status", None))
+    assert (None, True) == (open_.end(), open_.size() > 100)
+    newer = LogStarted(time=1, version=VERSION + 1, grain="9", source="mission", id="x", name="x")
+    (done.folder / "events.jsonl").write_bytes(encode(newer))
+    with pytest.raises(NewerLog):
+        done.header()
+
+
+def test_logs_of_which_the_time_is_over_are_removed(tmp_path: Path) -> None:
+    log(tmp_path, "opt", "a1", age=31 * DAY)
+    young = log(tmp_path, "opt", "b2", age=29 * DAY)
+    store = LogStore(tmp_path)
+    store.remove_old(now=NOW)
+    assert {young} == names(store)
+    store.remove_old(now=NOW, seconds=DAY)
+    assert set() == names(store)
+
+
+def test_the_oldest_logs_are_removed_where_all_are_too_large(tmp_path: Path) -> None:
+    sizes = {"a1": 3000, "b2": 9000, "c3": 100}
+    logs = {
+        one: log(tmp_path, "opt", one, started=NOW - age, size=size)
+        for age, (one, size) in enumerate(sizes.items())
+    }
+    store = LogStore(tmp_path)
+    assert [logs["b2"], logs["c3"]] == store.remove_old(now=NOW, gigabytes=1e-5)
+    assert {logs["a1"]} == names(store)
+
+
+def test_a_log_that_is_being_written_is_never_removed(tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    kept = {
+        log(tmp_path, "alive", "a1", age=99 * DAY, end=False, pid=os.getpid()),
+        log(tmp_path, "elsewhere", "a2", age=1.5 * DAY, end=False, host="n17", pid=1),
+        log(tmp_path, "just-now", "a3", age=3000, end=False, pid=gone.pid),
+        log(tmp_path, "damaged", "a4", age=1.5 * DAY, end=False, host="n17", pid=1),
+    }
+    new = tmp_path / folder_name(NOW, "new", "a5")
+    new.mkdir()
+    os.utime(new, (NOW, NOW))
+    log(tmp_path, "killed", "b1", age=1 * DAY, end=False, pid=gone.pid)
+    log(tmp_path, "killed-elsewhere", "b2", age=3 * DAY, end=False, host="n17", pid=1)
+    store = LogStore(tmp_path)
+    store.remove_old(now=NOW, gigabytes=0)
+    assert kept | {new.name} == names(store)
+
+
+def test_nothing_is_removed_through_a_link_and_nothing_that_is_no_log(tmp_path: Path) -> None:
+    store, outside = tmp_path / "missions", tmp_path / "outside"
+    outside.mkdir()
+    (outside / "events.jsonl").write_text("precious")
+    os.utime(outside / "events.jsonl", (1, 1))
+    mixed = store / log(store, "opt", "a1", age=99 * DAY)
+    (mixed / "report.html").write_text("mine")
+    (mixed / "events.1.jsonl").symlink_to(outside / "events.jsonl")
+    (store / folder_name(NOW, "link", "b2")).symlink_to(outside)
+    (store / "notes").mkdir()
+    (store / "notes" / "events.jsonl").write_text("mine")
+    LogStore(store).remove_old(now=NOW + 999 * DAY, gigabytes=0)
+    assert "precious" == (outside / "events.jsonl").read_text()
+    assert {"report.html", "events.1.jsonl"} == {path.name for path in mixed.iterdir()}
+    assert "mine" == (store / "notes" / "events.jsonl").read_text()
+
+
+def test_a_folder_that_a_reader_holds_open_on_nfs_is_removed_the_next_time(tmp_path: Path) -> None:
+    name = log(tmp_path, "opt", "a1", age=99 * DAY)
+    silly = tmp_path / name / ".nfs0001"
+    silly.write_text("")
+    store = LogStore(tmp_path)
+    assert [] == store.remove_old(now=NOW + 99 * DAY)
+    silly.unlink()
+    assert [name] == store.remove_old(now=NOW + 99 * DAY)

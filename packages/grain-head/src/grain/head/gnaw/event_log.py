@@ -1,0 +1,77 @@
+"""The event log of Gnaw: one for each process that has served anybody."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from grain.edge.version import own_versions
+from grain.head.hub_log import HubLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from grain.eventlog.writer import LogWriter, Status
+
+_log = logging.getLogger("grain.head")
+
+
+@dataclass(frozen=True)
+class EventLogOptions:
+    """The place of the logs.
+
+    Attributes:
+        folder: as ``head.event_log.folder`` of the configuration.
+        keep: seconds for which a log is kept after its end.
+        keep_size: GB of all logs together.
+    """
+
+    folder: str
+    keep: float
+    keep_size: float
+
+
+@contextmanager
+def recording(options: EventLogOptions | None, address: str) -> Iterator[HubLog | None]:
+    """Write the log of a scheduler during the block, from the first peer on.
+
+    Args:
+        options: None for no log.
+        address: where it serves.
+    """
+    if options is None:
+        yield None
+        return
+    begun: list[LogWriter] = []
+
+    def begin() -> LogWriter:
+        begun.append(_begin(options, address))
+        return begun[0]
+
+    status: Status = "failed"
+    try:
+        yield HubLog(begin)
+        status = "done"
+    finally:
+        for log in begun:
+            log.close(status)
+
+
+def _begin(options: EventLogOptions, address: str) -> LogWriter:
+    # Imported by a scheduler that serves, and not by one that leaves at once.
+    from grain.eventlog.names import logs_folder
+    from grain.eventlog.store import LogStore
+    from grain.eventlog.writer import LogWriter, first_line
+
+    return LogWriter(
+        LogStore(logs_folder(options.folder, "scheduler")),
+        first_line(
+            "scheduler", secrets.token_hex(8), "gnaw", grain=own_versions().grain, address=address
+        ),
+        on_trouble=lambda text: _log.warning("%s", text),
+        keep=options.keep,
+        gigabytes=options.keep_size,
+    )

@@ -1,0 +1,175 @@
+"""Missions learn of the workers that run their tasks; the log of a scheduler has all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from grain.eventlog import schema
+from grain.eventlog.usage import RunReport, encode_report
+from grain.head.hub import reports
+from grain.head.hub_log import HubLog
+from grain.head.messages import Depart, Retract, Started, Synced, WorkerEnded, WorkerFacts
+from grain.worker.messages import Lease, Leaving
+from grain_testkit.hub_harness import HubHarness, held
+
+if TYPE_CHECKING:
+    from grain.eventlog.schema import AnyLine
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.lines: list[AnyLine] = []
+
+    def now(self) -> float:
+        return 1.0
+
+    def write(self, line: AnyLine) -> None:
+        self.lines.append(line)
+
+
+@pytest.fixture
+def harness() -> HubHarness:
+    return HubHarness(wall=1000.0)
+
+
+def test_a_mission_learns_of_a_worker_before_its_task_starts_there_and_of_its_end(
+    harness: HubHarness,
+) -> None:
+    mission = harness.mission()
+    harness.worker("w", job="j8")
+    harness.worker("idle", cores=8)
+    harness.send(mission, Synced())
+    harness.submit(mission, 1, 2)
+    kinds = [type(m) for m, _ in harness.mail[mission] if isinstance(m, WorkerFacts | Started)]
+    assert [WorkerFacts, Started] == kinds[:2]
+    first = harness.sent(mission, WorkerFacts)
+    assert ["w"] == [facts.name for facts in first]
+    assert [WorkerFacts("w", "w", "host", {"Cores": 2}, None, "j8")] == first
+    harness.send("w", harness.ended(harness.sent("w", Lease)[0]), payload=b"")
+    harness.submit(mission, 3)
+    assert [] == harness.sent(mission, WorkerFacts)
+    harness.send("w", Leaving())
+    assert WorkerEnded("w") in harness.sent(mission, WorkerEnded)
+
+
+def test_a_mission_learns_of_a_lost_worker_before_its_task_waits_again(
+    harness: HubHarness,
+) -> None:
+    mission = harness.mission()
+    harness.worker("w")
+    harness.send(mission, Synced())
+    harness.submit(mission, 1)
+    harness.mail.clear()
+    harness.lose("w")
+    harness.wait(100)
+    news = [m for m, _ in harness.mail[mission] if isinstance(m, WorkerEnded | Started)]
+    assert [
+        WorkerEnded("w", "its connection was lost, and it did not come back"), Started("", (1,))
+    ] == news  # fmt: skip
+
+
+def test_a_mission_that_comes_back_learns_of_its_workers_anew(harness: HubHarness) -> None:
+    mission = harness.mission()
+    harness.worker("w")
+    harness.send(mission, Synced())
+    harness.submit(mission, 1)
+    harness.lose(mission)
+    again = harness.mission(link="again", connection=2)
+    harness.submit(again, 1, worker="w")
+    assert ["w"] == [facts.worker for facts in harness.sent(again, WorkerFacts)]
+
+
+def test_a_mission_learns_of_a_worker_whose_run_another_scheduler_has_begun(
+    harness: HubHarness,
+) -> None:
+    old = HubHarness(epoch=0)
+    old.worker("w")
+    old_mission = old.mission()
+    old.send(old_mission, Synced())
+    old.submit(old_mission, 1)
+    (lease,) = old.sent("w", Lease)
+    mission = harness.mission()
+    harness.submit(mission, 1, worker="w")
+    harness.worker("w", held=(held(lease),))
+    assert ["w"] == [facts.worker for facts in harness.sent(mission, WorkerFacts)]
+
+
+def test_a_mission_learns_of_a_bounded_number_of_workers(
+    harness: HubHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "MOST_WORKERS", 2)
+    mission = harness.mission()
+    for name in "abc":
+        harness.worker(name, cores=1)
+    harness.send(mission, Synced())
+    harness.submit(mission, 1, 2, 3)
+    assert 2 == len(harness.sent(mission, WorkerFacts))
+
+
+def test_two_workers_of_one_name_have_two_names_in_a_log(harness: HubHarness) -> None:
+    mission = harness.mission()
+    harness.worker("w", cores=1)
+    again: dict[str, Any] = {"link": "other"}
+    from grain.worker.messages import InventoryEnd, RegisterWorker
+
+    harness.send(again["link"], RegisterWorker("other", "w", "host", {"Cores": 1}), InventoryEnd())
+    harness.send(mission, Synced())
+    harness.submit(mission, 1, 2)
+    assert {"w", "w@2"} == {facts.name for facts in harness.sent(mission, WorkerFacts)}
+
+
+def test_the_log_of_a_scheduler_has_missions_workers_and_runs() -> None:
+    recorder = Recorder()
+    harness = HubHarness(wall=1000.0, log=HubLog(lambda: recorder))
+    mission = harness.mission("m", cores=2)
+    harness.worker("w", job="j8")
+    harness.send(mission, Synced())
+    harness.submit(mission, 1, 2, 3)
+    report = encode_report(RunReport(started=5.0, ended=6.0, host="host", cpus=(1, 2)))
+    (lease,) = harness.sent("w", Lease)
+    harness.send("w", harness.ended(lease, report=report), payload=b"")
+    (lease,) = harness.sent("w", Lease)
+    harness.send("w", harness.ended(lease, "crashed", detail="signal 9"))
+    harness.send(mission, Retract((3,)))
+    harness.lose("w")
+    harness.wait(100)
+    harness.send(mission, Depart())
+
+    assert [
+        "mission joined", "worker joined", "submitted", "submitted", "submitted", "started",
+        "run ended", "started", "run ended", "started", "run ended", "worker left", "run ended",
+        "mission left",
+    ] == [line.__struct_config__.tag for line in recorder.lines]  # fmt: skip
+    submitted = next(x for x in recorder.lines if isinstance(x, schema.TaskSubmitted))
+    assert ("m", {"Cores": 2}, "Cores(2)") == (
+        submitted.mission, submitted.request, submitted.request_text
+    )  # fmt: skip
+    first, crash, cancelled, lost = (x for x in recorder.lines if isinstance(x, schema.RunEnded))
+    assert ("m", 1, "value", True, 5.0, 6.0, (1, 2)) == (
+        first.mission, first.task, first.outcome, first.final, first.started, first.ended,
+        first.cpus,
+    )  # fmt: skip
+    assert (2, "crashed", False, "signal 9", "w") == (
+        crash.task, crash.outcome, crash.final, crash.message, crash.worker
+    )  # fmt: skip
+    assert (3, "cancelled", True, None) == (
+        cancelled.task, cancelled.outcome, cancelled.final, cancelled.started
+    )  # fmt: skip
+    assert (2, "returned", False, 2) == (lost.task, lost.outcome, lost.final, lost.attempt)
+
+
+def test_a_task_that_is_given_up_ends_in_the_log_of_a_scheduler() -> None:
+    recorder = Recorder()
+    harness = HubHarness(log=HubLog(lambda: recorder))
+    mission = harness.mission()
+    harness.worker("w")
+    harness.send(mission, Synced())
+    harness.submit(mission, 1)
+    for _ in range(5):
+        (lease,) = harness.sent("w", Lease)
+        harness.send("w", harness.ended(lease, "crashed", detail="signal 9"))
+    ends = [x for x in recorder.lines if isinstance(x, schema.RunEnded)]
+    assert [False] * 5 + [True] == [end.final for end in ends]
+    assert ("crashed", "its process died 5 times") == (ends[-1].outcome, ends[-1].message)

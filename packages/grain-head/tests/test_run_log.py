@@ -1,0 +1,171 @@
+"""The lines of a log follow what the scheduler and the workers report, whatever is lost between."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from grain.eventlog.schema import AnyLine, RunEnded, TaskStarted, WorkerJoined, WorkerLeft
+from grain.eventlog.usage import RunReport, Usage
+from grain.head.errors import TaskCrashed
+from grain.head.events import RunOver
+from grain.head.messages import Started, WorkerEnded, WorkerFacts
+from grain.head.run_log import RunLog, amounts, one_line
+from grain.resource import Cores, GPUs, Memory, Token, WTime, to_data
+
+if TYPE_CHECKING:
+    from grain.resource import Resource
+
+
+class Recorder:
+    """The lines that were written, at the times 1, 2, ..."""
+
+    def __init__(self) -> None:
+        self.lines: list[AnyLine] = []
+        self.clock = 0.0
+
+    def now(self) -> float:
+        self.clock += 1
+        return self.clock
+
+    def write(self, line: AnyLine) -> None:
+        self.lines.append(line)
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [line for line in self.lines if isinstance(line, kind)]
+
+
+@pytest.fixture
+def written() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def log(written: Recorder) -> RunLog:
+    log = RunLog(written, "m")
+    for worker in ("w1", "w2"):
+        log.on_message(WorkerFacts(f"id-{worker}", worker, "n17", {"Cores": [0, 5]}, 99.0, "j8"))
+    return log
+
+
+def over(task: int, outcome: Any = "value", **more: Any) -> RunOver:
+    return RunOver(task, outcome, **more)
+
+
+def ends(written: Recorder) -> list[tuple[str, str, int, bool]]:
+    return [(e.outcome, e.worker, e.attempt, e.final) for e in written.of(RunEnded)]
+
+
+@pytest.mark.parametrize(
+    ("resource", "expected"),
+    [
+        (Cores(4) & Memory(1.5), {"Cores": 4, "Memory": 1.5}),
+        (Cores([3, 7]) & GPUs([0]), {"Cores": 2, "GPUs": 1}),
+        (WTime(T=3600) & Token("licence"), {"WTime": 3600, "Token": 1}),
+    ],
+)
+def test_resources_are_numbers_by_kind(resource: Resource, expected: dict[str, float]) -> None:
+    assert expected == amounts(to_data(resource))
+
+
+def test_a_text_is_one_line_of_moderate_length() -> None:
+    assert "a b c" == one_line("a\n  b\tc ")
+    assert 500 == len(one_line("x" * 1000))
+
+
+def test_a_worker_is_noted_once_and_again_after_it_has_left(log: RunLog, written: Recorder) -> None:
+    again = WorkerFacts("id-w1", "w1", "n17", {"Cores": 2})
+    log.on_message(again)
+    assert 2 == len(written.of(WorkerJoined))
+    log.on_message(WorkerEnded("id-w1", "it burnt"))
+    log.on_message(WorkerEnded("id-w1", "it burnt"))
+    log.on_message(WorkerEnded("nobody"))
+    log.on_message(again)
+    (first, _, third) = written.of(WorkerJoined)
+    assert ("w1", "n17", "j8", {"Cores": 2}, 99.0) == (
+        first.worker, first.host, first.job, first.resources, first.ends
+    )  # fmt: skip
+    assert "w1" == third.worker
+    assert [("w1", "it burnt")] == [(left.worker, left.why) for left in written.of(WorkerLeft)]
+
+
+def test_a_run_ends_with_the_report_of_its_worker(log: RunLog, written: Recorder) -> None:
+    log.on_message(Started("id-w1", (1, 2)))
+    usage = Usage(user=3.0, programs=1)
+    report = RunReport(started=10.0, ended=20.0, host="n18", worker="w9", cpus=(5,), usage=usage)
+    log.on_run_over(over(1, report=report))
+    log.on_run_over(over(2, "error", error=ValueError("a\nb")))
+    log.on_run_over(over(3, "cancelled", error=KeyError()))
+    one, two, three = written.of(RunEnded)
+    assert ("w1", "n18", 10.0, 20.0, (5,), usage) == (
+        one.worker, one.host, one.started, one.ended, one.cpus, one.usage
+    )  # fmt: skip
+    started = [line.time for line in written.of(TaskStarted)]
+    assert ("n17", started[1], two.time, None) == (two.host, two.started, two.ended, two.usage)
+    assert ("ValueError", "a b") == (two.error, two.message)
+    assert ("cancelled", "", 0, None, "") == (
+        three.outcome, three.worker, three.attempt, three.started, three.error
+    )  # fmt: skip
+
+
+def test_a_task_that_waits_again_has_lost_its_worker_or_was_handed_back(
+    log: RunLog, written: Recorder
+) -> None:
+    for message in (
+        Started("id-w1", (1,)),
+        Started("id-w1", (1,)),  # after a loss of the connection
+        Started("", (7,)),
+    ):
+        log.on_message(message)
+    log.on_run_over(over(1, "returned", final=False))
+    log.on_message(Started("", (1,)))
+    log.on_message(Started("id-w2", (1,)))
+    log.on_message(WorkerEnded("id-w2", "lost"))
+    log.on_run_over(over(1, "returned", final=False))
+    log.on_message(Started("", (1,)))
+    log.on_message(Started("id-w1", (1,)))
+    log.on_run_over(over(1))
+    assert [
+        ("returned", "w1", 1, False), ("lost", "w2", 2, False), ("value", "w1", 3, True)
+    ] == ends(written)  # fmt: skip
+
+
+def test_a_run_whose_end_was_never_reported_ends_when_the_next_begins(
+    log: RunLog, written: Recorder
+) -> None:
+    log.on_message(Started("id-w1", (1,)))
+    log.on_message(Started("id-w2", (1,)))
+    log.on_run_over(over(1))
+    assert [("returned", "w1", 1, False), ("value", "w2", 2, True)] == ends(written)
+
+
+def test_the_crash_by_which_a_task_is_given_up_is_its_end_and_no_other_line(
+    log: RunLog, written: Recorder
+) -> None:
+    log.on_message(Started("id-w1", (1,)))
+    log.on_run_over(over(1, "crashed", final=False, detail="signal 9"))
+    log.on_message(Started("", (1,)))
+    log.on_message(Started("id-w1", (1,)))
+    log.on_run_over(over(1, "crashed", final=False, detail="signal 9"))
+    log.on_run_over(over(1, "error", error=TaskCrashed("given up", ())))
+    assert [("crashed", "w1", 1, False), ("crashed", "w1", 2, True)] == ends(written)
+    assert ["signal 9", "given up"] == [end.message for end in written.of(RunEnded)]
+
+
+def test_a_crash_of_an_earlier_run_does_not_hide_the_end_of_the_task(
+    log: RunLog, written: Recorder
+) -> None:
+    log.on_message(Started("id-w1", (1,)))
+    log.on_run_over(over(1, "crashed", final=False, detail="signal 9"))
+    log.on_run_over(over(1))
+    assert [("crashed", False), ("value", True)] == [(e[0], e[3]) for e in ends(written)]
+
+
+def test_an_exception_without_a_text_is_no_trouble(log: RunLog, written: Recorder) -> None:
+    class Odd(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    log.on_run_over(over(1, "error", error=Odd()))
+    assert [("Odd", "")] == [(end.error, end.message) for end in written.of(RunEnded)]

@@ -1,0 +1,134 @@
+"""The cost of the event log: no-op leaves of missions with one and without, in turns.
+
+CPU times, as the log is written by a thread while others compute: of the mission's process, and of
+Gnaw's where there is one.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trio
+
+from grain.delayed import delayed, each, mission
+from grain.eventlog.reader import read
+from grain.resource import Cores
+from tools.bench import say
+from tools.bench.cluster import grain_worker, present, running
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Awaitable, Callable
+
+LEAVES = 10_000
+ROUNDS = 9
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+async def nothing() -> None:
+    """Do nothing."""
+
+
+leaf = delayed(nothing) @ Cores(1)
+
+
+async def leaves(count: int) -> float:
+    """Return the CPU seconds of so many leaves in this process, log included."""
+    began = time.process_time()
+    await each([leaf() for _ in range(count)])
+    return time.process_time() - began
+
+
+def cpu_of(process: subprocess.Popen[bytes]) -> float:
+    """Return the CPU seconds that a process has used."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICK
+
+
+async def local(folder: str, *, log: bool) -> float:
+    """Return the microseconds of CPU time of a leaf on a local worker."""
+    async with mission(Cores(2), config_file=False, progress=False, event_log=log and folder):
+        await leaves(1000)
+        return await leaves(LEAVES) / LEAVES * 1e6
+
+
+async def shared(config: str, gnaw: subprocess.Popen[bytes], *, log: bool) -> tuple[float, float]:
+    """Return the microseconds of CPU time of a leaf in the mission, and in Gnaw."""
+    async with mission(config_file=config, progress=False, event_log=log):
+        await leaves(1000)
+        before = cpu_of(gnaw)
+        own = await leaves(LEAVES)
+        return own / LEAVES * 1e6, (cpu_of(gnaw) - before) / LEAVES * 1e6
+
+
+def report(what: str, pairs: list[tuple[float, float]], budget: float) -> None:
+    """Print the medians of pairs, without and with a log, and that of their ratios."""
+    without, with_log = (statistics.median(values) for values in zip(*pairs, strict=True))
+    say(f"event_log.{what}.off", without, "us")
+    say(f"event_log.{what}.on", with_log, "us")
+    more = statistics.median((on / off - 1) * 100 for off, on in pairs)
+    say(f"event_log.{what}.more", more, "%", budget)
+
+
+def main() -> None:
+    """Print what is measured."""
+    with tempfile.TemporaryDirectory() as folder:
+        pairs = [
+            (trio.run(local_of(folder, log=False)), trio.run(local_of(folder, log=True)))
+            for _ in range(ROUNDS)
+        ]
+        report("local_leaf", pairs, 10)
+        own: dict[bool, list[float]] = {False: [], True: []}
+        theirs: dict[bool, list[float]] = {False: [], True: []}
+        for _ in range(ROUNDS):
+            for log in (False, True):
+                in_mission, in_gnaw = through_gnaw(folder, log=log)
+                own[log].append(in_mission)
+                theirs[log].append(in_gnaw)
+        for what, times in (("mission", own), ("gnaw", theirs)):
+            report(f"shared_leaf.{what}", list(zip(times[False], times[True], strict=True)), 3)
+        total = [
+            (a + b, c + d)
+            for a, b, c, d in zip(own[False], theirs[False], own[True], theirs[True], strict=True)
+        ]
+        report("shared_leaf", total, 3)
+        log_folder = next(Path(folder, "logs", "missions").iterdir())
+        began = time.perf_counter()
+        lines = sum(1 for _ in read(log_folder))
+        say("event_log.read", (time.perf_counter() - began) / lines * 1e6, "us", lines=lines)
+
+
+def local_of(folder: str, *, log: bool) -> Callable[[], Awaitable[float]]:
+    """Return what `trio.run` takes."""
+
+    async def run() -> float:
+        return await local(f"{folder}/local", log=log)
+
+    return run
+
+
+def through_gnaw(folder: str, *, log: bool) -> tuple[float, float]:
+    """Measure a leaf with a Gnaw of its own."""
+    place = tempfile.mkdtemp(dir=folder)
+    address = f"edge://{place}/meeting"
+    config = Path(place, "grain.toml")
+    config.write_text(
+        f'address = "{address}"\n[head.event_log]\nfolder = "{folder}/logs"\nkeep_size = 20\n'
+    )
+    words = [f"--event-log={folder}/logs", "--event-log-size=20"] if log else []
+    with running("grain.head", "--address", address, *words) as gnaw, grain_worker(address, 16):
+        trio.run(present, address, 1)
+
+        async def run() -> tuple[float, float]:
+            return await shared(str(config), gnaw, log=log)
+
+        return trio.run(run)
+
+
+if __name__ == "__main__":
+    main()
