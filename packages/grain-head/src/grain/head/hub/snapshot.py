@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _QUEUES = 200  # shown at most: a look at each costs a look at the workers
 _TASKS = 4  # named for each worker
 _ID = 8  # the beginning of an id that people see
+_SHORTEST = 4  # characters of the beginning of an id
 _SHOWN = 8  # peers that a message names
 
 P = TypeVar("P", bound="PeerRecord")
@@ -306,7 +307,9 @@ def find_peer(peers: Collection[P], word: str, kind: str) -> P | str:
     named = [peer for peer in peers if word and peer.name == word]
     matches = exact or named
     matches = matches or [peer for peer in peers if word and numbered(peer) == word]
-    matches = matches or [peer for peer in peers if word and peer.id.startswith(word)]
+    # A few letters may be the name of somebody who has left.
+    if len(word) >= _SHORTEST:
+        matches = matches or [peer for peer in peers if peer.id.startswith(word)]
     if len(matches) == 1:
         return matches[0]
     if matches:
