@@ -232,3 +232,13 @@ def test_torn_files_are_skipped(folder: Path) -> None:
     (broken / "start.json").write_text('{"name": "oth')
     assert [] == listed()
     assert "no mission other was started by `grain run`" in grain("attach", "other").output
+
+
+def test_a_start_that_another_user_may_have_written_is_not_run(folder: Path) -> None:
+    """`grain resume` would run its command."""
+    (folder / "opt.py").write_text("raise SystemExit(3)")
+    assert 0 == grain("run", "-d", "opt.py").exit_code
+    until("failed")
+    (folder / "state/grain/started/opt@1").chmod(0o777)
+    assert [] == listed()
+    assert "no mission opt was started" in grain("resume", "opt").output

@@ -29,9 +29,9 @@ _CHUNK = 1 << 20  # bytes read at once
 @click.argument("mission", metavar="N", required=False, shell_complete=completion.starts)
 @click.pass_context
 def attach(ctx: click.Context, lines: int, config_file: str | None, mission: str | None) -> None:
-    """Follow the output of a mission, and its progress there, until it ends.
+    """Follow the output of a mission.
 
-    Ctrl-C detaches: the mission goes on. The exit status is that of the mission; 0 after Ctrl-C.
+    And its progress there, until it ends. Ctrl-C detaches: the mission goes on. The exit status is that of the mission; 0 after Ctrl-C.
 
     \b
     Examples:

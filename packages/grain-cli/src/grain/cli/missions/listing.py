@@ -34,10 +34,11 @@ _JOB_STATES = {
 @config_option
 @click.pass_context
 def missions(ctx: click.Context, everything: bool, as_json: bool, config_file: str | None) -> None:
-    """List the missions that `grain run` and `grain start` have started.
+    """List missions, past and present.
 
-    Those that run, and the last ones that have ended: their state, since when, and where. For 30
-    days, of all hosts that share the home directory.
+    Those that `grain run` and `grain start` have started on any host that shares the home
+    directory: those that run, and those of the last 30 days that have ended, with their state,
+    since when, and where.
 
     \b
     Examples:
