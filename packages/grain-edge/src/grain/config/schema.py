@@ -76,6 +76,22 @@ class Gnaw(Table, frozen=True, kw_only=True):
     extra_args: Annotated[tuple[str, ...], kind.STRINGS] = ()
 
 
+class EventLog(Table, frozen=True, kw_only=True):
+    """``[head.event_log]``: the logs of missions and of Gnaw, for ``grain history`` and the like.
+
+    Attributes:
+        enabled: True if missions with workers elsewhere write one, and Gnaw.
+        folder: The directory of the logs; empty for ``grain`` in the user's state directory.
+        keep: Seconds for which a log is kept after its end.
+        keep_size: GB of all logs together; the oldest go first.
+    """
+
+    enabled: Annotated[bool, kind.FLAG] = True
+    folder: Annotated[str, kind.DIRECTORY] = ""
+    keep: Annotated[int, kind.SPAN] = 2592000
+    keep_size: Annotated[float, kind.GIGABYTES] = 1.0
+
+
 class Head(Table, frozen=True, kw_only=True):
     """``[head]``: the mission's side.
 
@@ -89,6 +105,7 @@ class Head(Table, frozen=True, kw_only=True):
         cmd: Shell command that starts the mission in its job; empty if it never runs as one.
         script: ``[script]`` with ``[head.script]`` over it, key by key.
         gnaw: The shared scheduler.
+        event_log: The logs of what happened to the tasks.
     """
 
     name: Annotated[str, kind.NAME] = "grain_head"
@@ -100,6 +117,7 @@ class Head(Table, frozen=True, kw_only=True):
     cmd: Annotated[str, kind.TEXT] = ""
     script: Script = Script()
     gnaw: Gnaw = Gnaw()
+    event_log: EventLog = EventLog()
 
 
 class HeldBack(Table, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from grain.head.hub.missions import Missions
 from grain.head.hub.notices import Notices
 from grain.head.hub.prefetch import PREFETCH_SECONDS, Prefetch
 from grain.head.hub.quarantine import Quarantine
+from grain.head.hub.reports import WorkerReports
 from grain.head.hub.snapshot import (
     find_mission,
     find_peer,
@@ -26,7 +27,6 @@ from grain.head.hub.snapshot import (
 )
 from grain.head.hub.state import ITS_MISSION, Outgoing, Registry, TaskState
 from grain.head.hub.tasks import TaskTable
-from grain.head.hub.versions import VersionReports
 from grain.head.hub.workers import Workers
 from grain.head.messages import MISSION, Answer, Ask, Started, Synced
 from grain.head.scheduler.explain import Explanation, explain
@@ -116,6 +116,7 @@ class Hub:
         self.prefetch = parts.prefetch(self.scheduler, prefetch_seconds)
         self._quarantine = parts.quarantine(self.scheduler, self.registry)
         self._notices = Notices(self.registry, self.scheduler, self._outgoing)
+        self._reports = WorkerReports(wall - now, self.registry, self.scheduler, self._outgoing)
         self.tasks = parts.tasks(
             epoch,
             wall - now,
@@ -125,19 +126,25 @@ class Hub:
             quarantine=self._quarantine,
             functions=functions,
             notices=self._notices,
+            reports=self._reports,
             outgoing=self._outgoing,
         )
         self._versions = versions
-        reports = VersionReports(self.registry, self._outgoing)
         self.missions = parts.missions(
-            self.tasks, self.registry, functions, reports, self._outgoing, grace=grace, now=now
+            self.tasks,
+            self.registry,
+            functions,
+            self._reports,
+            self._outgoing,
+            grace=grace,
+            now=now,
         )
         self.workers = parts.workers(
             self.tasks,
             self.registry,
             functions,
             self._notices,
-            reports,
+            self._reports,
             self._outgoing,
             own_versions=versions,
             grace=grace,
@@ -228,6 +235,7 @@ class Hub:
             numbers = started.get(key)
             if numbers is None:
                 started[key] = [task.number]
+                self._reports.on_run(task.mission, lease.worker)
             else:
                 numbers.append(task.number)
         for (link, worker), numbers in started.items():

@@ -46,9 +46,9 @@ from grain.worker.messages import DefineFunction
 if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
     from grain.head.hub.functions import FunctionTable
+    from grain.head.hub.reports import WorkerReports
     from grain.head.hub.state import Link, Outgoing, Registry
     from grain.head.hub.tasks import TaskTable
-    from grain.head.hub.versions import VersionReports
 
 _REMEMBERED = 1024  # missions that have ended and are remembered
 
@@ -62,7 +62,7 @@ class Missions:
         table: has their tasks.
         registry: has the missions by id.
         functions: is kept free of functions that no mission has.
-        versions: reports the workers of other versions to missions.
+        reports: reports workers to missions.
         outgoing: takes the messages.
         grace: seconds for which a mission that is away is waited for.
         now: the time, from which workers have the grace period to come over.
@@ -76,7 +76,7 @@ class Missions:
         table: TaskTable,
         registry: Registry,
         functions: FunctionTable,
-        versions: VersionReports,
+        reports: WorkerReports,
         outgoing: Outgoing,
         *,
         grace: float,
@@ -87,7 +87,7 @@ class Missions:
         self._workers = registry.workers
         self._left = registry.left
         self._functions = functions
-        self._versions = versions
+        self._reports = reports
         self._outgoing = outgoing
         self._grace = grace
         # Until then a worker may still come over from this head's predecessor, with runs that a
@@ -196,13 +196,14 @@ class Missions:
         mission.refused.clear()
         mission.noticed.clear()
         mission.reported.clear()
+        mission.workers.clear()
         self.links[link] = mission
         # Before any run of a cancelled task can end: the mission is to know who has cancelled it.
         if mission.cancelled_by:
             self._outgoing.post(link, CancelMission(mission.cancelled_by))
         for task, by in mission.cancelled.items():
             self._outgoing.post(link, CancelTask(task, by))
-        self._versions.on_mission(mission)
+        self._reports.on_mission(mission)
 
     def _submit(
         self, mission: MissionRecord, message: Submit, arguments: Payload, now: float
@@ -243,6 +244,8 @@ class Missions:
         self._table.claim(task, ran_on, now)
         if (message.worker or task.lease is not None) and task.ending is None:
             runs_on = task.awaits if task.lease is None else task.lease.worker.id
+            if task.lease is not None:
+                self._reports.on_run(mission, task.lease.worker)
             if runs_on != message.worker:
                 runs_on = "" if runs_on == ITS_MISSION else runs_on
                 self._outgoing.post(mission.link, Started(runs_on, (task.number,)))

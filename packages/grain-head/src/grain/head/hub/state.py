@@ -219,6 +219,7 @@ class MissionRecord(PeerRecord):
         "tasks",
         "unconfirmed",
         "unconfirmed_bytes",
+        "workers",
     )
 
     def __init__(self, id: str, number: int) -> None:  # noqa: A002 - its name
@@ -240,6 +241,8 @@ class MissionRecord(PeerRecord):
         self.noticed: dict[int, Notice | None] = {}
         # The versions of workers that were reported to the mission on this link.
         self.reported: set[Versions] = set()
+        # The ids of the workers that the mission was informed of on this link.
+        self.workers: set[str] = set()
         self.last_submitted = -1
         # As its runs take them along: opaque.
         self.settings = b""
@@ -453,6 +456,7 @@ class WorkerRecord(PeerRecord):
         "chain_heads",
         "draining",
         "functions",
+        "job",
         "leases",
         "reserved",
         "retired",
@@ -480,6 +484,8 @@ class WorkerRecord(PeerRecord):
         # In the order of sending: leases that wait in a chain come after its head.
         self.leases: dict[Attempt, LeaseRecord] = {}
         self.functions: set[bytes] = set()
+        # Its job, as the batch system calls it.
+        self.job = ""
         # While it reports: the first run of each chain reported so far, by the attempt that began
         # the chain.
         self.chain_heads: dict[Attempt, LeaseRecord] = {}
