@@ -13,4 +13,6 @@ Map:
 
 - `schema`: every kind of line with its fields.
 - `usage`: what a run has used, and how that was measured.
+- `runs`: lines put together to runs, on one axis of time.
+- `totals`: what runs add up to, by function and outcome; failures by cause.
 """
