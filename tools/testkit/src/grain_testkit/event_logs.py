@@ -187,7 +187,7 @@ class SyntheticMission:
         for number in range(self._planned):
             self._at(BEGAN + self._rng.uniform(1, 60) * number, "join", number)
         # A first wave fills the queue; then each molecule that is finished lets another one begin.
-        wave = 8 * self._planned * self._cores
+        wave = self._planned * self._cores
         for _ in range(min(wave, self._limit // len(STEPS) + 1)):
             yield from self._begin_molecule()
         while self._agenda:
@@ -260,8 +260,8 @@ class SyntheticMission:
 
     # ---- tasks
 
-    def _begin_molecule(self) -> Iterator[AnyLine]:
-        yield from self._submit(next(self._molecules), 0, STEPS[0].memory, (), 0)
+    def _begin_molecule(self, after: tuple[int, ...] = ()) -> Iterator[AnyLine]:
+        yield from self._submit(next(self._molecules), 0, STEPS[0].memory, after, 0)
 
     def _submit(
         self, molecule: int, step: int, memory: float, after: tuple[int, ...], retry_of: int
@@ -363,7 +363,7 @@ class SyntheticMission:
                 task.molecule, task.step + 1, following.memory, (task.number,), 0
             )
         else:
-            yield from self._begin_molecule()
+            yield from self._begin_molecule((task.number,))
 
 
 def write_log(folder: Path, lines: Iterable[AnyLine]) -> Path:

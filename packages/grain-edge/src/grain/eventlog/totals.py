@@ -82,6 +82,35 @@ class Histogram:
             yield min(max(math.exp(at * self._STEP), self.least), self.most), number
 
 
+class Amounts:
+    """The amounts of one kind that the tasks of a function ask for.
+
+    Attributes:
+        counts: how many tasks asked for which amount; of a hundred amounts at most.
+        least: the smallest amount.
+        most: the largest.
+    """
+
+    __slots__ = ("counts", "least", "most")
+
+    def __init__(self) -> None:
+        self.counts: Counter[float] = Counter()
+        self.least = math.inf
+        self.most = 0.0
+
+    def add(self, amount: float) -> None:
+        """Count a task."""
+        self.least = min(self.least, amount)
+        self.most = max(self.most, amount)
+        if amount in self.counts or len(self.counts) < _REQUESTS:
+            self.counts[amount] += 1
+
+    @property
+    def usual(self) -> float:
+        """The amount that most tasks asked for."""
+        return self.counts.most_common(1)[0][0]
+
+
 class Cause(NamedTuple):
     """A kind of failures that are alike: the messages differ in numbers and paths only.
 
@@ -158,7 +187,7 @@ class FunctionTotals:
         self.core_seconds = 0.0
         self.wasted_core_seconds = 0.0
         self.cpu_seconds = 0.0
-        self.asked: dict[str, Histogram] = {}
+        self.asked: dict[str, Amounts] = {}
         self.seconds = Histogram()
         self.waited = Histogram()
         self.memory = Histogram()
@@ -242,7 +271,7 @@ class Totals:
         for kind, amount in task.request.items():
             asked = function.asked.get(kind)
             if asked is None:
-                asked = function.asked[kind] = Histogram()
+                asked = function.asked[kind] = Amounts()
             asked.add(amount)
         if not task.retry_of:
             function.tasks += 1
