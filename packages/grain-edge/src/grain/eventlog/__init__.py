@@ -13,4 +13,6 @@ Map:
 
 - `schema`: every kind of line with its fields.
 - `usage`: what a run has used, and how that was measured.
+- `runs`: the runs of a log, each joined with how its task was submitted and started.
+- `causes`: failures by their cause.
 """
