@@ -11,8 +11,12 @@ Rules:
 
 Map:
 
-- `schema`: every kind of line with its fields.
-- `usage`: what a run has used, and how that was measured.
-- `runs`: the runs of a log, each joined with how its task was submitted and started.
-- `causes`: failures by their cause.
+- ``schema``: every kind of line with its fields.
+- ``names``: where logs are; the names of their folders and files.
+- ``reader``: the lines of a log, also while it is written.
+- ``store``: all logs: listed, looked up, and removed when they are old.
+- ``errors``: the errors of those who read and look up.
+- ``usage``: what a run has used, and how that was measured.
+- ``runs``: the runs of a log, each joined with how its task was submitted and started.
+- ``causes``: failures by their cause.
 """
