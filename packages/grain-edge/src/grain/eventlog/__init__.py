@@ -17,6 +17,6 @@ Map:
 - ``store``: all logs: listed, looked up, and removed when they are old.
 - ``errors``: the errors of those who read and look up.
 - ``usage``: what a run has used, and how that was measured.
-- ``runs``: the runs of a log, each joined with how its task was submitted and started.
-- ``causes``: failures by their cause.
+- ``runs``: lines put together to runs, on one axis of time.
+- ``totals``: what runs add up to, by function and outcome; failures by cause.
 """

@@ -1,189 +1,207 @@
-"""The runs of a log, each joined with how its task was submitted and started, in one pass.
+"""The runs of tasks, put together from the lines of a log as they pass.
 
-A `RunJoiner` remembers only tasks that have not ended, so a log of any length can be read. Times
-are by the clock that the log began with: where the clock of its writer was set, the lines after
-that are corrected. Spans are never negative.
+Rules:
+
+1. A line is needed once: memory grows with the tasks that wait and run, not with the log.
+2. All times are on one axis, by the writer's clock as it was set when the log began: after a
+   `schema.ClockChanged` the change is subtracted. `RunAssembly.clock_change` is the sum, which
+   added to a time gives what clocks on the wall show at the end of the log.
+3. A run lies between the lines that frame it. Workers' clocks differ from the writer's; a run that
+   its worker's clock puts outside of them is moved, and shortened only if it is too long.
+4. A torn log lacks lines: a run without its submission has an empty function name.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from grain.eventlog.schema import (
-    ClockChanged,
-    LogEnded,
-    LogStarted,
-    RunEnded,
-    TaskStarted,
-    TaskSubmitted,
-)
+from grain.eventlog.schema import ClockChanged, RunEnded, TaskStarted, TaskSubmitted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Mapping
 
     from grain.eventlog.schema import AnyLine
 
-UNKNOWN = TaskSubmitted(time=0.0, task=0, function="")
-"""The submission of a task whose line is not in the log, as its file was removed."""
+VALUE = "value"
 
 
-class OpenTask:
-    """A task that has not ended.
-
-    Attributes:
-        submission: its line.
-        submitted: when it was submitted.
-        queued: since when it waits for the run that comes next, or has begun.
-        began: when it was given to its worker; None while it waits.
-        worker: the name of that worker; empty while it waits.
-        runs: the number of its runs that have ended.
-    """
-
-    __slots__ = ("began", "queued", "runs", "submission", "submitted", "worker")
-
-    def __init__(self, submission: TaskSubmitted, submitted: float) -> None:
-        self.submission = submission
-        self.submitted = self.queued = submitted
-        self.began: float | None = None
-        self.worker = ""
-        self.runs = 0
-
-
-class Run:
-    """One run of a task, or the end of a task that never began.
+class Submission(NamedTuple):
+    """A task as it was submitted.
 
     Attributes:
-        submission: the line of its task; `UNKNOWN` if the log lacks it.
-        end: the line of its end.
-        submitted: when the task was submitted.
-        queued: since when the task waited for this run: since it was submitted, or since its last
-            run ended.
-        began: when it was given to its worker; None if it never was.
-        ended: when the writer of the log learned of its end.
+        mission: the id of its mission in the log of a scheduler; empty in a mission's own.
+        task: its number.
+        function: the name of its function.
+        request: amounts by kind.
+        request_text: the request as it was written.
+        after: the tasks that its branch has awaited, or whose values it takes.
+        retry_of: the task of which this is a further attempt; 0 if it is the first.
+        time: when it was submitted.
     """
 
-    __slots__ = ("began", "end", "ended", "queued", "submission", "submitted")
+    mission: str
+    task: int
+    function: str
+    request: Mapping[str, float]
+    request_text: str
+    after: tuple[int, ...]
+    retry_of: int
+    time: float
 
-    def __init__(
-        self,
-        submission: TaskSubmitted,
-        end: RunEnded,
-        *,
-        submitted: float,
-        queued: float,
-        began: float | None,
-        ended: float,
-    ) -> None:
-        self.submission = submission
-        self.end = end
-        self.submitted = submitted
-        self.queued = queued
-        self.began = began
-        self.ended = ended
 
-    @property
-    def begun(self) -> bool:
-        """True if its tasklet began, or was given to a worker at least."""
-        return self.began is not None or self.end.started is not None
+class Run(NamedTuple):
+    """A run of a task that has ended, or a task that ended before any run.
+
+    Attributes:
+        submission: its task.
+        line: the line of its end.
+        queued: since when it waited for this run: its submission, or the end of its last run.
+        started: when the run began, between ``queued`` and ``ended``; None if it never did.
+        ended: when it ended.
+    """
+
+    submission: Submission
+    line: RunEnded
+    queued: float
+    started: float | None
+    ended: float
 
     @property
     def seconds(self) -> float:
-        """The seconds that it ran: by its worker if that has said so, else by the log."""
-        end = self.end
-        if end.started is not None and end.ended is not None:
-            return max(0.0, end.ended - end.started)
-        return self.held
-
-    @property
-    def held(self) -> float:
-        """The seconds for which it had its resources, by the log; 0 if it never began."""
-        return 0.0 if self.began is None else max(0.0, self.ended - self.began)
+        """The length of the run; 0 if it never began."""
+        return 0.0 if self.started is None else self.ended - self.started
 
     @property
     def waited(self) -> float:
-        """The seconds that its task waited for it."""
-        until = self.ended if self.began is None else self.began
-        return max(0.0, until - self.queued)
+        """The time that the task waited for the run, or for its end without any."""
+        return (self.ended if self.started is None else self.started) - self.queued
 
     @property
     def cores(self) -> float:
-        """The number of cores that it had: those of its request."""
+        """The cores that the task asks for."""
         return self.submission.request.get("Cores", 0.0)
 
     @property
-    def core_hours(self) -> float:
-        """The cores that it had, times the hours that it ran."""
-        return self.cores * self.seconds / 3600
+    def core_seconds(self) -> float:
+        """The cores that it asks for, for as long as it ran."""
+        return self.cores * self.seconds
+
+    @property
+    def wasted(self) -> bool:
+        """True if the run brought no value."""
+        return self.line.outcome != VALUE
+
+    @property
+    def is_retry(self) -> bool:
+        """True if an earlier run of the task, or an earlier attempt at it, was in vain."""
+        return self.line.attempt > 1 or self.submission.retry_of != 0
 
 
-class RunJoiner:
-    """Runs from lines: `feed` takes the lines of a log in order.
+class OpenTask:
+    """A task that waits or runs.
 
     Attributes:
-        started: the first line of the log; None before it.
-        ended: the last line; None before it, and of a log whose process was killed.
-        open: the tasks that have not ended, by the id of their mission and their number.
-        offset: the seconds by which the clock of the writer is ahead of what it was at first.
-        last: the time of the last line.
+        submission: the task.
+        queued: since when it waits, or waited for the run that goes on.
+        started: since when it runs; None while it waits.
+        worker: the worker that has it; empty while it waits.
+    """
+
+    __slots__ = ("queued", "started", "submission", "worker")
+
+    def __init__(self, submission: Submission) -> None:
+        self.submission = submission
+        self.queued = submission.time
+        self.started: float | None = None
+        self.worker = ""
+
+
+class RunAssembly:
+    """The tasks of a log that are open, from its lines in their order.
+
+    Attributes:
+        first: the time of the first line.
+        now: the time of the last line.
+        clock_change: seconds that were added to the writer's clock in the course of the log.
     """
 
     def __init__(self) -> None:
-        self.started: LogStarted | None = None
-        self.ended: LogEnded | None = None
-        self.open: dict[tuple[str, int], OpenTask] = {}
-        self.offset = 0.0
-        self.last = 0.0
+        self.first: float | None = None
+        self.now = 0.0
+        self.clock_change = 0.0
+        self._open: dict[tuple[str, int], OpenTask] = {}
+        # Requests are equal for thousands of tasks: one object for each.
+        self._requests: dict[tuple[tuple[str, float], ...], dict[str, float]] = {}
+
+    def advance(self, line: AnyLine) -> float:
+        """Return the time of a line on the axis of the log; it never goes back."""
+        if isinstance(line, ClockChanged):
+            self.clock_change += line.by
+        time = line.time - self.clock_change
+        if self.first is None:
+            self.first = self.now = time
+        # A clock can be set back without anybody's notice.
+        self.now = max(self.now, time)
+        return self.now
 
     def feed(self, line: AnyLine) -> Run | None:
-        """Take a line; return the run whose end it is, if it is one."""
-        self.last = time = line.time - self.offset
-        if isinstance(line, RunEnded):
-            return self._run(line, time)
+        """Take the next line; return the run that ends with it."""
+        now = self.advance(line)
         if isinstance(line, TaskSubmitted):
-            self.open[line.mission, line.task] = OpenTask(line, time)
+            self._open[line.mission, line.task] = OpenTask(self._submission(line, now))
         elif isinstance(line, TaskStarted):
-            task = self.open.get((line.mission, line.task))
-            if task is not None:
-                task.began = time
-                task.worker = line.worker
-        elif isinstance(line, ClockChanged):
-            # The line itself is by the new clock.
-            self.offset += line.by
-            self.last = line.time - self.offset
-        elif isinstance(line, LogStarted):
-            self.started = self.started or line
-            self.ended = None  # a log that goes on was not at its end
-        elif isinstance(line, LogEnded):
-            self.ended = line
+            task = self._task(line.mission, line.task)
+            task.started, task.worker = now, line.worker
+        elif isinstance(line, RunEnded):
+            return self._ended(line, now)
         return None
 
-    def _run(self, end: RunEnded, time: float) -> Run:
-        key = end.mission, end.task
-        task = self.open.get(key)
-        if task is None:
-            task = OpenTask(UNKNOWN, time)
-        run = Run(
-            task.submission,
-            end,
-            submitted=task.submitted,
-            queued=task.queued,
-            began=task.began,
-            ended=time,
+    def open_tasks(self) -> Iterator[OpenTask]:
+        """Yield the tasks that wait or run, the oldest first."""
+        return iter(self._open.values())
+
+    def open_task(self, mission: str, task: int) -> OpenTask | None:
+        """Return a task that waits or runs; None if it is over, or was never submitted."""
+        return self._open.get((mission, task))
+
+    def _task(self, mission: str, number: int) -> OpenTask:
+        task = self._open.get((mission, number))
+        if task is None:  # its submission was torn, or stood in a part that was deleted
+            unknown = Submission(mission, number, "", {}, "", (), 0, self.now)
+            task = self._open[mission, number] = OpenTask(unknown)
+        return task
+
+    def _submission(self, line: TaskSubmitted, now: float) -> Submission:
+        request = self._requests.setdefault(tuple(line.request.items()), line.request)
+        return Submission(
+            line.mission,
+            line.task,
+            line.function,
+            request,
+            line.request_text,
+            line.after,
+            line.retry_of,
+            now,
         )
-        if end.final:
-            self.open.pop(key, None)
+
+    def _ended(self, line: RunEnded, now: float) -> Run:
+        task = self._task(line.mission, line.task)
+        started, ended = self._framed(line, task, now)
+        run = Run(task.submission, line, task.queued, started, ended)
+        if line.final:
+            del self._open[line.mission, line.task]
         else:
-            task.queued = time
-            task.began = None
-            task.worker = ""
-            task.runs += 1
+            task.queued, task.started, task.worker = now, None, ""
         return run
 
-
-def runs(lines: Iterable[AnyLine]) -> Iterator[Run]:
-    """Yield the runs of a log, in the order of their ends."""
-    joiner = RunJoiner()
-    for line in lines:
-        run = joiner.feed(line)
-        if run is not None:
-            yield run
+    def _framed(self, line: RunEnded, task: OpenTask, now: float) -> tuple[float | None, float]:
+        """Return when a run started and ended, between the lines that frame it."""
+        if line.started is None:
+            return task.started, now
+        begin = task.queued if task.started is None else task.started
+        started = line.started - self.clock_change
+        ended = now if line.ended is None else line.ended - self.clock_change
+        seconds = max(0.0, ended - started)
+        # The worker's clock is right about the length, and may be wrong about the rest.
+        started = min(max(started, begin), now - seconds)
+        return max(begin, started), min(now, max(begin, started) + seconds)
