@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from grain.edge.questions import pack
 from grain.head.errors import BadMessage
-from grain.head.hub.snapshot import labels, next_ordinal
+from grain.head.hub.answers.snapshot import labels, next_ordinal
 from grain.head.hub.state import ITS_MISSION, EndedMission, MissionRecord, Questions, TaskRecord
 from grain.head.messages import (
     AckTasks,
@@ -114,6 +114,7 @@ class Missions:
         if mission is None:
             self._last_number += 1
             mission = self._missions[id] = MissionRecord(id, self._last_number)
+            mission.since = now
             mission.cancelled_by, mission.cancelled = self._cancelled.pop(id, ("", {}))
             mission.deadline = now if id in self._ended else now + self._grace
         return mission

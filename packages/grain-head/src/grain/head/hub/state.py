@@ -100,6 +100,7 @@ named, as one is made for every task."""
 _QUESTIONS = 1000  # without an answer, at most
 _ENDED_MISSIONS = 10
 _ENDED_TASKS = 1000
+_FAILED_TASKS = 50
 _LEFT_WORKERS = 10_000
 
 
@@ -113,11 +114,13 @@ class Registry:
         left: the last workers that have left or were lost: the last connection of each, by id.
         ended_missions: the last ones that left, for people.
         ended_tasks: the last ones that were resolved, for people: some 300 bytes each.
+        failed_tasks: the last ones of those that have failed.
     """
 
     def __init__(self) -> None:
         self.ended_missions: deque[EndedMission] = deque(maxlen=_ENDED_MISSIONS)
         self.ended_tasks: deque[EndedTask] = deque(maxlen=_ENDED_TASKS)
+        self.failed_tasks: deque[EndedTask] = deque(maxlen=_FAILED_TASKS)
         self.missions: dict[str, MissionRecord] = {}
         self.workers: dict[str, WorkerRecord] = {}
         self.numbered: dict[int, WorkerRecord] = {}
@@ -159,7 +162,7 @@ class PeerRecord:
         number: this hub's, in the order of their coming. The scheduler knows peers by it: a worker
             by its number, the owner of a queue by that of the mission.
         name: what people call it.
-        ordinal: its place among those of its name, see `grain.head.hub.snapshot`.
+        ordinal: its place among those of its name, see `grain.head.hub.answers.snapshot`.
         host: where it is.
         link: its connection; None while it is away.
         connection: the peer's own count of its connections: a registration with a smaller one
@@ -215,6 +218,7 @@ class MissionRecord(PeerRecord):
         "requests",
         "settings",
         "share",
+        "since",
         "synced",
         "tasks",
         "unconfirmed",
@@ -224,6 +228,8 @@ class MissionRecord(PeerRecord):
     def __init__(self, id: str, number: int) -> None:  # noqa: A002 - its name
         super().__init__(id, number)
         self.synced = False
+        # When this head first met it, for people.
+        self.since = 0.0
         # The outcomes that the mission has not confirmed, and their bytes. While there are too many
         # it is paused, and what would wait in the scheduler is parked here.
         self.unconfirmed = self.unconfirmed_bytes = 0
