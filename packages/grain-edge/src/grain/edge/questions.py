@@ -39,6 +39,8 @@ class Ask(Message, frozen=True):
             ``"runs"``.
         at_once: hand runs back instead of waiting for their end, for ``"retire"``.
         by: who asks, for people, for ``"cancel"``.
+        number: comes back with the answer: those that others than the head give may overtake each
+            other.
     """
 
     about: Literal[
@@ -58,6 +60,7 @@ class Ask(Message, frozen=True):
     pattern: str = ""
     at_once: bool = False
     by: str = ""
+    number: int = 0
 
 
 class Answer(Message, frozen=True):
@@ -65,11 +68,13 @@ class Answer(Message, frozen=True):
 
     Attributes:
         about: the question.
+        number: its number.
     """
 
     max_payload: ClassVar[int] = 256 * 1024**2
 
     about: str
+    number: int = 0
 
 
 CODEC = Codec(Ask, Answer)

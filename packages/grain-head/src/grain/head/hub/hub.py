@@ -396,14 +396,14 @@ class Hub:
         if ask.about == "state":
             answer = self.snapshot(now)
         elif ask.about == "overview":
-            self._outgoing.post(link, Answer(ask.about), self.overview.packed(now))
+            self._outgoing.post(link, Answer(ask.about, ask.number), self.overview.packed(now))
             return
         elif ask.about == "runs":
             answer = self.overview.runs(ask.pattern, now)
         elif ask.about == "arguments":
             owner = find_mission(self.registry, ask.mission)
             if owner is not None and owner.link is not None:
-                self.missions.describe(link, owner, ask.task)
+                self.missions.describe(link, owner, ask)
                 return
             answer = {"call": ""}
         elif ask.about == "programs":
@@ -411,7 +411,7 @@ class Hub:
             record = None if owner is None else owner.tasks.get(ask.task)
             lease = None if record is None else record.lease
             if lease is not None and not lease.waits and lease.worker.link is not None:
-                self.workers.inspect(link, lease)
+                self.workers.inspect(link, lease, ask)
                 return
             answer = {"programs": []}
         elif ask.about == "load":
@@ -428,7 +428,7 @@ class Hub:
             why = self.why(mission, ask.task, now)
             facts = self.facts(mission, ask.task, now)
             answer = {"task": why.task, "state": why.state, "reasons": list(why.reasons), **facts}
-        self._outgoing.post(link, Answer(ask.about), pack(answer))
+        self._outgoing.post(link, Answer(ask.about, ask.number), pack(answer))
 
 
 def _goes_by(worker: WorkerRecord, pattern: str) -> bool:

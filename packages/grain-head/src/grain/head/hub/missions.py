@@ -25,7 +25,6 @@ from grain.head.hub.answers.snapshot import labels, next_ordinal
 from grain.head.hub.state import ITS_MISSION, EndedMission, MissionRecord, Questions, TaskRecord
 from grain.head.messages import (
     AckTasks,
-    Answer,
     CancelMission,
     CancelTask,
     Crashed,
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from grain.head.hub.state import Link, Outgoing, Registry
     from grain.head.hub.tasks import TaskTable
     from grain.head.hub.versions import VersionReports
+    from grain.head.messages import Ask
 
 _REMEMBERED = 1024  # missions that have ended and are remembered
 
@@ -160,13 +160,13 @@ class Missions:
 
     # ---- questions
 
-    def describe(self, link: Link, mission: MissionRecord, task: int) -> None:
+    def describe(self, link: Link, mission: MissionRecord, ask: Ask) -> None:
         """Ask a mission for the call of a task, and pass its answer on to who asked for it."""
-        self._outgoing.post(mission.link, Describe(self._questions.add(link), task))
+        self._outgoing.post(mission.link, Describe(self._questions.add(link, ask), ask.task))
 
     def _on_described(self, message: Described) -> None:
-        link = self._questions.pop(message.question)
-        self._outgoing.post(link, Answer("arguments"), pack({"call": message.call}))
+        link, answer = self._questions.pop(message.question)
+        self._outgoing.post(link, answer, pack({"call": message.call}))
 
     # ---- joining
 

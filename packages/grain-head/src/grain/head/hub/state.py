@@ -11,6 +11,7 @@ from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from grain.edge.questions import Answer
 from grain.edge.version import Versions
 from grain.head.hub.fair_share import Share
 from grain.worker.messages import AckRuns, Dismissed
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from grain.edge.messages import Message, Payload
+    from grain.edge.questions import Ask
     from grain.head.messages import Crash, Ending, Notice
     from grain.head.scheduler.state import TaskQueue
     from grain.resource import Resource
@@ -97,6 +99,7 @@ EndedTask = tuple["TaskRecord", str, float, float]
 """A task that was resolved: its record, the name of the worker, when the run began and ended. Not
 named, as one is made for every task."""
 
+_NOBODY = None, Answer("")
 _QUESTIONS = 1000  # without an answer, at most
 _ENDED_MISSIONS = 10
 _ENDED_TASKS = 1000
@@ -138,20 +141,20 @@ class Questions:
     """The questions that a hub passes on to peers, each with the link of who asked."""
 
     def __init__(self) -> None:
-        self._links: dict[int, Link] = {}
+        self._asked: dict[int, tuple[Link, Answer]] = {}
         self._last = 0
 
-    def add(self, link: Link) -> int:
+    def add(self, link: Link, ask: Ask) -> int:
         """Note a question; return its number. The oldest of too many is forgotten."""
         self._last += 1
-        self._links[self._last] = link
-        if len(self._links) > _QUESTIONS:
-            del self._links[next(iter(self._links))]
+        self._asked[self._last] = link, Answer(ask.about, ask.number)
+        if len(self._asked) > _QUESTIONS:
+            del self._asked[next(iter(self._asked))]
         return self._last
 
-    def pop(self, number: int) -> Link | None:
-        """Return who asked a question, once; None if nobody did."""
-        return self._links.pop(number, None)
+    def pop(self, number: int) -> tuple[Link | None, Answer]:
+        """Return who asked a question, and the answer without its data; None if nobody did."""
+        return self._asked.pop(number, _NOBODY)
 
 
 class PeerRecord:

@@ -164,14 +164,19 @@ class Overview:
             self._workers = workers
             self._on_workers_changed()
         most = max(_RUNS // max(len(numbered), 1), 1)
-        looks = min(_LOOKS, len(numbered))
-        while looks:
+        looks = _LOOKS
+        for _ in range(min(_LOOKS, len(numbered))):
+            while self._turns and self._turns[-1] not in numbered:
+                self._turns.pop()
             if not self._turns:
                 self._turns = list(reversed(numbered))
-            worker = numbered.get(self._turns.pop())
-            if worker is not None:
-                self._look_at(worker, most, now)
-                looks -= 1
+            worker = numbered[self._turns.pop()]
+            # A row that is new takes twice as long.
+            looks -= 1 if worker.number in self._rows else 2
+            if looks < 0:
+                self._turns.append(worker.number)
+                return
+            self._look_at(worker, most, now)
 
     def _on_workers_changed(self) -> None:
         """Let it be the turn of workers that have come, and remove those that have left."""
