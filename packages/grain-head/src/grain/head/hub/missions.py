@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from grain.edge.questions import pack
 from grain.head.errors import BadMessage
-from grain.head.hub.snapshot import labels, next_ordinal
+from grain.head.hub.answers.snapshot import labels, next_ordinal
 from grain.head.hub.state import ITS_MISSION, EndedMission, MissionRecord, Questions, TaskRecord
 from grain.head.messages import (
     AckTasks,
-    Answer,
     CancelMission,
     CancelTask,
     Crashed,
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from grain.head.hub.reports import WorkerReports
     from grain.head.hub.state import Link, Outgoing, Registry
     from grain.head.hub.tasks import TaskTable
+    from grain.head.messages import Ask
 
 _REMEMBERED = 1024  # missions that have ended and are remembered
 
@@ -114,6 +114,7 @@ class Missions:
         if mission is None:
             self._last_number += 1
             mission = self._missions[id] = MissionRecord(id, self._last_number)
+            mission.since = now
             mission.cancelled_by, mission.cancelled = self._cancelled.pop(id, ("", {}))
             mission.deadline = now if id in self._ended else now + self._grace
         return mission
@@ -159,13 +160,13 @@ class Missions:
 
     # ---- questions
 
-    def describe(self, link: Link, mission: MissionRecord, task: int) -> None:
+    def describe(self, link: Link, mission: MissionRecord, ask: Ask) -> None:
         """Ask a mission for the call of a task, and pass its answer on to who asked for it."""
-        self._outgoing.post(mission.link, Describe(self._questions.add(link), task))
+        self._outgoing.post(mission.link, Describe(self._questions.add(link, ask), ask.task))
 
     def _on_described(self, message: Described) -> None:
-        link = self._questions.pop(message.question)
-        self._outgoing.post(link, Answer("arguments"), pack({"call": message.call}))
+        link, answer = self._questions.pop(message.question)
+        self._outgoing.post(link, answer, pack({"call": message.call}))
 
     # ---- joining
 

@@ -327,6 +327,8 @@ class TaskTable:
         elif ended.status == "value" or (ended.status == "error" and lease.current):
             self._resolve(task, ended.status, payload, (worker.id, ended.attempt))
             self._remember((task, worker.name, lease.began, now))
+            if ended.status == "error":
+                self.registry.failed_tasks.append(self.registry.ended_tasks[-1])
         else:
             self.acknowledge(worker, ended.attempt)
             how = ended.detail if ended.status == "crashed" else None
@@ -396,6 +398,7 @@ class TaskTable:
         if len(task.crashes) >= CRASHES:
             self._resolve(task, "crashed", None, None)
             self._remember((task, lease.worker.name, lease.began, now))
+            self.registry.failed_tasks.append(self.registry.ended_tasks[-1])
 
     # ---- the end of a task
 
