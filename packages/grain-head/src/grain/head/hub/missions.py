@@ -8,8 +8,9 @@
     at once when its process has ended. One that comes back after all is told how many runs ended.
 4.  A mission, or a task of it, that somebody cancels from outside is retracted here at once, and
     the mission is informed; on its next connection once more, as the message may be lost.
-5.  Of two connections of one mission the older one is closed, with the reason. A mission that
-    reads that shares its id with another process: it takes another id, and submits all again.
+5.  Of two connections of one mission the older one is closed, with the reason, also if the mission
+    has left on the newer one. A mission that reads that shares its id with another process: it
+    takes another id, and submits all again.
 6.  A task that ran on a worker under this head's predecessor, as its mission reports, is held back
     until that worker has reported or left, or until the grace period of this head's start is over.
 """
@@ -100,6 +101,8 @@ class Missions:
         self._given_up: dict[str, tuple[int, float]] = {}
         # The ids of missions whose processes have ended, which workers may still report.
         self._ended: dict[str, None] = {}
+        # The last connections of missions that have left, have ended or were given up, by id.
+        self._removed: dict[str, int] = {}
         # Who has cancelled missions that were given up before they got that message, or tasks of
         # theirs, by id.
         self._cancelled: dict[str, tuple[str, dict[int, str]]] = {}
@@ -173,12 +176,14 @@ class Missions:
     def _register(self, link: Link, message: RegisterMission, now: float) -> None:
         if link in self.links:
             return
-        mission = self.get(message.mission, now)
-        if message.connection <= mission.connection:
-            # It comes late: a newer connection has replaced this one. Or its sender is not the
-            # process that has registered before.
+        before = self._missions.get(message.mission)
+        last = self._removed.get(message.mission, 0)
+        if message.connection <= max(last, 0 if before is None else before.connection):
+            # It comes late: a newer connection has replaced this one, and the mission may have left
+            # on that. Or its sender is not the process that has registered before.
             self._outgoing.replace(link, "mission")
             return
+        mission = self.get(message.mission, now)
         mission.connection = message.connection
         if mission.link is not None:
             self.links.pop(mission.link, None)
@@ -336,6 +341,7 @@ class Missions:
         mission.functions.clear()
         self._functions.on_changed()
         if mission.connection:  # else it never came
+            self._remember(self._removed, mission.id, mission.connection)
             self._table.registry.ended_missions.append(EndedMission(mission, now))
 
     def on_ended(self, id: str, now: float) -> None:  # noqa: A002 - its name
