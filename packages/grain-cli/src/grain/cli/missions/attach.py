@@ -31,7 +31,8 @@ _CHUNK = 1 << 20  # bytes read at once
 def attach(ctx: click.Context, lines: int, config_file: str | None, mission: str | None) -> None:
     """Follow the output of a mission.
 
-    And its progress there, until it ends. Ctrl-C detaches: the mission goes on. The exit status is that of the mission; 0 after Ctrl-C.
+    Its progress stands there, too. Ctrl-C detaches: the mission goes on. The exit status is that of
+    the mission; 0 after Ctrl-C.
 
     \b
     Examples:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from grain.cli.batch.local import start_time
+from grain.cli.batch.systems.local import start_time
 from grain.cli.missions.records import End, Process, Start, write
 from grain.edge.trust import open_appended
 

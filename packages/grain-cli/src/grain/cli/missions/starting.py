@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from grain.cli.batch.local import start_time
+from grain.cli.batch.systems.local import start_time
 from grain.cli.missions.environment import kept
 from grain.cli.missions.keeper import keep, this_kernel
 from grain.cli.missions.logout import at_logout
