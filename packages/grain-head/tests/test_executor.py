@@ -11,17 +11,19 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from grain import GVAR
+from grain.eventlog.schema import RunEnded
+from grain.eventlog.usage import Usage
 from grain.head import Cancelled, ExecutorClosed, GrainExecutor
 from grain.head.errors import TaskCrashed
 from grain.head.events import (
     Event,
     NeverStarts,
-    RunOver,
     TaskFailed,
     WorkerCleaning,
     WorkerJoined,
     WorkerLeft,
 )
+from grain.head.run_log import RunLog
 from grain.resource import Capacity, Cores, GPUs, Infeasible, Memory, WTime
 from grain.worker import Call
 from grain.worker.errors import ExternalLostError, Failure
@@ -29,6 +31,7 @@ from grain.worker.errors import ExternalLostError, Failure
 if TYPE_CHECKING:
     from trio.testing import MockClock
 
+    from grain.eventlog.schema import AnyLine
     from grain.resource import Resource
 
 
@@ -280,29 +283,41 @@ async def test_a_failure_is_reported_with_its_call_before_its_outcome_is_handed_
     assert events.index(WorkerLeft("")) > events.index(failed[1])
 
 
-async def test_the_end_of_each_run_is_reported_to_who_asks_with_its_times_and_its_cpus() -> None:
-    over: list[RunOver] = []
-    before = time.time()
-    executor = GrainExecutor(Cores([3]), name="here", on_run_over=over.append)
+class KeptLines:
+    """A log in memory."""
+
+    def __init__(self) -> None:
+        self.lines: list[AnyLine] = []
+        self.write = self.lines.append
+        self.now = time.time
+
+    def ended(self) -> list[RunEnded]:
+        return [line for line in self.lines if isinstance(line, RunEnded)]
+
+
+async def test_a_log_has_the_times_the_cpus_and_the_use_of_each_run() -> None:
+    log, before = KeptLines(), time.time()
+    executor = GrainExecutor(Cores([3]), name="here", run_log=RunLog(log, "id"))
     with pytest.raises(KeyError):
         async with executor:
             executor.submit(Cores(1), nap, 0)
             executor.submit(Cores(1), fail, 7)
-            while len(over) < 2:
+            while len(log.ended()) < 2:
                 await trio.lowlevel.checkpoint()
             executor.submit(Cores(1), trio.sleep_forever)
             await wait_all_tasks_blocked()
             executor.cancel(executor.submit(Cores(1), nap, 0))
             raise KeyError
 
+    ended = log.ended()
     expected = [(1, "value"), (2, "error"), (4, "cancelled"), (3, "cancelled")]
-    assert expected == [(one.task, one.outcome) for one in over]
-    assert [ValueError, True] == [type(over[1].error), all(one.final for one in over)]
-    report = over[0].report
-    assert report is not None
-    assert ("here(local)", (3,), 0) == (report.worker, report.cpus, report.usage.programs)
-    assert before <= report.started <= report.ended <= time.time()
-    assert over[2].report is None
+    assert expected == [(one.task, one.outcome) for one in ended]
+    assert [((3,), Usage())] * 2 == [(one.cpus, one.usage) for one in ended[:2]]
+    assert [(), None] == [ended[2].cpus, ended[2].usage]
+    for one in ended[:2]:
+        assert one.started is not None
+        assert one.ended is not None
+        assert before <= one.started <= one.ended <= time.time()
 
 
 async def test_cancelled_jobs_that_never_ran_are_counted() -> None:

@@ -9,8 +9,7 @@ import pytest
 from grain.eventlog.schema import AnyLine, RunEnded, TaskStarted, WorkerJoined, WorkerLeft
 from grain.eventlog.usage import RunReport, Usage
 from grain.head.errors import TaskCrashed
-from grain.head.events import RunOver
-from grain.head.messages import Started, WorkerEnded, WorkerFacts
+from grain.head.messages import Crash, Crashed, Started, WorkerEnded, WorkerFacts
 from grain.head.run_log import RunLog, amounts, one_line
 from grain.resource import Cores, GPUs, Memory, Token, WTime, to_data
 
@@ -47,10 +46,6 @@ def log(written: Recorder) -> RunLog:
     for worker in ("w1", "w2"):
         log.on_message(WorkerFacts(f"id-{worker}", worker, "n17", {"Cores": [0, 5]}, 99.0, "j8"))
     return log
-
-
-def over(task: int, outcome: Any = "value", **more: Any) -> RunOver:
-    return RunOver(task, outcome, **more)
 
 
 def ends(written: Recorder) -> list[tuple[str, str, int, bool]]:
@@ -94,9 +89,9 @@ def test_a_run_ends_with_the_report_of_its_worker(log: RunLog, written: Recorder
     log.on_message(Started("id-w1", (1, 2)))
     usage = Usage(user=3.0, programs=1)
     report = RunReport(started=10.0, ended=20.0, host="n18", worker="w9", cpus=(5,), usage=usage)
-    log.on_run_over(over(1, report=report))
-    log.on_run_over(over(2, "error", error=ValueError("a\nb")))
-    log.on_run_over(over(3, "cancelled", error=KeyError()))
+    log.ended(1, None, report=report)
+    log.ended(2, ValueError("a\nb"))
+    log.ended(3, KeyError(), cancelled=True)
     one, two, three = written.of(RunEnded)
     assert ("w1", "n18", 10.0, 20.0, (5,), usage) == (
         one.worker, one.host, one.started, one.ended, one.cpus, one.usage
@@ -118,14 +113,12 @@ def test_a_task_that_waits_again_has_lost_its_worker_or_was_handed_back(
         Started("", (7,)),
     ):
         log.on_message(message)
-    log.on_run_over(over(1, "returned", final=False))
     log.on_message(Started("", (1,)))
     log.on_message(Started("id-w2", (1,)))
     log.on_message(WorkerEnded("id-w2", "lost"))
-    log.on_run_over(over(1, "returned", final=False))
     log.on_message(Started("", (1,)))
     log.on_message(Started("id-w1", (1,)))
-    log.on_run_over(over(1))
+    log.ended(1, None)
     assert [
         ("returned", "w1", 1, False), ("lost", "w2", 2, False), ("value", "w1", 3, True)
     ] == ends(written)  # fmt: skip
@@ -136,7 +129,7 @@ def test_a_run_whose_end_was_never_reported_ends_when_the_next_begins(
 ) -> None:
     log.on_message(Started("id-w1", (1,)))
     log.on_message(Started("id-w2", (1,)))
-    log.on_run_over(over(1))
+    log.ended(1, None)
     assert [("returned", "w1", 1, False), ("value", "w2", 2, True)] == ends(written)
 
 
@@ -144,22 +137,22 @@ def test_the_crash_by_which_a_task_is_given_up_is_its_end_and_no_other_line(
     log: RunLog, written: Recorder
 ) -> None:
     log.on_message(Started("id-w1", (1,)))
-    log.on_run_over(over(1, "crashed", final=False, detail="signal 9"))
+    log.on_message(Crashed(1, Crash((1, 1), "w1", "signal 9", 0.0)))
     log.on_message(Started("", (1,)))
     log.on_message(Started("id-w1", (1,)))
-    log.on_run_over(over(1, "crashed", final=False, detail="signal 9"))
-    log.on_run_over(over(1, "error", error=TaskCrashed("given up", ())))
+    log.on_message(Crashed(1, Crash((1, 1), "w1", "signal 9", 0.0)))
+    log.ended(1, TaskCrashed("given up", ()), crashed=True)
     assert [("crashed", "w1", 1, False), ("crashed", "w1", 2, True)] == ends(written)
     assert ["signal 9", "given up"] == [end.message for end in written.of(RunEnded)]
 
 
-def test_a_crash_of_an_earlier_run_does_not_hide_the_end_of_the_task(
+def test_a_crash_of_an_earlier_run_is_not_that_of_the_present_one(
     log: RunLog, written: Recorder
 ) -> None:
-    log.on_message(Started("id-w1", (1,)))
-    log.on_run_over(over(1, "crashed", final=False, detail="signal 9"))
-    log.on_run_over(over(1))
-    assert [("crashed", False), ("value", True)] == [(e[0], e[3]) for e in ends(written)]
+    log.on_message(Started("id-w2", (1,)))
+    log.on_message(Crashed(1, Crash((1, 1), "w1", "signal 9", 0.0)))
+    log.on_message(Started("", (1,)))
+    assert [("returned", "w2", 1, False)] == ends(written)
 
 
 def test_an_exception_without_a_text_is_no_trouble(log: RunLog, written: Recorder) -> None:
@@ -167,5 +160,5 @@ def test_an_exception_without_a_text_is_no_trouble(log: RunLog, written: Recorde
         def __str__(self) -> str:
             raise RuntimeError
 
-    log.on_run_over(over(1, "error", error=Odd()))
+    log.ended(1, Odd())
     assert [("Odd", "")] == [(end.error, end.message) for end in written.of(RunEnded)]

@@ -38,6 +38,18 @@ def missions(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[st
     return _names(incomplete, lambda: [str(one["label"]) for one in _state(ctx)["missions"]])
 
 
+def logs(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of a mission that has left an event log."""
+    return _names(incomplete, logged)
+
+
+def logged() -> list[str]:
+    """Return the names of the missions that have left event logs, the last first, each once."""
+    from grain.eventlog.store import LogStore
+
+    return list(dict.fromkeys(log.name for log in LogStore().logs()))
+
+
 def here(state: dict[str, Any]) -> list[str]:
     """Return the names of the workers that are here."""
     return [str(worker["name"]) for worker in state["workers"]]
@@ -56,6 +68,17 @@ def recorded() -> list[str]:
 
     records = JobRecords(state_folder() / "jobs").read()
     return list(dict.fromkeys(record.name for record in reversed(records)))
+
+
+def starts(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of a mission that `grain run` has started."""
+    return _names(incomplete, _started)
+
+
+def _started() -> list[str]:
+    from grain.cli.missions.records import missions_folder, read
+
+    return list(dict.fromkeys(one.start.name for one in reversed(read(missions_folder()))))
 
 
 def _state(ctx: click.Context) -> dict[str, Any]:

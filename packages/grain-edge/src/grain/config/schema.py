@@ -28,6 +28,10 @@ class Script(Table, frozen=True, kw_only=True):
         walltime: The longest run time of the job, in seconds; None leaves it to the batch system.
         cores: CPU cores of the one node; None leaves it to the batch system.
         memory: Memory of the one node, in GB; None leaves it to the batch system.
+        parallel_environment: Of Grid Engine: the parallel environment for more than one core; empty
+            for the one that gives slots of one node.
+        memory_resource: Of Grid Engine and OAR: the resource or property that counts memory; empty
+            for the usual one.
         extra_args: Further options for the batch system, one directive each.
         setup_cleanup: Shell commands as written, those for the end marked with ``defer``.
     """
@@ -37,6 +41,8 @@ class Script(Table, frozen=True, kw_only=True):
     walltime: Annotated[int | None, kind.WALLTIME] = None
     cores: Annotated[int | None, kind.CORES] = None
     memory: Annotated[float | None, kind.MEMORY] = None
+    parallel_environment: Annotated[str, kind.LINE] = ""
+    memory_resource: Annotated[str, kind.LINE] = ""
     extra_args: Annotated[tuple[str, ...], kind.STRINGS] = ()
     setup_cleanup: Annotated[tuple[str, ...], kind.COMMANDS] = ()
 
@@ -169,11 +175,21 @@ class CustomSystem(Table, frozen=True, kw_only=True):
         submit_cmd: Shell command that submits a script; the script's path is its last argument.
         directory: The directory in which scripts are written and submitted.
         template: The text of a script, with its placeholders.
+        id_pattern: Regular expression for the job's id in the output of ``submit_cmd``: its first
+            group, or all of it. Empty for the last line.
+        status_cmd: Shell command that prints id, word and reason of jobs, a line each; their ids
+            are its last arguments. Empty if there is none: nobody knows the state of a job then.
+        phases: The phase that each word means.
+        cancel_cmd: Shell command that cancels jobs; their ids are its last arguments.
     """
 
     submit_cmd: Annotated[str, kind.LINE] = ""
     directory: Annotated[str, kind.DIRECTORY] = ""
     template: Annotated[str, kind.TEXT] = ""
+    id_pattern: Annotated[str, kind.PATTERN] = ""
+    status_cmd: Annotated[str, kind.LINE] = ""
+    phases: Annotated[dict[str, str], kind.PHASES_BY_WORD] = {}
+    cancel_cmd: Annotated[str, kind.LINE] = ""
 
 
 class Config(Table, frozen=True, kw_only=True):
@@ -181,8 +197,10 @@ class Config(Table, frozen=True, kw_only=True):
 
     Attributes:
         source: Absolute path of the file that was read; None for the defaults.
-        system: Batch system: ``local`` (plain processes on this machine), ``slurm``, ``pbs`` or
-            ``custom``.
+        system: Batch system: ``local`` (plain processes on this machine), ``slurm``, ``pbs``,
+            ``sge`` (Grid Engine), ``lsf``, ``htcondor``, ``flux``, ``oar``, ``ssh`` (plain
+            processes on ``hosts``) or ``custom``.
+        hosts: For ``system = "ssh"``: the hosts, each with its number of workers unless that is 1.
         address: The place where missions, workers and commands meet, expanded; its syntax is
             checked where it is used.
         contextmod: Absolute path of the context module, or empty.
@@ -194,6 +212,7 @@ class Config(Table, frozen=True, kw_only=True):
 
     source: str | None = None
     system: Annotated[str, kind.SYSTEM] = "local"
+    hosts: Annotated[tuple[str, ...], kind.HOSTS] = ()
     address: Annotated[str, kind.ADDRESS] = "edge://$HOME/.local/share/edge-file-default"
     contextmod: Annotated[str, kind.FILE_BESIDE] = ""
     head: Head = Head()

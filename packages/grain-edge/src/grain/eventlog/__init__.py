@@ -19,4 +19,6 @@ Map:
 - ``writer``: takes lines, and has a thread write them.
 - ``files``: the files of one log that is being written.
 - ``usage``: what a run has used, and how that was measured.
+- ``runs``: lines put together to runs, on one axis of time.
+- ``totals``: what runs add up to, by function and outcome; failures by cause.
 """

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from grain.head.events import RunOver
     from grain.worker.job import Outcome
 
     Deliver = Callable[[Outcome], object]
@@ -60,14 +59,9 @@ class ExecutorBase(ABC, Generic[J]):
 
     A subclass puts a job into `_jobs`, and takes it out before it calls `_hand_over` with its
     outcome. It sets `_phase` to open and to closed.
-
-    Args:
-        on_run_over: called with the end of each run, before the outcome is handed over; None where
-            nobody wants to know.
     """
 
-    def __init__(self, on_run_over: Callable[[RunOver], object] | None = None) -> None:
-        self._on_run_over = on_run_over
+    def __init__(self) -> None:
         self._jobs: dict[int, J] = {}
         self._done = self._failed = self._cancelled = self._not_begun = 0
         self._phase = ExecutorPhase.NEW

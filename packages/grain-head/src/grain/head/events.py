@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from grain.eventlog.usage import RunReport
     from grain.resource import Resource
     from grain.worker.messages import BlockingCode
 
@@ -157,29 +156,6 @@ class TaskFailed(Event, frozen=True):
     error: BaseException
     worker: str
     call: Callable[[], str]
-
-
-class RunOver(Event, frozen=True):
-    """A run of a task is over, or the task without one; only for listeners that ask for it.
-
-    Attributes:
-        task: its number.
-        outcome: ``"value"``, ``"error"``: it returned or raised; also of a task that was given up
-            after too many crashes. ``"cancelled"``: its caller does not want it any more.
-            ``"crashed"``: its process died; the task goes on, as it does in the last two cases.
-            ``"returned"``: it waits again, since its worker handed it back or is gone.
-        final: True if the task is over with it.
-        report: its times, its worker and its use, as its worker has reported; None if it has not.
-        error: the exception of a task that failed.
-        detail: of a crash, how the process died.
-    """
-
-    task: int
-    outcome: Literal["value", "error", "cancelled", "crashed", "returned"]
-    final: bool = True
-    report: RunReport | None = None
-    error: BaseException | None = None
-    detail: str = ""
 
 
 class RunsLeft(Event, frozen=True):

@@ -20,7 +20,6 @@ from grain.head.events import (
     Event,
     NeverStarts,
     Remark,
-    RunOver,
     Statistics,
     TaskFailed,
     WorkerCleaning,
@@ -141,8 +140,7 @@ class GrainExecutor(ExecutorBase[Job]):
             removes a variable.
         max_overtakes: how often a task may be overtaken before a worker is reserved for it, see
             `grain.head.Scheduler`.
-        on_run_over: called with the end of each run, before its outcome is handed over.
-        run_log: takes note of what happens to the jobs, in the place of ``on_run_over``.
+        run_log: takes note of what happens to the jobs.
 
     Raises:
         TypeError: ``local`` is no resource.
@@ -157,14 +155,11 @@ class GrainExecutor(ExecutorBase[Job]):
         on_event: Callable[[Event], object] | None = None,
         env: Mapping[str, str | None] | None = None,
         max_overtakes: int | None = None,
-        on_run_over: Callable[[RunOver], object] | None = None,
         run_log: RunLog | None = None,
     ) -> None:
         if not isinstance(local, Resource):
             raise TypeError(f"local={local!r}: give the resources of the local worker, as Cores(2)")
-        if run_log is not None:
-            on_run_over = run_log.on_run_over
-        super().__init__(on_run_over)
+        super().__init__()
         self.local = local
         self.name = f"{name or socket.gethostname()}(local)"
         self._expect_workers = expect_workers
@@ -371,6 +366,8 @@ class GrainExecutor(ExecutorBase[Job]):
             crashed = self._crashes[id] = CrashedJob(ended.queue.request)
         count = len(crashed.crashes) + 1
         crash = Crash((_EPOCH, id), self.name, how, time.time())
+        if self._run_log is not None:
+            self._run_log.crashed(id, crash, self._report_of(report))
         crashed.crashes = (*crashed.crashes, crash)
         if count >= CRASHES:
             name = name_of(self._jobs[id].call.fn)
@@ -378,9 +375,6 @@ class GrainExecutor(ExecutorBase[Job]):
             error = TaskCrashed(text, crashed.crashes)
             self._resolve(id, outcome.Error(error), report=report)
             return
-        if self._on_run_over is not None:
-            event = RunOver(id, "crashed", final=False, report=self._report_of(report), detail=how)
-            self._on_run_over(event)
         if self._run_log is not None:
             self._run_log.started(id, "")
         request = crashed.request
@@ -411,15 +405,15 @@ class GrainExecutor(ExecutorBase[Job]):
             fn, args, kwargs = job.call
             text = partial(call_text, name_of(fn), args, kwargs)
             self._on_event(TaskFailed(id, ended.error, "", text))
-        if self._on_run_over is not None:
-            failed = type(ended) is outcome.Error
-            self._on_run_over(
-                RunOver(
-                    id,
-                    "cancelled" if cancelled else "error" if failed else "value",
-                    report=self._report_of(report) if report else None,
-                    error=ended.error if isinstance(ended, outcome.Error) else None,
-                )
+        if self._run_log is not None:
+            error = ended.error if type(ended) is outcome.Error else None
+            crashed = type(error) is TaskCrashed
+            self._run_log.ended(
+                id,
+                error,
+                cancelled=cancelled,
+                crashed=crashed,
+                report=None if report is None else self._report_of(report),
             )
         self._hand_over(id, job, ended, cancelled=cancelled, begun=begun)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from grain.eventlog import schema
 from grain.eventlog.usage import decode_report
@@ -12,8 +12,11 @@ from grain.head.run_log import RequestWords, amounts, one_line
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from grain.head.run_log import Lines, Outcome
+    from grain.head.run_log import Lines
     from grain.resource import Resource
+
+
+Outcome = Literal["value", "error", "cancelled", "crashed", "lost", "returned"]
 
 
 class HubLog:

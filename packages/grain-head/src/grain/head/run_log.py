@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from grain.eventlog import schema
-from grain.head.errors import TaskCrashed
-from grain.head.events import RunOver
-from grain.head.messages import Started, WorkerEnded, WorkerFacts
+from grain.eventlog.usage import decode_report
+from grain.head.messages import Crashed, Started, WorkerEnded, WorkerFacts
 from grain.resource import Resource, to_data
 
 if TYPE_CHECKING:
     from grain.edge.messages import Message
     from grain.eventlog.schema import AnyLine
+    from grain.eventlog.usage import RunReport
+    from grain.head.messages import Crash
 
-Outcome = Literal["value", "error", "cancelled", "crashed", "lost", "returned"]
+Outcome = Literal["value", "error", "cancelled", "crashed"]
 
+_NO_CPUS: tuple[int, ...] = ()
 _MESSAGE = 500  # characters of an exception's text
 
 
@@ -76,23 +78,25 @@ def one_line(text: str) -> str:
     return line if len(line) <= _MESSAGE else f"{line[: _MESSAGE - 3]}..."
 
 
-class RunRecord:
+class Run:
     """The present run of a task that is not over, or its last one.
 
     Attributes:
         attempt: its number, from 1; 0 if none has begun.
         worker: the id of the worker; empty while the task waits.
         began: when the task was given to the worker.
-        crash: the crash of the run, until it is clear whether the task is given up by it.
+        crash: how the run ended, if it has crashed.
+        report: of its worker on it, likewise.
     """
 
-    __slots__ = ("attempt", "began", "crash", "worker")
+    __slots__ = ("attempt", "began", "crash", "report", "worker")
 
     def __init__(self) -> None:
         self.attempt = 0
         self.worker = ""
         self.began = 0.0
-        self.crash: RunOver | None = None
+        self.crash: Crash | None = None
+        self.report: RunReport | None = None
 
 
 class RunLog:
@@ -113,7 +117,7 @@ class RunLog:
         # The workers by id, also those that have left: their runs end later.
         self._workers: dict[str, WorkerFacts] = {}
         self._left: set[str] = set()
-        self._runs: dict[int, RunRecord] = {}
+        self._runs: dict[int, Run] = {}
 
     # ---- what the mission does
 
@@ -164,6 +168,8 @@ class RunLog:
                 self.worker_joined(message)
             case WorkerEnded():
                 self.worker_left(message.worker, message.why)
+            case Crashed():
+                self.crashed(message.task, message.crash, decode_report(message.report))
 
     def worker_joined(self, worker: WorkerFacts) -> None:
         """Note a worker, unless it is there: after a loss of the connection it comes again."""
@@ -195,74 +201,100 @@ class RunLog:
         if run is None:
             if not worker:
                 return
-            run = self._runs[task] = RunRecord()
-        elif run.worker == worker and run.crash is None:
+            run = self._runs[task] = Run()
+        elif run.worker == worker:
             return
-        if run.crash is not None:
-            crash, run.crash = run.crash, None
-            self._write_end(crash, run)
-        elif run.worker:  # its end was not reported: the connection was lost meanwhile
-            self.on_run_over(RunOver(task, "returned", final=False))
+        log = self._log
+        now = log.now()
+        if run.worker:
+            self._write_end(task, run, now)
         run.worker = worker
         if worker:
-            log = self._log
             run.attempt += 1
-            run.began = now = log.now()
+            run.began = now
             log.write(schema.TaskStarted(time=now, task=task, worker=self._name(worker)))
 
-    def on_run_over(self, over: RunOver) -> None:
-        """Note the end of a run, or of a task without one."""
-        run = self._runs.get(over.task) or _NONE
-        if over.outcome == "crashed" and run.crash is None and run is not _NONE:
-            run.crash = over  # `started` or the end of the task follows
-            return
-        if run.crash is not None and not isinstance(over.error, TaskCrashed):
-            crash, run.crash = run.crash, None
-            self._write_end(crash, run)
-        self._write_end(over, run)
+    def crashed(self, task: int, crash: Crash, report: RunReport | None = None) -> None:
+        """Note how a run has crashed, with its worker's report; `started` or `ended` follows."""
+        run = self._runs.get(task)
+        # It may be that of an earlier run, which went on elsewhere.
+        if run is not None and self._name(run.worker).startswith(crash.worker):
+            run.crash, run.report = crash, report
 
-    def _write_end(self, over: RunOver, run: RunRecord) -> None:
-        task, report, error = over.task, over.report, over.error
-        now = self._log.now()
-        outcome: Outcome = over.outcome
-        if outcome == "returned" and run.worker in self._left:
+    def _write_end(self, task: int, run: Run, now: float) -> None:
+        """Note a run that came to nothing, after which its task waits again."""
+        outcome: Literal["lost", "returned", "crashed"] = "returned"
+        crash, run.crash = run.crash, None
+        report, run.report = run.report, None
+        if crash is not None:
+            outcome = "crashed"
+        elif run.worker in self._left:
             outcome = "lost"
-        kind, text = "", over.detail
-        if error is not None and outcome != "cancelled":
-            kind, text = type(error).__name__, _text(error)
-            if isinstance(error, TaskCrashed):
-                outcome = "crashed"
-        cpus: tuple[int, ...] = ()
-        usage = None
-        if report is None:
-            began = bool(run.worker)
-            started, ended = (run.began, now) if began else (None, None)
-            worker, host = self._name(run.worker), self._host(run.worker)
-        else:
-            started, ended = report.started, report.ended
-            worker, host = self._name(run.worker) or report.worker, report.host
-            cpus, usage = report.cpus, report.usage
         self._log.write(
             schema.RunEnded(
                 time=now,
                 task=task,
                 outcome=outcome,
-                worker=worker,
+                worker=self._name(run.worker),
+                host=self._host(run.worker),
+                attempt=run.attempt,
+                started=run.began if report is None else report.started,
+                ended=now if report is None else report.ended,
+                cpus=_NO_CPUS if report is None else report.cpus,
+                usage=None if report is None else report.usage,
+                message="" if crash is None else one_line(crash.how),
+                final=False,
+            )
+        )
+
+    def ended(
+        self,
+        task: int,
+        error: BaseException | None,
+        *,
+        cancelled: bool = False,
+        crashed: bool = False,
+        report: RunReport | None = None,
+    ) -> None:
+        """Note the end of a task.
+
+        Args:
+            task: its number.
+            error: the exception with which it ended; None if it has a value.
+            cancelled: True if it was cancelled.
+            crashed: True if it was given up after crashes.
+            report: of its run, by its worker.
+        """
+        run = self._runs.pop(task, None) or Run()
+        now = self._log.now()
+        host, cpus, usage = self._host(run.worker), _NO_CPUS, None
+        started, ended = (run.began, now) if run.worker else (None, None)
+        if report is not None:
+            started, ended = report.started, report.ended
+            host, cpus, usage = report.host or host, report.cpus, report.usage
+        outcome: Outcome = "value"
+        kind = text = ""
+        if cancelled:
+            outcome = "cancelled"
+        elif error is not None:
+            outcome = "crashed" if crashed else "error"
+            kind, text = type(error).__name__, one_line(_text(error))
+        self._log.write(
+            schema.RunEnded(
+                time=now,
+                task=task,
+                outcome=outcome,
+                worker=self._name(run.worker),
                 host=host,
                 attempt=run.attempt,
                 started=started,
                 ended=ended,
                 cpus=cpus,
                 error=kind,
-                message=one_line(text) if text else "",
-                final=over.final,
+                message=text,
                 usage=usage,
             )
         )
-        if over.final:
-            self._runs.pop(task, None)
-        elif run is not _NONE:
-            run.worker = ""
 
     def _name(self, worker: str) -> str:
         facts = self._workers.get(worker)
@@ -271,10 +303,6 @@ class RunLog:
     def _host(self, worker: str) -> str:
         facts = self._workers.get(worker)
         return "" if facts is None else facts.host
-
-
-_NONE = RunRecord()
-"""That of a task which never began."""
 
 
 def _text(error: BaseException) -> str:

@@ -29,7 +29,6 @@ from grain.head.events import (
     OtherInterpreter,
     OtherNumPy,
     Remark,
-    RunOver,
     RunsEnded,
     RunsLeft,
     SchedulerTrouble,
@@ -136,9 +135,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         connect: opens a channel to the scheduler for the mission of an id, instead of the address.
         env: changes to the environment of the external programs of all jobs; None as a value
             removes a variable. They travel with every job, so 64 KiB at most.
-        on_run_over: called with the end of each run, before its outcome is handed over.
-        run_log: takes note of what happens to the jobs, in the place of ``on_run_over``; the
-            mission has its id.
+        run_log: takes note of what happens to the jobs; the mission has its id.
 
     Raises:
         ValueError: ``env`` is too large.
@@ -152,12 +149,9 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         on_event: Callable[[Event], object] | None = None,
         connect: Connect | None = None,
         env: Mapping[str, str | None] | None = None,
-        on_run_over: Callable[[RunOver], object] | None = None,
         run_log: RunLog | None = None,
     ) -> None:
-        if run_log is not None:
-            on_run_over = run_log.on_run_over
-        super().__init__(on_run_over)
+        super().__init__()
         self._run_log = run_log
         self.name = name or socket.gethostname()
         self._on_event = on_event or (lambda _: None)
@@ -337,8 +331,11 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
     # ---- what arrives
 
     def _take(self, batch: WireBatch) -> None:
-        session = self._session
-        self._receive(batch)
+        session, run_log = self._session, self._run_log
+        for message, payload in batch:
+            session.on_message(message, payload)
+            if run_log is not None:
+                run_log.on_message(message)
         if session.unconfirmed >= _MANY:
             self._link.wake()
         for resolution in session.take_resolved():
@@ -359,29 +356,6 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         if session.answers:
             self._answered.set()
             self._answered = trio.Event()
-
-    def _receive(self, batch: WireBatch) -> None:
-        session, run_log = self._session, self._run_log
-        for message, payload in batch:
-            session.on_message(message, payload)
-            if session.broken:  # before the next run of the same task
-                self._report_broken()
-            if run_log is not None:
-                run_log.on_message(message)
-
-    def _report_broken(self) -> None:
-        """Report the runs that ended without an outcome; their tasks go on."""
-        for task, how, report in self._session.take_broken():
-            if self._on_run_over is not None:
-                self._on_run_over(
-                    RunOver(
-                        task,
-                        "crashed" if how else "returned",
-                        final=False,
-                        report=decode_report(report),
-                        detail=how,
-                    )
-                )
 
     def _describe(self, task: int) -> str:
         """Return the call of a task, for people; "" if it is not known any more."""
@@ -432,16 +406,13 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         cancelled = resolution.ending == "cancelled"
         if type(ended) is outcome.Error and not cancelled:
             self._report_failure(job, resolution, ended.error)
-        if self._on_run_over is not None:
-            ending = resolution.ending
-            self._on_run_over(
-                RunOver(
-                    resolution.task,
-                    "error" if ending == "crashed" else ending,
-                    report=decode_report(resolution.report),
-                    error=ended.error if type(ended) is outcome.Error else None,
-                    detail=resolution.crashes[-1].how if resolution.crashes else "",
-                )
+        if self._run_log is not None:
+            self._run_log.ended(
+                resolution.task,
+                ended.error if type(ended) is outcome.Error else None,
+                cancelled=cancelled,
+                crashed=resolution.ending == "crashed",
+                report=decode_report(resolution.report),
             )
         begun = resolution.pending is not None and bool(resolution.pending.worker)
         self._hand_over(resolution.task, job, ended, cancelled=cancelled, begun=begun)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from grain.edge import Serving
     from grain.edge.channel import WireChannel
     from grain.head.base import Deliver
-    from grain.head.events import Event, RunOver
+    from grain.head.events import Event
     from grain.head.run_log import RunLog
     from grain.worker import Call, LocalOffer
 
@@ -49,7 +49,6 @@ class HostingExecutor(RemoteExecutor):
         name: the mission's name.
         on_event: called, in order, with each `grain.head.events.Event`.
         env: changes to the environment of external programs, as of `RemoteExecutor`.
-        on_run_over: called with the end of each run, as of `RemoteExecutor`.
         run_log: takes note of what happens to the jobs, as of `RemoteExecutor`.
     """
 
@@ -63,16 +62,10 @@ class HostingExecutor(RemoteExecutor):
         name: str | None = None,
         on_event: Callable[[Event], object] | None = None,
         env: Mapping[str, str | None] | None = None,
-        on_run_over: Callable[[RunOver], object] | None = None,
         run_log: RunLog | None = None,
     ) -> None:
         super().__init__(
-            name=name,
-            on_event=on_event,
-            connect=self._connect,
-            env=env,
-            on_run_over=on_run_over,
-            run_log=run_log,
+            name=name, on_event=on_event, connect=self._connect, env=env, run_log=run_log
         )
         if not isinstance(local, Resource):
             raise TypeError(f"local={local!r}: give the resources of the local worker, as Cores(2)")

@@ -92,20 +92,6 @@ class Resolution(NamedTuple):
     report: bytes = b""
 
 
-class BrokenRun(NamedTuple):
-    """A run that ended without an outcome, so that its task goes on.
-
-    Attributes:
-        task: the number of the task.
-        how: how its process died; empty if its worker handed it back or is gone.
-        report: of its worker on it, as bytes; empty if there is none.
-    """
-
-    task: int
-    how: str
-    report: bytes
-
-
 class PendingTask:
     """A task that is not resolved, with all that is needed to submit it again."""
 
@@ -144,7 +130,6 @@ class MissionSession:
         notices: requests that cannot start, by number, with the reason, workers of other versions,
             and troubles of the head, until `take_notices`.
         blocked: reports of tasks that block their worker, until `take_blocked`.
-        broken: runs that ended without an outcome, until `take_broken`.
         answers: the answers to the last question.
         cancelled_by: who has cancelled the mission from outside; empty as long as nobody has.
         dismissed: why the head has ended the connection, until `take_dismissed`.
@@ -183,9 +168,6 @@ class MissionSession:
         self._troubles_before: set[str] = set()
         self._other_versions: set[Versions] = set()
         self.blocked: list[Blocked] = []
-        self.broken: list[BrokenRun] = []
-        # Tasks of which a crash was reported, and nothing since then.
-        self._crashed: set[int] = set()
         self.answers: list[tuple[str, Any]] = []
         self.stuck: dict[int, Notice] = {}
         # Those of the connection before, which the head may not repeat.
@@ -249,11 +231,6 @@ class MissionSession:
         """Return the reports of tasks that block their worker, since the last call."""
         blocked, self.blocked = self.blocked, []
         return blocked
-
-    def take_broken(self) -> list[BrokenRun]:
-        """Return the runs that ended without an outcome, since the last call."""
-        broken, self.broken = self.broken, []
-        return broken
 
     def take_questions(self) -> list[Describe]:
         """Return the head's questions that have arrived since the last call."""
@@ -381,7 +358,9 @@ class MissionSession:
             case Started():
                 self._started(message)
             case Crashed():
-                self._on_crashed(message)
+                pending = self.pending.get(message.task)
+                if pending is not None and message.crash not in pending.crashes:
+                    pending.crashes = (*pending.crashes, message.crash)
             case Answer() if message.about == "load":
                 self.load = _load(unpack(payload))
             case Answer():
@@ -469,21 +448,10 @@ class MissionSession:
             tasks, self._unconfirmed = self._unconfirmed, []
             self._send_in_parts(AckTasks, tasks)
 
-    def _on_crashed(self, message: Crashed) -> None:
-        pending = self.pending.get(message.task)
-        if pending is not None and message.crash not in pending.crashes:
-            pending.crashes = (*pending.crashes, message.crash)
-            self.broken.append(BrokenRun(message.task, message.crash.how, message.report))
-            self._crashed.add(message.task)
-
     def _started(self, message: Started) -> None:
         for task in message.tasks:
             pending = self.pending.get(task)
             if pending is not None:
-                if pending.worker and not message.worker and task not in self._crashed:
-                    self.broken.append(BrokenRun(task, "", b""))
-                if self._crashed:
-                    self._crashed.discard(task)
                 change = bool(message.worker) - bool(pending.worker)
                 self.running += change
                 self._queued[pending.request] -= change
@@ -504,8 +472,6 @@ class MissionSession:
             self.running -= 1
         else:
             self._queued[pending.request] -= 1
-        if self._crashed:
-            self._crashed.discard(task)
         by = ""
         if pending.retracted or ending == "cancelled":
             ending, payload = "cancelled", None

@@ -213,8 +213,11 @@ def mission_name() -> str:
     """Return the name of a mission whose program gives none: that of its script.
 
     ``opt.py``, ``python -m opt`` and the directory or archive ``opt`` are ``opt``. A notebook has
-    the name of its file where Jupyter tells it.
+    the name of its file where Jupyter tells it. What `grain run` has started has the name that it
+    was given there, by the variable ``GRAIN_MISSION``.
     """
+    if given := _fit(os.environ.get("GRAIN_MISSION", "")):
+        return given
     if "ipykernel" in sys.modules:
         return _fit(Path(os.environ.get("JPY_SESSION_NAME", "")).stem) or "notebook"
     main = sys.modules.get("__main__")

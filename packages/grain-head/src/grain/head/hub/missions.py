@@ -8,8 +8,9 @@
     at once when its process has ended. One that comes back after all is told how many runs ended.
 4.  A mission, or a task of it, that somebody cancels from outside is retracted here at once, and
     the mission is informed; on its next connection once more, as the message may be lost.
-5.  Of two connections of one mission the older one is closed, with the reason. A mission that
-    reads that shares its id with another process: it takes another id, and submits all again.
+5.  Of two connections of one mission the older one is closed, with the reason, also if the mission
+    has left on the newer one. A mission that reads that shares its id with another process: it
+    takes another id, and submits all again.
 6.  A task that ran on a worker under this head's predecessor, as its mission reports, is held back
     until that worker has reported or left, or until the grace period of this head's start is over.
 """
@@ -21,11 +22,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from grain.edge.questions import pack
 from grain.head.errors import BadMessage
-from grain.head.hub.snapshot import labels, next_ordinal
+from grain.head.hub.answers.snapshot import labels, next_ordinal
 from grain.head.hub.state import ITS_MISSION, EndedMission, MissionRecord, Questions, TaskRecord
 from grain.head.messages import (
     AckTasks,
-    Answer,
     CancelMission,
     CancelTask,
     Crashed,
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from grain.head.hub.reports import WorkerReports
     from grain.head.hub.state import Link, Outgoing, Registry
     from grain.head.hub.tasks import TaskTable
+    from grain.head.messages import Ask
 
 _REMEMBERED = 1024  # missions that have ended and are remembered
 
@@ -100,6 +101,8 @@ class Missions:
         self._given_up: dict[str, tuple[int, float]] = {}
         # The ids of missions whose processes have ended, which workers may still report.
         self._ended: dict[str, None] = {}
+        # The last connections of missions that have left, have ended or were given up, by id.
+        self._removed: dict[str, int] = {}
         # Who has cancelled missions that were given up before they got that message, or tasks of
         # theirs, by id.
         self._cancelled: dict[str, tuple[str, dict[int, str]]] = {}
@@ -114,6 +117,7 @@ class Missions:
         if mission is None:
             self._last_number += 1
             mission = self._missions[id] = MissionRecord(id, self._last_number)
+            mission.since = now
             mission.cancelled_by, mission.cancelled = self._cancelled.pop(id, ("", {}))
             mission.deadline = now if id in self._ended else now + self._grace
         return mission
@@ -159,26 +163,28 @@ class Missions:
 
     # ---- questions
 
-    def describe(self, link: Link, mission: MissionRecord, task: int) -> None:
+    def describe(self, link: Link, mission: MissionRecord, ask: Ask) -> None:
         """Ask a mission for the call of a task, and pass its answer on to who asked for it."""
-        self._outgoing.post(mission.link, Describe(self._questions.add(link), task))
+        self._outgoing.post(mission.link, Describe(self._questions.add(link, ask), ask.task))
 
     def _on_described(self, message: Described) -> None:
-        link = self._questions.pop(message.question)
-        self._outgoing.post(link, Answer("arguments"), pack({"call": message.call}))
+        link, answer = self._questions.pop(message.question)
+        self._outgoing.post(link, answer, pack({"call": message.call}))
 
     # ---- joining
 
     def _register(self, link: Link, message: RegisterMission, now: float) -> None:
         if link in self.links:
             return
-        mission = self.get(message.mission, now)
-        if message.connection <= mission.connection:
-            # It comes late: a newer connection has replaced this one. Or its sender is not the
-            # process that has registered before.
+        before = self._missions.get(message.mission)
+        last = self._removed.get(message.mission, 0)
+        if message.connection <= max(last, 0 if before is None else before.connection):
+            # It comes late: a newer connection has replaced this one, and the mission may have left
+            # on that. Or its sender is not the process that has registered before.
             self._outgoing.replace(link, "mission")
             return
-        first = not mission.connection
+        first = before is None or not before.connection
+        mission = self.get(message.mission, now)
         mission.connection = message.connection
         if mission.link is not None:
             self.links.pop(mission.link, None)
@@ -344,6 +350,7 @@ class Missions:
         if mission.connection:  # else it never came
             if self._table.registry.log is not None:
                 self._table.registry.log.mission_left(mission.id)
+            self._remember(self._removed, mission.id, mission.connection)
             self._table.registry.ended_missions.append(EndedMission(mission, now))
 
     def on_ended(self, id: str, now: float) -> None:  # noqa: A002 - its name

@@ -330,6 +330,8 @@ class TaskTable:
             task.report = ended.report
             self._resolve(task, ended.status, payload, (worker.id, ended.attempt))
             self._remember((task, worker.name, lease.began, now))
+            if ended.status == "error":
+                self.registry.failed_tasks.append(self.registry.ended_tasks[-1])
         else:
             self.acknowledge(worker, ended.attempt)
             how = ended.detail if ended.status == "crashed" else None
@@ -443,6 +445,7 @@ class TaskTable:
             self._log_without_run(task, "crashed", f"its process died {CRASHES} times")
             self._resolve(task, "crashed", None, None)
             self._remember((task, lease.worker.name, lease.began, now))
+            self.registry.failed_tasks.append(self.registry.ended_tasks[-1])
 
     # ---- the end of a task
 

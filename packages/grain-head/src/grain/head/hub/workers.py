@@ -17,9 +17,9 @@ import math
 from typing import TYPE_CHECKING
 
 from grain.edge.questions import pack
-from grain.head.hub.snapshot import next_ordinal
+from grain.head.hub.answers.snapshot import next_ordinal
 from grain.head.hub.state import MissionRecord, Questions, WorkerRecord
-from grain.head.messages import Answer, Blocked
+from grain.head.messages import Blocked
 from grain.head.validation import resources_of
 from grain.worker.messages import (
     ArrivedCount,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from grain.head.hub.reports import WorkerReports
     from grain.head.hub.state import LeaseRecord, Link, Outgoing, Registry
     from grain.head.hub.tasks import TaskTable
+    from grain.head.messages import Ask
 
 _WALLTIME_SLACK = 60.0  # batch systems end a job up to a minute early
 
@@ -118,8 +119,8 @@ class Workers:
                     blocked = Blocked(message.task, worker.name, message.code)
                     self._outgoing.post(mission.link, blocked)
             case Inspected():
-                asker = self._questions.pop(message.question)
-                self._outgoing.post(asker, Answer("programs"), pack({"programs": message.programs}))
+                link, answer = self._questions.pop(message.question)
+                self._outgoing.post(link, answer, pack({"programs": message.programs}))
             case Backlog() | Draining():
                 self._on_readiness(worker, message)
             case Leaving():
@@ -140,9 +141,9 @@ class Workers:
         elif worker.takes_runs and not before and not worker.reserved:
             self._table.scheduler.on_worker_back(worker.number)
 
-    def inspect(self, link: Link, lease: LeaseRecord) -> None:
+    def inspect(self, link: Link, lease: LeaseRecord, ask: Ask) -> None:
         """Ask a worker for the programs of a run, and pass its answer on to who asked for it."""
-        question = Inspect(self._questions.add(link), lease.attempt)
+        question = Inspect(self._questions.add(link, ask), lease.attempt)
         self._outgoing.post(lease.worker.link, question)
 
     # ---- joining

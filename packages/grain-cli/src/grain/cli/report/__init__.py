@@ -1,0 +1,20 @@
+"""`grain report`: one page, or a trace, that shows what happened in a mission.
+
+The lines of its event log pass once. `Collector` adds them up; the page is made of its `Report`,
+and of nothing else. A trace needs no report: its events are written as the lines come.
+
+The page is plain HTML with pictures in SVG, whose places are in percent of the width; a script of
+our own draws the timeline on a canvas, so that it can be zoomed. A plotting library that embeds
+itself has one to four megabytes, draws nothing without a script, and prints what was on the screen.
+
+Map:
+
+- ``collecting``: `Collector` and `Report`
+- ``series``: amounts over time, in bins
+- ``bars``: the runs of the timeline, in lanes
+- ``critical_path``: the chain of tasks that ended last
+- ``sufficient``: the request that would have sufficed
+- ``figures``: figures as people read them; ticks of axes
+- ``charts``: the geometry of pictures
+- ``page``: the page; its template, style and script are in templates
+"""

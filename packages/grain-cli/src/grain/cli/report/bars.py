@@ -1,0 +1,149 @@
+"""The bars of the timeline: runs, in lanes of their workers, at most so many.
+
+Rules:
+
+1. Runs of one worker that overlap are in different lanes: each takes the first lane that was free
+   when it began. Runs come in the order of their ends, so now and then there is a lane too many.
+2. Where there are too many bars, neighbours in a lane become one, as long as it is shorter than
+   the *grain* of the timeline; which doubles until there is room again. So whatever is longer than
+   the grain has a bar of its own, and nothing moves by more than the grain.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_FINEST = 2.0**-10  # seconds
+
+
+class Bar(NamedTuple):
+    """One run, or several short ones that follow each other in a lane.
+
+    Attributes:
+        start: when the first began, in seconds.
+        end: when the last ended.
+        function: the number of the function, of the longest one.
+        state: 0: all brought a value, 1: some did not, 2: it is still running.
+        task: the number of the task, of the first one.
+        runs: the number of runs.
+        longest: the length of the longest one.
+    """
+
+    start: float
+    end: float
+    function: int
+    state: int
+    task: int
+    runs: int
+    longest: float
+
+
+VALUE, VAIN, RUNNING = 0, 1, 2
+
+
+def _joined(one: Bar, two: Bar) -> Bar:
+    longer = one if one.longest >= two.longest else two
+    return Bar(
+        one.start,
+        max(one.end, two.end),
+        longer.function,
+        max(one.state, two.state),
+        one.task,
+        one.runs + two.runs,
+        longer.longest,
+    )
+
+
+class Lanes:
+    """The lanes of one worker.
+
+    Attributes:
+        bars: the bars of each lane, in order.
+    """
+
+    __slots__ = ("_ends", "bars")
+
+    def __init__(self) -> None:
+        self.bars: list[list[Bar]] = []
+        self._ends: list[float] = []
+
+    def add(self, bar: Bar) -> None:
+        """Add a run to the first lane that was free when it began."""
+        for lane, end in enumerate(self._ends):
+            if end <= bar.start:
+                self._ends[lane] = bar.end
+                self.bars[lane].append(bar)
+                return
+        self._ends.append(bar.end)
+        self.bars.append([bar])
+
+
+class Timeline:
+    """The bars of all workers.
+
+    Args:
+        most: the number of bars that are kept.
+
+    Attributes:
+        grain: the length in seconds up to which neighbours may be one bar.
+        lanes: the lanes of each worker, by its name.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.grain = _FINEST
+        self.lanes: dict[str, Lanes] = {}
+        self._most = most
+        self._count = 0
+
+    @property
+    def count(self) -> int:
+        """The number of bars."""
+        return self._count
+
+    @property
+    def joined(self) -> bool:
+        """True if runs were joined."""
+        return self.grain > _FINEST
+
+    def add(self, worker: str, bar: Bar) -> None:
+        """Add a run."""
+        lanes = self.lanes.get(worker)
+        if lanes is None:
+            lanes = self.lanes[worker] = Lanes()
+        lanes.add(bar)
+        self._count += 1
+        if self._count > self._most:
+            self._coarsen(self._most * 3 // 4)
+
+    def _coarsen(self, most: int) -> None:
+        rows = [row for lanes in self.lanes.values() for row in lanes.bars]
+        coarse, self.grain = coarser(rows, most, self.grain)
+        for row, fewer in zip(rows, coarse, strict=True):
+            row[:] = fewer
+        self._count = sum(map(len, rows))
+
+
+def coarser(
+    rows: Sequence[list[Bar]], most: int, grain: float = _FINEST
+) -> tuple[list[list[Bar]], float]:
+    """Return at most so many bars, or one in each row, and the grain of the timeline then."""
+    coarse = list(rows)
+    count = sum(map(len, coarse))
+    while count > most and any(len(row) > 1 for row in coarse):
+        grain *= 2
+        coarse = [_joined_up_to(grain, row) for row in coarse]
+        count = sum(map(len, coarse))
+    return coarse, grain
+
+
+def _joined_up_to(grain: float, row: list[Bar]) -> list[Bar]:
+    joined: list[Bar] = []
+    for bar in row:
+        if joined and bar.end - joined[-1].start <= grain:
+            joined[-1] = _joined(joined[-1], bar)
+        else:
+            joined.append(bar)
+    return joined

@@ -1,0 +1,467 @@
+"""The geometry of the pictures: what the template draws as SVG, and what the script draws.
+
+Pictures are stretched to the width of the window, and their text is not: so positions along time
+are in percent, and paths in a unit of their own.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct
+import zlib
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from grain.cli.report.bars import RUNNING, VALUE, coarser
+from grain.cli.report.figures import amount_ticks, log_ticks, number, span, time_ticks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from grain.cli.report.bars import Timeline
+    from grain.cli.report.collecting import Worker
+    from grain.cli.report.figures import Ticks
+    from grain.cli.report.series import Series
+    from grain.eventlog.totals import Histogram
+
+COLOURS = 8
+"""Functions that have a colour of their own; the others share one."""
+
+_ROWS = 240  # of the map of workers
+_STATIC_BARS = 2500  # of the timeline without a script
+_STATIC_LANES = 600
+_TABLE_ROWS = 24  # of the table behind a picture
+_HEIGHT = 168  # of a picture over time
+
+
+class Curve(NamedTuple):
+    """A curve over time.
+
+    Attributes:
+        name: its name in the legend.
+        style: the class of the style sheet: its colour, and whether the area below it is filled.
+        path: the path, in seconds and percent of the height, the top being 0.
+        means: the mean in each bin.
+    """
+
+    name: str
+    style: str
+    path: str
+    means: list[float]
+
+
+class TimeChart(NamedTuple):
+    """Curves over time.
+
+    Attributes:
+        title: what it shows, as a sentence for those who do not see it.
+        unit: the unit of the amounts.
+        curves: the curves, the lowest first.
+        span: seconds of the axis.
+        height: pixels of the plot, without the labels of the axis of time.
+        x: the ticks of time, in percent of the width, with labels.
+        x_unit: the unit of time.
+        y: the ticks of amounts, in pixels from above, with labels.
+        heads: the names of the columns of the table with the same figures.
+        rows: its rows.
+    """
+
+    title: str
+    unit: str
+    curves: list[Curve]
+    span: float
+    height: int
+    x: list[tuple[float, str]]
+    x_unit: str
+    y: list[tuple[float, str]]
+    heads: list[str]
+    rows: list[list[str]]
+
+
+def time_chart(
+    title: str,
+    unit: str,
+    series: Iterable[tuple[str, str, Series]],
+    seconds: float,
+    *,
+    whole: bool = False,
+) -> TimeChart:
+    """Return curves over time.
+
+    Args:
+        title: what it shows.
+        unit: the unit of the amounts.
+        series: of each curve the name, the style and the amounts.
+        seconds: the length of the axis.
+        whole: True if what is counted has no fractions.
+    """
+    given = list(series)
+    # All in the same bins, so that they can stand in one table.
+    width = max((one.width for _, _, one in given), default=1.0)
+    for _, _, one in given:
+        one.widen(width)
+    means = [one.means(seconds) for _, _, one in given]
+    ticks = amount_ticks(max((max(one, default=0) for one in means), default=0), whole=whole)
+    top = ticks.at[-1]
+    curves = [
+        Curve(name, style, _path(values, width, seconds, top, filled="area" in style), values)
+        for (name, style, _), values in zip(given, means, strict=True)
+    ]
+    x, x_unit = time_axis(seconds)
+    heads, rows = _table(curves, width, seconds)
+    return TimeChart(
+        title=title,
+        unit=unit,
+        curves=curves,
+        span=seconds,
+        height=_HEIGHT,
+        x=x,
+        x_unit=x_unit,
+        y=[
+            (round(_HEIGHT * (1 - at / top), 1), label)
+            for at, label in zip(ticks.at, ticks.labels, strict=True)
+        ],
+        heads=heads,
+        rows=rows,
+    )
+
+
+def time_axis(seconds: float) -> tuple[list[tuple[float, str]], str]:
+    """Return the ticks of time in percent of the width, with labels; and the unit."""
+    ticks = time_ticks(seconds)
+    return _percent(ticks, seconds), ticks.unit
+
+
+def _percent(ticks: Ticks, most: float) -> list[tuple[float, str]]:
+    return [
+        (round(100 * at / most, 2), label) for at, label in zip(ticks.at, ticks.labels, strict=True)
+    ]
+
+
+def _path(values: list[float], width: float, seconds: float, top: float, *, filled: bool) -> str:
+    """Return steps from the left to the right; values that are equal make one step."""
+    parts: list[str] = []
+    last = ""
+    for at, value in enumerate(values):
+        y = f"{100 - 100 * value / top:.4g}"
+        if y == last:
+            continue
+        x = f"{at * width:.6g}"
+        parts.append(f"H{x}V{y}" if parts else f"M{x} {y}")
+        last = y
+    end = f"H{seconds:.6g}"
+    if not parts:
+        return ""
+    return "".join(parts) + end + ("V100H0Z" if filled else "")
+
+
+def _table(
+    curves: Sequence[Curve], width: float, seconds: float
+) -> tuple[list[str], list[list[str]]]:
+    """Return the table of a picture, with a row for several bins."""
+    bins = max((len(curve.means) for curve in curves), default=0)
+    step = max(1, math.ceil(bins / _TABLE_ROWS))
+    rows = []
+    for at in range(0, bins, step):
+        row = [f"{span(at * width)} to {span(min(seconds, (at + step) * width))}"]
+        for curve in curves:
+            part = curve.means[at : at + step]
+            row.append(number(float(f"{sum(part) / len(part):.3g}")) if part else "")
+        rows.append(row)
+    return ["time", *(curve.name for curve in curves)], rows
+
+
+# ---- distributions
+
+
+class Strip(NamedTuple):
+    """A distribution in a small picture.
+
+    Attributes:
+        title: the picture in a sentence.
+        path: the area, in a box of 100 by 100.
+        x: the ticks in percent of the width, with labels.
+        marks: what was asked for, in percent of the width, each with a name.
+    """
+
+    title: str
+    path: str
+    x: list[tuple[float, str]]
+    marks: list[tuple[float, str]]
+
+
+_STRIP_BINS = 48
+
+
+def time_strip(title: str, histogram: Histogram, limit: float | None) -> Strip:
+    """Return the distribution of spans of time, on a logarithmic axis.
+
+    Args:
+        title: the picture in a sentence.
+        histogram: the spans.
+        limit: the time limit that was asked for, if any.
+    """
+    least = max(histogram.least, 1e-3)
+    most = max(histogram.most, limit or 0.0, least * 1.5) * 1.15
+    least /= 1.15
+    scale = math.log(most / least)
+
+    def place(seconds: float) -> float:
+        return min(max(math.log(max(seconds, least) / least) / scale, 0.0), 1.0)
+
+    marks = [(round(100 * place(limit), 2), f"limit {span(limit)}")] if limit else []
+    ticks = log_ticks(least, most)
+    x = [(round(100 * place(at), 2), label) for at, label in zip(ticks[0], ticks[1], strict=True)]
+    return Strip(title, _hill((place(at), n) for at, n in histogram.bins()), _thinned(x), marks)
+
+
+def amount_strip(title: str, histogram: Histogram, asked: Sequence[float]) -> Strip:
+    """Return the distribution of amounts, on an axis from 0 on.
+
+    Args:
+        title: the picture in a sentence.
+        histogram: the amounts.
+        asked: amounts that were asked for.
+    """
+    ticks = amount_ticks(max(histogram.most, *asked, 1e-9) * 1.02)
+    most = ticks.at[-1]
+    marks = [(round(100 * at / most, 2), f"asked {number(at)}") for at in asked]
+    hill = _hill((at / most, count) for at, count in histogram.bins())
+    return Strip(title, hill, _percent(ticks, most), marks)
+
+
+def _hill(points: Iterable[tuple[float, int]]) -> str:
+    """Return the outline of a histogram of points between 0 and 1."""
+    counts = [0] * _STRIP_BINS
+    for at, count in points:
+        counts[min(int(at * _STRIP_BINS), _STRIP_BINS - 1)] += count
+    top = max(counts) or 1
+    parts = ["M0 100"]
+    for at, count in enumerate(counts):
+        # A bin that is not empty can be seen.
+        y = 100 - max(100 * count / top, 4) if count else 100
+        parts.append(f"V{y:.3g}H{100 * (at + 1) / _STRIP_BINS:.4g}")
+    return "".join([*parts, "V100Z"])
+
+
+def _thinned(ticks: list[tuple[float, str]]) -> list[tuple[float, str]]:
+    """Leave out ticks whose labels would touch that of the one before."""
+    kept: list[tuple[float, str]] = []
+    for at, label in ticks:
+        if not kept or at - kept[-1][0] >= 18:
+            kept.append((at, label))
+    return kept
+
+
+# ---- the map of workers
+
+
+class WorkerMap(NamedTuple):
+    """The busy share of each worker over time, as an image with a row for each.
+
+    Attributes:
+        image: the image as a URL with its data.
+        height: its height in pixels.
+        labels: the names of some workers, with the middle of their row in pixels.
+        x: the ticks of time, in percent of the width, with labels.
+        x_unit: the unit of time.
+        each: the number of workers in a row.
+    """
+
+    image: str
+    height: int
+    labels: list[tuple[float, str]]
+    x: list[tuple[float, str]]
+    x_unit: str
+    each: int
+
+
+_SHADES = 200
+
+
+def worker_map(workers: Sequence[Worker], seconds: float) -> WorkerMap | None:
+    """Return the map; None if no worker offers cores."""
+    shown = [worker for worker in workers if worker.resources.get("Cores")]
+    if not shown or seconds <= 0:
+        return None
+    width = max(max(one.cores.width, one.present.width) for one in shown)
+    each = math.ceil(len(shown) / _ROWS)
+    rows = [_row(shown[at : at + each], width, seconds) for at in range(0, len(shown), each)]
+    pixels = max(2, min(18, 400 // len(rows)))
+    labels = [(pixels * (at + 0.5), shown[at * each].name) for at in range(len(rows))]
+    x, x_unit = time_axis(seconds)
+    return WorkerMap(
+        image=_png(rows),
+        height=pixels * len(rows),
+        labels=labels[:: math.ceil(14 / pixels)],
+        x=x,
+        x_unit=x_unit,
+        each=each,
+    )
+
+
+def _row(workers: Sequence[Worker], width: float, seconds: float) -> bytes:
+    """Return the shades of some workers: 0 where none is there, 1 where all are idle."""
+    for worker in workers:
+        worker.cores.widen(width)
+        worker.present.widen(width)
+    count = workers[0].present.count(seconds)
+    busy, offered = [0.0] * count, [0.0] * count
+    for worker in workers:
+        cores = worker.resources["Cores"]
+        for at, area in enumerate(worker.cores.means(seconds)):
+            busy[at] += area
+        for at, area in enumerate(worker.present.means(seconds)):
+            offered[at] += area * cores
+    return bytes(
+        1 + round((_SHADES - 1) * min(1.0, one / all_)) if all_ > 0 else 0
+        for one, all_ in zip(busy, offered, strict=True)
+    )
+
+
+def _png(rows: Sequence[bytes]) -> str:
+    """Return an image with a byte for each pixel, the index of a shade, as a URL.
+
+    PNG, as RFC 2083 has it; one colour whose opacity grows with the shade, so that the image fits
+    light and dark pages.
+    """
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        whole = kind + data
+        return struct.pack(">I", len(data)) + whole + struct.pack(">I", zlib.crc32(whole))
+
+    header = struct.pack(">IIBBBBB", len(rows[0]), len(rows), 8, 3, 0, 0, 0)
+    colours = bytes((0, 0, 0)) + bytes((42, 120, 214)) * _SHADES
+    opacity = bytes([0, *(30 + 225 * at // (_SHADES - 1) for at in range(_SHADES))])
+    pixels = zlib.compress(b"".join(b"\0" + row for row in rows), 9)
+    png = b"".join(
+        [
+            b"\x89PNG\r\n\x1a\n",
+            chunk(b"IHDR", header),
+            chunk(b"PLTE", colours),
+            chunk(b"tRNS", opacity),
+            chunk(b"IDAT", pixels),
+            chunk(b"IEND", b""),
+        ]
+    )
+    return "data:image/png;base64," + base64.b64encode(png).decode()
+
+
+# ---- the timeline
+
+
+class StaticTimeline(NamedTuple):
+    """The timeline as it is printed, and shown without a script.
+
+    Attributes:
+        paths: the bars of each style, in seconds and lanes.
+        lanes: their number.
+        span: seconds of the axis.
+        height: pixels.
+        labels: the names of some workers, with the middle of their lanes in pixels.
+        x: the ticks of time, in percent of the width, with labels.
+        x_unit: the unit of time.
+    """
+
+    paths: list[tuple[str, str]]
+    lanes: int
+    span: float
+    height: int
+    labels: list[tuple[float, str]]
+    x: list[tuple[float, str]]
+    x_unit: str
+
+
+def style_of(function: int, state: int, colours: dict[int, int]) -> str:
+    """Return the class of the style sheet for a bar."""
+    if state in {VALUE, RUNNING}:
+        return f"f{colours.get(function, COLOURS)}" + ("r" if state == RUNNING else "")
+    return "vain"
+
+
+def static_timeline(
+    timeline: Timeline, seconds: float, colours: dict[int, int]
+) -> StaticTimeline | None:
+    """Return the timeline with few bars; None if it has none, or too many lanes.
+
+    Args:
+        timeline: all bars.
+        seconds: the length of the axis.
+        colours: the colours of functions, by their numbers.
+    """
+    rows = [row for lanes in timeline.lanes.values() for row in lanes.bars]
+    if not rows or len(rows) > _STATIC_LANES or seconds <= 0:
+        return None
+    few, _ = coarser(rows, _STATIC_BARS, timeline.grain)
+    paths: dict[str, list[str]] = {}
+    thinnest = seconds / 2000  # what is shorter would not be seen
+    for at, row in enumerate(few):
+        for bar in row:
+            style = style_of(bar.function, bar.state, colours)
+            length = max(bar.end - bar.start, thinnest)
+            paths.setdefault(style, []).append(
+                f"M{bar.start:.6g} {at + 0.08:.2f}h{length:.4g}v.84h-{length:.4g}z"
+            )
+    pixels = max(1.5, min(14, 480 / len(rows)))
+    labels, at, free = [], 0, 0.0
+    for name, lanes in timeline.lanes.items():
+        middle = pixels * (at + len(lanes.bars) / 2)
+        if middle - 6 >= free:
+            labels.append((round(middle, 1), name))
+            free = middle + 8
+        at += len(lanes.bars)
+    x, x_unit = time_axis(seconds)
+    return StaticTimeline(
+        paths=[(style, "".join(parts)) for style, parts in sorted(paths.items())],
+        lanes=len(rows),
+        span=seconds,
+        height=round(pixels * len(rows)),
+        labels=labels,
+        x=x,
+        x_unit=x_unit,
+    )
+
+
+_UNITS = 5_000_000  # at most, for the whole span
+
+
+def timeline_data(
+    timeline: Timeline, seconds: float, functions: list[str], most: int
+) -> dict[str, Any]:
+    """Return the bars of so many workers for the script.
+
+    They are whole numbers, each relative to the one before. Of each bar: the time since the end of
+    the one before in its lane, and its length, in units; 3 times the number of its function, plus
+    its state; and the number of its task, less that of the bar before. ``several`` has the counts
+    of bars of several runs, by their place.
+    """
+    unit = 0.001
+    while seconds / unit > _UNITS:
+        unit *= 10
+    several: dict[int, int] = {}
+    place = 0
+    workers = []
+    for name, lanes in islice(timeline.lanes.items(), most):
+        rows = []
+        for row in lanes.bars:
+            numbers: list[int] = []
+            last = task = 0
+            for bar in row:
+                start, end = max(last, round(bar.start / unit)), round(bar.end / unit)
+                numbers += (start - last, max(0, end - start))
+                numbers += (3 * bar.function + bar.state, bar.task - task)
+                last, task = max(start, end), bar.task
+                if bar.runs > 1:
+                    several[place] = bar.runs
+                place += 1
+            rows.append(numbers)
+        workers.append([name, rows])
+    return {
+        "unit": unit,
+        "span": seconds,
+        "grain": timeline.grain,
+        "functions": functions,
+        "workers": workers,
+        "several": several,
+    }

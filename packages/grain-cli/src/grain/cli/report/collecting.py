@@ -1,0 +1,349 @@
+"""`Collector`: all that a report shows, from the lines of a log in one pass.
+
+Pure: no file is read here, and nothing is made to be looked at. Times are in seconds from the first
+line on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from grain.cli.report.bars import RUNNING, VAIN, VALUE, Bar, Timeline
+from grain.cli.report.critical_path import CriticalPath
+from grain.cli.report.series import Level, Series
+from grain.eventlog.runs import RunAssembly
+from grain.eventlog.schema import (
+    ClockChanged,
+    LogEnded,
+    LogStarted,
+    MissionJoined,
+    Remark,
+    TaskStarted,
+    TaskSubmitted,
+    WorkerJoined,
+    WorkerLeft,
+)
+from grain.eventlog.totals import Totals
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from grain.cli.report.critical_path import Step
+    from grain.eventlog.runs import Run
+    from grain.eventlog.schema import AnyLine
+
+BINS = 480
+"""Bins of the pictures over time."""
+
+WORKER_BINS = 160
+"""Bins of the picture of each worker."""
+
+BARS = 120_000
+"""Bars of the timeline."""
+
+_REMARKS = 200  # that are kept; a scheduler in trouble may repeat itself
+
+_TIME = "WTime"  # a limit, of which nothing is taken
+
+
+@dataclass(eq=False)
+class Worker:
+    """A worker, under one name.
+
+    Attributes:
+        name: its name.
+        host: its host.
+        job: its job, as the batch system calls it.
+        resources: amounts by kind.
+        joined: when it joined for the first time.
+        left: when it left for the last time; None if it is still there.
+        why: the reason; empty if it was to leave.
+        runs: the runs that ended there.
+        core_seconds: the cores that they asked for, times their length.
+        offered: core seconds that it offered.
+        cores: the cores that runs had, over time.
+        present: 1 while it was there, over time.
+        since: since when it is there; None if it is not.
+    """
+
+    name: str
+    host: str = ""
+    job: str = ""
+    resources: dict[str, float] = field(default_factory=dict)
+    joined: float = 0.0
+    left: float | None = None
+    why: str = ""
+    runs: int = 0
+    core_seconds: float = 0.0
+    offered: float = 0.0
+    cores: Series = field(default_factory=lambda: Series(WORKER_BINS))
+    present: Series = field(default_factory=lambda: Series(WORKER_BINS))
+    since: float | None = None
+
+
+class Usage(NamedTuple):
+    """One kind of resource over time, each as a series.
+
+    Attributes:
+        offered: by the workers that were there.
+        asked: by the runs.
+        used: by the programs of the runs; empty where that is not measured.
+    """
+
+    offered: Series
+    asked: Series
+    used: Series
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that a report shows.
+
+    Attributes:
+        header: the first line of the log.
+        end: its last line, if the log has ended.
+        span: seconds from the first line to the last.
+        clock_change: seconds that were added to the writer's clock meanwhile.
+        totals: what the runs add up to.
+        functions: the names of functions, by their numbers in bars and steps.
+        workers: in the order in which they joined.
+        usage: by kind of resource, the cores first.
+        waiting: the number of tasks that wait, over time.
+        running: the number of tasks that run, over time.
+        timeline: the bars.
+        steps: the critical path, of the mission that ended last.
+        missions: the names of missions in the log of a scheduler, by their ids.
+        path_mission: the mission of the critical path; empty in the log of a mission.
+        remarks: sentences for people, each with its time.
+        more_remarks: how many more there are.
+    """
+
+    header: LogStarted | None
+    end: LogEnded | None
+    span: float
+    clock_change: float
+    totals: Totals
+    functions: list[str]
+    workers: list[Worker]
+    usage: dict[str, Usage]
+    waiting: Level
+    running: Level
+    timeline: Timeline
+    steps: list[Step]
+    missions: dict[str, str]
+    path_mission: str
+    remarks: list[tuple[float, str]]
+    more_remarks: int
+
+    @property
+    def offered(self) -> float:
+        """Core seconds that all workers offered."""
+        return sum(worker.offered for worker in self.workers)
+
+
+class Collector:
+    """A report in the making: feed it the lines of a log, then take the report."""
+
+    def __init__(self, bars: int = BARS) -> None:
+        self._assembly = RunAssembly()
+        self._header: LogStarted | None = None
+        self._end: LogEnded | None = None
+        self._totals = Totals()
+        self._functions: dict[str, int] = {}
+        self._workers: dict[str, Worker] = {}
+        self._usage: dict[str, Usage] = {}
+        self._waiting = Level(BINS)
+        self._running = Level(BINS)
+        self._timeline = Timeline(bars)
+        self._paths: dict[str, CriticalPath] = {}
+        self._missions: dict[str, str] = {}
+        self._remarks: list[tuple[float, str]] = []
+        self._more_remarks = 0
+
+    def feed(self, line: AnyLine) -> None:
+        """Take the next line."""
+        if isinstance(line, TaskStarted):
+            self._started(line)
+            return
+        run = self._assembly.feed(line)
+        if run is not None:
+            self._ended(run)
+        elif isinstance(line, TaskSubmitted):
+            self._submitted(line)
+        elif isinstance(line, LogStarted):
+            self._header = self._header or line
+        elif isinstance(line, LogEnded):
+            self._end = line
+        elif isinstance(line, WorkerJoined):
+            self._joined(line)
+        elif isinstance(line, WorkerLeft):
+            self._left(line)
+        elif isinstance(line, MissionJoined):
+            self._missions[line.mission] = line.name
+        elif isinstance(line, Remark):
+            self._remark(line.text)
+        elif isinstance(line, ClockChanged):
+            way = "forward" if line.by > 0 else "back"
+            self._remark(
+                f"the clock of the log's host was set {way} by {abs(line.by):,.1f} s; the times "
+                "here are as if it had not been"
+            )
+
+    def report(self) -> Report:
+        """Return the report, up to the last line. Feed no further lines then."""
+        now = self._now
+        for worker in self._workers.values():
+            if worker.since is not None:
+                self._absent(worker, now)
+        for task in self._assembly.open_tasks():
+            if task.started is not None:
+                start = task.started - (self._assembly.first or 0.0)
+                self._occupy(task.submission.request, task.worker, start, now)
+                number = self._number(task.submission.function)
+                bar = Bar(start, now, number, RUNNING, task.submission.task, 1, now - start)
+                self._timeline.add(task.worker, bar)
+        for level in (self._waiting, self._running):
+            level.change(now, 0)
+        mission = max(self._paths, key=lambda one: self._paths[one].last_end, default="")
+        kinds = sorted(self._usage, key=lambda kind: (kind != "Cores", kind != "Memory", kind))
+        return Report(
+            header=self._header,
+            end=self._end,
+            span=now,
+            clock_change=self._assembly.clock_change,
+            totals=self._totals,
+            functions=list(self._functions),
+            workers=list(self._workers.values()),
+            usage={kind: self._usage[kind] for kind in kinds},
+            waiting=self._waiting,
+            running=self._running,
+            timeline=self._timeline,
+            steps=self._paths[mission].steps() if self._paths else [],
+            missions=self._missions,
+            path_mission=mission,
+            remarks=self._remarks,
+            more_remarks=self._more_remarks,
+        )
+
+    @property
+    def _now(self) -> float:
+        """Seconds from the first line to the last one that was fed."""
+        return self._assembly.now - (self._assembly.first or 0.0)
+
+    def _remark(self, text: str) -> None:
+        if len(self._remarks) < _REMARKS:
+            self._remarks.append((self._now, text))
+        else:
+            self._more_remarks += 1
+
+    # ---- workers
+
+    def _joined(self, line: WorkerJoined) -> None:
+        now = self._now
+        worker = self._workers.get(line.worker)
+        if worker is None:
+            worker = self._workers[line.worker] = Worker(line.worker, joined=now)
+        elif worker.since is not None:  # its connection was lost, but not the worker
+            self._absent(worker, now)
+        worker.host, worker.job, worker.resources = line.host, line.job, line.resources
+        worker.since, worker.left, worker.why = now, None, ""
+
+    def _left(self, line: WorkerLeft) -> None:
+        worker = self._workers.get(line.worker)
+        if worker is None:
+            return
+        now = self._now
+        if worker.since is not None:
+            self._absent(worker, now)
+        worker.left, worker.why = now, line.why
+
+    def _absent(self, worker: Worker, now: float) -> None:
+        """Count what a worker offered since it came."""
+        since = now if worker.since is None else worker.since
+        worker.since = None
+        worker.present.add(since, now, 1)
+        worker.offered += worker.resources.get("Cores", 0.0) * (now - since)
+        for kind, amount in worker.resources.items():
+            if kind != _TIME:
+                self._of_kind(kind).offered.add(since, now, amount)
+
+    def _of_kind(self, kind: str) -> Usage:
+        usage = self._usage.get(kind)
+        if usage is None:
+            usage = self._usage[kind] = Usage(Series(BINS), Series(BINS), Series(BINS))
+        return usage
+
+    # ---- tasks
+
+    def _number(self, function: str) -> int:
+        return self._functions.setdefault(function, len(self._functions))
+
+    def _submitted(self, line: TaskSubmitted) -> None:
+        now = self._now
+        self._totals.submitted(line)
+        self._waiting.change(now, 1)
+        path = self._paths.get(line.mission)
+        if path is None:
+            path = self._paths[line.mission] = CriticalPath()
+        after = (*line.after, line.retry_of) if line.retry_of else line.after
+        path.submitted(line.task, self._number(line.function), now, after)
+
+    def _started(self, line: TaskStarted) -> None:
+        task = self._assembly.open_task(line.mission, line.task)
+        again = task is not None and task.started is not None
+        self._assembly.feed(line)
+        if not again:  # it waits no more; in a torn log, the end of its last run may be lacking
+            self._waiting.change(self._now, -1)
+            self._running.change(self._now, 1)
+
+    def _ended(self, run: Run) -> None:
+        now, line = self._now, run.line
+        self._totals.ended(run)
+        if run.started is None:
+            self._waiting.change(now, -1)
+        else:
+            self._running.change(now, -1)
+            self._show(run)
+        if not line.final:
+            self._waiting.change(now, 1)
+            return
+        first = self._assembly.first or 0.0
+        path = self._paths.get(line.mission)
+        if path is not None:
+            started = None if run.started is None else run.started - first
+            path.ended(line.task, started, run.ended - first)
+
+    def _show(self, run: Run) -> None:
+        first = self._assembly.first or 0.0
+        assert run.started is not None
+        start, end, line = run.started - first, run.ended - first, run.line
+        worker = self._workers.get(line.worker)
+        if worker is not None:
+            worker.runs += 1
+            worker.core_seconds += run.core_seconds
+        self._occupy(run.submission.request, line.worker, start, end)
+        if line.usage is not None and end > start:
+            self._of_kind("Cores").used.add(start, end, line.usage.cpu / (end - start))
+            if line.usage.measured_by != "none":
+                self._of_kind("Memory").used.add(start, end, line.usage.peak_memory)
+        state = VALUE if line.outcome == "value" else VAIN
+        number = self._number(run.submission.function)
+        self._timeline.add(line.worker, Bar(start, end, number, state, line.task, 1, end - start))
+
+    def _occupy(self, request: Mapping[str, float], name: str, start: float, end: float) -> None:
+        """Count what a run has taken of the resources."""
+        for kind, amount in request.items():
+            if kind != _TIME:
+                self._of_kind(kind).asked.add(start, end, amount)
+        worker = self._workers.get(name)
+        if worker is not None:
+            worker.cores.add(start, end, request.get("Cores", 0.0))
+
+
+def collect(lines: Iterable[AnyLine], bars: int = BARS) -> Report:
+    """Return the report of a log."""
+    collector = Collector(bars)
+    for line in lines:
+        collector.feed(line)
+    return collector.report()

@@ -1,0 +1,116 @@
+"""The critical path of a mission: the chain of tasks, each awaited by the next, that ended last.
+
+It leads back from the task that ended last: the one before is, of those that its branch had awaited
+when it submitted it, the one that ended last. Whoever wants the mission to be shorter has to make
+this chain shorter.
+
+All tasks have to be remembered, as any of them may turn out to be in the chain: in arrays, 40 bytes
+for each.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_CHUNK = 1024
+
+
+class Step(NamedTuple):
+    """A task of the chain.
+
+    Attributes:
+        task: its number.
+        function: the number of its function.
+        after: the end of the task before, in seconds from the beginning; 0 for the first.
+        submitted: when it was submitted: until then, the mission's own code ran.
+        started: when its last run began: until then, it waited, or ran in vain.
+        ended: when it ended.
+    """
+
+    task: int
+    function: int
+    after: float
+    submitted: float
+    started: float
+    ended: float
+
+
+class _Chunk:
+    """A thousand tasks whose numbers follow each other. A time that is not known is -1."""
+
+    __slots__ = ("before", "ended", "function", "started", "submitted")
+
+    def __init__(self) -> None:
+        unknown = array("d", [-1.0]) * _CHUNK
+        self.submitted = unknown[:]
+        self.started = unknown[:]
+        self.ended = unknown[:]
+        self.function = array("l", bytes(8 * _CHUNK))
+        self.before = array("q", bytes(8 * _CHUNK))
+
+
+class CriticalPath:
+    """The tasks of one mission. Their numbers begin with 1; 0 is none.
+
+    Attributes:
+        last_end: when the task that ended last has ended; -1 if none has.
+    """
+
+    def __init__(self) -> None:
+        # By number // _CHUNK: a torn log may have any number, and must not need memory for all.
+        self._chunks: dict[int, _Chunk] = {}
+        self._last = 0
+        self.last_end = -1.0
+
+    def submitted(self, task: int, function: int, time: float, after: Iterable[int]) -> None:
+        """Take note of a task that is submitted after others have ended."""
+        chunk, at = self._place(task)
+        chunk.submitted[at] = time
+        chunk.function[at] = function
+        before, latest = 0, -1.0
+        for one in after:
+            ended = self._end_of(one)
+            if latest < ended <= time:
+                before, latest = one, ended
+        chunk.before[at] = before
+
+    def ended(self, task: int, started: float | None, ended: float) -> None:
+        """Take note of a task that has ended."""
+        chunk, at = self._place(task)
+        if chunk.submitted[at] < 0:
+            return  # its submission was torn
+        chunk.started[at] = ended if started is None else started
+        chunk.ended[at] = ended
+        if ended >= self.last_end:
+            self._last, self.last_end = task, ended
+
+    def steps(self) -> list[Step]:
+        """Return the chain, the first task first."""
+        steps: list[Step] = []
+        seen: set[int] = set()
+        task = self._last
+        while task and task not in seen:
+            seen.add(task)  # a number that is used twice makes no endless chain
+            chunk, at = self._place(task)
+            before = chunk.before[at]
+            after = max(0.0, self._end_of(before)) if before else 0.0
+            submitted, started = chunk.submitted[at], chunk.started[at]
+            steps.append(Step(task, chunk.function[at], after, submitted, started, chunk.ended[at]))
+            task = before
+        return steps[::-1]
+
+    def _place(self, task: int) -> tuple[_Chunk, int]:
+        number, at = divmod(task, _CHUNK)
+        chunk = self._chunks.get(number)
+        if chunk is None:
+            chunk = self._chunks[number] = _Chunk()
+        return chunk, at
+
+    def _end_of(self, task: int) -> float:
+        number, at = divmod(task, _CHUNK)
+        chunk = self._chunks.get(number)
+        return -1.0 if chunk is None else chunk.ended[at]

@@ -1,0 +1,120 @@
+"""Figures as people read them: spans of time, amounts, shares, and the ticks of axes."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
+
+NOTHING = "\u2013"
+"""A dash, for a figure that is not there."""
+
+_SPANS = (
+    (1.0, "s", "seconds", (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)),
+    (_MINUTE, "min", "minutes", (1, 2, 5, 10, 20)),
+    (_HOUR, "h", "hours", (0.5, 1, 2, 3, 6, 12)),
+    (_DAY, "d", "days", (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)),
+)
+"""Units of time, with the steps between ticks that people find natural in each."""
+
+
+def span(seconds: float) -> str:
+    """Format seconds with two units at most: ``3 h 12 min``, ``45 s``, ``0.21 s``."""
+    if seconds < 0.0005:
+        return "0 s"
+    if seconds < 1:
+        return f"{seconds:.2g} s"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < _MINUTE:
+        return f"{whole} s"
+    if whole < _HOUR:
+        return _two(whole, 60, "min", 1, "s")
+    whole = round(seconds / _MINUTE)
+    if whole < _DAY / _MINUTE:
+        return _two(whole, 60, "h", 1, "min")
+    return _two(round(seconds / _HOUR), 24, "d", 1, "h")
+
+
+def _two(whole: int, large: int, large_unit: str, small: int, small_unit: str) -> str:
+    first, rest = divmod(whole, large)
+    return f"{first} {large_unit} {rest // small} {small_unit}" if rest else f"{first} {large_unit}"
+
+
+def number(amount: float) -> str:
+    """Format an amount to three digits, with commas between thousands: ``1,234``, ``4.8``."""
+    if amount == round(amount) or abs(amount) >= 100:
+        return f"{amount:,.0f}"
+    return f"{amount:.3g}"
+
+
+def hours(seconds: float) -> str:
+    """Format core seconds in core-hours."""
+    return number(seconds / _HOUR)
+
+
+def share(part: float, whole: float) -> str:
+    """Format a share in percent; a dash if there is no whole."""
+    if whole <= 0:
+        return NOTHING
+    percent = 100 * part / whole
+    if 0 < percent < 0.95:
+        return "< 1 %" if percent < 0.05 else f"{percent:.1f} %"
+    return f"{percent:.0f} %"
+
+
+class Ticks(NamedTuple):
+    """The ticks of an axis.
+
+    Attributes:
+        at: where they are.
+        labels: their text, without the unit.
+        unit: the unit, as a word; empty for plain numbers.
+    """
+
+    at: list[float]
+    labels: list[str]
+    unit: str
+
+
+def time_ticks(seconds: float, most: int = 7) -> Ticks:
+    """Return the ticks of an axis of time, from 0 on."""
+    for size, _, word, steps in _SPANS:
+        for step in steps:
+            if seconds / (step * size) <= most:
+                return _ticks(seconds / size, step, size, word)
+    return _ticks(seconds / _DAY, 10 ** math.ceil(math.log10(seconds / _DAY / most)), _DAY, "days")
+
+
+def _ticks(end: float, step: float, size: float, word: str) -> Ticks:
+    at = [step * number for number in range(int(end / step + 1e-9) + 1)]
+    return Ticks([one * size for one in at], [f"{one:.10g}" for one in at], word)
+
+
+def amount_ticks(largest: float, most: int = 4, *, whole: bool = False) -> Ticks:
+    """Return the ticks of an axis of amounts, from 0 to the first that is not below the largest.
+
+    Args:
+        largest: the largest amount.
+        most: steps at most.
+        whole: True if there are no fractions of what is counted.
+    """
+    largest = largest if largest > 0 else 1.0
+    power = 10.0 ** math.floor(math.log10(largest / most))
+    step = next(f * power for f in (1, 2, 2.5, 5, 10, 20) if largest / (f * power) <= most)
+    if whole:
+        step = max(1.0, math.ceil(step))
+    at = [step * number for number in range(math.ceil(largest / step - 1e-9) + 1)]
+    return Ticks(at, [f"{one:,.10g}" for one in at], "")
+
+
+def log_ticks(least: float, most: float) -> Ticks:
+    """Return the ticks of a logarithmic axis of time: the usual spans within the bounds."""
+    usual = (
+        (0.001, "1 ms"), (0.01, "10 ms"), (0.1, "0.1 s"), (1, "1 s"), (10, "10 s"), (60, "1 min"),
+        (600, "10 min"), (3600, "1 h"), (6 * 3600, "6 h"), (86400, "1 d"), (7 * 86400, "7 d"),
+    )  # fmt: skip
+    chosen = [(at, label) for at, label in usual if least <= at <= most]
+    return Ticks([float(at) for at, _ in chosen], [label for _, label in chosen], "")

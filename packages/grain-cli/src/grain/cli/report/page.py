@@ -1,0 +1,517 @@
+"""The page: a `Report` in words and pictures, as one HTML file.
+
+Names and messages come from users' programs. The templates escape whatever they are given; control
+characters and marks that turn the direction of writing are replaced; and the page's policy lets a
+browser run the one script whose digest it names, and load nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import time
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+from markupsafe import Markup
+
+from grain.cli.report import charts
+from grain.cli.report.figures import NOTHING, hours, number, share, span
+from grain.cli.report.sufficient import sufficient
+from grain.cli.show import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from grain.cli.report.collecting import Report, Worker
+    from grain.cli.report.critical_path import Step
+    from grain.eventlog.totals import Failures, FunctionTotals
+
+_FUNCTIONS = 200  # rows of the table
+_CARDS = 24  # functions with pictures of their own
+_WORKERS = 1000  # rows of the table, and in the timeline
+_CAUSES = 50
+_STEPS = 60  # of the critical path
+
+_NAMELESS = "(unknown function)"
+
+
+def render(report: Report, *, written: bool, version: str, notes: list[str]) -> str:
+    """Return the page.
+
+    Args:
+        report: what it shows.
+        written: True if the log may still grow.
+        version: the version of Grain.
+        notes: sentences about the log itself, such as lines that were torn.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("grain.cli.report"),
+        autoescape=True,
+        finalize=_plain,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    style, script = _source(environment, "style.css"), _source(environment, "script.js")
+    view = _View(report, written=written)
+    return environment.get_template("page.html.jinja").render(
+        policy=_policy(style, script),
+        style=style,
+        script=script,
+        version=version,
+        **view.values(notes),
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Return what a template is given, without characters that would change how it is read."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return clean(value, keep="\n\t")
+    return value
+
+
+def _source(environment: jinja2.Environment, name: str) -> Markup:
+    assert environment.loader is not None
+    return Markup(environment.loader.get_source(environment, name)[0])  # noqa: S704 - our own file
+
+
+def _policy(style: str, script: str) -> str:
+    """Return a policy by which the page's own style and script are in force, and nothing else."""
+
+    def digest(text: str) -> str:
+        return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+    return (
+        f"default-src 'none'; style-src '{digest(style)}'; script-src '{digest(script)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+class _View:
+    """The values of the template, section by section."""
+
+    def __init__(self, report: Report, *, written: bool) -> None:
+        self._report = report
+        self._written = written
+        # The functions that took most of the time have colours of their own.
+        ranked = sorted(self._functions(), key=lambda one: -one.core_seconds)
+        numbers = {name: number for number, name in enumerate(report.functions)}
+        self._ranked = ranked
+        self._colours = {
+            numbers[one.name]: colour
+            for colour, one in enumerate(islice(ranked, charts.COLOURS))
+            if one.name in numbers
+        }
+        self._styles = {
+            report.functions[number]: f"f{colour}" for number, colour in self._colours.items()
+        }
+
+    def values(self, notes: list[str]) -> dict[str, Any]:
+        """Return everything."""
+        report = self._report
+        name = report.header.name if report.header is not None else ""
+        timeline = self._timeline()
+        remarks = [*self._remarks(), *({"when": "", "text": one} for one in notes)]
+        path = self._path()
+        failures = [self._failure(one) for one in self._causes()[:_CAUSES]]
+        tasks = bool(report.totals.functions)
+        sections = [
+            ("utilisation", "Utilisation", bool(report.usage)),
+            ("workers", "Workers", bool(report.workers)),
+            ("timeline", "Timeline", timeline is not None),
+            ("queue", "Queue", tasks),
+            ("functions", "Functions", tasks),
+            ("requests", "Requests", tasks),
+            ("failures", "Failures", tasks),
+            ("path", "Critical path", path is not None),
+            ("remarks", "Remarks", bool(remarks)),
+        ]
+        return {
+            "name": name or "(no name)",
+            "state": self._state(),
+            "facts": list(self._facts()),
+            "command": " ".join(report.header.command) if report.header is not None else "",
+            "sections": [{"id": id_, "title": title} for id_, title, there in sections if there],
+            "tiles": list(self._tiles()),
+            "sentences": list(self._sentences()),
+            "charts": list(self._charts()),
+            "workers": [self._worker(one) for one in report.workers[:_WORKERS]],
+            "more_workers": _more(len(report.workers), _WORKERS, "workers"),
+            "map": charts.worker_map(report.workers, report.span),
+            "timeline": timeline,
+            "timeline_note": self._timeline_note(),
+            "static": charts.static_timeline(report.timeline, report.span, self._colours),
+            "legend": list(self._legend()),
+            "queue": self._queue() if tasks and report.span > 0 else None,
+            "waits": [_waits(one) for one in self._ranked[:_FUNCTIONS]],
+            "functions": [self._function(one) for one in self._ranked[:_FUNCTIONS]],
+            "more_functions": _more(len(self._ranked), _FUNCTIONS, "functions"),
+            "requests": [self._request(one) for one in self._ranked[:_CARDS]],
+            "requests_note": self._requests_note(),
+            "failures": failures if tasks else None,
+            "more_failures": _more(len(report.totals.failures), _CAUSES, "causes"),
+            "path": path,
+            "remarks": remarks,
+            "footer": self._footer(),
+        }
+
+    def _functions(self) -> list[FunctionTotals]:
+        return list(self._report.totals.functions.values())
+
+    # ---- the headline
+
+    def _state(self) -> dict[str, str]:
+        end = self._report.end
+        if end is not None:
+            style = {"done": "good", "failed": "bad", "interrupted": "bad"}[end.status]
+            return {"word": end.status, "style": style, "message": end.message}
+        if self._written:
+            return {"word": "running", "style": "live", "message": ""}
+        text = "The log has no last line: its process was killed, or the disk was full."
+        return {"word": "cut off", "style": "bad", "message": text}
+
+    def _facts(self) -> Iterator[str]:
+        report, header = self._report, self._report.header
+        if header is None:
+            return
+        shift = report.clock_change
+        yield f"{_moment(header.time + shift)} to {_moment(header.time + shift + report.span)}"
+        if header.host:
+            yield f"host {header.host}"
+        if header.directory:
+            yield header.directory
+        if report.missions:
+            yield f"{len(report.missions):,} missions"
+        yield f"Grain {header.grain}, log {header.id}"
+
+    def _tiles(self) -> Iterator[dict[str, str]]:
+        report, totals = self._report, self._report.totals
+        running = self._written and report.end is None
+        yield _tile("So far" if running else "Makespan", span(report.span), "from first to last")
+        ended = totals.done + totals.failed + totals.cancelled
+        cancelled = f", {totals.cancelled:,} cancelled" if totals.cancelled else ""
+        left = f", {totals.tasks - ended:,} open" if totals.tasks > ended else ""
+        yield _tile("Tasks done", f"{totals.done:,}", f"of {totals.tasks:,}{cancelled}{left}")
+        yield _tile(
+            "Failed",
+            f"{totals.failed:,}",
+            "for good" if totals.failed else "no task has failed for good",
+            style="bad" if totals.failed else "",
+        )
+        lost = "no run was lost with a worker"
+        if totals.lost:
+            lost = f"{_counted(totals.lost, 'run')} lost with a worker"
+        yield _tile("Retried", f"{totals.retried:,}", lost, unit="runs")
+        yield _tile("Core-hours", hours(totals.core_seconds), "asked for by runs, while they ran")
+        wasted = totals.wasted_core_seconds
+        note = f"{share(wasted, totals.core_seconds)} of them: runs without a value"
+        yield _tile("Wasted", hours(wasted), note, unit="core-hours")
+        if report.offered:
+            figure, _, unit = share(totals.core_seconds, report.offered).rpartition(" ")
+            note = f"of {hours(report.offered)} core-hours that workers offered"
+            yield _tile("Utilisation", figure or unit, note, unit=unit if figure else "")
+        if totals.cpu_seconds:
+            figure, _, unit = share(totals.cpu_seconds, totals.core_seconds).rpartition(" ")
+            note = f"{hours(totals.cpu_seconds)} CPU-hours of the cores asked for"
+            yield _tile("CPU use", figure or unit, note, unit=unit if figure else "")
+
+    def _sentences(self) -> Iterator[str]:
+        report = self._report
+        if not report.totals.functions:
+            yield "No task was submitted up to the end of this log."
+        elif self._written and report.end is None:
+            yield (
+                f"{report.running.now:,} tasks run and {report.waiting.now:,} wait. The mission "
+                "goes on; this page shows its log up to now."
+            )
+
+    # ---- pictures
+
+    def _charts(self) -> Iterator[charts.TimeChart]:
+        report = self._report
+        if report.span <= 0:
+            return
+        for kind, usage in report.usage.items():
+            word, unit = {"Cores": ("Cores", ""), "Memory": ("Memory", "GB")}.get(kind, (kind, ""))
+            series = [
+                ("offered by workers", "area offered", usage.offered),
+                ("asked for by runs", "area asked", usage.asked),
+            ]
+            if usage.used.area:
+                name = "computing" if kind == "Cores" else "peaks of their use"
+                series.append((name, "line used", usage.used))
+            yield charts.time_chart(f"{word} over time", unit, series, report.span)
+
+    def _queue(self) -> charts.TimeChart:
+        report = self._report
+        series = [
+            ("waiting", "area waiting", report.waiting.series),
+            ("running", "line running", report.running.series),
+        ]
+        title = f"Tasks that wait and run over time; {report.waiting.most:,} waited at most"
+        return charts.time_chart(title, "", series, report.span)
+
+    def _timeline(self) -> dict[str, Any] | None:
+        report = self._report
+        if not report.timeline.lanes or report.span <= 0:
+            return None
+        names = [clean(name) or _NAMELESS for name in report.functions]
+        data = charts.timeline_data(report.timeline, report.span, names, _WORKERS)
+        data["colours"] = self._colours
+        data["others"] = charts.COLOURS
+        for worker in data["workers"]:
+            worker[0] = clean(worker[0])
+        return data
+
+    def _timeline_note(self) -> str:
+        timeline = self._report.timeline
+        parts = ["Each worker has as many lanes as it had runs at a time."]
+        if timeline.joined:
+            parts.append(
+                f"Runs that followed each other within {span(timeline.grain)} are one bar where "
+                "there were too many to show each."
+            )
+        if len(timeline.lanes) > _WORKERS:
+            parts.append(f"It shows {_WORKERS:,} of {len(timeline.lanes):,} workers.")
+        return " ".join(parts)
+
+    def _legend(self) -> Iterator[dict[str, str]]:
+        for number_, colour in self._colours.items():
+            name = self._report.functions[number_] or _NAMELESS
+            yield {"style": f"f{colour}", "name": name}
+        if len(self._report.functions) > len(self._colours):
+            yield {"style": f"f{charts.COLOURS}", "name": "other functions"}
+        yield {"style": "vain", "name": "ended without a value"}
+
+    # ---- tables
+
+    def _worker(self, worker: Worker) -> dict[str, str]:
+        return {
+            "name": worker.name,
+            "host": worker.host,
+            "job": worker.job,
+            "offers": " & ".join(
+                f"{kind}({amount:g})" for kind, amount in worker.resources.items()
+            ),
+            "joined": span(worker.joined),
+            "left": "" if worker.left is None else span(worker.left),
+            "why": worker.why,
+            "runs": f"{worker.runs:,}",
+            "hours": hours(worker.core_seconds),
+            "busy": share(worker.core_seconds, worker.offered),
+        }
+
+    def _function(self, one: FunctionTotals) -> dict[str, str]:
+        return {
+            "name": one.name or _NAMELESS,
+            "style": self._styles.get(one.name, ""),
+            "tasks": f"{one.tasks:,}",
+            "done": f"{one.done:,}",
+            "failed": f"{one.failed:,}",
+            "retried": f"{one.retried:,}",
+            "hours": hours(one.core_seconds),
+            "wasted": share(one.wasted_core_seconds, one.core_seconds),
+            "median": span(one.seconds.quantile(0.5)) if one.seconds.count else NOTHING,
+            "longest": span(one.seconds.most) if one.seconds.count else NOTHING,
+            "memory": f"{number(one.memory.quantile(0.5))} GB" if one.memory.count else NOTHING,
+            "most_memory": f"{number(one.memory.most)} GB" if one.memory.count else NOTHING,
+            "cpu": share(one.cpu_seconds, one.core_seconds) if one.cpu_seconds else NOTHING,
+        }
+
+    def _request(self, one: FunctionTotals) -> dict[str, Any]:
+        name = one.name or _NAMELESS
+        enough = sufficient(one)
+        (most, _), *others = one.requests.most_common() or [("", 0)]
+        time_strip = memory_strip = None
+        if one.seconds.count:
+            limit = one.asked["WTime"].most if "WTime" in one.asked else None
+            title = (
+                f"Times of {one.seconds.count:,} runs of {name}: the median is "
+                f"{span(one.seconds.quantile(0.5))}, the longest {span(one.seconds.most)}"
+            )
+            time_strip = charts.time_strip(title, one.seconds, limit)
+        if one.memory.count:
+            asked = one.asked.get("Memory")
+            amounts = sorted({asked.usual, asked.most}) if asked is not None else []
+            title = (
+                f"Peaks of memory of {one.memory.count:,} runs of {name}: the largest is "
+                f"{number(one.memory.most)} GB"
+            )
+            memory_strip = charts.amount_strip(title, one.memory, amounts)
+        return {
+            "name": name,
+            "style": self._styles.get(one.name, ""),
+            "asked": most or "nothing",
+            "others": f"and {_counted(len(others), 'other request')}" if others else "",
+            "enough": enough.text or "nothing",
+            "less": enough.less,
+            "time": time_strip,
+            "memory": memory_strip,
+        }
+
+    def _requests_note(self) -> str:
+        more = _more(len(self._ranked), _CARDS, "functions")
+        return (
+            "What sufficed is the smallest request with which no run would have lacked anything: "
+            "the largest peak of memory that was measured, rounded up to two digits; the cores "
+            "that were busy in the mean of the busiest run; the longest run. Add the margin that "
+            f"other inputs need. {more}"
+        )
+
+    def _causes(self) -> list[Failures]:
+        return sorted(
+            self._report.totals.failures.values(), key=lambda one: (-one.final, -one.runs)
+        )
+
+    def _failure(self, one: Failures) -> dict[str, str]:
+        line = one.first.line
+        workers = [f"{name or 'none'} {count:,}" for name, count in one.workers.most_common(3)]
+        if len(one.workers) > len(workers):
+            workers.append(f"{len(one.workers) - len(workers):,} others")
+        where = f" on {line.worker}" if line.worker else ""
+        after = f", {span(max(0.0, self._since_start(line.time)))} after the start"
+        return {
+            "runs": f"{one.runs:,}",
+            "final": f"{one.final:,}",
+            "function": one.cause.function or _NAMELESS,
+            "cause": one.cause.error or one.cause.outcome,
+            "first": f"task {self._task(line.mission, line.task)}{where}{after}",
+            "message": line.message or "(it has no message)",
+            "workers": ", ".join(workers),
+        }
+
+    def _since_start(self, moment: float) -> float:
+        header = self._report.header
+        return 0.0 if header is None else min(moment - header.time, self._report.span)
+
+    def _task(self, mission: str, task: int) -> str:
+        return f"{self._report.missions.get(mission, mission)}:{task}" if mission else str(task)
+
+    # ---- the critical path
+
+    def _path(self) -> dict[str, Any] | None:
+        report = self._report
+        steps = report.steps
+        if not steps or report.span <= 0:
+            return None
+        ran = sum(one.ended - one.started for one in steps)
+        waited = sum(one.started - one.submitted for one in steps)
+        own = max(0.0, report.span - ran - waited)
+        shares = []
+        at = 0.0
+        for style, name, amount in (
+            ("runs", "runs", ran),
+            ("waits", "waiting for room", waited),
+            ("own", "the mission's own time", own),
+        ):
+            width = 100 * amount / report.span
+            shares.append(
+                {
+                    "style": style,
+                    "name": name,
+                    "at": f"{at:.2f}",
+                    "width": f"{width:.2f}",
+                    "figure": f"{span(amount)} ({share(amount, report.span)})",
+                }
+            )
+            at += width
+        mission = report.missions.get(report.path_mission, report.path_mission)
+        of = f" of the mission {mission}" if mission else ""
+        sentence = (
+            f"{len(steps):,} tasks{of}, each submitted after the one before had ended, led to the "
+            "end: the mission could not have ended sooner unless one of them had, or had waited "
+            "less."
+        )
+        if len(steps) == 1:
+            sentence = f"The task that ended last{of} was submitted after no other."
+        return {
+            "sentence": sentence,
+            "shares": shares,
+            "shares_text": "; ".join(f"{one['name']} {one['figure']}" for one in shares),
+            "steps": list(self._steps(steps)),
+        }
+
+    def _steps(self, steps: list[Step]) -> Iterator[dict[str, str]]:
+        """Yield the longest steps in their order, and a line for those left out between them."""
+        chosen = sorted(range(len(steps)), key=lambda at: steps[at].after - steps[at].ended)
+        kept = sorted(chosen[:_STEPS])
+        last = -1
+        for at in kept:
+            if at > last + 1:
+                yield {"gap": f"… {at - last - 1:,} shorter steps"}
+            yield self._step(steps[at])
+            last = at
+        if last < len(steps) - 1:
+            yield {"gap": f"… {len(steps) - 1 - last:,} shorter steps"}
+
+    def _step(self, step: Step) -> dict[str, str]:
+        whole = self._report.span
+
+        def percent(seconds: float) -> str:
+            return f"{100 * seconds / whole:.2f}"
+
+        return {
+            "gap": "",
+            "task": self._task(self._report.path_mission, step.task),
+            "function": self._report.functions[step.function] or _NAMELESS,
+            "submitted": span(step.submitted),
+            "own": span(max(0.0, step.submitted - step.after)),
+            "waited": span(step.started - step.submitted),
+            "ran": span(step.ended - step.started),
+            "at": percent(step.submitted),
+            "wait_width": percent(step.started - step.submitted),
+            "run_at": percent(step.started),
+            "run_width": f"{max(0.3, 100 * (step.ended - step.started) / whole):.2f}",
+        }
+
+    # ---- the end
+
+    def _remarks(self) -> Iterator[dict[str, str]]:
+        report = self._report
+        for when, text in report.remarks:
+            yield {"when": f"after {span(when)}", "text": text}
+        if report.more_remarks:
+            yield {"when": "", "text": f"{report.more_remarks:,} more remarks are in the log"}
+        if report.end is not None and report.end.lost:
+            yield {
+                "when": "",
+                "text": f"{report.end.lost:,} lines of the log could not be written, as the disk "
+                "was full: the figures here lack what they say",
+            }
+
+    def _footer(self) -> str:
+        moment = self._report.header.time if self._report.header is not None else 0.0
+        end = _moment(moment + self._report.clock_change + self._report.span)
+        return f"Made by `grain report` from the event log up to {end}. This page loads nothing."
+
+
+def _tile(name: str, figure: str, note: str, *, unit: str = "", style: str = "") -> dict[str, str]:
+    return {"name": name, "figure": figure, "note": note, "unit": unit, "style": style}
+
+
+def _waits(one: FunctionTotals) -> dict[str, str]:
+    return {
+        "name": one.name or _NAMELESS,
+        "runs": f"{one.waited.count:,}",
+        "median": span(one.waited.quantile(0.5)),
+        "most": span(one.waited.quantile(0.9)),
+        "longest": span(one.waited.most),
+    }
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _more(count: int, most: int, what: str) -> str:
+    return f"{count - most:,} more {what} are not shown." if count > most else ""
+
+
+def _moment(at: float) -> str:
+    """Format Unix seconds as local time with the name of its zone."""
+    if not math.isfinite(at) or not 0 <= at < 1e11:
+        return "an unknown time"
+    return time.strftime("%Y-%m-%d %H:%M %Z", time.localtime(at))

@@ -1,0 +1,99 @@
+"""Amounts over time in a fixed number of bins, for a span that nobody knows in advance.
+
+The bins begin narrow, and become twice as wide whenever a time lies behind the last of them: so
+memory is bounded, and two series can always be brought to the same bins.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+_NARROWEST = 2.0**-10  # seconds of a bin in the beginning
+
+
+class Series:
+    """An amount over time: the area below it in each bin.
+
+    Args:
+        bins: their number, which is even.
+    """
+
+    __slots__ = ("_areas", "width")
+
+    def __init__(self, bins: int) -> None:
+        self._areas = array("d", bytes(8 * bins))
+        self.width = _NARROWEST
+
+    def add(self, start: float, end: float, amount: float) -> None:
+        """Add an amount that holds from one time to another, in seconds from 0 on."""
+        if end <= start:
+            return
+        if end > self.width * len(self._areas):
+            self.widen(end / len(self._areas))
+        areas, width = self._areas, self.width
+        first, last = int(start / width), min(int(end / width), len(areas) - 1)
+        if first == last:
+            areas[first] += amount * (end - start)
+            return
+        areas[first] += amount * ((first + 1) * width - start)
+        areas[last] += amount * (end - last * width)
+        whole = amount * width
+        for at in range(first + 1, last):
+            areas[at] += whole
+
+    def widen(self, least: float) -> None:
+        """Double the width of the bins until it is at least so many seconds."""
+        while self.width < least:
+            areas, half = self._areas, len(self._areas) // 2
+            for at in range(half):
+                areas[at] = areas[2 * at] + areas[2 * at + 1]
+            for at in range(half, len(areas)):
+                areas[at] = 0.0
+            self.width *= 2
+
+    def means(self, span: float) -> list[float]:
+        """Return the mean amount in each bin from 0 to the end of a span.
+
+        The last bin may reach beyond the span: its mean is over its part within.
+        """
+        count = self.count(span)
+        means = [area / self.width for area in self._areas[:count]]
+        if means:
+            within = span - (count - 1) * self.width
+            means[-1] *= self.width / within
+        return means
+
+    def count(self, span: float) -> int:
+        """Return the number of bins up to the end of a span."""
+        whole = int(span / self.width)
+        return min(len(self._areas), whole + (whole * self.width < span))
+
+    @property
+    def area(self) -> float:
+        """The area below the amount, from the beginning to the end."""
+        return sum(self._areas)
+
+
+class Level:
+    """A number that changes now and then, such as the length of a queue.
+
+    Attributes:
+        series: the number over time.
+        now: the number.
+        most: the largest that it has been.
+    """
+
+    __slots__ = ("_since", "most", "now", "series")
+
+    def __init__(self, bins: int) -> None:
+        self.series = Series(bins)
+        self.now = 0
+        self.most = 0
+        self._since = 0.0
+
+    def change(self, time: float, by: int) -> None:
+        """Add to the number; without a change, bring the series up to a time."""
+        self.series.add(self._since, time, self.now)
+        self._since = max(self._since, time)
+        self.now = max(0, self.now + by)
+        self.most = max(self.most, self.now)

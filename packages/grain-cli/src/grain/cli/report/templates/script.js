@@ -1,0 +1,359 @@
+"use strict";
+// The timeline: bars on a canvas, moved and zoomed by pointer and keys. Everything else on the page
+// is there without a script.
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const canvas = document.getElementById("canvas");
+  const picked = document.getElementById("picked");
+  const context = canvas.getContext("2d");
+  if (!context) return;
+
+  // Lanes, each with its bars in order: start, end, function, state, task, count.
+  const lanes = [];
+  const workers = [];
+  let place = 0;
+  for (const [name, rows] of data.workers) {
+    workers.push({ name, first: lanes.length, count: rows.length });
+    for (const row of rows) {
+      const bars = [];
+      let end = 0;
+      let task = 0;
+      for (let at = 0; at < row.length; at += 4) {
+        const start = end + row[at];
+        end = start + row[at + 1];
+        task += row[at + 3];
+        bars.push({
+          start: start * data.unit,
+          end: end * data.unit,
+          function: Math.floor(row[at + 2] / 3),
+          state: row[at + 2] % 3,
+          task,
+          count: data.several[place] || 1,
+          worker: workers.length - 1,
+          lane: lanes.length,
+        });
+        place += 1;
+      }
+      lanes.push(bars);
+    }
+  }
+
+  const LABELS = 8; // pixels between the names of workers and the bars
+  const AXIS = 36; // pixels of the axis of time
+  const MOST = 520; // pixels of all lanes on the screen
+  const NARROWEST = Math.max(data.unit * 20, data.span * 1e-7);
+  const view = { from: 0, to: data.span, top: 0 };
+  let width = 0;
+  let left = 0;
+  let row = 0; // pixels of a lane
+  let shown = 0; // lanes on the screen
+  let colours = {};
+  let chosen = null;
+  let asked = false;
+
+  const spans = [[1, "s"], [60, "min"], [3600, "h"], [86400, "d"]];
+  const steps = { s: [1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20],
+    min: [1, 2, 5, 10, 20], h: [0.5, 1, 2, 3, 6, 12], d: [1, 2, 5, 10, 20, 50, 100, 200, 500] };
+  const words = { s: "seconds", min: "minutes", h: "hours", d: "days" };
+
+  function text(seconds) {
+    if (seconds < 1) return `${+seconds.toPrecision(2)} s`;
+    if (seconds < 60) return `${+seconds.toFixed(1)} s`;
+    const whole = Math.round(seconds);
+    if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+    const minutes = Math.round(seconds / 60);
+    if (minutes < 1440) return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+    const hours = Math.round(seconds / 3600);
+    return `${Math.floor(hours / 24)} d ${hours % 24} h`;
+  }
+
+  function ticks(most) {
+    const length = view.to - view.from;
+    for (const [size, unit] of spans) {
+      for (const step of steps[unit]) {
+        if (length / (step * size) <= most) return [step, size, unit];
+      }
+    }
+    return [1000, 86400, "d"];
+  }
+
+  function paint() {
+    const style = getComputedStyle(document.documentElement);
+    const get = (name) => style.getPropertyValue(`--${name}`).trim();
+    colours = { text: get("text"), dim: get("dim"), faint: get("faint"), line: get("line"),
+      page: get("page"), vain: get("vain"), functions: [] };
+    for (let at = 0; at < data.functions.length; at += 1) {
+      const colour = data.colours[at];
+      colours.functions.push(get(`f${colour === undefined ? data.others : colour}`));
+    }
+  }
+
+  function measure() {
+    width = canvas.clientWidth;
+    context.font = "12px system-ui, sans-serif";
+    const widest = Math.max(0, ...workers.slice(0, 2000).map((one) => context.measureText(one.name).width));
+    left = Math.min(Math.ceil(widest), width * 0.3) + LABELS;
+    row = Math.max(3, Math.min(16, MOST / Math.max(1, lanes.length)));
+    shown = Math.min(lanes.length, Math.floor(MOST / row));
+    const height = Math.ceil(shown * row) + AXIS;
+    const ratio = window.devicePixelRatio || 1;
+    canvas.style.height = `${height}px`;
+    canvas.width = Math.round(width * ratio);
+    canvas.height = Math.round(height * ratio);
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    draw();
+  }
+
+  const x = (seconds) => left + ((seconds - view.from) / (view.to - view.from)) * (width - left);
+  const seconds = (at) => view.from + ((at - left) / (width - left)) * (view.to - view.from);
+
+  // The first bar of a lane that ends after a time.
+  function search(bars, time) {
+    let low = 0;
+    let high = bars.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (bars[middle].end < time) low = middle + 1; else high = middle;
+    }
+    return low;
+  }
+
+  function drawAxis(bottom) {
+    const [step, size, unit] = ticks(Math.max(2, Math.floor((width - left) / 90)));
+    context.textBaseline = "top";
+    context.textAlign = "center";
+    for (let at = Math.ceil(view.from / (step * size)); at * step * size <= view.to * (1 + 1e-9); at += 1) {
+      const place = x(at * step * size);
+      context.fillStyle = colours.faint;
+      context.fillRect(Math.round(place), 0, 1, bottom);
+      context.fillStyle = colours.dim;
+      context.fillText(String(+(at * step).toPrecision(10)), Math.min(Math.max(place, left + 8), width - 14), bottom + 6);
+    }
+    context.textAlign = "right";
+    context.fillText(`${words[unit]} since the start`, width, bottom + 21);
+  }
+
+  function drawNames() {
+    context.textAlign = "right";
+    context.textBaseline = "middle";
+    let free = -20;
+    for (const one of workers) {
+      const top = (one.first - view.top) * row;
+      const bottom = (one.first + one.count - view.top) * row;
+      if (bottom < 0 || top > shown * row) continue;
+      context.fillStyle = colours.line;
+      if (top > 0 && one.count * row > 5) context.fillRect(left, Math.round(top), width - left, 1);
+      const middle = (Math.max(0, top) + Math.min(shown * row, bottom)) / 2;
+      if (middle - 7 < free) continue;
+      context.fillStyle = colours.dim;
+      context.fillText(one.name, left - LABELS, middle, left - LABELS);
+      free = middle + 7;
+    }
+  }
+
+  function draw() {
+    asked = false;
+    const bottom = shown * row;
+    context.clearRect(0, 0, width, bottom + AXIS);
+    context.font = "12px system-ui, sans-serif";
+    drawAxis(bottom);
+    context.save();
+    context.beginPath();
+    context.rect(left, 0, width - left, bottom);
+    context.clip();
+    const thick = row > 5 ? row - 1 : row * 0.9;
+    const last = Math.min(lanes.length, Math.ceil(view.top + shown));
+    for (let lane = Math.floor(view.top); lane < last; lane += 1) {
+      const bars = lanes[lane];
+      const top = (lane - view.top) * row;
+      let reached = -1;
+      for (let at = search(bars, view.from); at < bars.length && bars[at].start <= view.to; at += 1) {
+        const bar = bars[at];
+        const start = Math.max(x(bar.start), left - 2);
+        const end = Math.max(Math.min(x(bar.end), width + 2), start + 1);
+        // What lies within a pixel that is painted already is not seen; what was in vain is.
+        if (end <= reached && bar.state !== 1) continue;
+        context.fillStyle = bar.state === 1 ? colours.vain : colours.functions[bar.function];
+        context.globalAlpha = bar.state === 2 ? 0.5 : 1;
+        const gap = end - start > 4 ? 1 : 0;
+        context.fillRect(start, top, end - start - gap, thick);
+        reached = Math.max(reached, Math.floor(end));
+      }
+    }
+    context.globalAlpha = 1;
+    if (chosen) {
+      const start = x(chosen.bar.start);
+      const end = Math.max(x(chosen.bar.end), start + 3);
+      context.lineWidth = 2;
+      context.strokeStyle = colours.text;
+      context.strokeRect(start - 1, (chosen.bar.lane - view.top) * row - 1, end - start + 2, thick + 2);
+    }
+    context.restore();
+    drawNames();
+  }
+
+  function request() {
+    if (!asked) {
+      asked = true;
+      requestAnimationFrame(draw);
+    }
+  }
+
+  function show(from, to) {
+    const length = Math.min(Math.max(to - from, NARROWEST), data.span);
+    const middle = (from + to) / 2;
+    view.from = Math.min(Math.max(middle - length / 2, 0), data.span - length);
+    view.to = view.from + length;
+    request();
+  }
+
+  function zoom(factor, around) {
+    const fixed = around === undefined ? (view.from + view.to) / 2 : around;
+    show(fixed - (fixed - view.from) * factor, fixed + (view.to - fixed) * factor);
+  }
+
+  function scroll(by) {
+    view.top = Math.min(Math.max(view.top + by, 0), Math.max(0, lanes.length - shown));
+    request();
+  }
+
+  const shift = (share) => {
+    const by = (view.to - view.from) * share;
+    const within = Math.min(Math.max(by, -view.from), data.span - view.to);
+    show(view.from + within, view.to + within);
+  };
+
+  const doing = {
+    in: () => zoom(0.5),
+    out: () => zoom(2),
+    left: () => shift(-0.25),
+    right: () => shift(0.25),
+    up: () => scroll(-Math.max(1, Math.floor(shown / 4))),
+    down: () => scroll(Math.max(1, Math.floor(shown / 4))),
+    all: () => { view.top = 0; show(0, data.span); },
+  };
+
+  function describe(bar) {
+    const name = data.functions[bar.function] || "(unknown function)";
+    const outcome = [" brought a value", " ended without a value", " is running"][bar.state];
+    const where = workers[bar.worker].name;
+    const when = `from ${text(bar.start)} on, for ${text(bar.end - bar.start)}`;
+    if (bar.count > 1) {
+      const vain = bar.state === 1 ? "; some of them brought no value" : "";
+      return `${bar.count} runs, mostly of ${name}, on ${where}, ${when}${vain}`;
+    }
+    return `Task ${bar.task}, ${name}, on ${where}, ${when}:${outcome}`;
+  }
+
+  function choose(bar, follow) {
+    chosen = bar ? { bar } : null;
+    if (bar) {
+      picked.textContent = describe(bar);
+      if (follow) {
+        if (bar.lane < view.top || bar.lane >= view.top + shown) scroll(bar.lane - view.top - Math.floor(shown / 2));
+        if (bar.end < view.from || bar.start > view.to) {
+          const length = Math.min(view.to - view.from, Math.max((bar.end - bar.start) * 8, NARROWEST));
+          const middle = (bar.start + bar.end) / 2;
+          show(middle - length / 2, middle + length / 2);
+        }
+      }
+    }
+    request();
+  }
+
+  function step(by) {
+    if (!chosen) {
+      const lane = lanes.findIndex((bars, at) => at >= view.top && search(bars, view.from) < bars.length);
+      if (lane >= 0) choose(lanes[lane][search(lanes[lane], view.from)], true);
+      return;
+    }
+    let lane = chosen.bar.lane;
+    let at = lanes[lane].indexOf(chosen.bar) + by;
+    while (at < 0 || at >= lanes[lane].length) {
+      lane += by;
+      if (lane < 0 || lane >= lanes.length) return;
+      at = by > 0 ? 0 : lanes[lane].length - 1;
+    }
+    choose(lanes[lane][at], true);
+  }
+
+  function under(event) {
+    const box = canvas.getBoundingClientRect();
+    const lane = Math.floor((event.clientY - box.top) / row + view.top);
+    const at = event.clientX - box.left;
+    if (at < left || lane >= lanes.length || event.clientY - box.top >= shown * row) return null;
+    const slack = (seconds(1) - seconds(0)) * 2;
+    const bars = lanes[lane];
+    const bar = bars[search(bars, seconds(at) - slack)];
+    return bar && bar.start <= seconds(at) + slack ? bar : null;
+  }
+
+  let held = null;
+  canvas.addEventListener("pointerdown", (event) => {
+    held = { x: event.clientX, y: event.clientY, from: view.from, to: view.to, top: view.top };
+    canvas.setPointerCapture(event.pointerId);
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    if (!held) {
+      const bar = under(event);
+      if (bar && (!chosen || chosen.bar !== bar)) choose(bar, false);
+      return;
+    }
+    const by = ((held.x - event.clientX) / (width - left)) * (held.to - held.from);
+    const within = Math.min(Math.max(by, -held.from), data.span - held.to);
+    show(held.from + within, held.to + within);
+    if (event.pointerType !== "touch") scroll(held.top + (held.y - event.clientY) / row - view.top);
+  });
+  const release = (event) => {
+    if (held && Math.abs(event.clientX - held.x) < 4) choose(under(event), false);
+    held = null;
+  };
+  canvas.addEventListener("pointerup", release);
+  canvas.addEventListener("pointercancel", () => { held = null; });
+  canvas.addEventListener("dblclick", (event) => {
+    zoom(event.shiftKey ? 2.5 : 0.4, seconds(event.clientX - canvas.getBoundingClientRect().left));
+  });
+  canvas.addEventListener("wheel", (event) => {
+    // Without Ctrl the page scrolls, as everywhere else.
+    if (!event.ctrlKey && !event.metaKey) return;
+    event.preventDefault();
+    zoom(Math.exp(event.deltaY * 0.003), seconds(event.clientX - canvas.getBoundingClientRect().left));
+  }, { passive: false });
+  const keys = { "+": "in", "=": "in", "-": "out", ArrowLeft: "left", ArrowRight: "right",
+    ArrowUp: "up", ArrowDown: "down", 0: "all", Home: "all" };
+  canvas.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "n" || event.key === "p") step(event.key === "n" ? 1 : -1);
+    else if (keys[event.key]) doing[keys[event.key]]();
+    else return;
+    event.preventDefault();
+  });
+  for (const button of document.querySelectorAll("[data-do]")) {
+    button.addEventListener("click", () => doing[button.dataset.do]());
+    if (button.dataset.do === "up" || button.dataset.do === "down") button.hidden = true;
+  }
+  const find = document.getElementById("find");
+  find.addEventListener("change", () => {
+    const task = Number(find.value);
+    if (!find.value.trim()) return;
+    const bar = lanes.flat().reverse().find((one) => one.task === task && one.count === 1);
+    if (bar) {
+      const length = Math.max((bar.end - bar.start) * 8, NARROWEST);
+      show((bar.start + bar.end - length) / 2, (bar.start + bar.end + length) / 2);
+      choose(bar, true);
+    } else {
+      picked.textContent = `No bar of a single run is that of task ${find.value}.`;
+    }
+  });
+
+  document.querySelector(".interactive").hidden = false;
+  document.querySelector(".static").hidden = true;
+  paint();
+  new ResizeObserver(() => { if (canvas.clientWidth !== width) measure(); }).observe(canvas);
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { paint(); draw(); });
+  measure();
+  if (shown < lanes.length) {
+    for (const button of document.querySelectorAll("[data-do=up], [data-do=down]")) button.hidden = false;
+  }
+  canvas.dataset.bars = String(place);
+})();

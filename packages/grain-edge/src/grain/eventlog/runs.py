@@ -1,0 +1,207 @@
+"""The runs of tasks, put together from the lines of a log as they pass.
+
+Rules:
+
+1. A line is needed once: memory grows with the tasks that wait and run, not with the log.
+2. All times are on one axis, by the writer's clock as it was set when the log began: after a
+   `schema.ClockChanged` the change is subtracted. `RunAssembly.clock_change` is the sum, which
+   added to a time gives what clocks on the wall show at the end of the log.
+3. A run lies between the lines that frame it. Workers' clocks differ from the writer's; a run that
+   its worker's clock puts outside of them is moved, and shortened only if it is too long.
+4. A torn log lacks lines: a run without its submission has an empty function name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from grain.eventlog.schema import ClockChanged, RunEnded, TaskStarted, TaskSubmitted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from grain.eventlog.schema import AnyLine
+
+VALUE = "value"
+
+
+class Submission(NamedTuple):
+    """A task as it was submitted.
+
+    Attributes:
+        mission: the id of its mission in the log of a scheduler; empty in a mission's own.
+        task: its number.
+        function: the name of its function.
+        request: amounts by kind.
+        request_text: the request as it was written.
+        after: the tasks that its branch has awaited, or whose values it takes.
+        retry_of: the task of which this is a further attempt; 0 if it is the first.
+        time: when it was submitted.
+    """
+
+    mission: str
+    task: int
+    function: str
+    request: Mapping[str, float]
+    request_text: str
+    after: tuple[int, ...]
+    retry_of: int
+    time: float
+
+
+class Run(NamedTuple):
+    """A run of a task that has ended, or a task that ended before any run.
+
+    Attributes:
+        submission: its task.
+        line: the line of its end.
+        queued: since when it waited for this run: its submission, or the end of its last run.
+        started: when the run began, between ``queued`` and ``ended``; None if it never did.
+        ended: when it ended.
+    """
+
+    submission: Submission
+    line: RunEnded
+    queued: float
+    started: float | None
+    ended: float
+
+    @property
+    def seconds(self) -> float:
+        """The length of the run; 0 if it never began."""
+        return 0.0 if self.started is None else self.ended - self.started
+
+    @property
+    def waited(self) -> float:
+        """The time that the task waited for the run, or for its end without any."""
+        return (self.ended if self.started is None else self.started) - self.queued
+
+    @property
+    def cores(self) -> float:
+        """The cores that the task asks for."""
+        return self.submission.request.get("Cores", 0.0)
+
+    @property
+    def core_seconds(self) -> float:
+        """The cores that it asks for, for as long as it ran."""
+        return self.cores * self.seconds
+
+    @property
+    def wasted(self) -> bool:
+        """True if the run brought no value."""
+        return self.line.outcome != VALUE
+
+    @property
+    def is_retry(self) -> bool:
+        """True if an earlier run of the task, or an earlier attempt at it, was in vain."""
+        return self.line.attempt > 1 or self.submission.retry_of != 0
+
+
+class OpenTask:
+    """A task that waits or runs.
+
+    Attributes:
+        submission: the task.
+        queued: since when it waits, or waited for the run that goes on.
+        started: since when it runs; None while it waits.
+        worker: the worker that has it; empty while it waits.
+    """
+
+    __slots__ = ("queued", "started", "submission", "worker")
+
+    def __init__(self, submission: Submission) -> None:
+        self.submission = submission
+        self.queued = submission.time
+        self.started: float | None = None
+        self.worker = ""
+
+
+class RunAssembly:
+    """The tasks of a log that are open, from its lines in their order.
+
+    Attributes:
+        first: the time of the first line.
+        now: the time of the last line.
+        clock_change: seconds that were added to the writer's clock in the course of the log.
+    """
+
+    def __init__(self) -> None:
+        self.first: float | None = None
+        self.now = 0.0
+        self.clock_change = 0.0
+        self._open: dict[tuple[str, int], OpenTask] = {}
+        # Requests are equal for thousands of tasks: one object for each.
+        self._requests: dict[tuple[tuple[str, float], ...], dict[str, float]] = {}
+
+    def advance(self, line: AnyLine) -> float:
+        """Return the time of a line on the axis of the log; it never goes back."""
+        if isinstance(line, ClockChanged):
+            self.clock_change += line.by
+        time = line.time - self.clock_change
+        if self.first is None:
+            self.first = self.now = time
+        # A clock can be set back without anybody's notice.
+        self.now = max(self.now, time)
+        return self.now
+
+    def feed(self, line: AnyLine) -> Run | None:
+        """Take the next line; return the run that ends with it."""
+        now = self.advance(line)
+        if isinstance(line, TaskSubmitted):
+            self._open[line.mission, line.task] = OpenTask(self._submission(line, now))
+        elif isinstance(line, TaskStarted):
+            task = self._task(line.mission, line.task)
+            task.started, task.worker = now, line.worker
+        elif isinstance(line, RunEnded):
+            return self._ended(line, now)
+        return None
+
+    def open_tasks(self) -> Iterator[OpenTask]:
+        """Yield the tasks that wait or run, the oldest first."""
+        return iter(self._open.values())
+
+    def open_task(self, mission: str, task: int) -> OpenTask | None:
+        """Return a task that waits or runs; None if it is over, or was never submitted."""
+        return self._open.get((mission, task))
+
+    def _task(self, mission: str, number: int) -> OpenTask:
+        task = self._open.get((mission, number))
+        if task is None:  # its submission was torn, or stood in a part that was deleted
+            unknown = Submission(mission, number, "", {}, "", (), 0, self.now)
+            task = self._open[mission, number] = OpenTask(unknown)
+        return task
+
+    def _submission(self, line: TaskSubmitted, now: float) -> Submission:
+        request = self._requests.setdefault(tuple(line.request.items()), line.request)
+        return Submission(
+            line.mission,
+            line.task,
+            line.function,
+            request,
+            line.request_text,
+            line.after,
+            line.retry_of,
+            now,
+        )
+
+    def _ended(self, line: RunEnded, now: float) -> Run:
+        task = self._task(line.mission, line.task)
+        started, ended = self._framed(line, task, now)
+        run = Run(task.submission, line, task.queued, started, ended)
+        if line.final:
+            del self._open[line.mission, line.task]
+        else:
+            task.queued, task.started, task.worker = now, None, ""
+        return run
+
+    def _framed(self, line: RunEnded, task: OpenTask, now: float) -> tuple[float | None, float]:
+        """Return when a run started and ended, between the lines that frame it."""
+        if line.started is None:
+            return task.started, now
+        begin = task.queued if task.started is None else task.started
+        started = line.started - self.clock_change
+        ended = now if line.ended is None else line.ended - self.clock_change
+        seconds = max(0.0, ended - started)
+        # The worker's clock is right about the length, and may be wrong about the rest.
+        started = min(max(started, begin), now - seconds)
+        return max(begin, started), min(now, max(begin, started) + seconds)

@@ -1,0 +1,358 @@
+"""What the runs of a log add up to: by function and outcome, and failures by cause.
+
+One pass, one `Totals`: memory grows with functions, causes and tasks that failed for good, not with
+the runs.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from grain.eventlog.runs import VALUE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from grain.eventlog.runs import Run
+    from grain.eventlog.schema import TaskSubmitted
+    from grain.eventlog.usage import Usage
+
+_CAUSES = 500
+"""Causes that are kept apart; any further ones are counted as one."""
+
+_OTHER = "other causes"
+
+_REQUESTS = 100
+"""Requests of one function that are kept apart."""
+
+
+class Histogram:
+    """Amounts counted in bins whose bounds differ by 2 %: so quantiles are exact to 1 %.
+
+    Attributes:
+        count: the number of amounts.
+        total: their sum.
+        least: the smallest; ``inf`` if there is none.
+        most: the largest; 0 if there is none.
+    """
+
+    __slots__ = ("_bins", "count", "least", "most", "total")
+
+    _STEP = math.log(1.02)
+    _SMALLEST = 1e-9  # anything below is 0 for people
+
+    def __init__(self) -> None:
+        self._bins: dict[int, int] = {}
+        self.count = 0
+        self.total = 0.0
+        self.least = math.inf
+        self.most = 0.0
+
+    def add(self, amount: float) -> None:
+        """Count an amount, which is 0 or larger."""
+        self.count += 1
+        self.total += amount
+        self.least = min(self.least, amount)
+        self.most = max(self.most, amount)
+        at = round(math.log(max(amount, self._SMALLEST)) / self._STEP)
+        self._bins[at] = self._bins.get(at, 0) + 1
+
+    @property
+    def mean(self) -> float:
+        """The mean; 0 if there are no amounts."""
+        return self.total / self.count if self.count else 0.0
+
+    def quantile(self, share: float) -> float:
+        """Return the amount below which a share of them lies; 0 if there are none."""
+        if not self.count:
+            return 0.0
+        rank, below = share * (self.count - 1), 0
+        for at, number in sorted(self._bins.items()):
+            below += number
+            if below > rank:
+                return min(max(math.exp(at * self._STEP), self.least), self.most)
+        return self.most
+
+    def bins(self) -> Iterator[tuple[float, int]]:
+        """Yield the middle of each bin that is not empty, and how many amounts are in it."""
+        for at, number in sorted(self._bins.items()):
+            yield min(max(math.exp(at * self._STEP), self.least), self.most), number
+
+
+class Amounts:
+    """The amounts of one kind that the tasks of a function ask for.
+
+    Attributes:
+        counts: how many tasks asked for which amount; of a hundred amounts at most.
+        least: the smallest amount.
+        most: the largest.
+    """
+
+    __slots__ = ("counts", "least", "most")
+
+    def __init__(self) -> None:
+        self.counts: Counter[float] = Counter()
+        self.least = math.inf
+        self.most = 0.0
+
+    def add(self, amount: float) -> None:
+        """Count a task."""
+        self.least = min(self.least, amount)
+        self.most = max(self.most, amount)
+        if amount in self.counts or len(self.counts) < _REQUESTS:
+            self.counts[amount] += 1
+
+    @property
+    def usual(self) -> float:
+        """The amount that most tasks asked for."""
+        return self.counts.most_common(1)[0][0]
+
+
+class Cause(NamedTuple):
+    """A kind of failures that are alike: the messages differ in numbers and paths only.
+
+    Attributes:
+        function: the name of the function.
+        outcome: as in `schema.RunEnded`.
+        error: the class of the exception.
+        pattern: the message, with its numbers and paths replaced.
+    """
+
+    function: str
+    outcome: str
+    error: str
+    pattern: str
+
+
+class Failures:
+    """The runs that failed for one cause.
+
+    Attributes:
+        cause: the cause.
+        runs: how many.
+        final: how many of them ended their task; the others were tried again.
+        first: the first of them.
+        workers: how many of them ended on which worker.
+    """
+
+    __slots__ = ("cause", "final", "first", "runs", "workers")
+
+    def __init__(self, cause: Cause, first: Run) -> None:
+        self.cause = cause
+        self.first = first
+        self.runs = 0
+        self.final = 0
+        self.workers: Counter[str] = Counter()
+
+
+class FunctionTotals:
+    """The runs of one function.
+
+    Attributes:
+        name: its name.
+        tasks: the tasks that were submitted, without retries.
+        done: the tasks that ended with a value.
+        failed: the tasks that ended in failure for good: neither a value nor a further attempt.
+        cancelled: the tasks that were cancelled.
+        retried: the runs that followed another one of the same task, or were a further attempt.
+        requests: how many tasks were submitted with each request, as it was written.
+        core_seconds: the cores that its runs asked for, times their length.
+        wasted_core_seconds: those of runs that brought no value.
+        cpu_seconds: CPU time that they used.
+        asked: the amounts of each kind that its tasks asked for.
+        seconds: the lengths of its runs that brought a value.
+        waited: the waits for its runs.
+        memory: the peaks of memory of all runs that were measured, in GB.
+        memory_shares: those peaks as shares of what was asked for.
+        busy_cores: the mean number of cores in which a run computed.
+    """
+
+    __slots__ = (
+        "asked", "busy_cores", "cancelled", "core_seconds", "cpu_seconds", "done", "failed",
+        "memory", "memory_shares", "name", "requests", "retried", "seconds", "tasks", "waited",
+        "wasted_core_seconds",
+    )  # fmt: skip
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.tasks = 0
+        self.done = 0
+        self.failed = 0
+        self.cancelled = 0
+        self.retried = 0
+        self.requests: Counter[str] = Counter()
+        self.core_seconds = 0.0
+        self.wasted_core_seconds = 0.0
+        self.cpu_seconds = 0.0
+        self.asked: dict[str, Amounts] = {}
+        self.seconds = Histogram()
+        self.waited = Histogram()
+        self.memory = Histogram()
+        self.memory_shares = Histogram()
+        self.busy_cores = Histogram()
+
+
+class Totals:
+    """What all runs of a log add up to.
+
+    Attributes:
+        functions: by the name of each function.
+        failures: by cause.
+        tasks: the tasks that were submitted, without retries.
+        runs: the runs that ended.
+        done: the tasks that ended with a value.
+        failed: the tasks that ended in failure for good.
+        cancelled: the tasks that were cancelled.
+        retried: the runs that followed another one of the same task, or were a further attempt.
+        lost: the runs whose worker was lost.
+        core_seconds: the cores that runs asked for, times their length.
+        wasted_core_seconds: those of runs that brought no value.
+        cpu_seconds: CPU time that they used.
+    """
+
+    def __init__(self) -> None:
+        self.functions: dict[str, FunctionTotals] = {}
+        self.failures: dict[Cause, Failures] = {}
+        self.runs = 0
+        self.lost = 0
+        # Tasks that have failed, as a further attempt takes the failure back.
+        self._failed: dict[tuple[str, int], tuple[FunctionTotals, Failures]] = {}
+
+    @property
+    def tasks(self) -> int:
+        """The tasks that were submitted, without retries."""
+        return sum(one.tasks for one in self.functions.values())
+
+    @property
+    def done(self) -> int:
+        """The tasks that ended with a value."""
+        return sum(one.done for one in self.functions.values())
+
+    @property
+    def failed(self) -> int:
+        """The tasks that ended in failure for good."""
+        return sum(one.failed for one in self.functions.values())
+
+    @property
+    def cancelled(self) -> int:
+        """The tasks that were cancelled."""
+        return sum(one.cancelled for one in self.functions.values())
+
+    @property
+    def retried(self) -> int:
+        """The runs that followed another one of the same task, or were a further attempt."""
+        return sum(one.retried for one in self.functions.values())
+
+    @property
+    def core_seconds(self) -> float:
+        """The cores that runs asked for, times their length."""
+        return sum(one.core_seconds for one in self.functions.values())
+
+    @property
+    def wasted_core_seconds(self) -> float:
+        """The core seconds of runs that brought no value."""
+        return sum(one.wasted_core_seconds for one in self.functions.values())
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU time that runs used."""
+        return sum(one.cpu_seconds for one in self.functions.values())
+
+    def submitted(self, task: TaskSubmitted) -> None:
+        """Count a task that is submitted."""
+        function = self._function(task.function)
+        text = task.request_text
+        if text not in function.requests and len(function.requests) >= _REQUESTS:
+            text = "other requests"
+        function.requests[text] += 1
+        for kind, amount in task.request.items():
+            asked = function.asked.get(kind)
+            if asked is None:
+                asked = function.asked[kind] = Amounts()
+            asked.add(amount)
+        if not task.retry_of:
+            function.tasks += 1
+            return
+        earlier = self._failed.pop((task.mission, task.retry_of), None)
+        if earlier is not None:
+            before, failures = earlier
+            before.failed -= 1
+            failures.final -= 1
+
+    def ended(self, run: Run) -> None:
+        """Count a run that has ended."""
+        line = run.line
+        function = self._function(run.submission.function)
+        self.runs += 1
+        if run.started is not None or run.submission.retry_of:
+            function.waited.add(run.waited)
+        function.retried += run.is_retry
+        function.core_seconds += run.core_seconds
+        if line.outcome == VALUE:
+            function.done += 1
+            function.seconds.add(run.seconds)
+        else:
+            function.wasted_core_seconds += run.core_seconds
+            self._count_failure(run, function)
+        if line.usage is not None:
+            self._count_usage(run, line.usage, function)
+
+    def _function(self, name: str) -> FunctionTotals:
+        function = self.functions.get(name)
+        if function is None:
+            function = self.functions[name] = FunctionTotals(name)
+        return function
+
+    @staticmethod
+    def _count_usage(run: Run, usage: Usage, function: FunctionTotals) -> None:
+        function.cpu_seconds += usage.cpu
+        if run.seconds > 0:
+            function.busy_cores.add(usage.cpu / run.seconds)
+        if usage.measured_by == "none":
+            return
+        function.memory.add(usage.peak_memory)
+        asked = run.submission.request.get("Memory", 0.0)
+        if asked:
+            function.memory_shares.add(usage.peak_memory / asked)
+
+    def _count_failure(self, run: Run, function: FunctionTotals) -> None:
+        line = run.line
+        if line.outcome == "cancelled":
+            function.cancelled += line.final
+            return
+        if line.outcome == "returned":
+            return  # unharmed, and its task runs again
+        self.lost += line.outcome == "lost"
+        cause = cause_of(run)
+        failures = self.failures.get(cause)
+        if failures is None:
+            if len(self.failures) >= _CAUSES:
+                cause = Cause("", line.outcome, _OTHER, "")
+            failures = self.failures.setdefault(cause, Failures(cause, run))
+        failures.runs += 1
+        failures.workers[line.worker] += 1
+        if line.final:
+            function.failed += 1
+            failures.final += 1
+            self._failed[line.mission, line.task] = function, failures
+
+
+def cause_of(run: Run) -> Cause:
+    """Return the cause of a run's failure: equal for runs whose failures are alike."""
+    line = run.line
+    return Cause(run.submission.function, line.outcome, line.error, pattern_of(line.message))
+
+
+def pattern_of(message: str) -> str:
+    """Return a message with its paths and numbers replaced by dots."""
+    return _VARIES.sub("…", message)
+
+
+# A word with a slash, a dot or a digit: a path, the name of a file, a number, an id, a name of a
+# worker; but not the exit status of a program, nor a signal.
+_VARIES = re.compile(
+    r"(?<!exit code )(?<!exit status )(?<![^\s'\"(,:=])[^\s'\",:=]*(?:[\d/]|\w\.\w)[^\s'\",:=]*"
+)
