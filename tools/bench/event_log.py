@@ -82,7 +82,7 @@ def main() -> None:
             (trio.run(local_of(folder, log=False)), trio.run(local_of(folder, log=True)))
             for _ in range(ROUNDS)
         ]
-        report("local_leaf", pairs, 10)
+        report("local_leaf", pairs, 3)
         own: dict[bool, list[float]] = {False: [], True: []}
         theirs: dict[bool, list[float]] = {False: [], True: []}
         for _ in range(ROUNDS):
