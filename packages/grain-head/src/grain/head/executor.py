@@ -165,6 +165,7 @@ class GrainExecutor(ExecutorBase[Job]):
         self._expect_workers = expect_workers
         self._on_event = on_event or (lambda _: None)
         self._run_log = run_log
+        self._host = socket.gethostname()
         self._env = dict(env or {})
         self._scheduler = Scheduler(max_overtakes=max_overtakes)
         self._last_id = 0
@@ -418,7 +419,7 @@ class GrainExecutor(ExecutorBase[Job]):
         self._hand_over(id, job, ended, cancelled=cancelled, begun=begun)
 
     def _report_of(self, account: RunAccount) -> RunReport:
-        return account.report(socket.gethostname(), self.name)
+        return account.report(self._host, self.name)
 
     def _check_served(self, queue: TaskQueue) -> None:
         """Refuse or report a request that no worker could ever meet."""
