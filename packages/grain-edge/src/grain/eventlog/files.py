@@ -76,6 +76,7 @@ class LogFiles:
             if error.errno not in _FULL:
                 # This file cannot be written any more, as after the folder was removed.
                 self.close()
+                self._drop_empty_part()
             raise
 
     def _open_part(self) -> None:
@@ -87,11 +88,23 @@ class LogFiles:
             if not folder.exists():
                 folder.mkdir(mode=0o700, exist_ok=True)
         self._fd = os.open(self.folder / part_name(self._next), _FLAGS, 0o600)
-        header = encode(replace(self._header, part=self._next))
+        header = self._first_line(self._next)
         self._sizes[self._next] = 0
         self._next += 1
         self.unwritten = header + self.unwritten
         self._remove_parts()
+
+    def _first_line(self, part: int) -> bytes:
+        return encode(replace(self._header, part=part))
+
+    def _drop_empty_part(self) -> None:
+        """Forget the last part if nothing of it was written: the next attempt makes it again."""
+        if not self._sizes[self.part]:
+            with suppress(OSError):
+                (self.folder / part_name(self.part)).unlink()
+            self.unwritten = self.unwritten[len(self._first_line(self.part)) :]
+            del self._sizes[self.part]
+            self._next -= 1
 
     def _remove_parts(self) -> None:
         """Remove the oldest parts if the log has grown too large; neither the first nor the last.
