@@ -152,6 +152,20 @@ def parse_address(text: str, home: str | None = None) -> Address:
     raise _wrong(f"{text!r}: unknown scheme {scheme!r}; {_FORMS}")
 
 
+def check_argument(text: str) -> str:
+    """Return an address that stands in an argument list, which every user of the host may read.
+
+    Raises:
+        AddressError: the key of a bridge stands in it; the message does not show it.
+    """
+    if text.startswith("bridge://") and not text.startswith("bridge://@"):
+        raise _wrong(
+            "every user of this host can read the arguments of a command, so the key of a bridge "
+            "must not stand there: put it into a file, bridge://@/path/of/key@host:port"
+        )
+    return text
+
+
 def join_host(host: str, port: int) -> str:
     """Return host and port as in an address, with brackets around IPv6 numbers."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
