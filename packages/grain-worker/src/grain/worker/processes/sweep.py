@@ -20,12 +20,10 @@ from typing import TYPE_CHECKING
 from grain.worker.guards.proc import send_signal
 from grain.worker.guards.protocol import UNKILLABLE
 from grain.worker.guards.tree import HURRY_GRACE
+from grain.worker.processes.environment import MARKS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-VARIABLE = b"GRAIN_SUBREAPERS"
-"""The variable with the marks of all subreapers above a process, with a colon behind each."""
 
 _GUARDS = frozenset({b"grain-forkserv\n", b"grain-supervise\n", b"grain-subreaper\n"})
 
@@ -48,7 +46,7 @@ class Sweep:
     def environment(self, inherited: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
         """Return an environment with the mark, beside those that it may have already."""
         environment = dict(inherited)
-        environment[VARIABLE] = environment.get(VARIABLE, b"") + self.mark
+        environment[MARKS] = environment.get(MARKS, b"") + self.mark
         return environment
 
     def hurry(self) -> None:
