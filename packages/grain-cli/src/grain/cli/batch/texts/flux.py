@@ -120,4 +120,4 @@ def _state(job: dict[str, Any]) -> JobState:
 def only_ended(output: str) -> bool:
     """Return True if Flux complains only of jobs that have ended."""
     lines = [line for line in output.splitlines() if line.strip()]
-    return all(re.search(r"inactive|unknown|not found", line, re.IGNORECASE) for line in lines)
+    return all(re.search(r"job is inactive|JobID \S+ unknown|unknown job", line) for line in lines)

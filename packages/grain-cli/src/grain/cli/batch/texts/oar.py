@@ -110,9 +110,13 @@ def _state(job: dict[str, Any]) -> JobState:
 
 
 def only_ended(output: str) -> bool:
-    """Return True if ``oardel`` complains only of jobs that have ended."""
+    """Return True if ``oardel`` complains only of jobs that have ended.
+
+    Of a job that it does not know, it says that another user has it.
+    """
     lines = [line for line in output.splitlines() if line.startswith("Cannot")]
-    return bool(lines) and all("already killed" in one or "finished" in one for one in lines)
+    words = ("already killed", "finished", "not the right user")
+    return bool(lines) and all(any(word in line for word in words) for line in lines)
 
 
 def check_path(path: str) -> None:
