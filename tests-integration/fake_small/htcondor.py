@@ -51,7 +51,11 @@ def condor_q(argv: list[str]) -> tuple[str, int]:
     jobs = []
     for number, (_, state) in everything().items():
         if f"{number}.0" in argv[:at] and state in STATES:
-            one = {"ClusterId": int(number), "ProcId": 0, "JobStatus": STATES[state]}
+            one: dict[str, object] = {
+                "ClusterId": int(number),
+                "ProcId": 0,
+                "JobStatus": STATES[state],
+            }
             if state == "held":
                 one["HoldReason"] = "via condor_hold (by user me)"
             if state == "running":
