@@ -13,7 +13,7 @@ questions. The host, `n1`, is a set of namespaces whose network has nothing but 
 Engine without its own security obeys whoever reaches its port. sge_qmaster and sge_execd are its
 children, so they and all jobs end with it, in whatever way this process ends.
 
-There is one node of 4 slots and 4000 MB; h_vmem is consumable by slot, 1 GB by default. `main.q`
+There is one node; h_vmem is consumable by slot, 1 GB by default. `main.q`
 runs jobs again, `short.q` ends them after a minute. Of the parallel environments, `smp` has slots
 of one node, `mpi` of any.
 """
@@ -42,7 +42,7 @@ PACKAGES = (
     *("gridengine-common", "gridengine-client", "gridengine-master", "gridengine-exec"),
     *("libjemalloc2", "libhwloc15", "libtirpc3", "libmunge2", "libdb5.3"),
 )
-NODE, SLOTS, MEGABYTES, PORT = "n1", 4, 4000, 16444
+NODE, PORT = "n1", 16444
 # It ends with its input, which is this process's. Debian's build searches for its spooling library
 # in /usr/lib/gridengine and nowhere else.
 HOST = """
@@ -97,7 +97,7 @@ QUEUE = {
     "qname": "", "hostlist": NODE, "seq_no": "0", "load_thresholds": "NONE",
     "suspend_thresholds": "NONE", "nsuspend": "1", "suspend_interval": "00:05:00", "priority": "0",
     "min_cpu_interval": "00:05:00", "processors": "UNDEFINED", "qtype": "BATCH INTERACTIVE",
-    "ckpt_list": "NONE", "pe_list": "smp mpi", "rerun": "TRUE", "slots": str(SLOTS),
+    "ckpt_list": "NONE", "pe_list": "smp mpi", "rerun": "TRUE", "slots": "",
     "tmpdir": "/tmp", "shell": "/bin/sh", "prolog": "NONE", "epilog": "NONE",
     "shell_start_mode": "posix_compliant", "starter_method": "NONE", "suspend_method": "NONE",
     "resume_method": "NONE", "terminate_method": "NONE", "notify": "", "owner_list": "NONE",
@@ -122,6 +122,8 @@ def main() -> int:
     """Parse the command line and run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--fetch", action="store_true", help="download the packages, and end")
+    parser.add_argument("-c", "--cores", type=int, default=4, help="slots of the node")
+    parser.add_argument("-m", "--memory", type=int, default=4000, help="h_vmem of the node, in MB")
     parser.add_argument("--notify", type=int, default=60, help="seconds from a signal to SIGKILL")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     asked = parser.parse_args()
@@ -137,7 +139,7 @@ def main() -> int:
             folder = Path(name)
             folder.chmod(0o755)
             with host(folder) as enter:
-                engine = GridEngine(folder, enter, asked.notify)
+                engine = GridEngine(folder, enter, asked)
                 engine.start()
                 return use(engine, asked.command)
     except Failed as failed:
@@ -224,14 +226,14 @@ class GridEngine:
     Args:
         folder: For their state.
         enter: The words before a command that is to run on the host, but for its directory.
-        notify: Seconds from SIGUSR2 to SIGKILL.
+        asked: The command line.
 
     Attributes:
         enter: The words before a command of users: it starts in /, with Grid Engine in PATH.
         outside: The folder of the commands for use from outside.
     """
 
-    def __init__(self, folder: Path, enter: list[str], notify: int) -> None:
+    def __init__(self, folder: Path, enter: list[str], asked: argparse.Namespace) -> None:
         self._folder = folder
         self._root = folder / "root"
         self._arch = self._text(enter, "/", "sh", str(CACHE / "usr/share/gridengine/util/arch"))
@@ -248,7 +250,7 @@ class GridEngine:
             "LD_LIBRARY_PATH": ":".join(map(str, libraries)),
         }
         self._words = enter
-        self._notify = notify
+        self._asked = asked
         self.outside = folder / "outside"
         settings = [f"{name}={value}" for name, value in self._env.items()]
         path = f"PATH={self._bin}:{os.environ.get('PATH', os.defpath)}"
@@ -340,10 +342,13 @@ class GridEngine:
         (etc / "scheduler").write_text(scheduler)
         self._qconf("-Msconf", etc / "scheduler")
         self._qconf("-as", NODE)
-        (etc / "host").write_text(EXEC_HOST.format(node=NODE, slots=SLOTS, megabytes=MEGABYTES))
+        (etc / "host").write_text(
+            EXEC_HOST.format(node=NODE, slots=self._asked.cores, megabytes=self._asked.memory)
+        )
         self._qconf("-Ae", etc / "host")
         for name, limit in (("main.q", "INFINITY"), ("short.q", "00:01:00")):
-            given = {"qname": name, "h_rt": limit, "notify": f"00:00:{self._notify:02}"}
+            given = {"qname": name, "h_rt": limit, "notify": f"00:00:{self._asked.notify:02}"}
+            given["slots"] = str(self._asked.cores)
             given["seq_no"] = "10" if name == "short.q" else "0"
             lines = [f"{key} {value}" for key, value in {**QUEUE, **given}.items()]
             (etc / name).write_text("\n".join(lines) + "\n")

@@ -49,7 +49,8 @@ class Profile(NamedTuple):
     Attributes:
         title: Its name for people.
         commands: The commands that Grain runs.
-        question: A command that changes nothing, and fails where the batch system is down.
+        question: A command that changes nothing, and fails where the batch system is down;
+            ``{user}`` stands for this user.
         complaints: Its complaints.
         tried: The version with which Grain was tried; empty if nobody has run it there.
     """
