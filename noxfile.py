@@ -149,7 +149,7 @@ def integration(session: nox.Session) -> None:
     session.run("pytest", *aside, "tests-integration", *session.posargs)
     if not session.posargs:
         # Alone, as faults have deadlines that a busy machine does not keep.
-        # The seed kills guards of each kind, and no agent: over files, that takes minutes to notice.
+        # The seed kills guards of each kind, but no agent: over files, that takes minutes.
         session.run("python", "-m", "tools.chaos", "--seconds", "60", "--seed", "493")
 
 
