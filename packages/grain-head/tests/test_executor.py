@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import outcome
@@ -10,6 +11,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from grain import GVAR
+from grain.eventlog.schema import RunEnded
+from grain.eventlog.usage import Usage
 from grain.head import Cancelled, ExecutorClosed, GrainExecutor
 from grain.head.errors import TaskCrashed
 from grain.head.events import (
@@ -20,6 +23,7 @@ from grain.head.events import (
     WorkerJoined,
     WorkerLeft,
 )
+from grain.head.run_log import RunLog
 from grain.resource import Capacity, Cores, GPUs, Infeasible, Memory, WTime
 from grain.worker import Call
 from grain.worker.errors import ExternalLostError, Failure
@@ -27,6 +31,7 @@ from grain.worker.errors import ExternalLostError, Failure
 if TYPE_CHECKING:
     from trio.testing import MockClock
 
+    from grain.eventlog.schema import AnyLine
     from grain.resource import Resource
 
 
@@ -276,6 +281,43 @@ async def test_a_failure_is_reported_with_its_call_before_its_outcome_is_handed_
     assert [(2, "fail(7, name='n')"), (3, "fail(8)")] == [(e.task, e.call()) for e in failed]
     assert [ValueError] * 2 == [type(event.error) for event in failed]
     assert events.index(WorkerLeft("")) > events.index(failed[1])
+
+
+class KeptLines:
+    """A log in memory."""
+
+    def __init__(self) -> None:
+        self.lines: list[AnyLine] = []
+        self.write = self.lines.append
+        self.now = time.time
+
+    def ended(self) -> list[RunEnded]:
+        return [line for line in self.lines if isinstance(line, RunEnded)]
+
+
+async def test_a_log_has_the_times_the_cpus_and_the_use_of_each_run() -> None:
+    log, before = KeptLines(), time.time()
+    executor = GrainExecutor(Cores([3]), name="here", run_log=RunLog(log, "id"))
+    with pytest.raises(KeyError):
+        async with executor:
+            executor.submit(Cores(1), nap, 0)
+            executor.submit(Cores(1), fail, 7)
+            while len(log.ended()) < 2:
+                await trio.lowlevel.checkpoint()
+            executor.submit(Cores(1), trio.sleep_forever)
+            await wait_all_tasks_blocked()
+            executor.cancel(executor.submit(Cores(1), nap, 0))
+            raise KeyError
+
+    ended = log.ended()
+    expected = [(1, "value"), (2, "error"), (4, "cancelled"), (3, "cancelled")]
+    assert expected == [(one.task, one.outcome) for one in ended]
+    assert [((3,), Usage())] * 2 == [(one.cpus, one.usage) for one in ended[:2]]
+    assert [(), None] == [ended[2].cpus, ended[2].usage]
+    for one in ended[:2]:
+        assert one.started is not None
+        assert one.ended is not None
+        assert before <= one.started <= one.ended <= time.time()
 
 
 async def test_cancelled_jobs_that_never_ran_are_counted() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grain.head.messages import AckTasks, Resolved, Started, Synced
+from grain.head.messages import AckTasks, Crashed, Resolved, Retract, Retracted, Started, Synced
 from grain.worker.messages import AckRuns, Lease, Revoke
 from grain_testkit.hub_harness import HubHarness, held
 
@@ -76,3 +76,39 @@ def test_of_two_runs_of_a_task_the_older_goes_on_and_the_other_is_revoked(
     assert [] == harness.sent(other, Lease)
     harness.send("back", harness.ended(old), payload=b"")
     assert [Resolved(1, "value")] == harness.sent(mission, Resolved)
+
+
+def test_the_report_on_a_run_reaches_its_mission_however_the_run_ended(
+    harness: HubHarness,
+) -> None:
+    worker, mission = harness.worker("w"), harness.mission()
+    harness.send(mission, Synced())
+    harness.submit(mission, 1, 2)
+    returned, cancelled = harness.sent(worker, Lease)
+    harness.send(worker, harness.ended(returned, report=b"1"), payload=b"42")
+    assert [Resolved(1, "value", report=b"1")] == harness.sent(mission, Resolved)
+    harness.send(mission, Retract((2,)))
+    harness.send(worker, harness.ended(cancelled, "cancelled", report=b"2"))
+    assert [Retracted(2, b"2")] == harness.sent(mission, Retracted)
+
+    harness.submit(mission, 3)
+    for count in range(5):
+        (lease,) = harness.sent(worker, Lease)
+        harness.send(worker, harness.ended(lease, "crashed", detail="x", report=b"%d" % count))
+    reports = [crashed.report for crashed in harness.sent(mission, Crashed)]
+    assert [b"0", b"1", b"2", b"3", b"4"] == reports
+    assert [b"4"] == [resolved.report for resolved in harness.sent(mission, Resolved)]
+
+
+def test_a_report_comes_again_with_an_outcome_that_a_mission_has_not_confirmed(
+    harness: HubHarness,
+) -> None:
+    worker, mission = harness.worker("w"), harness.mission()
+    harness.send(mission, Synced())
+    harness.submit(mission, 1)
+    (lease,) = harness.sent(worker, Lease)
+    harness.lose(mission)
+    harness.send(worker, harness.ended(lease, report=b"1"), payload=b"42")
+    again = harness.mission(link="again", connection=2)
+    harness.submit(again, 1)
+    assert [Resolved(1, "value", report=b"1")] == harness.sent(again, Resolved)

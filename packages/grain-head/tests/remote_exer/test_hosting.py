@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import outcome
@@ -15,11 +17,14 @@ from grain import GVAR
 from grain.edge import dial
 from grain.edge.channel import memory_channels
 from grain.edge.errors import MeetingError, NotAdmitted
+from grain.eventlog.schema import RunEnded
+from grain.eventlog.usage import Usage
 from grain.head import Cancelled
 from grain.head.errors import ExecutorClosed, Unreachable
 from grain.head.events import HostingFailed, NeverStarts, Remark, RunsLeft, TaskFailed
 from grain.head.gnaw.main import run_gnaw
 from grain.head.messages import Ask, RegisterMission, Request, Started, Submit, Synced
+from grain.head.run_log import RunLog
 from grain.head.service import CODEC
 from grain.remote_exer import GnawConnector, HostingExecutor, RemoteExecutor, Resolution
 from grain.remote_exer.local import LocalWorker
@@ -135,6 +140,25 @@ async def test_a_failure_is_reported_with_its_call_and_its_worker(address: str) 
         (event.task, event.call(), event.worker) for event in failed
     ]
     assert [ValueError, PayloadError] == [type(event.error) for event in failed]
+
+
+async def test_a_log_has_the_times_the_cpus_and_the_use_of_each_run(address: str) -> None:
+    lines: list[Any] = []
+    log = SimpleNamespace(write=lines.append, now=time.time)
+    run_log = RunLog(log, "id")
+    async with HostingExecutor(Cores([3]), address=address, run_log=run_log) as executor:
+        executor.submit(Cores(1), double, 2)
+        executor.submit(Cores(1), fail, 7)
+        running = executor.submit(Cores(1), trio.sleep_forever)
+        while (executor.statistics().failed, executor.statistics().running) != (1, 1):
+            await trio.sleep(0.01)
+        executor.cancel(running)
+
+    ended = [line for line in lines if isinstance(line, RunEnded)]
+    expected = [(1, "value"), (2, "error"), (3, "cancelled")]
+    assert expected == [(one.task, one.outcome) for one in ended]
+    assert [((3,), Usage())] * 3 == [(one.cpus, one.usage) for one in ended]
+    assert all(one.started <= one.ended for one in ended if one.started and one.ended)
 
 
 async def test_cancelled_jobs_that_never_ran_are_counted(address: str) -> None:

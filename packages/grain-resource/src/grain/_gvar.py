@@ -36,7 +36,93 @@ class PlainSurroundings(NamedTuple):
     env: Mapping[str, str | None] = _NONE
 
 
-_PLAIN: Surroundings = PlainSurroundings()
+class RunUsage(Protocol):
+    """What the external programs of a run have used; on a worker a `grain.eventlog.usage.Usage`."""
+
+    @property
+    def user(self) -> float:
+        """CPU seconds in user mode."""
+
+    @property
+    def system(self) -> float:
+        """CPU seconds in the kernel."""
+
+    @property
+    def cpu(self) -> float:
+        """CPU seconds, both together."""
+
+    @property
+    def peak_memory(self) -> float:
+        """The largest memory at one time, in GB, of all programs together."""
+
+    @property
+    def measured_by(self) -> str:
+        """The way in which ``peak_memory`` was measured; ``"none"`` if it was not."""
+
+    @property
+    def read(self) -> float:
+        """GB read from files and devices."""
+
+    @property
+    def written(self) -> float:
+        """GB written to them."""
+
+    @property
+    def programs(self) -> int:
+        """The number of programs that have ended."""
+
+    @property
+    def exit_statuses(self) -> Mapping[int, int]:
+        """How many of them ended with which status; a signal is negative."""
+
+
+class NoUsage(NamedTuple):
+    """The usage where nothing is counted: outside of a run."""
+
+    user: float = 0.0
+    system: float = 0.0
+    cpu: float = 0.0
+    peak_memory: float = 0.0
+    measured_by: str = "none"
+    read: float = 0.0
+    written: float = 0.0
+    programs: int = 0
+    exit_statuses: Mapping[int, int] = MappingProxyType({})
+
+
+class Account(Protocol):
+    """The account of a run, which its worker keeps: see `GrainVar.usage`."""
+
+    @property
+    def usage(self) -> RunUsage:
+        """The usage up to now."""
+
+
+class NoAccount:
+    """The account where nothing is counted: outside of a run."""
+
+    usage: RunUsage = NoUsage()
+
+
+class RunVariables:
+    """The values of `GrainVar` in one context; none of them changes.
+
+    One object for one context variable: to set one costs about as much as to make the object, and
+    a worker does both for every run.
+    """
+
+    __slots__ = ("account", "instance", "res", "surroundings")
+
+    def __init__(
+        self, res: Resource | None, instance: str, surroundings: Surroundings, account: Account
+    ) -> None:
+        self.res = res  # None for ZERO, so that the name GVAR does not cost the import of it
+        self.instance = instance
+        self.surroundings = surroundings
+        self.account = account
+
+
+_OUTSIDE = RunVariables(None, "", PlainSurroundings(), NoAccount())
 
 
 class GrainVar:
@@ -52,6 +138,9 @@ class GrainVar:
             `os.getcwd` returns the worker's directory, as all tasks of a worker share a process.
         env: The environment variables that the mission passes to its programs, ``run(env=...)``;
             None as a value removes one. `grain.worker.external.run_external` applies them.
+        usage: What the external programs that this run has called so far have used: CPU seconds,
+            peak memory, GB read and written, exit statuses. Those that have ended count; all is
+            zero outside of a run. Subprocesses that Grain did not start are not in it.
 
     Each trio task sees the values of the run it belongs to. Setting an attribute changes it for
     the current task and for the tasks started from it afterwards, as with any
@@ -60,59 +149,82 @@ class GrainVar:
     GVAR pickles by name, so a function that mentions it can travel to a worker.
     """
 
-    __slots__ = ("_instance", "_res", "_surroundings")
+    __slots__ = ("_variables",)
 
     def __init__(self) -> None:
-        self._res: ContextVar[Resource] = ContextVar("grain.GVAR.res")
-        self._instance: ContextVar[str] = ContextVar("grain.GVAR.instance", default="")
-        # One variable, as to set one costs about as much as all else that a worker does for a run.
-        self._surroundings: ContextVar[Surroundings] = ContextVar(
-            "grain.GVAR.surroundings", default=_PLAIN
-        )
+        self._variables: ContextVar[RunVariables] = ContextVar("grain.GVAR", default=_OUTSIDE)
+
+    def enter(
+        self, res: Resource, instance: str, surroundings: Surroundings | None, account: Account
+    ) -> None:
+        """Begin a run in the current context, as a worker does.
+
+        Args:
+            res: its resources.
+            instance: the name of the worker.
+            surroundings: what else it is given; None for those of the current context.
+            account: counts what its programs use.
+        """
+        if surroundings is None:
+            surroundings = self._variables.get().surroundings
+        self._variables.set(RunVariables(res, instance, surroundings, account))
 
     @property
     def res(self) -> Resource:
         """The resources allocated to this run."""
-        try:
-            return self._res.get()
-        except LookupError:
+        res = self._variables.get().res
+        if res is None:
             # Imported here, so that the name GVAR alone does not cost the import of the algebra.
             from grain.resource import ZERO
 
             return ZERO
+        return res
 
     @res.setter
     def res(self, value: Resource) -> None:
-        self._res.set(value)
+        now = self._variables.get()
+        self._variables.set(RunVariables(value, now.instance, now.surroundings, now.account))
 
     @property
     def instance(self) -> str:
         """The name of the worker that executes this run."""
-        return self._instance.get()
+        return self._variables.get().instance
 
     @instance.setter
     def instance(self, value: str) -> None:
-        self._instance.set(value)
+        now = self._variables.get()
+        self._variables.set(RunVariables(now.res, value, now.surroundings, now.account))
 
     @property
     def cwd(self) -> str:
         """The directory in which this run's external programs start, absolute."""
-        cwd = self._surroundings.get().cwd
+        cwd = self._variables.get().surroundings.cwd
         return cwd or os.getcwd()  # noqa: PTH109 - pathlib takes long to import
 
     @property
     def env(self) -> Mapping[str, str | None]:
         """The environment variables that the mission passes to this run's external programs."""
-        return self._surroundings.get().env
+        return self._variables.get().surroundings.env
+
+    @property
+    def usage(self) -> RunUsage:
+        """What the run's external programs have used, of those that have ended."""
+        return self._variables.get().account.usage
+
+    @property
+    def account(self) -> Account:
+        """The account of this run, to which its external programs are charged."""
+        return self._variables.get().account
 
     @property
     def surroundings(self) -> Surroundings:
-        """All that a worker gives a run beside resources and name: at least the two above."""
-        return self._surroundings.get()
+        """All that a worker gives a run beside resources and name: at least ``cwd``, ``env``."""
+        return self._variables.get().surroundings
 
     @surroundings.setter
     def surroundings(self, value: Surroundings) -> None:
-        self._surroundings.set(value)
+        now = self._variables.get()
+        self._variables.set(RunVariables(now.res, now.instance, value, now.account))
 
     @contextmanager
     def scope(
@@ -124,15 +236,13 @@ class GrainVar:
         env: Mapping[str, str | None] = _NONE,
     ) -> Iterator[None]:
         """Set the variables for the duration of a ``with`` block, as tests of tasklets need."""
-        res_token = self._res.set(res)
-        instance_token = self._instance.set(instance)
-        token = self._surroundings.set(PlainSurroundings(cwd, env))
+        account = self._variables.get().account
+        surroundings = PlainSurroundings(cwd, env)
+        token = self._variables.set(RunVariables(res, instance, surroundings, account))
         try:
             yield
         finally:
-            self._surroundings.reset(token)
-            self._instance.reset(instance_token)
-            self._res.reset(res_token)
+            self._variables.reset(token)
 
     def __repr__(self) -> str:
         return f"<grain.GVAR res={self.res!r} instance={self.instance!r}>"

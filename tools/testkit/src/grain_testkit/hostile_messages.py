@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from grain.edge.messages import MESSAGES as EVERY_CHANNEL
 from grain.edge.questions import Ask, pack
 from grain.edge.version import Versions
+from grain.eventlog.usage import RunReport, encode_report
 from grain.head.messages import HEAD, MISSION, Crash, Ending, RegisterMission
 from grain.head.service import CODEC as HEAD_CODEC
 from grain.worker.messages import AGENT, BlockingCode, Ended, Inspected, InventoryRun, Status
@@ -37,6 +38,7 @@ SENSE: Values = {
         [{}, {"Cores": 1}, {"Cores": [1]}, {"Cores": 2}, {"Unknown": 1}, {"WTime": {"T": 90.0}}]
     ),
     "Attempt": st.tuples(st.sampled_from([1, 1, 2]), st.integers(0, 8)),
+    "Any": st.sampled_from([b"", encode_report(RunReport(started=1.0, ended=2.0))]),
 }
 _odd_numbers = st.sampled_from([-(2**63), -1, 0, 1, 2, 2**63])
 _odd_floats = st.sampled_from([-math.inf, -1.0, 0.0, 1.5, 1e300, math.inf, math.nan])
@@ -69,6 +71,7 @@ ODD: Values = {
         max_size=3,
     ),
     "Attempt": st.tuples(st.sampled_from([1, 2, -1, 2**62]), _odd_numbers),
+    "Any": st.sampled_from([None, 7, "", {"started": "x"}, b"h" * 400]),
 }
 
 

@@ -51,6 +51,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         started: when its tasklet began, in Unix seconds by the worker's clock.
         ended: when nothing of it was left.
         host: the host of the worker.
+        worker: the name of the worker.
         cpus: the numbers of the CPUs that it had; empty if they are not known.
         usage: what it has used.
     """
@@ -58,5 +59,25 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     started: float
     ended: float
     host: str = ""
+    worker: str = ""
     cpus: tuple[int, ...] = ()
     usage: Usage = Usage()
+
+
+def encode_report(report: RunReport) -> bytes:
+    """Return a report as it travels: as bytes, which only its reader looks into."""
+    return _ENCODER.encode(report)
+
+
+def decode_report(data: bytes) -> RunReport | None:
+    """Return a report that has arrived; None if there is none, or none that can be read."""
+    if not data:
+        return None
+    try:
+        return _DECODER.decode(data)
+    except msgspec.MsgspecError:
+        return None
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER: msgspec.msgpack.Decoder[RunReport] = msgspec.msgpack.Decoder(RunReport)

@@ -38,10 +38,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
 
     from grain.edge.channel import Batch, Channel, MemoryChannel
+    from grain.eventlog.usage import RunReport
     from grain.head.base import Deliver
     from grain.head.messages import Crash, WorkerFacts
     from grain.head.run_log import RunLog
     from grain.head.scheduler.state import TaskQueue
+    from grain.worker import RunAccount
     from grain.worker.job import Outcome
 
     WorkerChannel = Channel[Call | None, Outcome | None]
@@ -338,12 +340,18 @@ class GrainExecutor(ExecutorBase[Job]):
             assert isinstance(message, Ended)
             job = message.attempt[1]
             if message.crash and not self._jobs[job].cancelled:
-                self._on_crash(job, message.crash, now)
+                self._on_crash(job, message.crash, now, message.report)
                 continue
             self._scheduler.on_finished(job, now, measured=message.status == "done")
-            self._resolve(job, payload)
+            self._resolve(job, payload, report=message.report)
 
-    def _on_crash(self, id: int, how: str, now: float) -> None:  # noqa: A002 - its name
+    def _on_crash(
+        self,
+        id: int,  # noqa: A002 - its name
+        how: str,
+        now: float,
+        report: RunAccount,
+    ) -> None:
         """Let a job wait again whose run has crashed; or give it up.
 
         The rules are those of the hub: after some crashes it runs alone, after more it fails.
@@ -359,12 +367,13 @@ class GrainExecutor(ExecutorBase[Job]):
         count = len(crashed.crashes) + 1
         crash = Crash((_EPOCH, id), self.name, how, time.time())
         if self._run_log is not None:
-            self._run_log.crashed(id, crash)
+            self._run_log.crashed(id, crash, self._report_of(report))
         crashed.crashes = (*crashed.crashes, crash)
         if count >= CRASHES:
             name = name_of(self._jobs[id].call.fn)
             text = f"{name} was given up: what it ran in died {count} times"
-            self._resolve(id, outcome.Error(TaskCrashed(text, crashed.crashes)))
+            error = TaskCrashed(text, crashed.crashes)
+            self._resolve(id, outcome.Error(error), report=report)
             return
         if self._run_log is not None:
             self._run_log.started(id, "")
@@ -383,6 +392,7 @@ class GrainExecutor(ExecutorBase[Job]):
         ended: Outcome | None,
         *,
         begun: bool = True,
+        report: RunAccount | None = None,
     ) -> None:
         """Hand over the outcome of a job; None if it was cancelled."""
         job = self._jobs.pop(id)
@@ -398,8 +408,17 @@ class GrainExecutor(ExecutorBase[Job]):
         if self._run_log is not None:
             error = ended.error if type(ended) is outcome.Error else None
             crashed = type(error) is TaskCrashed
-            self._run_log.ended(id, error, cancelled=cancelled, crashed=crashed)
+            self._run_log.ended(
+                id,
+                error,
+                cancelled=cancelled,
+                crashed=crashed,
+                report=None if report is None else self._report_of(report),
+            )
         self._hand_over(id, job, ended, cancelled=cancelled, begun=begun)
+
+    def _report_of(self, account: RunAccount) -> RunReport:
+        return account.report(socket.gethostname(), self.name)
 
     def _check_served(self, queue: TaskQueue) -> None:
         """Refuse or report a request that no worker could ever meet."""

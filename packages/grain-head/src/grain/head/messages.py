@@ -163,10 +163,18 @@ class Started(Message, frozen=True):
 
 
 class Crashed(Message, frozen=True):
-    """A crash of a run of a task; the task goes on."""
+    """A crash of a run of a task; the task goes on.
+
+    Attributes:
+        task: which task.
+        crash: of which run, and how.
+        report: of its worker on the run, see `grain.worker.messages.RunEnded`; empty if the worker
+            has sent none, or this head has it not any more.
+    """
 
     task: int
     crash: Crash
+    report: bytes = b""
 
 
 class Resolved(Message, frozen=True):
@@ -177,6 +185,8 @@ class Resolved(Message, frozen=True):
         ending: ``"value"`` or ``"error"``: the payload is what it returned or raised.
             ``"crashed"``: it was given up after too many crashes.
         crashes: all of them, in the last case.
+        report: of its worker on the run, see `grain.worker.messages.RunEnded`; in the last case on
+            the last run, if its worker has sent one.
     """
 
     max_payload = _GIB
@@ -184,12 +194,20 @@ class Resolved(Message, frozen=True):
     task: int
     ending: Ending
     crashes: tuple[Crash, ...] = ()
+    report: bytes = b""
 
 
 class Retracted(Message, frozen=True):
-    """A task that was retracted, and of which nothing is left."""
+    """A task that was retracted, and of which nothing is left.
+
+    Attributes:
+        task: which task.
+        report: of its worker on the run that was ended, see `grain.worker.messages.RunEnded`;
+            empty if there was none.
+    """
 
     task: int
+    report: bytes = b""
 
 
 class CancelTask(Message, frozen=True):

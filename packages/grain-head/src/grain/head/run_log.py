@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from grain.eventlog import schema
+from grain.eventlog.usage import decode_report
 from grain.head.messages import Crashed, Started, WorkerEnded, WorkerFacts
 from grain.resource import Resource, to_data
 
@@ -85,15 +86,17 @@ class Run:
         worker: the id of the worker; empty while the task waits.
         began: when the task was given to the worker.
         crash: how the run ended, if it has crashed.
+        report: of its worker on it, likewise.
     """
 
-    __slots__ = ("attempt", "began", "crash", "worker")
+    __slots__ = ("attempt", "began", "crash", "report", "worker")
 
     def __init__(self) -> None:
         self.attempt = 0
         self.worker = ""
         self.began = 0.0
         self.crash: Crash | None = None
+        self.report: RunReport | None = None
 
 
 class RunLog:
@@ -166,7 +169,7 @@ class RunLog:
             case WorkerEnded():
                 self.worker_left(message.worker, message.why)
             case Crashed():
-                self.crashed(message.task, message.crash)
+                self.crashed(message.task, message.crash, decode_report(message.report))
 
     def worker_joined(self, worker: WorkerFacts) -> None:
         """Note a worker, unless it is there: after a loss of the connection it comes again."""
@@ -211,17 +214,18 @@ class RunLog:
             run.began = now
             log.write(schema.TaskStarted(time=now, task=task, worker=self._name(worker)))
 
-    def crashed(self, task: int, crash: Crash) -> None:
-        """Note how a run has crashed; `started` or `ended` follows."""
+    def crashed(self, task: int, crash: Crash, report: RunReport | None = None) -> None:
+        """Note how a run has crashed, with its worker's report; `started` or `ended` follows."""
         run = self._runs.get(task)
         # It may be that of an earlier run, which went on elsewhere.
         if run is not None and self._name(run.worker).startswith(crash.worker):
-            run.crash = crash
+            run.crash, run.report = crash, report
 
     def _write_end(self, task: int, run: Run, now: float) -> None:
         """Note a run that came to nothing, after which its task waits again."""
         outcome: Literal["lost", "returned", "crashed"] = "returned"
         crash, run.crash = run.crash, None
+        report, run.report = run.report, None
         if crash is not None:
             outcome = "crashed"
         elif run.worker in self._left:
@@ -234,8 +238,10 @@ class RunLog:
                 worker=self._name(run.worker),
                 host=self._host(run.worker),
                 attempt=run.attempt,
-                started=run.began,
-                ended=now,
+                started=run.began if report is None else report.started,
+                ended=now if report is None else report.ended,
+                cpus=_NO_CPUS if report is None else report.cpus,
+                usage=None if report is None else report.usage,
                 message="" if crash is None else one_line(crash.how),
                 final=False,
             )

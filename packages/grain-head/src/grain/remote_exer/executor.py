@@ -15,6 +15,7 @@ import trio
 
 from grain.edge import DEFAULT
 from grain.edge.version import own_versions
+from grain.eventlog.usage import decode_report
 from grain.head import Explanation, Statistics
 from grain.head.base import ExecutorBase, ExecutorPhase
 from grain.head.collapse import collapsing
@@ -411,6 +412,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
                 ended.error if type(ended) is outcome.Error else None,
                 cancelled=cancelled,
                 crashed=resolution.ending == "crashed",
+                report=decode_report(resolution.report),
             )
         begun = resolution.pending is not None and bool(resolution.pending.worker)
         self._hand_over(resolution.task, job, ended, cancelled=cancelled, begun=begun)

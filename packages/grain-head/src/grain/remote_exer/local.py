@@ -131,7 +131,9 @@ class LocalWorker:
         # Programs run where this process is, wherever the mission was when it began.
         settings = WorkerSettings(bind=self._bind, own_directory=True)
         runner: Runner[WireBytes, WireBytes]
-        runner = Runner(self.name, of_runner, WireTranslation(self.name, settings=settings))
+        runner = Runner(
+            self.name, of_runner, WireTranslation(self.name, settings=settings, worker=self.name)
+        )
         functions = self._session.functions.feed()
         nursery.start_soon(runner.serve)
         nursery.start_soon(to_runner.receive_into, self._on_ended)

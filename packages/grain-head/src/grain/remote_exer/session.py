@@ -80,6 +80,7 @@ class Resolution(NamedTuple):
         crashes: those for which it was given up.
         pending: of a task without a value, what it was submitted with, and its worker.
         by: who has cancelled it from outside, for people; empty if nobody has.
+        report: of its worker on the run, as bytes; empty if there is none.
     """
 
     task: int
@@ -88,6 +89,7 @@ class Resolution(NamedTuple):
     crashes: tuple[Crash, ...]
     pending: PendingTask | None = None
     by: str = ""
+    report: bytes = b""
 
 
 class PendingTask:
@@ -350,9 +352,9 @@ class MissionSession:
         match message:
             case Resolved():
                 self._unconfirmed.append(message.task)
-                self._resolve(message.task, message.ending, payload, message.crashes)
+                self._resolve(message, message.ending, payload, message.crashes)
             case Retracted():
-                self._resolve(message.task, "cancelled", None, ())
+                self._resolve(message, "cancelled", None, ())
             case Started():
                 self._started(message)
             case Crashed():
@@ -457,11 +459,12 @@ class MissionSession:
 
     def _resolve(
         self,
-        task: int,
+        message: Resolved | Retracted,
         ending: Literal["value", "error", "crashed", "cancelled"],
         payload: Payload,
         crashes: tuple[Crash, ...],
     ) -> None:
+        task = message.task
         pending = self.pending.pop(task, None)
         if pending is None:
             return  # it comes again, as its confirmation was lost
@@ -477,7 +480,9 @@ class MissionSession:
         if arguments is not None and len(arguments) <= _SMALL:
             self._recent.append((task, pending.function, arguments))
         unless_value = None if ending == "value" else pending
-        self.resolved.append(Resolution(task, ending, payload, crashes, unless_value, by))
+        self.resolved.append(
+            Resolution(task, ending, payload, crashes, unless_value, by, message.report)
+        )
 
     def call_of(self, task: int) -> tuple[Function, WireBytes] | None:
         """Return function and arguments of a task, for people; None if they are not known any more.

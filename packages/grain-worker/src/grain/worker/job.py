@@ -14,6 +14,7 @@ import trio
 
 from grain import GVAR
 from grain.worker.errors import TaskletAborted, add_note_once
+from grain.worker.processes.account import RunAccount
 
 if sys.version_info < (3, 11):
     from exceptiongroup import BaseExceptionGroup
@@ -72,6 +73,7 @@ async def run_job(
     limit: float,
     scope: trio.CancelScope | None,
     settings: RunSettings | None = None,
+    account: RunAccount | None = None,
 ) -> Outcome | None:
     """Run a task in the current trio task, whose context variables it sets.
 
@@ -83,6 +85,7 @@ async def run_job(
         scope: a fresh cancel scope, by which the caller cancels the run; None if a scope around
             this call does that.
         settings: the other settings of the run; None for those of the calling task.
+        account: the account of the run, which it sees as ``GVAR.usage``; None for one of its own.
 
     Returns:
         The value or the exception of the tasklet, `trio.TooSlowError` if it exceeded its limit;
@@ -92,10 +95,7 @@ async def run_job(
         KeyboardInterrupt: it struck in the tasklet, but concerns the whole process.
         trio.Cancelled: a scope around this call was cancelled.
     """
-    GVAR.res = res
-    GVAR.instance = instance
-    if settings is not None:
-        GVAR.surroundings = settings
+    GVAR.enter(res, instance, settings, account or RunAccount(res))
     timer = None
     result: Outcome | None = None
     try:

@@ -117,6 +117,8 @@ class Ended(Message, frozen=True):
             ``"returned"``: it never began, or it failed while the batch system ended the job.
         failed: True if the payload is an exception.
         crash: why the run counts as crashed, though it has an outcome; empty if it does not.
+        report: its times, and what it has used: a `RunAccount` in memory, a
+            `grain.eventlog.usage.RunReport` as bytes on a wire; empty if it never began.
     """
 
     max_payload = _GIB
@@ -125,6 +127,7 @@ class Ended(Message, frozen=True):
     status: str = "done"
     failed: bool = False
     crash: str = ""
+    report: Any = b""
 
 
 class Ready(Message, frozen=True):
@@ -226,6 +229,8 @@ class RunEnded(Message, frozen=True):
             ``"returned"``: the worker hands it back, because it leaves or because the run waited
             too long in a chain.
         detail: of a crash, how the process died.
+        report: its times, and what it has used: a `grain.eventlog.usage.RunReport` as bytes, which
+            only those read who keep a log; empty if it never began.
     """
 
     max_payload = _GIB
@@ -235,6 +240,7 @@ class RunEnded(Message, frozen=True):
     attempt: Attempt
     status: Status
     detail: str = ""
+    report: bytes = b""
 
 
 class LoopBlocked(Message, frozen=True):

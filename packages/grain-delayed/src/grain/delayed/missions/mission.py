@@ -176,8 +176,8 @@ class Mission:
         self, call: Call, node: TaskNode, retry: Retry | None, number: int
     ) -> None:
         await self._turns.wait(number)
-        GVAR.res = ZERO
-        GVAR.instance = ""  # a mission may run in a leaf of another one
+        # A mission may run in a leaf of another one: programs of its branches are that leaf's.
+        GVAR.enter(ZERO, "", None, GVAR.account)
         try:
             if retry is None:
                 ended = await capture(call)

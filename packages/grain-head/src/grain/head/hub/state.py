@@ -309,6 +309,7 @@ class TaskRecord:
         "number",
         "outcome",
         "queue",
+        "report",
         "request",
         "retracted",
         "scheduler_id",
@@ -336,6 +337,8 @@ class TaskRecord:
         self.retracted = False
         self.ending: Ending | None = None
         self.outcome: Payload = None
+        # Of the worker on the run whose outcome it is: opaque.
+        self.report = b""
         # The worker that keeps the outcome, by id, and the run that it is of.
         self.kept_by: tuple[str, Attempt] | None = None
 

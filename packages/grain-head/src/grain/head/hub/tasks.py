@@ -325,6 +325,7 @@ class TaskTable:
         if task is None or task.ending is not None:
             self.acknowledge(worker, ended.attempt)
         elif ended.status == "value" or (ended.status == "error" and lease.current):
+            task.report = ended.report
             self._resolve(task, ended.status, payload, (worker.id, ended.attempt))
             self._remember((task, worker.name, lease.began, now))
             if ended.status == "error":
@@ -333,9 +334,9 @@ class TaskTable:
             self.acknowledge(worker, ended.attempt)
             how = ended.detail if ended.status == "crashed" else None
             if lease.current:
-                self._run_again(lease, task, how, now)
+                self._run_again(lease, task, how, now, ended.report)
             elif how is not None and lease.task is task and not task.retracted:
-                self._count_crash(lease, task, how, now)
+                self._count_crash(lease, task, how, now, ended.report)
                 if task.scheduler_id is not None:  # it may be a suspect from now on
                     self.withdraw(task)
                     self.enqueue(task, now)
@@ -367,14 +368,21 @@ class TaskTable:
         del lease.worker.leases[lease.attempt]
         self.free(lease, now, measured=measured)
 
-    def _run_again(self, lease: LeaseRecord, task: TaskRecord, how: str | None, now: float) -> None:
+    def _run_again(
+        self,
+        lease: LeaseRecord,
+        task: TaskRecord,
+        how: str | None,
+        now: float,
+        report: bytes = b"",
+    ) -> None:
         """Let a task wait again whose current run came to nothing; note the crash, if any."""
         task.lease = None
         if task.retracted:
-            self._forget_retracted(task)
+            self._forget_retracted(task, report)
             return
         if how is not None:
-            self._count_crash(lease, task, how, now)
+            self._count_crash(lease, task, how, now, report)
             if task.ending is not None:
                 return
         if task.claimed:
@@ -387,15 +395,18 @@ class TaskTable:
         elif not task.crashes:  # else it is dormant, until the mission gets the crashes
             del task.mission.tasks[task.number]
 
-    def _count_crash(self, lease: LeaseRecord, task: TaskRecord, how: str, now: float) -> None:
+    def _count_crash(
+        self, lease: LeaseRecord, task: TaskRecord, how: str, now: float, report: bytes
+    ) -> None:
         """Count the crash of a run; resolve its task if there were too many."""
         crash = Crash(lease.attempt, lease.worker.name, how, self._wall + now)
         # The mission may have submitted the same crash, which another head counted.
         if all(earlier.attempt != crash.attempt for earlier in task.crashes):
             task.crashes = (*task.crashes, crash)
             if task.claimed:
-                self._outgoing.post(task.mission.link, Crashed(task.number, crash))
+                self._outgoing.post(task.mission.link, Crashed(task.number, crash, report))
         if len(task.crashes) >= CRASHES:
+            task.report = report
             self._resolve(task, "crashed", None, None)
             self._remember((task, lease.worker.name, lease.began, now))
             self.registry.failed_tasks.append(self.registry.ended_tasks[-1])
@@ -418,7 +429,7 @@ class TaskTable:
         if task.retracted:
             if kept_by is not None:
                 self.acknowledge(self.registry.workers.get(kept_by[0]), kept_by[1])
-            self._forget_retracted(task)
+            self._forget_retracted(task, task.report)
             return
         task.ending = ending
         task.outcome = outcome
@@ -442,7 +453,7 @@ class TaskTable:
         """Send the outcome of a task to its mission."""
         assert task.ending is not None
         crashes = task.crashes if task.ending == "crashed" else ()
-        message = Resolved(task.number, task.ending, crashes)
+        message = Resolved(task.number, task.ending, crashes, task.report)
         self._outgoing.post(task.mission.link, message, task.outcome)
 
     def on_confirmed(self, mission: MissionRecord, number: int) -> None:
@@ -467,9 +478,9 @@ class TaskTable:
             elif not task.lease.revoked:
                 self.revoke(task.lease)
 
-    def _forget_retracted(self, task: TaskRecord) -> None:
+    def _forget_retracted(self, task: TaskRecord, report: bytes = b"") -> None:
         del task.mission.tasks[task.number]
-        self._outgoing.post(task.mission.link, Retracted(task.number))
+        self._outgoing.post(task.mission.link, Retracted(task.number, report))
 
     def discard(self, task: TaskRecord) -> None:
         """Forget a task, whatever state it is in; its run is revoked, its outcome acknowledged."""

@@ -12,6 +12,7 @@ import math
 import random
 import secrets
 import signal
+import time
 from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, cast
@@ -277,7 +278,8 @@ class Agent:
             if ended.failed and self._lifecycle.interrupted:
                 # The batch system signals every process of a job: the programs of this run have
                 # died of that, and the task failed for no fault of its own.
-                self._session.on_ended(Ended(ended.attempt, "returned"), None, now)
+                returned = Ended(ended.attempt, "returned", report=ended.report)
+                self._session.on_ended(returned, None, now)
             else:
                 self._session.on_ended(ended, payload, now)
         self._settle()
@@ -295,7 +297,7 @@ class Agent:
             for attempt in death.runs:
                 self._session.on_ended(Ended(attempt, "returned"), None, now)
         else:
-            self._session.on_runner_crashed(str(death), now, death.runs)
+            self._session.on_runner_crashed(str(death), now, death.runs, time.time())
         self._settle()
 
     def blocked(self, seconds: float, runs: tuple[Attempt, ...]) -> None:

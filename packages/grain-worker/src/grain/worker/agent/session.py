@@ -12,6 +12,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from grain.edge.version import Versions
+from grain.eventlog.usage import RunReport, encode_report
 from grain.resource import WTime, to_data
 from grain.worker.agent.chains import PATIENCE, Chains, RunRecord, Wish
 from grain.worker.agent.functions import FunctionStore
@@ -305,13 +306,14 @@ class WorkerSession:
         run = self.runs.get(ended.attempt)
         if run is None:
             return
+        report = ended.report if type(ended.report) is bytes else b""
         if ended.crash and run.wish is Wish.COMPLETE:
-            self._end(run, "crashed", None, now, ended.crash)
+            self._end(run, "crashed", None, now, report, ended.crash)
         elif ended.status == "done":
-            self._end(run, "error" if ended.failed else "value", payload, now)
+            self._end(run, "error" if ended.failed else "value", payload, now, report)
         else:
             returned = run.wish is Wish.RETURN or ended.status == "returned"
-            self._end(run, "returned" if returned else "cancelled", None, now)
+            self._end(run, "returned" if returned else "cancelled", None, now, report)
 
     def on_blocking(self, attempt: Attempt, code: BlockingCode) -> None:
         """Report to the mission of a run that it blocks its runner; the run may just have ended."""
@@ -323,7 +325,11 @@ class WorkerSession:
             self._send(LoopBlocked(lease.mission, lease.task, code))
 
     def on_runner_crashed(
-        self, detail: str, now: float, attempts: Collection[Attempt] | None = None
+        self,
+        detail: str,
+        now: float,
+        attempts: Collection[Attempt] | None = None,
+        wall: float = 0.0,
     ) -> None:
         """Take the death of a runner's process, and of all that ran in it.
 
@@ -331,6 +337,7 @@ class WorkerSession:
             detail: how it died.
             now: the time.
             attempts: the runs that it had; None for all, where no other runner has started yet.
+            wall: the same time in Unix seconds; 0 if nobody wants to know when they began.
         """
         waited = set(self._chains.waiting())
         # The youngest first. A part of these reports may be lost with the connection: the end of a
@@ -343,17 +350,37 @@ class WorkerSession:
                 status = "returned" if run.wish is Wish.RETURN else "cancelled"
             elif run in waited:
                 status = "returned"
-            self._end(run, status, None, now, detail)
+            report = b""
+            if wall and run not in waited:
+                # What its programs have used died with the runner.
+                times = RunReport(
+                    started=wall - (now - run.began), ended=wall, host=self.host, worker=self.name
+                )
+                report = encode_report(times)
+            self._end(run, status, None, now, report, detail)
 
     def _end(
-        self, run: RunRecord, status: Status, payload: Payload, now: float, detail: str = ""
+        self,
+        run: RunRecord,
+        status: Status,
+        payload: Payload,
+        now: float,
+        report: bytes,
+        detail: str = "",
     ) -> None:
         del self.runs[run.lease.attempt]
         self._chains.leave(run, now)
-        self._report_end(run.lease, status, payload, detail)
+        self._report_end(run.lease, status, payload, detail, report)
 
-    def _report_end(self, lease: Lease, status: Status, payload: Payload, detail: str = "") -> None:
-        ended = RunEnded(lease.mission, lease.task, lease.attempt, status, detail)
+    def _report_end(
+        self,
+        lease: Lease,
+        status: Status,
+        payload: Payload,
+        detail: str = "",
+        report: bytes = b"",
+    ) -> None:
+        ended = RunEnded(lease.mission, lease.task, lease.attempt, status, detail, report)
         outcome: Outcome = payload
         if payload is not None:
             size = len(payload)

@@ -159,7 +159,7 @@ async def serve_in_context(
 async def serve_runs(channel: FramedChannel, name: str, settings: WorkerSettings) -> int:
     """Serve runs; return the exit code."""
     where = f"{name} (host {socket.gethostname()}, pid {os.getpid()})"
-    translation = WireTranslation(where, settings=settings)
+    translation = WireTranslation(where, settings=settings, worker=name)
     on_ended = RunnerOutput().end if settings.labels else None
     runner: Runner[WireBytes, WireBytes] = Runner(name, channel, translation, on_ended)
     try:

@@ -26,6 +26,7 @@ from grain.worker.messages import (
     Run,
     chain_of,
 )
+from grain.worker.processes.account import RunAccount
 from grain.worker.runner.chains import WaitingRuns
 from grain.worker.runner.services import open_nursery_of_runs
 
@@ -245,13 +246,14 @@ class _Execution(Generic[Arriving, Departing]):
         pooled: PooledNursery,
     ) -> None:
         ended: Outcome | None = None
+        account = RunAccount(res)
         try:
-            ended = await self._job(run, call, res, settings, None)
+            ended = await self._job(run, call, res, settings, None, account)
         except BaseException as error:
             # The outcome of a cancelled run is dropped, but Ctrl-C must end more than the run.
             if not pooled.cancelled or has_interrupt(error):
                 raise
-        self._end(run, ended, call)
+        self._end(run, ended, call, account)
         if self._leaving:
             pooled.cancel()
         elif not pooled.cancelled:
@@ -267,7 +269,8 @@ class _Execution(Generic[Arriving, Departing]):
         settings: RunSettings | None,
         scope: trio.CancelScope,
     ) -> None:
-        self._end(run, await self._job(run, call, res, settings, scope), call)
+        account = RunAccount(res)
+        self._end(run, await self._job(run, call, res, settings, scope, account), call, account)
         self._start_successor(run)
 
     def _job(
@@ -277,24 +280,42 @@ class _Execution(Generic[Arriving, Departing]):
         res: Resource,
         settings: RunSettings | None,
         scope: trio.CancelScope | None,
+        account: RunAccount,
     ) -> Coroutine[Any, Any, Outcome | None]:
         limit = math.inf if run.limit is None else run.limit
-        return run_job(call, res, self._name, limit, scope, settings)
+        return run_job(call, res, self._name, limit, scope, settings, account)
 
     # ---- ends
 
-    def _end(self, run: Run, ended: Outcome | None, call: Call | None) -> None:
-        """Report the end of a run that had begun; None for an outcome if it was cancelled."""
+    def _end(
+        self,
+        run: Run,
+        ended: Outcome | None,
+        call: Call | None,
+        account: RunAccount | None = None,
+    ) -> None:
+        """Report the end of a run that had begun; None for an outcome if it was cancelled.
+
+        Args:
+            run: the run.
+            ended: its outcome.
+            call: what it called; None if it could not be decoded.
+            account: its account; None likewise.
+        """
         attempt = run.attempt
         del self._runs[attempt]
+        report: object = b""
+        if account is not None:
+            account.close()
+            report = self._translation.encode_report(account)
         if self._on_ended is not None:
             self._on_ended(attempt)
         if ended is None:
-            self._send(Ended(attempt, "cancelled"), None)
+            self._send(Ended(attempt, "cancelled", report=report), None)
         else:
             payload, failed = self._translation.encode(ended, call)
             crash = crash_behind(ended.error) if type(ended) is outcome.Error else ""
-            self._send(Ended(attempt, "done", failed, crash), payload)
+            self._send(Ended(attempt, "done", failed, crash, report), payload)
 
     def _send(self, ended: Ended, payload: Departing | None) -> None:
         """Send an end; where runs wait in a chain, with the ends that follow soon."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from grain.resource import Resource
     from grain.worker.job import Call, Outcome, RunSettings
     from grain.worker.messages import DefineFunction, ForgetFunctions, Run
+    from grain.worker.processes.account import RunAccount
 
 Arriving = TypeVar("Arriving", contravariant=True)
 Departing = TypeVar("Departing", covariant=True)
@@ -36,6 +37,9 @@ class Translation(Protocol[Arriving, Departing]):
         Raises:
             PayloadError: this run cannot take place.
         """
+
+    def encode_report(self, account: RunAccount) -> object:
+        """Return the report on a run that has ended, as `Ended` takes it. Raises nothing."""
 
     def encode(self, ended: Outcome, call: Call | None) -> tuple[Departing, bool]:
         """Return the payload of an outcome, and True if it is an exception. Raises nothing.
@@ -64,6 +68,10 @@ class MemoryTranslation:
         if payload is None:
             raise PayloadError("a run came without its call")
         return payload, run.res, self._settings
+
+    def encode_report(self, account: RunAccount) -> RunAccount:
+        """Return the account itself: most executors have nobody who wants a report."""
+        return account
 
     def encode(self, ended: Outcome, call: Call | None) -> tuple[Outcome, bool]:  # noqa: ARG002
         """Return the outcome itself."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import outcome
 
+from grain.eventlog.usage import encode_report
 from grain.resource import ResourceError, from_data
 from grain.worker.errors import PayloadError
 from grain.worker.job import Call, name_of
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from grain.resource import Resource
     from grain.worker.job import Outcome, RunSettings
     from grain.worker.messages import ForgetFunctions, Run
+    from grain.worker.processes.account import RunAccount
 
     Tasklet = Callable[..., Awaitable[Any]]
 
@@ -34,6 +37,7 @@ class WireTranslation:
         where: the name of this runner in error messages.
         largest: the most bytes that an outcome may have.
         settings: the settings of the worker.
+        worker: its name, in reports.
     """
 
     def __init__(
@@ -41,7 +45,10 @@ class WireTranslation:
         where: str,
         largest: int = Ended.max_payload,
         settings: WorkerSettings = WorkerSettings(),  # noqa: B008 - it is frozen
+        worker: str = "",
     ) -> None:
+        self._worker = worker
+        self._host = socket.gethostname()
         self._payloads = Payloads(where, settings.unsearched)
         self._settings = Settings(settings)
         self._largest = largest
@@ -104,6 +111,10 @@ class WireTranslation:
             return self._payloads.load_function(function)
         except PayloadError as error:
             return error
+
+    def encode_report(self, account: RunAccount) -> bytes:
+        """See `Translation.encode_report`."""
+        return encode_report(account.report(self._host, self._worker))
 
     def encode(self, ended: Outcome, call: Call | None) -> tuple[WireBytes, bool]:
         """See `Translation.encode`; an outcome that is too large to travel fails the task."""
