@@ -27,6 +27,12 @@ ROUNDS = 5
 TRUE = shutil.which("true") or "/bin/true"
 
 
+PROGRAMS, SECONDS = 64, 70.0
+SLEEP = ["sleep", "1000"]
+KINDS = {"one process": SLEEP, "four processes": ["sh", "-c", "sleep 1000 & " * 3 + "sleep 1000"]}
+"""Programs with as many processes."""
+
+
 class Nothing:
     """An allocation without anything."""
 
@@ -45,9 +51,11 @@ def main() -> None:
         say("external_over_xargs", statistics.median(ratios), "ratio", budget=1.3)
         say("external_serial", trio.run(by_run_external, COUNT, 1) * 1e6, "us")
         trio.run(memory)
+        for kind, command in KINDS.items():
+            trio.run(looks, kind, command)
 
 
-def say(name: str, value: float, unit: str, **more: float) -> None:
+def say(name: str, value: float, unit: str, **more: float | str) -> None:
     """Print one measurement."""
     print(json.dumps({"bench": name, "value": round(value, 3), "unit": unit, **more}), flush=True)
 
@@ -90,6 +98,41 @@ async def memory() -> None:
         began = time.perf_counter()
         nursery.cancel_scope.cancel()
     say("cancel_20_programs", (time.perf_counter() - began) * 1e3, "ms")
+
+
+async def looks(kind: str, command: list[str]) -> None:
+    """Print the part of one CPU that the looks at the memory of a full worker's programs take.
+
+    It is all that the supervisors do, from before the first look until looks are as rare as they
+    get.
+    """
+    async with trio.open_nursery() as nursery:
+        for _ in range(PROGRAMS):
+            nursery.start_soon(run_external, command)
+        # No event shows that processes have started: poll.
+        while len(pids := processes("grain-supervise")) < PROGRAMS or not all(map(has_child, pids)):  # noqa: ASYNC110
+            await trio.sleep(0.05)
+        before, began = sum(map(cpu_seconds, pids)), time.perf_counter()
+        await trio.sleep(SECONDS / 7)
+        middle, then = sum(map(cpu_seconds, pids)), time.perf_counter()
+        await trio.sleep(SECONDS * 6 / 7)
+        after, now = sum(map(cpu_seconds, pids)), time.perf_counter()
+        first = 100 * (middle - before) / (then - began)
+        part = 100 * (after - before) / (now - began)
+        last = 100 * (after - middle) / (now - then)
+        facts: dict[str, float | str] = {
+            "programs": PROGRAMS,
+            "of": kind,
+            "first_10_s": round(first, 3),
+            "later": round(last, 3),
+        }
+        say("looks_at_memory", part, "% of a core", budget=0.5, **facts)
+        nursery.cancel_scope.cancel()
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process alone."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 def processes(name: str) -> list[int]:

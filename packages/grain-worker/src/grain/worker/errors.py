@@ -29,6 +29,8 @@ if sys.version_info < (3, 11):
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from grain.eventlog.usage import Usage
+
 __all__ = [
     "ExternalError",
     "ExternalLostError",
@@ -87,6 +89,7 @@ class Failure:
         reason: What happened, where neither an exit code nor a signal says so.
         errno: The error number of the operating system, 0 if there is none.
         unwatched: True if the process that watched over it was killed, and nothing of it is left.
+        usage: What it has used; None if that is not known, or if it did not run.
     """
 
     argv: tuple[str, ...]
@@ -103,6 +106,7 @@ class Failure:
     reason: str = ""
     errno: int = 0
     unwatched: bool = False
+    usage: Usage | None = None
 
 
 class ExternalError(Exception):
@@ -126,7 +130,13 @@ class ExternalError(Exception):
         self.stderr_tail = failure.stderr_tail
         self.stdout_path = failure.stdout_path
         self.stderr_path = failure.stderr_path
+        self.usage = failure.usage
         self.signal = signal_name(failure.returncode)
+
+    @property
+    def peak_memory(self) -> float | None:
+        """The largest memory of all its processes together, in GB; None if it is not known."""
+        return None if self.usage is None else self.usage.peak_memory
 
     def __str__(self) -> str:
         failure = self.failure

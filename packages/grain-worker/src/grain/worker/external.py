@@ -27,7 +27,8 @@ import math
 import os
 import shlex
 import socket
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -35,6 +36,7 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from grain import GVAR
+from grain.eventlog.usage import Usage
 from grain.worker.errors import (
     ExternalError as ExternalError,
 )
@@ -49,10 +51,11 @@ from grain.worker.errors import (
 )
 from grain.worker.errors import Failure, command_line, explain_start
 from grain.worker.job import program_listener
+from grain.worker.processes.account import RunAccount
 from grain.worker.processes.environment import binding, environment
 from grain.worker.processes.fork_server_client import ForkServerClient, LostError, ProgramResult
 from grain.worker.processes.mpi import mpi_prefix as mpi_prefix
-from grain.worker.processes.supervisor_client import StartFailure, StuckError
+from grain.worker.processes.supervisor_client import ProgramExit, StartFailure, StuckError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -106,6 +109,7 @@ class Completed:
         max_rss: The largest resident set of any one of these processes, in GB (1e9 bytes). At least
             0.01 or so, as Linux counts in the small process that starts the program.
         host: The name of the machine it ran on.
+        usage: What it has used, in the same units as a whole run's: see ``GVAR.usage``.
     """
 
     argv: tuple[str, ...]
@@ -117,6 +121,12 @@ class Completed:
     system: float
     max_rss: float
     host: str
+    usage: Usage = field(default_factory=Usage)
+
+    @property
+    def peak_memory(self) -> float:
+        """The largest memory of all its processes together, in GB: what to ask for."""
+        return self.usage.peak_memory
 
     @property
     def stdout_text(self) -> str:
@@ -264,6 +274,22 @@ class _Call:
     @trio.lowlevel.enable_ki_protection
     async def run(self) -> ProgramResult:
         """Run the program to its end; a cancelled call leaves its result in `cancelled_result`."""
+        account = GVAR.account
+        if not isinstance(account, RunAccount):
+            return await self._attempts()
+        account.programs.begin(self, time.monotonic())
+        result: ProgramResult | None = None
+        try:
+            result = await self._attempts()
+            return result
+        finally:
+            result = result or self.cancelled_result
+            used = None
+            if result is not None and isinstance(result.report, ProgramExit):
+                used = usage_in(result.report)
+            account.programs.end(self, time.monotonic(), used)
+
+    async def _attempts(self) -> ProgramResult:
         for _ in range(ATTEMPTS):
             try:
                 return await ForkServerClient.of_this_run().run(
@@ -327,6 +353,7 @@ class _Call:
             self.failure(
                 reason=reason,
                 elapsed=result.report.elapsed,
+                usage=usage_in(result.report),
                 stdout=stdout,
                 stderr=stderr,
                 **self._tails(result, result.report.tail),
@@ -346,6 +373,7 @@ class _Call:
                 self.failure(
                     returncode=returncode,
                     elapsed=report.elapsed,
+                    usage=usage_in(report),
                     stdout=stdout,
                     stderr=stderr,
                     **self._tails(result, report.tail),
@@ -361,6 +389,7 @@ class _Call:
             system=report.system,
             max_rss=report.max_rss * 1024 / 1e9,
             host=socket.gethostname(),
+            usage=usage_in(report),
         )
 
     def failure(self, **facts: Any) -> Failure:
@@ -374,6 +403,20 @@ class _Call:
             stderr_path=self.stderr and str(directory / self.stderr),
             **facts,
         )
+
+
+def usage_in(report: ProgramExit) -> Usage:
+    """Return what a program has used."""
+    return Usage(
+        user=report.user,
+        system=report.system,
+        peak_memory=report.peak_memory / 1e9,
+        measured_by=report.measured_by,
+        read=report.read / 1e9,
+        written=report.written / 1e9,
+        programs=1,
+        exit_statuses={os.waitstatus_to_exitcode(report.status): 1},
+    )
 
 
 def _temporary(variables: Mapping[bytes, bytes]) -> bytes:

@@ -10,6 +10,7 @@ import signal
 import socket
 import time
 
+from .meter import Budgets
 from .proc import Wakeup, become_subreaper, pidfd_of_parent, signal_below
 from .protocol import AWAIT, FORK, GONE, STUCK, UNKILLABLE, receive
 from .supervisor import Supervisor
@@ -34,6 +35,7 @@ class ForkServer:
         self.supervisors: dict[int, int] = {}  # pid: the number that the caller gave it
         self.awaited: list[Awaited] = []
         self.may_have_orphans = False
+        self.budgets = Budgets()
 
     def serve(self) -> None:
         """Serve until the caller has left and all supervisors are gone."""
@@ -79,7 +81,7 @@ class ForkServer:
         self.wakeup.close()
         for awaited in self.awaited:
             awaited.socket.close()
-        Supervisor(fds, self.pidfd).serve()
+        Supervisor(fds, self.pidfd, self.budgets).serve()
         os._exit(0)
 
     def reap(self) -> bool:

@@ -1,6 +1,6 @@
 """List, signal and reap processes."""
 
-# ruff: noqa: PTH110, PTH123
+# ruff: noqa: PTH110, PTH116, PTH123
 # (no pathlib here; see the package)
 
 from __future__ import annotations
@@ -72,17 +72,34 @@ def children(pid: int) -> list[int]:
     if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
         return children_by_scan(pid)  # a kernel without CONFIG_PROC_CHILDREN
     pids: list[int] = []
+    folder = f"/proc/{pid}/task"
     try:
-        threads = os.listdir(f"/proc/{pid}/task")
+        # Two links are its own name and ".", the others are threads.
+        threads = [str(pid)] if os.stat(folder).st_nlink == 3 else os.listdir(folder)
     except FileNotFoundError:
         return pids
     for thread in threads:
         try:
-            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                pids += map(int, file.read().split())
+            pids += map(int, read_all(f"{folder}/{thread}/children").split())
         except (FileNotFoundError, ProcessLookupError):
             continue
     return pids
+
+
+def read_all(path: str) -> bytes:
+    """Return a file of /proc; by fewer system calls than a file object takes.
+
+    Raises:
+        OSError: the process is gone, or may not be looked at.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts = []
+        while part := os.read(fd, 4096):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(fd)
 
 
 def children_by_scan(pid: int) -> list[int]:
@@ -98,6 +115,26 @@ def children_by_scan(pid: int) -> list[int]:
                 continue
             if int(fields[1]) == pid:
                 pids.append(int(name))
+    return pids
+
+
+def below(top: int) -> list[int] | None:
+    """Return the pids of all processes below one; None if they cannot be listed for now.
+
+    Those below a process that may not be looked at are missing.
+    """
+    pids: list[int] = []
+    try:
+        waiting = children(top)
+    except OSError:
+        return None
+    while waiting:
+        pid = waiting.pop()
+        pids.append(pid)
+        try:
+            waiting += children(pid)
+        except OSError:
+            pass
     return pids
 
 

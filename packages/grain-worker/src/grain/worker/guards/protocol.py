@@ -8,13 +8,14 @@ be of any size, stands in the memory file for the program's stdout. The supervis
 before it starts the program: a request that is still there never ran. `END` and `HURRY` end the
 program. The supervisor reports by one marshalled tuple, which begins with its kind:
 
-- `ENDED`, wait status, seconds, user and system seconds, max RSS in KiB, last bytes of stderr
+- `ENDED`, wait status, seconds, user and system seconds, max RSS in KiB, peak memory in bytes, how
+  that was measured, bytes read and written, last bytes of stderr
 - `FAILED`, the step of the start that failed, its errno, the path concerned: there is no process
 - `STUCK`, pids: these processes survive SIGKILL. The supervisor still waits for them.
 
 Its first report, before any program, is `STARTED` with its pid.
 
-To a subreaper: `END` and `HURRY`. It reports as a supervisor does, without bytes of stderr.
+To a subreaper: `END` and `HURRY`. It reports as a supervisor does, without what follows max RSS.
 
 To the fork server, each with a supervisor's number: `FORK`, with the descriptors of its socket and
 of its files for stdout and stderr; `AWAIT`, with a socket for the report `GONE` as soon as that

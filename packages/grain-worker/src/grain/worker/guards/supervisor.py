@@ -10,6 +10,7 @@ import os
 import time
 
 from .caller import Caller
+from .meter import Meter
 from .proc import become_subreaper
 from .program import CannotStart, Program, Step
 from .protocol import ENDED, STARTED
@@ -19,6 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from .meter import Budgets
     from .protocol import ProgramRequest
 
 
@@ -28,13 +30,15 @@ class Supervisor:
     Args:
         fds: the socket to the caller, and the files for what programs write to stdout and stderr.
         pidfd: a descriptor that becomes readable when the caller dies, if there is one.
+        budgets: what its looks at programs may take, in memory shared with other supervisors.
     """
 
-    def __init__(self, fds: list[int], pidfd: int | None) -> None:
+    def __init__(self, fds: list[int], pidfd: int | None, budgets: Budgets) -> None:
         become_subreaper(b"grain-supervise")
         self.caller = Caller(fds[0], pidfd)
         self.out, self.err = fds[1:]
         self.home = os.sched_getaffinity(0)
+        self.meter = Meter(budgets)
         self.caller.report((STARTED, os.getpid()))
 
     def serve(self) -> None:
@@ -52,16 +56,20 @@ class Supervisor:
         streams = {"stdin": (fds or [-1])[0], "stdout": self.out, "stderr": self.err}
         program = Program(request, streams)
         began = time.monotonic()
+        self.meter.begin(began)
         try:
             # The program inherits this process's affinity: posix_spawn(3) has no attribute for it.
             cpus = request["cpus"] or self.home
             with Step("bind", str(sorted(cpus)).encode()):
                 os.sched_setaffinity(0, cpus)
             pid = program.start()
-            status, seconds, usage = wait_until_gone(self.caller, pid, began, request["grace"])
+            status, seconds, usage = wait_until_gone(
+                self.caller, pid, began, request["grace"], self.meter
+            )
+            measured = self.meter.end(usage[2])
             tail = program.error_tail() if status else b""
         except CannotStart as failure:
             return failure.report
         finally:
             program.close()
-        return (ENDED, status, seconds, *usage, tail)
+        return (ENDED, status, seconds, *usage, *measured, tail)

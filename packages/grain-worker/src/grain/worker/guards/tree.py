@@ -14,6 +14,7 @@ from .protocol import STUCK, UNKILLABLE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .caller import Caller
+    from .meter import Meter
 
 HURRY_GRACE = 0.3
 """Seconds of grace after Ctrl-C, when the caller may have other programs to end after this one."""
@@ -29,7 +30,7 @@ class TreePhase(enum.Enum):
 
 
 def wait_until_gone(
-    caller: Caller, main: int, began: float, grace: float
+    caller: Caller, main: int, began: float, grace: float, meter: Meter | None = None
 ) -> tuple[int, float, list[float]]:
     """Wait until nothing is left below this process, which is a subreaper.
 
@@ -41,6 +42,7 @@ def wait_until_gone(
         main: the pid of the main process, a child of this one.
         began: the time of its start, by the monotonic clock.
         grace: seconds between SIGTERM and SIGKILL.
+        meter: looks at the tree when it is due, as long as nobody wants it to end.
 
     Returns:
         The wait status of the main process; the seconds it took; user seconds, system seconds and
@@ -78,4 +80,11 @@ def wait_until_gone(
             if phase is TreePhase.KILLING and now >= kill_at + UNKILLABLE:
                 caller.report((STUCK, left))
                 phase = TreePhase.REPORTED
-        caller.wait(None if phase is TreePhase.RUNNING else 1000 * max(kill_at - now, pause))
+        if phase is not TreePhase.RUNNING:
+            caller.wait(1000 * max(kill_at - now, pause))
+        elif meter is None:
+            caller.wait(None)
+        else:
+            if now >= meter.due:
+                meter.look(now)
+            caller.wait(1000 * max(meter.due - now, 0.001))

@@ -1,9 +1,9 @@
-"""The account of a run: when it began, and what its external programs have used."""
+"""The account of a run: when it began and ended, and what its external programs have used."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from grain.eventlog.usage import RunReport, Usage
 from grain.worker.processes.environment import allocated
@@ -12,12 +12,94 @@ if TYPE_CHECKING:
     from grain.resource import Resource
 
 _NOTHING = Usage()
+_MOST = 64  # programs that are kept one by one, because one that ran beside them still runs
+_STATUSES = 400  # more than there are: 256 exit codes, 64 signals
+
+
+class Share(NamedTuple):
+    """The peak of one program, and when it ran."""
+
+    began: float
+    ended: float
+    peak: float
+
+
+class Programs:
+    """The programs of a run.
+
+    The run's own peak is the largest sum of the peaks of programs that ran at the same time: what
+    each had at which moment is not known. So only programs that ran beside one that still runs
+    are kept one by one.
+
+    Attributes:
+        total: what those have used that have ended.
+    """
+
+    def __init__(self) -> None:
+        self.total = _NOTHING
+        self._running: dict[object, float] = {}
+        self._ended: list[Share] = []
+
+    def begin(self, program: object, now: float) -> None:
+        """Note the start of a program, which is any object of its own."""
+        self._running[program] = now
+
+    def end(self, program: object, now: float, usage: Usage | None) -> None:
+        """Add what a program has used.
+
+        Args:
+            program: as at its start.
+            now: the time.
+            usage: what it has used; None if it never ran.
+        """
+        began = self._running.pop(program)
+        total, peak, measured_by = self.total, 0.0, self.total.measured_by
+        if usage is not None:
+            self._ended.append(Share(began, now, usage.peak_memory))
+            peak = largest_sum(self._ended)
+            if peak > total.peak_memory or measured_by == "none":
+                measured_by = usage.measured_by
+            statuses = dict(total.exit_statuses)
+            for status, count in usage.exit_statuses.items():
+                if status in statuses or len(statuses) < _STATUSES:
+                    statuses[status] = statuses.get(status, 0) + count
+            self.total = Usage(
+                user=total.user + usage.user,
+                system=total.system + usage.system,
+                peak_memory=max(total.peak_memory, peak),
+                measured_by=measured_by,
+                read=total.read + usage.read,
+                written=total.written + usage.written,
+                programs=total.programs + usage.programs,
+                exit_statuses=statuses,
+            )
+        oldest = min(self._running.values(), default=now)
+        self._ended = [share for share in self._ended if share.ended > oldest]
+        if len(self._ended) > _MOST:
+            half = self._ended[: _MOST // 2]
+            one = Share(min(s.began for s in half), half[-1].ended, largest_sum(half))
+            self._ended = [one, *self._ended[_MOST // 2 :]]
+
+
+def largest_sum(shares: list[Share]) -> float:
+    """Return the largest sum of the peaks of programs that ran at the same time."""
+    if len(shares) == 1:
+        return shares[0].peak
+    # Of one moment the ends come first: what begins then began when those were gone.
+    changes = sorted(
+        change for one in shares for change in ((one.began, one.peak), (one.ended, -one.peak))
+    )
+    now = most = 0.0
+    for _, change in changes:
+        now += change
+        most = max(most, now)
+    return most
 
 
 class RunAccount:
     """The account of one run, which its tasklet sees as ``GVAR.usage``.
 
-    One is made for every run, so it has little to do until the first program.
+    One is made for every run, so it has nothing to do before the first program.
 
     Args:
         res: the resources of the run.
@@ -27,29 +109,36 @@ class RunAccount:
         ended: when it ended; 0 before.
     """
 
-    __slots__ = ("_res", "ended", "started")
+    __slots__ = ("_programs", "_res", "ended", "started")
 
     def __init__(self, res: Resource) -> None:
         self._res = res
+        self._programs: Programs | None = None
         self.started = time.time()
         self.ended = 0.0
 
     @property
     def usage(self) -> Usage:
         """The usage of the programs that have ended."""
-        return _NOTHING
+        return _NOTHING if self._programs is None else self._programs.total
+
+    @property
+    def programs(self) -> Programs:
+        """The programs of the run."""
+        if self._programs is None:
+            self._programs = Programs()
+        return self._programs
 
     def close(self) -> None:
         """Note that the run has ended, and nothing of it is left."""
         self.ended = time.time()
 
-    def report(self, host: str, worker: str, cpus: tuple[int, ...] | None = None) -> RunReport:
+    def report(self, host: str, worker: str) -> RunReport:
         """Return the report on a run that has ended.
 
         Args:
             host: the name of this host.
             worker: the name of this worker.
-            cpus: the numbers of the CPUs that it had; None to take them from its resources.
         """
         return RunReport(
             started=self.started,
@@ -57,11 +146,6 @@ class RunAccount:
             ended=max(self.started, self.ended),
             host=host,
             worker=worker,
-            cpus=cpus_of(self._res) if cpus is None else cpus,
+            cpus=tuple(allocated(self._res, "c")),
             usage=self.usage,
         )
-
-
-def cpus_of(res: Resource) -> tuple[int, ...]:
-    """Return the numbers of the CPUs that an allocation has; none if it has none, or no numbers."""
-    return tuple(allocated(res, "c"))

@@ -1,0 +1,224 @@
+"""The memory and the data of a program: what `wait4` does not tell of a tree of processes.
+
+1. For a single process the kernel's own peak is exact: ``ru_maxrss``, which `wait4` returns. So a
+   look first lists the processes, and only where there are several it reads how large they are.
+2. The peak of several is the largest sum of their resident sets that was seen, or the own peak of
+   one of them, whichever is larger. Where the sum is the largest by a tenth, pages that processes
+   share may have been counted repeatedly. Then files and segments count for the process with most
+   of them alone; and of processes that were forked from each other, which have most pages in
+   common, the proportional set sizes (PSS) count.
+3. PSS is dear: 14 to 50 ms at 1 GB, during which the process cannot change its mappings. Until it
+   can be afforded again, private memory that the same processes have got since then is added to the
+   last reading.
+4. Looks come after `FIRST` seconds, then `FACTOR` times later each, up to `LAST`; later where they
+   would take too much time, see `Budget`.
+5. What a process has read and written is added to its parent's when that reaps it, as its CPU time
+   is. So when the tree is gone, the supervisor's own counters have grown by all of it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+
+from .proc import below, read_all
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+FIRST, FACTOR, LAST = 0.1, 1.5, 2.0
+
+SHARE = 0.004
+"""The share of one CPU that the looks of all supervisors of a fork server may take, as far as they
+can measure it; with what they cannot, it is half a percent."""
+
+SAVED = 10.0
+"""Seconds of which a budget keeps what was not used."""
+
+SMALL = 50_000
+"""KiB of all processes together up to which it does not matter what exactly they share."""
+
+_STACK = 25  # startstack (proc(5)), counted from behind the command
+
+POLLING, RUSAGE = "polling", "rusage"
+
+
+class Budget:
+    """The CPU time that the looks of all supervisors of a fork server may take: a share of time.
+
+    What is not used is saved up, for `SAVED` seconds at most; what is used too much has to be
+    earned before the next look. So many brief programs cost no more than a few long ones, and one
+    that is alone is looked at as often as is useful.
+
+    It is one number in memory that the supervisors share: the time up to which the allowance is
+    spent. Nothing locks it. Of two that pay in the same microsecond one may pay nothing.
+    """
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self._spent_until = memoryview(mmap.mmap(-1, 8)).cast("d")
+
+    def pay(self, cost: float, now: float) -> None:
+        """Take note of CPU seconds that were used."""
+        spent_until = max(self._spent_until[0], now - SAVED)
+        self._spent_until[0] = spent_until + cost / self._share
+
+    def affordable_at(self) -> float:
+        """Return when something may be used, by the monotonic clock."""
+        return self._spent_until[0]
+
+
+class Budgets:
+    """The budgets of a fork server, which its supervisors have in common.
+
+    Attributes:
+        listing: for lists of processes and their sizes.
+        sharing: for PSS.
+    """
+
+    def __init__(self) -> None:
+        self.listing, self.sharing = Budget(SHARE / 2), Budget(SHARE / 2)
+
+
+class Meter:
+    """The meter of a supervisor, for one program after another.
+
+    Args:
+        budgets: what its looks may take.
+
+    Attributes:
+        due: when to look next, by the monotonic clock.
+        looks: how many times it has looked at the present program.
+    """
+
+    def __init__(self, budgets: Budgets) -> None:
+        self._data = data_of_self()
+        self._budgets = budgets
+        self.begin(time.monotonic())
+
+    def begin(self, began: float) -> None:
+        """Begin with a program that is started at this time, by the monotonic clock."""
+        self.looks = 0
+        self._pause = FIRST
+        self._peak = 0.0
+        # Of the last reading of PSS: the processes with their private memory, and the sum.
+        self._measured: tuple[dict[int, float], float] = ({}, 0.0)
+        self._cpu: float | None = None
+        self.due = max(began + FIRST, self._budgets.listing.affordable_at())
+
+    def look(self, now: float) -> None:
+        """Look at the processes below this one; call it when it is due."""
+        # From the end of the look before: with the time that it took to wake up. Before the first
+        # look, the program was started.
+        began, dear = self._cpu or time.process_time(), 0.0
+        pids = below(os.getpid())
+        if pids is not None:
+            self.looks += 1
+            if len(pids) > 1:
+                dear = self._add_up(pids, now)
+        self._cpu = time.process_time()
+        self._budgets.listing.pay(self._cpu - began - dear, now)
+        self._pause = min(self._pause * FACTOR, LAST)
+        self.due = max(now + self._pause, self._budgets.listing.affordable_at())
+
+    def _add_up(self, pids: list[int], now: float) -> float:
+        """Take the sizes of several processes; return the CPU seconds for their PSS."""
+        sizes: dict[int, tuple[float, float]] = {}  # private and other memory
+        for pid in pids:
+            status = of_process(pid, "status")
+            self._peak = max(self._peak, kibibytes(status, b"\nVmHWM:"))
+            private = kibibytes(status, b"\nRssAnon:")
+            sizes[pid] = private, kibibytes(status, b"\nVmRSS:") - private
+        total, cost = sum(map(sum, sizes.values())), 0.0
+        if total > 1.1 * self._peak:
+            total, cost = self._without_shared(sizes, now)
+        self._peak = max(self._peak, total)
+        return cost
+
+    def _without_shared(
+        self, sizes: dict[int, tuple[float, float]], now: float
+    ) -> tuple[float, float]:
+        """Return the memory of processes that may share some, and the CPU seconds for their PSS."""
+        total = cost = 0.0
+        copies = copied(sizes) if sum(map(sum, sizes.values())) > SMALL else set[int]()
+        if copies and now >= self._budgets.sharing.affordable_at():
+            began = time.process_time()
+            total = sum(map(proportional, copies))
+            cost = time.process_time() - began
+            self._budgets.sharing.pay(cost, now)
+            self._measured = {pid: sizes[pid][0] for pid in copies}, total
+        elif copies:
+            # At least so much, since a peak that is too large would stay.
+            then, total = self._measured
+            if then and then.keys() <= copies:
+                total += sum(sizes[pid][0] - private for pid, private in then.items())
+            else:
+                total = max(sizes[pid][0] for pid in copies)
+        alone = [size for pid, size in sizes.items() if pid not in copies]
+        private = sum(private for private, _ in alone)
+        return total + private + max((other for _, other in alone), default=0.0), cost
+
+    def end(self, max_rss: float) -> tuple[float, str, float, float]:
+        """Return the use of the program, of which nothing is left.
+
+        Args:
+            max_rss: the largest resident set of one of its processes, in KiB.
+
+        Returns:
+            The peak of its memory in bytes, and how it was measured; the bytes it has read from
+            files and devices, and those it has written.
+        """
+        before, self._data = self._data, data_of_self()
+        read, written = (max(0, now - then) for now, then in zip(self._data, before, strict=True))
+        peak = max(self._peak, max_rss) * 1024
+        return peak, POLLING if self.looks else RUSAGE, read, written
+
+
+def copied(pids: Iterable[int]) -> set[int]:
+    """Return those of some processes that were forked from each other, and run no other program.
+
+    Those that may not be looked at, as set-uid programs, are not among them.
+
+    The kernel gives every program that is executed an address of its own for its stack.
+    """
+    stacks: dict[bytes, list[int]] = {}
+    for pid in pids:
+        # The command, in parentheses, may itself have spaces and parentheses.
+        fields = of_process(pid, "stat").rpartition(b")")[2].split()
+        if len(fields) > _STACK and fields[_STACK] != b"0":
+            stacks.setdefault(fields[_STACK], []).append(pid)
+    return {pid for family in stacks.values() if len(family) > 1 for pid in family}
+
+
+def proportional(pid: int) -> float:
+    """Return the PSS of a process in KiB; 0 if it may not be looked at, or before Linux 4.14."""
+    return kibibytes(of_process(pid, "smaps_rollup"), b"\nPss:")
+
+
+def of_process(pid: int | str, name: str) -> bytes:
+    """Return a file of /proc; nothing if the process is gone, or may not be looked at."""
+    try:
+        return read_all(f"/proc/{pid}/{name}")
+    except OSError:
+        return b""
+
+
+def kibibytes(text: bytes, name: bytes) -> float:
+    """Return a field of a file such as /proc/PID/status; 0 if it has none."""
+    at = text.find(name)
+    if at < 0:
+        return 0.0
+    at += len(name)
+    return float(text[at : text.index(b"kB", at)])
+
+
+def data_of_self() -> tuple[int, int]:
+    """Return the bytes that this process, and those that it has reaped, have read and written.
+
+    Both are 0 for a kernel without CONFIG_TASK_IO_ACCOUNTING.
+    """
+    words = of_process("self", "io").split()
+    fields = dict(zip(words[::2], words[1::2], strict=False))
+    return int(fields.get(b"read_bytes:", 0)), int(fields.get(b"write_bytes:", 0))
