@@ -101,18 +101,16 @@ class RunAccount:
 
     One is made for every run, so it has nothing to do before the first program.
 
-    Args:
-        res: the resources of the run.
-
     Attributes:
+        res: its resources.
         started: when the run began, in Unix seconds.
         ended: when it ended; 0 before.
     """
 
-    __slots__ = ("_programs", "_res", "ended", "started")
+    __slots__ = ("_programs", "ended", "res", "started")
 
     def __init__(self, res: Resource) -> None:
-        self._res = res
+        self.res = res
         self._programs: Programs | None = None
         self.started = time.time()
         self.ended = 0.0
@@ -133,19 +131,26 @@ class RunAccount:
         """Note that the run has ended, and nothing of it is left."""
         self.ended = time.time()
 
-    def report(self, host: str, worker: str) -> RunReport:
+    def report(self, host: str, worker: str, cpus: tuple[int, ...] | None = None) -> RunReport:
         """Return the report on a run that has ended.
 
         Args:
             host: the name of this host.
             worker: the name of this worker.
+            cpus: the result of `cpus_of` for its resources, where that is at hand.
         """
+        started, ended = self.started, self.ended
         return RunReport(
-            started=self.started,
+            started=started,
             # The clock may have been set back meanwhile.
-            ended=max(self.started, self.ended),
+            ended=max(started, ended),
             host=host,
             worker=worker,
-            cpus=tuple(allocated(self._res, "c")),
-            usage=self.usage,
+            cpus=cpus_of(self.res) if cpus is None else cpus,
+            usage=_NOTHING if self._programs is None else self._programs.total,
         )
+
+
+def cpus_of(res: Resource) -> tuple[int, ...]:
+    """Return the numbers of the CPUs that an allocation has; empty if it has none."""
+    return tuple(allocated(res, "c"))

@@ -14,6 +14,7 @@ from grain.worker.errors import PayloadError
 from grain.worker.job import Call, name_of
 from grain.worker.messages import DefineFunction, Ended
 from grain.worker.payload import Payloads, failed
+from grain.worker.processes.account import cpus_of
 from grain.worker.runner.settings import Settings, WorkerSettings
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class WireTranslation:
         self._loaded: dict[bytes, Tasklet | PayloadError] = {}
         # By their encoding: successive runs mostly use the same few.
         self._resources: dict[bytes, Resource] = {}
+        # The CPUs of these, by identity.
+        self._cpus: dict[int, tuple[Resource, tuple[int, ...]]] = {}
 
     def learn(self, message: DefineFunction | ForgetFunctions, payload: Payload) -> None:
         """See `Translation.learn`."""
@@ -90,6 +93,7 @@ class WireTranslation:
                 ) from error
             if len(self._resources) >= _RESOURCES:
                 self._resources.clear()
+                self._cpus.clear()
             self._resources[key] = res
         return res
 
@@ -114,7 +118,11 @@ class WireTranslation:
 
     def encode_report(self, account: RunAccount) -> bytes:
         """See `Translation.encode_report`."""
-        return encode_report(account.report(self._host, self._worker))
+        res = account.res
+        known = self._cpus.get(id(res))
+        if known is None or known[0] is not res:
+            known = self._cpus[id(res)] = res, cpus_of(res)
+        return encode_report(account.report(self._host, self._worker, known[1]))
 
     def encode(self, ended: Outcome, call: Call | None) -> tuple[WireBytes, bool]:
         """See `Translation.encode`; an outcome that is too large to travel fails the task."""
