@@ -15,6 +15,10 @@ children that have ended. ``"none"``: not measured, as nothing outside of the ru
 """
 
 
+OUTPUTS = 10
+"""The most files in `Usage.outputs`."""
+
+
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The use of the programs of one run, or of one program, with all processes below them.
 
@@ -27,6 +31,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         written: GB written to them.
         programs: the number of programs that were started.
         exit_statuses: how many of them ended with which status; a signal is negative.
+        outputs: the files to which they wrote what they print, the last `OUTPUTS`.
     """
 
     user: float = 0.0
@@ -37,6 +42,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     written: float = 0.0
     programs: int = 0
     exit_statuses: dict[int, int] = {}
+    outputs: tuple[str, ...] = ()
 
     @property
     def cpu(self) -> float:

@@ -286,7 +286,7 @@ class _Call:
             result = result or self.cancelled_result
             used = None
             if result is not None and isinstance(result.report, ProgramExit):
-                used = usage_in(result.report)
+                used = self.usage(result.report)
             account.programs.end(self, time.monotonic(), used)
 
     async def _attempts(self) -> ProgramResult:
@@ -353,7 +353,7 @@ class _Call:
             self.failure(
                 reason=reason,
                 elapsed=result.report.elapsed,
-                usage=usage_in(result.report),
+                usage=self.usage(result.report),
                 stdout=stdout,
                 stderr=stderr,
                 **self._tails(result, result.report.tail),
@@ -373,7 +373,7 @@ class _Call:
                 self.failure(
                     returncode=returncode,
                     elapsed=report.elapsed,
-                    usage=usage_in(report),
+                    usage=self.usage(report),
                     stdout=stdout,
                     stderr=stderr,
                     **self._tails(result, report.tail),
@@ -389,7 +389,24 @@ class _Call:
             system=report.system,
             max_rss=report.max_rss * 1024 / 1e9,
             host=socket.gethostname(),
-            usage=usage_in(report),
+            usage=self.usage(report),
+        )
+
+    def usage(self, report: ProgramExit) -> Usage:
+        """Return what the program has used."""
+        # Without a directory of its own it ran in a private one, which is removed.
+        paths = (self.stdout, self.stderr)
+        kept = [path for path in paths if path and (self.cwd or path.startswith("/"))]
+        return Usage(
+            user=report.user,
+            system=report.system,
+            peak_memory=report.peak_memory / 1e9,
+            measured_by=report.measured_by,
+            read=report.read / 1e9,
+            written=report.written / 1e9,
+            programs=1,
+            exit_statuses={os.waitstatus_to_exitcode(report.status): 1},
+            outputs=tuple(dict.fromkeys(str(Path(self.cwd or "/", path)) for path in kept)),
         )
 
     def failure(self, **facts: Any) -> Failure:
@@ -403,20 +420,6 @@ class _Call:
             stderr_path=self.stderr and str(directory / self.stderr),
             **facts,
         )
-
-
-def usage_in(report: ProgramExit) -> Usage:
-    """Return what a program has used."""
-    return Usage(
-        user=report.user,
-        system=report.system,
-        peak_memory=report.peak_memory / 1e9,
-        measured_by=report.measured_by,
-        read=report.read / 1e9,
-        written=report.written / 1e9,
-        programs=1,
-        exit_statuses={os.waitstatus_to_exitcode(report.status): 1},
-    )
 
 
 def _temporary(variables: Mapping[bytes, bytes]) -> bytes:

@@ -8,6 +8,7 @@ Map:
 - ``start``: the command `grain start`
 - ``quit``: the command `grain quit`
 - ``logs``: the command `grain logs`
+- ``task_logs``: the lines of one task in the output of workers, and its programs' files
 - ``submission``: submitting and recording jobs
 - ``jobs``: the jobs that `grain` has submitted, and their states
 """

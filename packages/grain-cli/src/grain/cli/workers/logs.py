@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from grain.cli import completion
+from grain.cli.options import config_option, load_config
 from grain.cli.plugin import report_errors
 from grain.cli.show import clean
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from grain.cli.batch import JobRecord
+    from grain.config import Config
 
 _PLACEHOLDER = re.compile(r"%\d*[A-Za-z]")
 _LISTED = 10  # names at most in a message
@@ -30,26 +32,35 @@ _POLL = 0.5  # seconds between two looks at a file that is followed
 @click.option(
     "-n", "--lines", default=0, metavar="N", type=click.IntRange(0), help="The last N lines only."
 )
+@config_option
 @click.argument("worker", metavar="WORKER", required=False, shell_complete=completion.jobs)
-def logs(follow: bool, lines: int, worker: str | None) -> None:
-    """Show the output of workers.
+@click.pass_context
+def logs(
+    ctx: click.Context, follow: bool, lines: int, config_file: str | None, worker: str | None
+) -> None:
+    """Show the output of workers, or of a task.
 
-    Of those called WORKER, which may be a pattern as of files. Of several with one name, it is that
-    of the last. `grain start` puts missions there, too.
+    Of workers called WORKER, which may be a pattern as of files. Of several with one name, it is
+    that of the last; name@1 is the first that was submitted, and the id of a job means just that.
+    `grain start` puts missions there, too.
 
-    Of several with one name, it is that of the last; name@1 is the first that was submitted, and
-    the id of a job means just that. `grain start` puts missions there, too.
+    MISSION:NUMBER in the place of WORKER shows what that task has printed and logged, on all
+    workers, and names the files to which its programs have written.
 
     \b
     Examples:
       grain logs w093015-0
       grain logs -n 20 'w09*'         the last lines of several
       grain logs -f grain_head
+      grain logs opt:17
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     with report_errors():
         from grain.cli.workers.jobs import records
 
         recorded = records().read()
+        if worker is not None and _names_task(recorded, worker):
+            _show_task(load_config(ctx, config_file), recorded, worker, lines, follow)
+            return
         if worker is None:
             raise click.UsageError(_missing(recorded))
         matches = latest(recorded, worker)
@@ -71,6 +82,57 @@ def logs(follow: bool, lines: int, worker: str | None) -> None:
                 _follow(matches, places)
             except KeyboardInterrupt:
                 return
+
+
+def _names_task(recorded: list[JobRecord], word: str) -> bool:
+    """Return True for the name of a task that is none of a job: ids of processes have colons."""
+    from grain.cli.workers.task_logs import TASK
+
+    return TASK.fullmatch(word) is not None and not latest(recorded, word)
+
+
+def _show_task(
+    config: Config, recorded: list[JobRecord], task: str, most: int, follow: bool
+) -> None:
+    """Print the lines of a task, and what is known of its programs' output."""
+    from grain.cli.workers.task_logs import (
+        TaskLines,
+        facts_text,
+        nothing_text,
+        programs_text,
+        task_facts,
+    )
+
+    mission, _, digits = task.rpartition(":")
+    number = int(digits)
+    facts = task_facts(mission, number)
+    reader = TaskLines(facts.mission, number)
+    found = reader.read(_all_outputs(recorded), facts.since)
+    for at, (file, of_file) in enumerate(found):
+        if len(found) > 1:
+            click.echo(("\n" if at else "") + f"==> {clean(file)} <==")
+        click.echo(readable(b"".join(of_file[-most:])), nl=False)
+    notes = facts_text(facts)
+    if not any(run.final for run in facts.runs):
+        notes += programs_text(config, mission, number)
+    for note in notes:
+        click.echo(f"Note: {clean(note)}", err=True)
+    if not follow:
+        if not found and not notes:
+            raise click.ClickException(nothing_text(task, len(recorded)))
+        return
+    try:
+        while True:
+            time.sleep(_POLL)
+            for _, of_file in reader.read(_all_outputs(recorded)):
+                click.echo(readable(b"".join(of_file)), nl=False)
+    except KeyboardInterrupt:
+        return
+
+
+def _all_outputs(recorded: list[JobRecord]) -> list[Path]:
+    """Return the files of all jobs, each once."""
+    return list(dict.fromkeys(file for record in recorded for file in outputs(record)))
 
 
 def _missing(recorded: list[JobRecord]) -> str:

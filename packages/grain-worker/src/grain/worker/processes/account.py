@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.eventlog.usage import RunReport, Usage
+from grain.eventlog.usage import OUTPUTS, RunReport, Usage
 from grain.worker.processes.environment import allocated
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ class Programs:
                 written=total.written + usage.written,
                 programs=total.programs + usage.programs,
                 exit_statuses=statuses,
+                outputs=last_outputs(total.outputs, usage.outputs),
             )
         oldest = min(self._running.values(), default=now)
         self._ended = [share for share in self._ended if share.ended > oldest]
@@ -79,6 +80,13 @@ class Programs:
             half = self._ended[: _MOST // 2]
             one = Share(min(s.began for s in half), half[-1].ended, largest_sum(half))
             self._ended = [one, *self._ended[_MOST // 2 :]]
+
+
+def last_outputs(before: tuple[str, ...], added: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the last files of outputs, each once."""
+    if not added:
+        return before
+    return tuple(dict.fromkeys(path for path in (*before, *added)))[-OUTPUTS:]
 
 
 def largest_sum(shares: list[Share]) -> float:

@@ -73,9 +73,9 @@ class ProgramResult(NamedTuple):
 
 
 class RunningProgram(NamedTuple):
-    """A program under way: its words, when it began by trio's clock, and the task that waits."""
+    """A program under way: its call, when it began by trio's clock, and the task that waits."""
 
-    argv: list[bytes]
+    request: ProgramRequest
     began: float
     task: trio.lowlevel.Task
 
@@ -280,7 +280,7 @@ class ForkServerClient:
         """
         supervisor = await self._supervisor_for(request, stdin)
         self.running[supervisor] = RunningProgram(
-            request["argv"], trio.current_time(), trio.lowlevel.current_task()
+            request, trio.current_time(), trio.lowlevel.current_task()
         )
         try:
             try:

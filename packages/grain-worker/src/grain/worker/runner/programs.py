@@ -6,6 +6,7 @@ one that executes the run, whose coroutine has it among its variables.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import trio
@@ -15,6 +16,7 @@ from grain.worker.messages import Run
 from grain.worker.processes.fork_server_client import ForkServerClient
 
 if TYPE_CHECKING:
+    from grain.worker.guards.protocol import ProgramRequest
     from grain.worker.messages import Attempt
 
 _MOST = 20  # programs
@@ -29,7 +31,7 @@ def programs_of(attempt: Attempt) -> tuple[tuple[str, float], ...]:
         if run_of(program.task) == attempt
     ]
     now = trio.current_time()
-    return tuple((_shortened(one.argv), now - one.began) for one in programs[:_MOST])
+    return tuple((command_of(one.request), now - one.began) for one in programs[:_MOST])
 
 
 def run_of(task: trio.lowlevel.Task | None) -> Attempt | None:
@@ -44,6 +46,12 @@ def run_of(task: trio.lowlevel.Task | None) -> Attempt | None:
     return None
 
 
-def _shortened(argv: list[bytes]) -> str:
-    text = command_line(tuple(word.decode(errors="replace") for word in argv))
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
+def command_of(request: ProgramRequest) -> str:
+    """Return the command of a program, shortened, and the files that take what it prints."""
+    text = command_line(tuple(word.decode(errors="replace") for word in request["argv"]))
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]} ..."
+    for sign, path in (">", request["stdout"]), ("2>", request["stderr"]):
+        if path is not None:
+            text += f" {sign} {os.path.join(request['cwd'] or b'', path).decode(errors='replace')}"  # noqa: PTH118
+    return text
