@@ -7,7 +7,7 @@ import os
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
@@ -224,6 +224,23 @@ async def test_what_a_leaf_prints_and_logs_carries_its_mission_task_and_function
         "sweep:2 talks | WARNING solver: slow: two",
     ] == [line for line in log if "talks" in line]
     assert "never written" not in site.log.read_text()
+
+
+async def test_a_mission_that_asks_for_it_shows_what_its_leaves_print_elsewhere(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options: dict[str, Any] = {"config_file": str(site.config), "name": "sweep", "progress": False}
+    async with mission(**options, echo=True), site.serving():
+        await (talks @ Cores(1))("one")
+    assert [
+        "sweep:1 talks | hello one",
+        "sweep:1 talks | no end of linefrom a thread",
+        "sweep:1 talks | of one",
+        "sweep:1 talks | WARNING solver: slow: one",
+    ] == [line for line in capsys.readouterr().err.splitlines() if "talks" in line]
+    async with mission(**options), site.serving():
+        await (talks @ Cores(1))("one")
+    assert "talks" not in capsys.readouterr().err
 
 
 async def test_functions_in_processes_have_the_surroundings_of_their_task(site: Site) -> None:

@@ -31,6 +31,7 @@ from grain.worker.messages import (
     RegisterWorker,
     Revoke,
     RunEnded,
+    TasksPrinted,
 )
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ class Nonsense:
                 _run(task=-1),
                 RunEnded(NOBODY, 1, (0, 1), "crashed", "x" * 10_000),
                 LoopBlocked(NOBODY, 1, code),
+                TasksPrinted(NOBODY, "x" * 20_000),
             ),
             (
                 RegisterWorker(NOBODY, "nobody", "host", {"Memory": -5}),

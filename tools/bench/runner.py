@@ -87,6 +87,9 @@ class Desk:
     def blocking(self, attempt: Attempt | None, code: BlockingCode) -> None:
         """Ignore the code that blocks, too."""
 
+    def printed(self, attempt: Attempt, lines: tuple[str, ...], lost: int) -> None:
+        """Ignore lines: nobody asks for them here."""
+
     def unusable(self, why: str) -> None:
         """Fail: the benchmark needs a runner."""
         raise AssertionError(why)

@@ -31,6 +31,7 @@ from grain.worker.messages import (
     LoopBlocked,
     RegisterWorker,
     RunEnded,
+    TasksPrinted,
 )
 from grain.worker.payload import Payloads
 from grain_testkit.hub_harness import F, HubHarness
@@ -111,6 +112,8 @@ RUN = InventoryRun("m", 1, (1, 1), {"Cores": 1}, 0.0)
         Inventory((InventoryRun("", 1, (1, 1), {}, 0.0),)),
         RunEnded("m", 1, (1, 1), "crashed", "x" * 10_000),
         LoopBlocked("m", 1, BlockingCode("f", "w", "l" * 10_000, 1.0, "i")),
+        TasksPrinted("m", "x" * 20_000),
+        TasksPrinted("m", "x", -1),
         DefineFunction(bytes(100)),
     ],
     ids=lambda message: type(message).__name__,

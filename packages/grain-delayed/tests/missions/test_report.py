@@ -25,6 +25,7 @@ from grain.head.events import (
     OtherNumPy,
     RunsEnded,
     SchedulerTrouble,
+    TasksPrinted,
 )
 from grain.resource import Cores
 
@@ -220,6 +221,21 @@ def test_a_worker_with_another_major_version_of_numpy_is_a_warning_with_what_to_
         "warning: worker w1 on host n17 has NumPy 1.26.4, this mission NumPy 2.1.0: arrays of the "
         "one may not load on the other; install the same major version on both\n"
     ) == capsys.readouterr().err
+
+
+def test_what_tasks_print_is_shown_as_far_as_a_person_can_read_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    reporter = Reporter(False)
+    reporter.on_event(TasksPrinted("w1", "m:1 f | one\nm:1 f | \x1b[31mtwo\n", 0))
+    assert "m:1 f | one\nm:1 f | ?[31mtwo\n" == capsys.readouterr().err
+    reporter.on_event(TasksPrinted("w1", "m:1 f | more\n" * 400, 7))
+    lines = capsys.readouterr().err.splitlines()
+    assert 300 > len(lines) >= 299
+    assert (
+        f"... {400 - (len(lines) - 1) + 7} lines more than can be shown here; the workers' logs "
+        "have all: grain logs MISSION:NUMBER"
+    ) == lines[-1]
 
 
 def test_what_a_line_quotes_does_not_control_the_terminal(

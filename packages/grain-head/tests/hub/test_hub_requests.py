@@ -5,8 +5,26 @@ from __future__ import annotations
 import pytest
 
 from grain.head.errors import BadMessage
-from grain.head.messages import Blocked, Notice, Retract, Retracted, Submit, Synced, Trouble
-from grain.worker.messages import AckRuns, BlockingCode, Lease, Leaving, LoopBlocked, Revoke
+from grain.head.hub.state import PRINTS, PRINTS_SAVED
+from grain.head.messages import (
+    Blocked,
+    Notice,
+    Printed,
+    Retract,
+    Retracted,
+    Submit,
+    Synced,
+    Trouble,
+)
+from grain.worker.messages import (
+    AckRuns,
+    BlockingCode,
+    Lease,
+    Leaving,
+    LoopBlocked,
+    Revoke,
+    TasksPrinted,
+)
 from grain_testkit.hub_harness import F, HubHarness
 
 
@@ -160,3 +178,19 @@ def test_a_task_that_blocks_its_worker_is_reported_to_its_mission(harness: HubHa
     harness.send(worker, LoopBlocked("m", 1, code), LoopBlocked("another", 1, code))
 
     assert [Blocked(1, "w", code)] == harness.sent(mission, Blocked)
+
+
+def test_what_tasks_print_goes_to_their_mission_up_to_a_limit(harness: HubHarness) -> None:
+    worker, mission = harness.worker("w", 1), harness.mission("m")
+    line = "m:1 f | " + "x" * 8183 + "\n"
+    for _ in range(20):
+        harness.send(worker, TasksPrinted("m", 2 * line, 1), TasksPrinted("another", line))
+    printed = harness.sent(mission, Printed)
+    assert PRINTS_SAVED == sum(len(one.text) for one in printed)
+    assert {("w", 1)} == {(one.worker, one.lost) for one in printed}
+    harness.now += PRINTS_SAVED / PRINTS
+    harness.send(worker, TasksPrinted("m", line))
+    assert [Printed("w", line, 12 * 3)] == harness.sent(mission, Printed)
+    harness.lose(mission)
+    harness.send(worker, TasksPrinted("m", line))
+    assert [] == harness.sent(mission, Printed)

@@ -8,9 +8,11 @@ from typing import Any, TypeVar
 import pytest
 
 from grain.edge.messages import MAX_MESSAGE, Codec
+from grain.eventlog.usage import RunReport, decode_report
 from grain.resource import Cores, WTime
 from grain.worker.messages import (
     AGENT,
+    PRINTED,
     AckRuns,
     ArrivedCount,
     Backlog,
@@ -31,6 +33,7 @@ from grain.worker.messages import (
     Revoke,
     Run,
     RunEnded,
+    TasksPrinted,
 )
 from grain.worker.session import WorkerSession
 
@@ -309,3 +312,60 @@ def test_the_outcome_of_a_cancelled_run_that_crashed_is_no_crash() -> None:
     session.on_ended(Ended((1, 1), "done", True, "a process was killed"), b"error", 1.0)
 
     assert ["error"] == [message.status for message in sent(session, RunEnded)]
+
+
+def test_lines_that_tasks_print_go_to_their_mission_together_and_before_the_end_of_a_run() -> None:
+    session = joined_session()
+    session.on_message(lease(1), b"args", 0.0)
+    session.on_tick(0.5)
+    session.on_printed((1, 1), ("m:1 f | one", "m:1 f | two"), 0, 1.0)
+    session.on_printed((1, 1), ("m:1 f | three",), 4, 1.1)
+    session.on_printed((1, 2), ("of a run that is not here",), 0, 1.1)
+    assert 1.2 == session.next_tick()
+    assert [] == sent(session, TasksPrinted)
+    session.on_tick(1.2)
+    text = "m:1 f | one\nm:1 f | two\nm:1 f | three\n"
+    assert [TasksPrinted("m", text, 4)] == sent(session, TasksPrinted)
+
+    session.take_mail()
+    session.on_printed((1, 1), ("m:1 f | last",), 0, 2.0)
+    session.on_ended(Ended((1, 1)), b"", 2.0)
+    assert [TasksPrinted, RunEnded] == [
+        type(message)
+        for message, _ in session.take_mail()
+        if isinstance(message, TasksPrinted | RunEnded)
+    ]
+
+
+def test_lines_that_do_not_fit_one_message_are_counted_and_without_a_connection_they_are_lost() -> (
+    None
+):
+    session = joined_session()
+    session.on_message(lease(1), b"args", 0.0)
+    session.on_printed((1, 1), ("x" * (PRINTED - 10), "y" * 20, "z" * 8), 0, 1.0)
+    session.on_tick(2.0)
+    (printed,) = sent(session, TasksPrinted)
+    assert (PRINTED, 1) == (len(printed.text), printed.lost)
+    session.on_printed((1, 1), ("one",), 0, 3.0)
+    session.on_disconnected()
+    session.on_tick(4.0)
+    session.on_connected(5.0)
+    assert [] == sent(session, TasksPrinted)
+
+
+def test_the_report_on_runs_that_a_crash_has_ended_has_their_times() -> None:
+    session = joined_session()
+    session.on_message(lease(1), b"args", 10.0)
+    session.on_runner_crashed("it died", 12.0, wall=1000.0)
+    (ended,) = sent(session, RunEnded)
+    report = decode_report(ended.report)
+    assert RunReport(started=998.0, ended=1000.0, host="host", worker="w") == report
+
+
+def test_a_report_that_is_no_bytes_does_not_travel() -> None:
+    """A runner has user code in its process."""
+    session = joined_session()
+    session.on_message(lease(1), b"args", 0.0)
+    session.on_ended(Ended((1, 1), report={"started": "x"}), b"", 1.0)
+    (ended,) = sent(session, RunEnded)
+    assert b"" == ended.report

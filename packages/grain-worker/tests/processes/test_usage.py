@@ -16,7 +16,7 @@ from grain.resource import Cores
 from grain.worker import Call
 from grain.worker.errors import ExternalError, ExternalStartError, ExternalTimeoutError
 from grain.worker.external import run_external
-from grain.worker.guards.meter import SAVED, SHARE, Budget, kibibytes
+from grain.worker.guards.meter import SAVED, SHARE, Budget, in_memory, kibibytes
 from grain.worker.job import run_job
 from grain.worker.processes.account import Programs, RunAccount
 
@@ -120,6 +120,24 @@ async def test_polling_finds_the_memory_of_the_whole_tree_and_counts_shared_page
     done = await run_external([sys.executable, "-c", LOOKED + code])
     assert "polling" == done.usage.measured_by
     assert least * MB <= done.peak_memory * 1e9 <= most * MB
+
+
+async def test_files_in_a_scratch_directory_in_memory_count(tmp_path: Path) -> None:
+    code = """
+below = os.environ["TMPDIR"] + "/below"
+os.mkdir(below)
+with open(below + "/file", "wb") as file:
+    for _ in range(100):
+        file.write(bytes(1_000_000))
+os.symlink("/", below + "/link")
+wait_for_look()
+"""
+    argv = [sys.executable, "-c", LOOKED + code]
+    done = await run_external(argv, env={"TMPDIR": "/dev/shm"}, scratch=True)
+    assert 105 * MB <= done.peak_memory * 1e9 <= 130 * MB
+    done = await run_external(argv, env={"TMPDIR": str(tmp_path)}, scratch=True)
+    if not in_memory(bytes(tmp_path)):
+        assert done.peak_memory * 1e9 <= 30 * MB
 
 
 async def test_a_program_that_ends_before_the_first_look_has_the_peak_of_its_largest_process() -> (

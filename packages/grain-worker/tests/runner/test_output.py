@@ -21,6 +21,22 @@ async def energy() -> None:
     """Serve as the name of a run."""
 
 
+def test_lines_are_echoed_for_runs_whose_mission_wants_them(tmp_path: Path) -> None:
+    echoed: list[tuple[object, list[str]]] = []
+    with (tmp_path / "log").open("w", encoding="ascii") as stream:
+        out = LabelledOutput(stream, lambda attempt, lines: echoed.append((attempt, lines)))
+        for number, echo in ((1, True), (2, False)):
+            with GVAR.scope(ZERO):
+                GVAR.surroundings = RunSettings(
+                    label=f"m:{number}", function=energy, attempt=(1, number), echo=echo
+                )
+                print("a\nb\nrest", end="", file=cast("TextIO", out))
+        out.end((1, 1))
+        out.end((1, 2))
+    whole = ["m:1 energy | a", "m:1 energy | b"]
+    assert [((1, 1), whole), ((1, 1), ["m:1 energy | rest"])] == echoed
+
+
 class Log:
     """A stream whose lines have labels, and the file that it writes to."""
 

@@ -32,6 +32,7 @@ class Witness:
         self.deaths: list[RunnerDeath] = []
         self.silences: list[tuple[str, float]] = []
         self.blocking_code: list[tuple[Attempt | None, BlockingCode]] = []
+        self.lines: list[tuple[Attempt, tuple[str, ...], int]] = []
         self.lost = ""
         self.changed = trio.Event()
 
@@ -59,6 +60,10 @@ class Witness:
 
     def blocking(self, attempt: Attempt | None, code: BlockingCode) -> None:
         self.blocking_code.append((attempt, code))
+        self._tell()
+
+    def printed(self, attempt: Attempt, lines: tuple[str, ...], lost: int) -> None:
+        self.lines.append((attempt, lines, lost))
         self._tell()
 
     def unusable(self, why: str) -> None:

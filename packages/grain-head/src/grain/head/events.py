@@ -100,6 +100,20 @@ class TaskBlocks(Event, frozen=True):
     code: BlockingCode
 
 
+class TasksPrinted(Event, frozen=True):
+    """Tasks have printed lines on a worker, and the mission wants them.
+
+    Attributes:
+        worker: the name of the worker.
+        text: whole lines, each with the task at its beginning.
+        lost: the number of lines that were left out before these, as there were too many.
+    """
+
+    worker: str
+    text: str
+    lost: int
+
+
 class SchedulerAway(Event, frozen=True):
     """The shared scheduler cannot be reached; what runs and waits goes on."""
 

@@ -337,6 +337,20 @@ class Blocked(Message, frozen=True):
     code: BlockingCode
 
 
+class Printed(Message, frozen=True):
+    """Lines that tasks of the mission have printed on a worker; nothing depends on them.
+
+    Attributes:
+        worker: the name of the worker.
+        text: whole lines, each with the task at its beginning.
+        lost: the number of lines that were left out before these, as there were too many.
+    """
+
+    worker: str
+    text: str
+    lost: int = 0
+
+
 MISSION = (
     RegisterMission,
     DefineFunction,
@@ -366,6 +380,7 @@ HEAD = (
     WorkerFacts,
     WorkerEnded,
     Blocked,
+    Printed,
     Describe,
     Answer,
     Dismissed,

@@ -30,6 +30,7 @@ from grain.edge.version import own_versions
 from grain.head import messages as mission
 from grain.head.errors import BadMessage
 from grain.head.hub.hub import GRACE, MAX_SILENCE, Hub, epoch_at
+from grain.head.messages import Printed
 from grain.worker import messages as worker
 from grain.worker.messages import Dismissed
 
@@ -211,6 +212,10 @@ class Service:
             channel = self._channels.get(link)
             if channel is None:
                 continue
+            if channel.congested:  # by a peer that does not read: what is for people can wait
+                mail = [one for one in mail if type(one[0]) is not Printed]
+                if not mail:
+                    continue
             try:
                 channel.post(mail)
             except LocalProtocolError:  # a bug here

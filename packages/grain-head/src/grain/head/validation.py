@@ -15,11 +15,13 @@ from grain.head.errors import BadMessage
 from grain.head.messages import Ask, RegisterMission, Request, Submit
 from grain.resource import Resource, WTime, from_data
 from grain.worker.messages import (
+    PRINTED,
     DefineFunction,
     Inventory,
     LoopBlocked,
     RegisterWorker,
     RunEnded,
+    TasksPrinted,
 )
 
 if TYPE_CHECKING:
@@ -217,6 +219,12 @@ def _check_blocked(message: LoopBlocked) -> None:
     _check_seconds("blocked for", code.seconds)
 
 
+def _check_printed(message: TasksPrinted) -> None:
+    _check_text("mission", message.mission)
+    if len(message.text) > PRINTED or message.lost < 0:
+        raise BadMessage(f"{len(message.text)} characters, {message.lost} lines lost")
+
+
 def _check_question(message: Ask) -> None:
     for text in (message.mission, message.pattern, message.by):
         _check_text("question", text)
@@ -230,6 +238,7 @@ _CHECKS: dict[type[Message], Callable[[Any], None]] = {
     Inventory: _check_inventory,
     RunEnded: _check_ended,
     LoopBlocked: _check_blocked,
+    TasksPrinted: _check_printed,
     DefineFunction: _check_function,
     Ask: _check_question,
 }

@@ -34,6 +34,7 @@ from grain.head.events import (
     SchedulerTrouble,
     TaskBlocks,
     TaskFailed,
+    TasksPrinted,
 )
 from grain.head.messages import Ask, OtherVersions, Submit, Trouble
 from grain.remote_exer.connector import GnawConnector
@@ -136,6 +137,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         env: changes to the environment of the external programs of all jobs; None as a value
             removes a variable. They travel with every job, so 64 KiB at most.
         run_log: takes note of what happens to the jobs; the mission has its id.
+        echo: True for events of what jobs print on workers, `grain.head.events.TasksPrinted`.
 
     Raises:
         ValueError: ``env`` is too large.
@@ -150,6 +152,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         connect: Connect | None = None,
         env: Mapping[str, str | None] | None = None,
         run_log: RunLog | None = None,
+        echo: bool = False,
     ) -> None:
         super().__init__()
         self._run_log = run_log
@@ -161,7 +164,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
             socket.gethostname(),
             os.getpid(),
             own_versions(),
-            mission_settings(self.name, env or {}),
+            mission_settings(self.name, env or {}, echo=echo),
         )
         connect = connect or GnawConnector(address, name=self.name).connect
         self._link = SchedulerLink(self._session, connect, self._take, self._on_event)
@@ -347,8 +350,8 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         if session.cancelled_by and not self._cancel_reported:
             self._cancel_reported = True
             self._on_event(MissionCancelled(session.cancelled_by))
-        for blocked in session.take_blocked():
-            self._on_event(TaskBlocks(blocked.worker, blocked.code))
+        if session.blocked or session.printed:
+            self._report_for_people()
         if session.questions:
             for question in session.take_questions():
                 session.describe(question, self._describe(question.task))
@@ -366,6 +369,13 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
 
         function, arguments = call
         return describe_call(function.name, arguments, self._payloads)
+
+    def _report_for_people(self) -> None:
+        """Report what workers have to say of tasks, and on which nothing depends."""
+        for blocked in self._session.take_blocked():
+            self._on_event(TaskBlocks(blocked.worker, blocked.code))
+        for printed in self._session.take_printed():
+            self._on_event(TasksPrinted(printed.worker, printed.text, printed.lost))
 
     def _report_notices(self) -> None:
         for notice in self._session.take_notices():

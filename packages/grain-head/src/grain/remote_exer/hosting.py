@@ -50,6 +50,7 @@ class HostingExecutor(RemoteExecutor):
         on_event: called, in order, with each `grain.head.events.Event`.
         env: changes to the environment of external programs, as of `RemoteExecutor`.
         run_log: takes note of what happens to the jobs, as of `RemoteExecutor`.
+        echo: as of `RemoteExecutor`; what the local worker's jobs print is on the terminal anyway.
     """
 
     def __init__(
@@ -63,9 +64,10 @@ class HostingExecutor(RemoteExecutor):
         on_event: Callable[[Event], object] | None = None,
         env: Mapping[str, str | None] | None = None,
         run_log: RunLog | None = None,
+        echo: bool = False,
     ) -> None:
         super().__init__(
-            name=name, on_event=on_event, connect=self._connect, env=env, run_log=run_log
+            name=name, on_event=on_event, connect=self._connect, env=env, run_log=run_log, echo=echo
         )
         if not isinstance(local, Resource):
             raise TypeError(f"local={local!r}: give the resources of the local worker, as Cores(2)")

@@ -210,6 +210,9 @@ class LocalWorker:
             self._session.on_blocking(attempt, code)
             self._flush()
 
+    def printed(self, attempt: Attempt, lines: tuple[str, ...], lost: int) -> None:
+        """Take lines that a run has printed; those of a local worker are on the terminal anyway."""
+
     def unusable(self, why: str) -> None:
         """Take note that no other runner can be started."""
         self._unusable = why

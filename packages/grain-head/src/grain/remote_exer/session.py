@@ -33,6 +33,7 @@ from grain.head.messages import (
     MissionRegistered,
     Notice,
     OtherVersions,
+    Printed,
     RegisterMission,
     Request,
     Resolved,
@@ -130,6 +131,7 @@ class MissionSession:
         notices: requests that cannot start, by number, with the reason, workers of other versions,
             and troubles of the head, until `take_notices`.
         blocked: reports of tasks that block their worker, until `take_blocked`.
+        printed: lines that tasks have printed, until `take_printed`.
         answers: the answers to the last question.
         cancelled_by: who has cancelled the mission from outside; empty as long as nobody has.
         dismissed: why the head has ended the connection, until `take_dismissed`.
@@ -168,6 +170,7 @@ class MissionSession:
         self._troubles_before: set[str] = set()
         self._other_versions: set[Versions] = set()
         self.blocked: list[Blocked] = []
+        self.printed: list[Printed] = []
         self.answers: list[tuple[str, Any]] = []
         self.stuck: dict[int, Notice] = {}
         # Those of the connection before, which the head may not repeat.
@@ -231,6 +234,11 @@ class MissionSession:
         """Return the reports of tasks that block their worker, since the last call."""
         blocked, self.blocked = self.blocked, []
         return blocked
+
+    def take_printed(self) -> list[Printed]:
+        """Return the lines that tasks have printed, since the last call."""
+        printed, self.printed = self.printed, []
+        return printed
 
     def take_questions(self) -> list[Describe]:
         """Return the head's questions that have arrived since the last call."""
@@ -390,6 +398,8 @@ class MissionSession:
                 self._on_trouble(message)
             case Blocked():
                 self.blocked.append(message)
+            case Printed():
+                self.printed.append(message)
             case Describe():
                 self.questions.append(message)
             case Dismissed():

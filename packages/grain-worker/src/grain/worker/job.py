@@ -50,6 +50,7 @@ class RunSettings(NamedTuple):
         label: names the mission and the task in front of lines that it prints; empty for none.
         function: what it calls, for the same.
         attempt: the identity of the run.
+        echo: True if its mission wants the lines that it prints.
     """
 
     cwd: str = ""
@@ -58,6 +59,7 @@ class RunSettings(NamedTuple):
     label: str = ""
     function: object = None
     attempt: tuple[int, int] = (0, 0)
+    echo: bool = False
 
 
 Outcome = outcome.Value[Any] | outcome.Error

@@ -31,6 +31,34 @@ MAX_BYTES = 10_000_000
 STANDARD_ERROR = 2
 
 
+class Allowance:
+    """An amount that may be used each second; what is not used is saved up to a limit.
+
+    Args:
+        rate: the amount for each second.
+        saved: the most that is saved up; there is so much at the beginning.
+    """
+
+    def __init__(self, rate: float, saved: float) -> None:
+        self._rate = rate
+        self._most = self._left = saved
+        self._counted = 0.0
+
+    def take(self, amount: float, now: float) -> bool:
+        """Use some of it; return False if there is not so much, and none is used.
+
+        Args:
+            amount: how much.
+            now: the time in seconds, by a clock that does not go back.
+        """
+        self._left = min(self._most, self._left + (now - self._counted) * self._rate)
+        self._counted = now
+        if amount > self._left:
+            return False
+        self._left -= amount
+        return True
+
+
 class PatientWriter:
     """A writer of lines to a descriptor, at once, which goes on if that fails.
 

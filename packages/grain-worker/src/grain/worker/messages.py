@@ -24,6 +24,9 @@ _GIB = 1024**3
 FUNCTIONS = 32768
 """The most digests of functions in one message: they take two thirds of what a message may have."""
 
+PRINTED = 16384
+"""The most characters in one `TasksPrinted`."""
+
 Attempt = tuple[int, int]
 """The identity of a run: the epoch of the head that began it, and a number of that head."""
 
@@ -59,12 +62,14 @@ class MissionSettings(msgspec.Struct, frozen=True, array_like=True):
         cwd: the paths of the mission's working directory: as the shell names it, and without links.
         inode: the number of that directory in its file system, by which a worker recognises it.
         env: changes to the environment of external programs; None as a value removes a variable.
+        echo: True if the mission wants the lines that its tasks print.
     """
 
     name: str = ""
     cwd: tuple[bytes, ...] = ()
     inode: int = 0
     env: tuple[tuple[bytes, bytes | None], ...] = ()
+    echo: bool = False
 
 
 # ---- agent and runner
@@ -257,6 +262,20 @@ class LoopBlocked(Message, frozen=True):
     code: BlockingCode
 
 
+class TasksPrinted(Message, frozen=True):
+    """Lines that tasks of a mission have printed, if it asks for them; nothing depends on them.
+
+    Attributes:
+        mission: the mission.
+        text: whole lines, each with the task at its beginning; `PRINTED` characters at most.
+        lost: the number of lines that were left out before these, as there were too many.
+    """
+
+    mission: str
+    text: str
+    lost: int = 0
+
+
 class Inspected(Message, frozen=True):
     """The external programs of a run, for people: the answer to an `Inspect`.
 
@@ -409,6 +428,7 @@ AGENT = (
     ArrivedCount,
     RunEnded,
     LoopBlocked,
+    TasksPrinted,
     Inspected,
     Backlog,
     Draining,

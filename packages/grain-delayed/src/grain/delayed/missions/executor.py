@@ -38,6 +38,7 @@ async def executing(
     isolated: bool = False,
     env: Mapping[str, str | None] | None = None,
     run_log: RunLog | None = None,
+    echo: bool = False,
 ) -> AsyncGenerator[MissionExecutor]:
     """Run the executor of a mission.
 
@@ -53,6 +54,7 @@ async def executing(
         isolated: True for a local worker with a process of its own.
         env: changes to the environment of external programs.
         run_log: takes note of what happens to the tasks; None if the mission has no log.
+        echo: True to get what leaves print on workers elsewhere.
 
     Raises:
         grain.edge.errors.EdgeError: no scheduler can be had, and waiting would not help.
@@ -72,9 +74,11 @@ async def executing(
 
                 await stack.enter_async_context(user_context(contextmod))
         if local is None and config.head.gnaw.enabled:
-            yield await stack.enter_async_context(_shared(config, name, on_event, env, run_log))
+            yield await stack.enter_async_context(
+                _shared(config, name, on_event, env, run_log, echo)
+            )
         else:
-            yield await _hosted(stack, local, config, name, on_event, isolated, env, run_log)
+            yield await _hosted(stack, local, config, name, on_event, isolated, env, run_log, echo)
 
 
 def is_alone(local: Resource | None, config: Config | None) -> bool:
@@ -153,6 +157,7 @@ def _shared(
     on_event: Listener,
     env: Mapping[str, str | None] | None,
     run_log: RunLog | None,
+    echo: bool,
 ) -> RemoteExecutor:
     from grain.remote_exer import GnawConnector, RemoteExecutor
 
@@ -170,7 +175,13 @@ def _shared(
     finder = GnawConnector(address, name=name, log_file=gnaw.log_file, arguments=arguments)
     connect = finder.connect
     return RemoteExecutor(
-        address, name=name, on_event=on_event, connect=connect, env=env, run_log=run_log
+        address,
+        name=name,
+        on_event=on_event,
+        connect=connect,
+        env=env,
+        run_log=run_log,
+        echo=echo,
     )
 
 
@@ -183,6 +194,7 @@ async def _hosted(
     isolated: bool,
     env: Mapping[str, str | None] | None,
     run_log: RunLog | None,
+    echo: bool,
 ) -> MissionExecutor:
     from grain.edge.errors import MeetingTaken
     from grain.remote_exer import HostingExecutor
@@ -198,6 +210,7 @@ async def _hosted(
         on_event=on_event,
         env=env,
         run_log=run_log,
+        echo=echo,
     )
     try:
         return await stack.enter_async_context(host)

@@ -46,6 +46,7 @@ async def mission(
     isolated: bool = False,
     env: Mapping[str, str | None] | None = None,
     event_log: bool | str | os.PathLike[str] | None = None,
+    echo: bool = False,
 ) -> AsyncGenerator[Mission]:
     """Open a mission inside an async program: delayed functions can be called in the block.
 
@@ -84,6 +85,9 @@ async def mission(
             ``grain report``, False to write none, or the directory of the logs; by default
             missions with workers elsewhere write one, as `head.event_log` of the configuration
             says.
+        echo: if true, what leaves print and log on workers elsewhere is shown on standard error,
+            too, beginning with mission, task and function; no more than a person can read, 50
+            lines a second and 300 at once. The worker's log has all of it.
 
     Raises:
         CacheError: the directory that was named for results cannot be used.
@@ -108,6 +112,7 @@ async def mission(
         options |= {"prioritized": prioritized, "progress": progress}
         options |= {"warn_queued": warn_queued, "cache": cache}
         options |= {"isolated": isolated, "env": env, "event_log": event_log}
+        options |= {"echo": echo}
         async with hosted(lambda: mission(local, **options)) as entered:
             yield entered
         return
@@ -124,6 +129,7 @@ async def mission(
         isolated=isolated,
         env=env,
         event_log=event_log,
+        echo=echo,
     ) as entered:
         yield entered
 
@@ -155,6 +161,7 @@ async def opened(
     isolated: bool = False,
     env: Mapping[str, str | None] | None = None,
     event_log: bool | str | os.PathLike[str] | None = None,
+    echo: bool = False,
 ) -> AsyncGenerator[Mission]:
     """Open a mission in a trio program, with a reporter; arguments and errors as of `mission`."""
     __tracebackhide__ = True
@@ -216,6 +223,7 @@ async def opened(
                             isolated=isolated,
                             env=env,
                             run_log=run_log,
+                            echo=echo,
                         ) as executor,
                     ):
                         try:

@@ -34,16 +34,22 @@ from grain.head.events import (
     SchedulerTrouble,
     Statistics,
     TaskFailed,
+    TasksPrinted,
     WorkerCleaning,
     WorkerLeft,
 )
 from grain.worker.errors import printable
+from grain.worker.logs import Allowance
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from typing import Literal
 
     from grain.resource import Resource
+
+
+_LINES, _LINES_AT_ONCE = 50, 300  # of what tasks print, a second and at once
+_NOTE = 5.0  # seconds between two notes on lines that were left out
 
 
 class Reporter:
@@ -80,6 +86,10 @@ class Reporter:
         self._statistics: Callable[[], Statistics] = lambda: NOTHING
         self._progress = Progress()
         self._runs_left = 0
+        # What tasks print: lines that may be shown, and how many were not; when to say so again.
+        self._echoed = Allowance(_LINES, _LINES_AT_ONCE)
+        self._left_out = 0
+        self._note_due = 0.0
         self._remark: Callable[[str], object] = lambda _: None
 
     def on_recorded(self, remark: Callable[[str], object]) -> None:
@@ -123,6 +133,8 @@ class Reporter:
         match event:
             case TaskFailed():
                 self.failures.add(event)
+            case TasksPrinted():
+                self._on_printed(event)
             case RunsLeft(tasks):
                 self._runs_left = tasks
             case WorkerCleaning(name) if self._routine:
@@ -152,6 +164,27 @@ class Reporter:
                 self.line(ended_runs_line(event))
             case HostingFailed(_, why):
                 self.line(f"warning: only the local worker is used, none can join: {why}")
+
+    def _on_printed(self, event: TasksPrinted) -> None:
+        """Show what tasks have printed, as far as a person can read it."""
+        now = time.monotonic()
+        lines = event.text.splitlines()
+        shown = [line for line in lines if self._echoed.take(1, now)]
+        self._left_out += event.lost + len(lines) - len(shown)
+        if shown:
+            self._write("\n".join(map(printable, shown)))
+        if self._left_out and now >= self._note_due:
+            self._note_due = now + _NOTE
+            self._report_left_out()
+
+    def _report_left_out(self) -> None:
+        if self._left_out:
+            noun = "line" if self._left_out == 1 else "lines"
+            self._write(
+                f"... {self._left_out} {noun} more than can be shown here; the workers' logs have "
+                "all: grain logs MISSION:NUMBER"
+            )
+            self._left_out = 0
 
     def _on_request(self, event: NeverStarts | CanStart) -> None:
         """Report that no worker can run some tasks, or that one can by now."""
@@ -199,6 +232,7 @@ class Reporter:
             interrupted: True if Ctrl-C, a signal or `grain cancel` ended the mission.
         """
         elapsed = time.monotonic() - self._began
+        self._report_left_out()
         now = self._statistics()
         if self._summary:
             if interrupted:

@@ -38,6 +38,7 @@ def run(
     isolated: bool = False,
     env: Mapping[str, str | None] | None = None,
     event_log: bool | str | os.PathLike[str] | None = None,
+    echo: bool = False,
 ) -> T: ...
 
 
@@ -55,6 +56,7 @@ def run(
     isolated: bool = False,
     env: Mapping[str, str | None] | None = None,
     event_log: bool | str | os.PathLike[str] | None = None,
+    echo: bool = False,
 ) -> list[T]: ...
 
 
@@ -71,6 +73,7 @@ def run(
     isolated: bool = False,
     env: Mapping[str, str | None] | None = None,
     event_log: bool | str | os.PathLike[str] | None = None,
+    echo: bool = False,
 ) -> Any:
     """Run your root async function(s), which start everything else: the main entry point.
 
@@ -84,7 +87,7 @@ def run(
         local: the resources of the local worker, as ``Cores(2)``; without it tasks run on workers
             of the cluster, which ``grain up`` starts.
         config_file: as for `mission`; so are name, prioritized, progress, warn_queued, cache,
-            isolated, env and event_log.
+            isolated, env, event_log and echo.
 
     Returns:
         The result of the function, or a list of the results of the functions.
@@ -107,6 +110,7 @@ def run(
         "isolated": isolated,
         "env": env,
         "event_log": event_log,
+        "echo": echo,
     }
 
     async def main() -> list[Any]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from grain.edge.questions import Answer
 from grain.edge.version import Versions
 from grain.head.hub.fair_share import Share
+from grain.worker.logs import Allowance
 from grain.worker.messages import AckRuns, Dismissed
 
 if TYPE_CHECKING:
@@ -227,6 +228,8 @@ class MissionRecord(PeerRecord):
         "noticed",
         "parked",
         "paused",
+        "prints",
+        "prints_lost",
         "refused",
         "reported",
         "requests",
@@ -266,6 +269,10 @@ class MissionRecord(PeerRecord):
         self.last_submitted = -1
         # As its runs take them along: opaque.
         self.settings = b""
+        # The characters of lines that its tasks print, where it wants them; and the number of lines
+        # that were too many.
+        self.prints = Allowance(PRINTS, PRINTS_SAVED)
+        self.prints_lost = 0
         self.share = Share()
         # The person who has cancelled the mission from outside, or single tasks of it. A mission
         # that was away, or whose connection was lost meanwhile, is informed when it is back.
@@ -274,6 +281,9 @@ class MissionRecord(PeerRecord):
         # The tasks of these that the mission submitted on this link all the same.
         self.refused: set[int] = set()
 
+
+PRINTS, PRINTS_SAVED = 32_768, 131_072
+"""Characters a second of what its tasks print that a mission gets, and how many at once."""
 
 ITS_MISSION = "\0"
 """What a parked task awaits: no worker has this id."""

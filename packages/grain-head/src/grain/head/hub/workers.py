@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from grain.edge.questions import pack
 from grain.head.hub.answers.snapshot import next_ordinal
 from grain.head.hub.state import MissionRecord, Questions, WorkerRecord
-from grain.head.messages import Blocked
+from grain.head.messages import Blocked, Printed
 from grain.head.validation import resources_of
 from grain.worker.messages import (
     ArrivedCount,
@@ -34,6 +34,7 @@ from grain.worker.messages import (
     RegisterWorker,
     Retire,
     RunEnded,
+    TasksPrinted,
     WorkerRegistered,
 )
 
@@ -113,11 +114,8 @@ class Workers:
                 self._on_inventory(worker, message, now)
             case InventoryEnd():
                 self._on_inventory_end(worker, now)
-            case LoopBlocked():
-                mission = self._registry.missions.get(message.mission)
-                if mission is not None:
-                    blocked = Blocked(message.task, worker.name, message.code)
-                    self._outgoing.post(mission.link, blocked)
+            case LoopBlocked() | TasksPrinted():
+                self._pass_on(worker, message, now)
             case Inspected():
                 link, answer = self._questions.pop(message.question)
                 self._outgoing.post(link, answer, pack({"programs": message.programs}))
@@ -127,6 +125,21 @@ class Workers:
                 self._remove(worker, None, now)
             case _:
                 pass
+
+    def _pass_on(
+        self, worker: WorkerRecord, message: LoopBlocked | TasksPrinted, now: float
+    ) -> None:
+        """Pass on to a mission what is for people, if it is here; not too much of it."""
+        mission = self._registry.missions.get(message.mission)
+        if mission is None or mission.link is None:
+            return
+        if isinstance(message, LoopBlocked):
+            self._outgoing.post(mission.link, Blocked(message.task, worker.name, message.code))
+        elif mission.prints.take(len(message.text), now):
+            lost, mission.prints_lost = mission.prints_lost + message.lost, 0
+            self._outgoing.post(mission.link, Printed(worker.name, message.text, lost))
+        else:
+            mission.prints_lost += message.lost + message.text.count("\n")
 
     def _on_readiness(self, worker: WorkerRecord, message: Backlog | Draining) -> None:
         """Start nothing on a worker that drains, or while too many outcomes wait there."""

@@ -325,6 +325,11 @@ class Agent:
             self._session.on_blocking(attempt, code)
             self._settle()
 
+    def printed(self, attempt: Attempt, lines: tuple[str, ...], lost: int) -> None:
+        """See `RunnerListener`."""
+        self._session.on_printed(attempt, lines, lost, trio.current_time())
+        self._settle()
+
     def unusable(self, why: str) -> None:
         """See `RunnerListener`."""
         self._fail(f"no runner can be had: {why}")

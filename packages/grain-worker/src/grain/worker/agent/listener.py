@@ -54,5 +54,8 @@ class RunnerListener(Protocol):
     def blocking(self, attempt: Attempt | None, code: BlockingCode) -> None:
         """Take a report of the runner's watchdog: the code that blocks it, of a run if known."""
 
+    def printed(self, attempt: Attempt, lines: tuple[str, ...], lost: int) -> None:
+        """Take lines that a run has printed, after a number of others that were left out."""
+
     def unusable(self, why: str) -> None:
         """Take note that no other runner can be started: what was ordered since will not run."""

@@ -20,7 +20,8 @@ from grain.worker.runner.wire import (
     CODEC,
     HEARTBEAT,
     LARGEST_REPORT,
-    BlockingReport,
+    PrintReport,
+    Report,
 )
 
 if TYPE_CHECKING:
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
     from grain.worker.agent.listener import RunnerListener
     from grain.worker.messages import Attempt
     from grain.worker.runner.settings import WorkerSettings
+
+
+_REPORTS_AT_ONCE = 1000
+
+_REPORTS: msgspec.msgpack.Decoder[Report] = msgspec.msgpack.Decoder(Report)
 
 
 class InstanceState(enum.Enum):
@@ -154,6 +160,7 @@ class RunnerInstance:
                         self.state = InstanceState.READY
                         on_ready()
             if ended:
+                self._drain(reports)  # what they have printed comes before
                 self._listener.ended(ended)
                 on_ended()
 
@@ -188,16 +195,25 @@ class RunnerInstance:
                 self._blocked = 0.0
 
     async def _take_reports(self, reports: socket.socket) -> None:
-        """Pass on the reports of the process's watchdog."""
-        reports.setblocking(False)
+        """Pass on what the process reports by other ways than its channel."""
         while True:
             await trio.lowlevel.wait_readable(reports)
+            self._drain(reports)
+
+    def _drain(self, reports: socket.socket) -> None:
+        """Take the reports that are there."""
+        for _ in range(_REPORTS_AT_ONCE):
             try:
-                data = reports.recv(LARGEST_REPORT)
-                report = msgspec.msgpack.decode(data, type=BlockingReport)
-            except (BlockingIOError, msgspec.MsgspecError):
+                data = reports.recv(LARGEST_REPORT, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            try:
+                report = _REPORTS.decode(data)
+            except msgspec.MsgspecError:
                 continue  # user code of that process has written to the descriptor
-            if report.attempt is None or report.attempt in self.runs or report.code.over:
+            if isinstance(report, PrintReport):
+                self._listener.printed(report.attempt, report.lines, report.lost)
+            elif report.attempt is None or report.attempt in self.runs or report.code.over:
                 self._listener.blocking(report.attempt, report.code)
 
     async def bury(self, *, leaving: bool) -> RunnerDeath:

@@ -19,6 +19,7 @@ from grain.worker.agent.functions import FunctionStore
 from grain.worker.agent.spool import SpooledOutcome
 from grain.worker.messages import (
     FUNCTIONS,
+    PRINTED,
     AckRuns,
     ArrivedCount,
     Attempt,
@@ -42,6 +43,7 @@ from grain.worker.messages import (
     Run,
     RunEnded,
     Status,
+    TasksPrinted,
     chain_of,
 )
 from grain.worker.messages import Draining as DrainingMessage
@@ -70,6 +72,31 @@ IN_MEMORY = 256 * 1024**2
 
 _COUNT_DELAY = 0.1  # seconds by which `ArrivedCount` may wait for company: short runs end before
 _INVENTORY = 256  # runs in one `Inventory`
+_PRINT_DELAY = 0.2  # seconds by which lines that tasks print wait for company
+
+
+class PrintedLines:
+    """Lines of one mission that wait to be sent: as many as fit one message.
+
+    Attributes:
+        lines: each with its end.
+        lost: the number of those that do not fit, or were lost before.
+    """
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.lost = 0
+        self._room = PRINTED
+
+    def add(self, lines: tuple[str, ...], lost: int) -> None:
+        """Add lines, after some that were lost."""
+        self.lost += lost
+        for line in lines:
+            if len(line) >= self._room:
+                self.lost += 1
+            else:
+                self._room -= len(line) + 1
+                self.lines.append(f"{line}\n")
 
 
 class SessionState(Enum):
@@ -152,6 +179,9 @@ class WorkerSession:
         self._flush_until = math.inf
         # The last run that was reported to block the runner.
         self._blocking: Lease | None = None
+        # Lines that runs have printed, by the missions that want them.
+        self._printed: dict[str, PrintedLines] = {}
+        self._print_due = math.inf
         self._chains = Chains(chain_patience)
         self._started = now
 
@@ -324,6 +354,21 @@ class WorkerSession:
         if lease is not None and lease.attempt == attempt and self.connected:
             self._send(LoopBlocked(lease.mission, lease.task, code))
 
+    def on_printed(self, attempt: Attempt, lines: tuple[str, ...], lost: int, now: float) -> None:
+        """Take lines that a run has printed, whose mission wants them; soon it gets them."""
+        run = self.runs.get(attempt)
+        if run is None:
+            return
+        self._printed.setdefault(run.lease.mission, PrintedLines()).add(lines, lost)
+        self._print_due = min(self._print_due, now + _PRINT_DELAY)
+
+    def _send_printed(self) -> None:
+        printed, self._printed = self._printed, {}
+        self._print_due = math.inf
+        if self.connected:
+            for mission, lines in printed.items():
+                self._send(TasksPrinted(mission, "".join(lines.lines), lines.lost))
+
     def on_runner_crashed(
         self,
         detail: str,
@@ -395,6 +440,8 @@ class WorkerSession:
         if self.connected:
             # The count goes along with what is sent anyway.
             self._send_count()
+            if self._printed:  # the mission may end when it has the outcome
+                self._send_printed()
             self._send(ended, outcome)
         if not self.paused and self._has_backlog():
             self.paused = True
@@ -444,6 +491,8 @@ class WorkerSession:
         """Let time pass; call it at `next_tick` and after every event."""
         if self._count_due <= now:
             self._send_count()
+        if self._print_due <= now:
+            self._send_printed()
         if self._chains.due <= now:
             self._recall(self._chains.overdue(now))
         if self._deadline <= now:
@@ -465,7 +514,7 @@ class WorkerSession:
         due = self._deadline  # inf before `drain`
         if self.state is SessionState.DRAINING and not self.runs:
             due = min(due, self._flush_until)
-        return min(due, self._count_due, self._chains.due)
+        return min(due, self._count_due, self._print_due, self._chains.due)
 
     # ---- details
 

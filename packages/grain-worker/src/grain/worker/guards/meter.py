@@ -12,9 +12,13 @@
    last reading.
 4. Looks come after `FIRST` seconds, then `FACTOR` times later each, up to `LAST`; later where they
    would take too much time, see `Budget`.
-5. What a process has read and written is added to its parent's when that reaps it, as its CPU time
+5. Files in the program's scratch directory count, too, where that is in memory (tmpfs).
+6. What a process has read and written is added to its parent's when that reaps it, as its CPU time
    is. So when the tree is gone, the supervisor's own counters have grown by all of it.
 """
+
+# ruff: noqa: PTH116
+# (no pathlib here; see the package)
 
 from __future__ import annotations
 
@@ -103,10 +107,16 @@ class Meter:
         self.looks = 0
         self._pause = FIRST
         self._peak = 0.0
+        self._scratch: bytes | None = None
         # Of the last reading of PSS: the processes with their private memory, and the sum.
         self._measured: tuple[dict[int, float], float] = ({}, 0.0)
         self._cpu: float | None = None
         self.due = max(began + FIRST, self._budgets.listing.affordable_at())
+
+    def count_files(self, scratch: bytes | None) -> None:
+        """Count the files in the program's scratch directory, if it has one that is in memory."""
+        if scratch is not None and in_memory(scratch):
+            self._scratch = scratch
 
     def look(self, now: float) -> None:
         """Look at the processes below this one; call it when it is due."""
@@ -116,7 +126,7 @@ class Meter:
         pids = below(os.getpid())
         if pids is not None:
             self.looks += 1
-            if len(pids) > 1:
+            if len(pids) > 1 or self._scratch is not None:
                 dear = self._add_up(pids, now)
         self._cpu = time.process_time()
         self._budgets.listing.pay(self._cpu - began - dear, now)
@@ -134,8 +144,12 @@ class Meter:
         total, cost = sum(map(sum, sizes.values())), 0.0
         if total > 1.1 * self._peak:
             total, cost = self._without_shared(sizes, now)
-        self._peak = max(self._peak, total)
+        self._peak = max(self._peak, total + self._size_of_files())
         return cost
+
+    def _size_of_files(self) -> float:
+        """Return the size of the scratch directory in KiB, where it is in memory; else 0."""
+        return 0.0 if self._scratch is None else size_of_files(self._scratch)
 
     def _without_shared(
         self, sizes: dict[int, tuple[float, float]], now: float
@@ -172,8 +186,38 @@ class Meter:
         """
         before, self._data = self._data, data_of_self()
         read, written = (max(0, now - then) for now, then in zip(self._data, before, strict=True))
-        peak = max(self._peak, max_rss) * 1024
+        peak = max(self._peak, max_rss, self._size_of_files()) * 1024
         return peak, POLLING if self.looks else RUSAGE, read, written
+
+
+def in_memory(path: bytes) -> bool:
+    """Return True for a directory of a filesystem in memory."""
+    try:
+        device = os.stat(path).st_dev
+    except OSError:
+        return False
+    name = b"%d:%d" % (os.major(device), os.minor(device))
+    for line in of_process("self", "mountinfo").splitlines():
+        mounted, _, filesystem = line.partition(b" - ")
+        if mounted.split()[2] == name:
+            return filesystem.split()[0] in (b"tmpfs", b"ramfs")
+    return False
+
+
+def size_of_files(top: bytes) -> float:
+    """Return the KiB that files below a directory take; those that cannot be seen take none."""
+    size, waiting = 0, [top]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    else:
+                        size += entry.stat(follow_symlinks=False).st_blocks
+        except OSError:
+            continue  # the program has just removed something
+    return size / 2  # blocks of 512 bytes
 
 
 def copied(pids: Iterable[int]) -> set[int]:

@@ -63,6 +63,7 @@ class Supervisor:
             with Step("bind", str(sorted(cpus)).encode()):
                 os.sched_setaffinity(0, cpus)
             pid = program.start()
+            self.meter.count_files(None if program.scratch is None else program.scratch.path)
             status, seconds, usage = wait_until_gone(
                 self.caller, pid, began, request["grace"], self.meter
             )

@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 import sys
+import time
 import traceback
 from contextlib import suppress
 from functools import partial
@@ -25,6 +26,7 @@ import trio
 from grain.edge.channel import FramedChannel
 from grain.edge.errors import ChannelError
 from grain.edge.trust import search_working_directory
+from grain.worker.logs import Allowance
 from grain.worker.messages import Ready
 from grain.worker.processes.child_setup import set_up_child
 from grain.worker.processes.fork_server_client import set_last_resort
@@ -33,7 +35,7 @@ from grain.worker.runner.output import RunnerOutput
 from grain.worker.runner.runner import Runner, attempt_on
 from grain.worker.runner.settings import WorkerSettings
 from grain.worker.runner.watchdog import LoopWatchdog
-from grain.worker.runner.wire import CODEC, HEARTBEAT, BlockingReport
+from grain.worker.runner.wire import CODEC, HEARTBEAT, BlockingReport, PrintReport
 from grain.worker.runner.wire_translation import WireTranslation
 
 if sys.version_info < (3, 11):
@@ -46,6 +48,9 @@ if TYPE_CHECKING:
     from grain.worker.messages import Attempt, BlockingCode
 
 CONTEXT_FAILED, AGENT_GONE, UNWATCHED = 3, 4, 5
+
+_LINES, _SAVED = 100, 300  # lines a second that runs may report together, and how many at once
+_LINES_AT_ONCE, _LONGEST_LINE = 10, 400  # they fit a `Report`, also as four bytes a character
 
 
 def main() -> None:
@@ -82,7 +87,34 @@ async def serve(
     stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
     async with FramedChannel(stream, CODEC, HEARTBEAT) as channel:
         with reports, LoopWatchdog(BlockingReporter(reports, log=settings.labels)):
-            return await serve_in_context(channel, name, context, settings)
+            return await serve_in_context(channel, name, context, settings, PrintReporter(reports))
+
+
+class PrintReporter:
+    """The reporter of lines that runs print, in whichever thread they print.
+
+    Args:
+        sock: leads to the agent.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._allowance = Allowance(_LINES, _SAVED)
+        self._lost = 0
+
+    def __call__(self, attempt: Attempt, lines: list[str]) -> None:
+        """Report lines; those that are too many are counted."""
+        kept = tuple(line[:_LONGEST_LINE] for line in lines[:_LINES_AT_ONCE])
+        if not self._allowance.take(len(kept), time.monotonic()):
+            self._lost += len(lines)
+            return
+        lost = self._lost + len(lines) - len(kept)
+        report = msgspec.msgpack.encode(PrintReport(attempt, kept, lost))
+        try:
+            self._socket.send(report, socket.MSG_DONTWAIT)
+            self._lost = 0
+        except OSError:  # the agent is gone, or does not read
+            self._lost += len(lines)
 
 
 def end_unwatched() -> None:
@@ -136,7 +168,11 @@ def _summary(frame: FrameType) -> traceback.FrameSummary:
 
 
 async def serve_in_context(
-    channel: FramedChannel, name: str, context: str, settings: WorkerSettings
+    channel: FramedChannel,
+    name: str,
+    context: str,
+    settings: WorkerSettings,
+    echo: PrintReporter,
 ) -> int:
     """Enter the user's context, serve, leave it; return the exit code."""
     entered, code = False, None
@@ -144,7 +180,7 @@ async def serve_in_context(
         async with user_context(context, settings.unsearched):
             entered = True
             await channel.send([(Ready(), None)])
-            code = await serve_runs(channel, name, settings)
+            code = await serve_runs(channel, name, settings, echo)
     except Exception as error:
         if entered and code is None:
             raise  # not the context's fault
@@ -156,11 +192,13 @@ async def serve_in_context(
     return code
 
 
-async def serve_runs(channel: FramedChannel, name: str, settings: WorkerSettings) -> int:
+async def serve_runs(
+    channel: FramedChannel, name: str, settings: WorkerSettings, echo: PrintReporter
+) -> int:
     """Serve runs; return the exit code."""
     where = f"{name} (host {socket.gethostname()}, pid {os.getpid()})"
     translation = WireTranslation(where, settings=settings, worker=name)
-    on_ended = RunnerOutput().end if settings.labels else None
+    on_ended = RunnerOutput(echo).end if settings.labels else None
     runner: Runner[WireBytes, WireBytes] = Runner(name, channel, translation, on_ended)
     try:
         await runner.serve()

@@ -20,6 +20,7 @@ from grain.worker.job import RunSettings, name_of
 from grain.worker.logs import PatientWriter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import BinaryIO, TextIO
 
     from grain.worker.messages import Attempt
@@ -34,13 +35,19 @@ class LabelledOutput(io.TextIOBase):
 
     Args:
         stream: the stream in whose place it stands.
+        echo: called with the lines of each run whose mission wants them, and with the run; it
+            returns at once. None where no mission can want them.
     """
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(
+        self, stream: TextIO, echo: Callable[[Attempt, list[str]], object] | None = None
+    ) -> None:
         self._stream = stream
+        self._echo = echo
         self._writer = PatientWriter(stream.fileno())
-        # The label of each run that has begun a line, and what it has of it.
-        self._begun: dict[Attempt, tuple[str, str]] = {}
+        # The label of each run that has begun a line, what it has of it, and whether its mission
+        # wants it.
+        self._begun: dict[Attempt, tuple[str, str, bool]] = {}
         self._lock = threading.Lock()  # as runs print from threads, too
 
     def write(self, text: str, /) -> int:
@@ -51,22 +58,26 @@ class LabelledOutput(io.TextIOBase):
                 self._writer.write(text.encode(self.encoding, "backslashreplace"))
             return len(text)
         with self._lock:
-            label, begun = self._begun.pop(run.attempt, ("", ""))
+            label, begun, _ = self._begun.pop(run.attempt, ("", "", False))
             label = label or f"{run.label} {name_of(run.function)} | "
             *lines, rest = f"{begun}{text}".split("\n")
             if len(rest) > _LONGEST:
                 lines, rest = [*lines, rest], ""
             if rest:
-                self._begun[run.attempt] = label, rest
+                self._begun[run.attempt] = label, rest, run.echo
             self._write_lines(label, lines)
+            if run.echo and lines and self._echo is not None:
+                self._echo(run.attempt, [f"{label}{line}" for line in lines])
         return len(text)
 
     def end(self, attempt: Attempt) -> None:
         """Write what a run has left without an end of line: the run has ended."""
         with self._lock:
             if attempt in self._begun:
-                label, rest = self._begun.pop(attempt)
+                label, rest, wanted = self._begun.pop(attempt)
                 self._write_lines(label, [rest])
+                if wanted and self._echo is not None:
+                    self._echo(attempt, [f"{label}{rest}"])
 
     def _write_lines(self, label: str, lines: list[str]) -> None:
         if lines:
@@ -114,16 +125,20 @@ class LabelledOutput(io.TextIOBase):
 
 
 class RunnerOutput:
-    """Standard output and error of this process, with labels from now on."""
+    """Standard output and error of this process, with labels from now on.
 
-    def __init__(self) -> None:
+    Args:
+        echo: as of `LabelledOutput`.
+    """
+
+    def __init__(self, echo: Callable[[Attempt, list[str]], object] | None = None) -> None:
         self._streams: list[LabelledOutput] = []
         # A stream is None in a process that was started without the descriptor.
         if sys.stdout is not None:
-            self._streams.append(out := LabelledOutput(sys.stdout))
+            self._streams.append(out := LabelledOutput(sys.stdout, echo))
             sys.stdout = cast("TextIO", out)
         if sys.stderr is not None:
-            self._streams.append(err := LabelledOutput(sys.stderr))
+            self._streams.append(err := LabelledOutput(sys.stderr, echo))
             sys.stderr = cast("TextIO", err)
         # The handler of programs that configure no logging: as theirs do, it writes to sys.stderr.
         if logging.lastResort is not None:

@@ -79,7 +79,9 @@ class Settings:
         if not self._worker.labels:
             return needed
         label = f"{name}:{run.task}"
-        return RunSettings(common.cwd, common.env, common.bind, label, function, run.attempt)
+        return RunSettings(
+            common.cwd, common.env, common.bind, label, function, run.attempt, common.echo
+        )
 
     def _read(self, data: bytes) -> tuple[str, RunSettings, RunSettings | None]:
         try:
@@ -100,16 +102,18 @@ class Settings:
             os.fsdecode(name): None if value is None else os.fsdecode(value)
             for name, value in mission.env
         }
-        common = RunSettings(cwd, env, self._worker.bind)
+        echo = mission.echo and self._worker.labels
+        common = RunSettings(cwd, env, self._worker.bind, echo=echo)
         return mission.name, common, None if common == _PLAIN else common
 
 
-def mission_settings(name: str, env: Mapping[str, str | None]) -> bytes:
+def mission_settings(name: str, env: Mapping[str, str | None], *, echo: bool = False) -> bytes:
     """Return the settings of a mission in this process, as its runs take them along.
 
     Args:
         name: the mission's name.
         env: changes to the environment of external programs.
+        echo: True if it wants the lines that its tasks print on workers elsewhere.
 
     Raises:
         ValueError: the variables are too many.
@@ -120,7 +124,7 @@ def mission_settings(name: str, env: Mapping[str, str | None]) -> bytes:
     )
     cwd, inode = directory_of_mission()
     data = msgspec.msgpack.encode(
-        MissionSettings(name, tuple(map(os.fsencode, cwd)), inode, variables)
+        MissionSettings(name, tuple(map(os.fsencode, cwd)), inode, variables, echo)
     )
     if len(data) > _LARGEST:
         raise ValueError(

@@ -1,7 +1,8 @@
 """The wire between an agent and its runner: the codec, the heartbeat, and reports of blocking.
 
 A runner whose event loop is blocked cannot use its channel. Its watchdog, a thread, has a socket of
-its own to the agent, on which each datagram is a `BlockingReport`.
+its own to the agent, on which each datagram is a `Report`: a `BlockingReport`; or a `PrintReport`,
+since code prints in threads, too, and whether the event loop turns or not.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ BLOCKED = HEARTBEAT.suspect
 """Seconds without a sign of life after which a runner counts as blocked."""
 
 
-class BlockingReport(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class BlockingReport(
+    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="blocking"
+):
     """A report of a runner's watchdog.
 
     Attributes:
@@ -46,5 +49,24 @@ class BlockingReport(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
     code: BlockingCode
 
 
+class PrintReport(
+    msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="printed"
+):
+    """Lines that a run has printed, for its mission.
+
+    Attributes:
+        attempt: the run.
+        lines: with their labels.
+        lost: the number of lines of all runs that were left out before, as there were too many.
+    """
+
+    attempt: Attempt
+    lines: tuple[str, ...]
+    lost: int
+
+
+Report = BlockingReport | PrintReport
+"""A datagram on the socket for reports. What cannot be sent at once is lost."""
+
 LARGEST_REPORT = 16384
-"""Bytes that a `BlockingReport` may have."""
+"""Bytes that a `Report` may have."""
