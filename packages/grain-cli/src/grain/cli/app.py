@@ -45,9 +45,10 @@ OWN = {
 _MEANT = {
     "abort": "cancel", "check": "doctor", "down": "quit", "explain": "why", "jobs": "missions",
     "kill": "cancel", "list": "ls", "log": "logs", "parallel": "map", "past": "history",
-    "ps": "ls", "qdel": "cancel", "qstat": "ls", "qsub": "up", "queue": "ls",
-    "sacct": "history", "sbatch": "up", "scancel": "cancel", "squeue": "ls", "stat": "ls",
-    "status": "ls", "stop": "quit", "submit": "up", "top": "ls", "workers": "ls",
+    "predict": "whatif", "ps": "ls", "qdel": "cancel", "qstat": "ls", "qsub": "up", "queue": "ls",
+    "sacct": "history", "sbatch": "up", "scancel": "cancel", "simulate": "whatif",
+    "squeue": "ls", "stat": "ls", "status": "ls", "stop": "quit", "submit": "up", "top": "ls",
+    "workers": "ls",
 }  # fmt: skip
 
 
