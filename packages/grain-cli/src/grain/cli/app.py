@@ -37,7 +37,7 @@ OWN = {
     "scale": _Own("grain.cli.workers.scale", "Keep N workers alive, until Ctrl-C."),
     "start": _Own("grain.cli.workers.start", "Submit the mission itself as a job."),
     "up": _Own("grain.cli.workers.up", "Submit workers, one per node."),
-    "why": _Own("grain.cli.status.why", "Explain why a task waits or runs."),
+    "why": _Own("grain.cli.status.why", "Explain why a task waits or runs, or how it has ended."),
 }
 
 

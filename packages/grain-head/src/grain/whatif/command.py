@@ -77,11 +77,11 @@ def whatif(
     as_json: bool,
     mission: str,
 ) -> None:
-    """Replay a mission with other workers, requests or limits, and predict how long it takes.
+    """Replay a mission with other workers, requests or limits.
 
-    NAME is that of a mission, its id, or the path of an event log; `grain history` lists them. The
-    tasks pass through the real scheduler in virtual time: each runs for as long as it did, after
-    the tasks that it waited for.
+    This predicts how long it would take, at how many core-hours. NAME is that of a mission, its id,
+    or the path of an event log; `grain history` lists them. The tasks pass through the real
+    scheduler in virtual time: each runs for as long as it did, after the tasks that it waited for.
 
     \b
     Examples:
