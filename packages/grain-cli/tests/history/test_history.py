@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
-from grain.cli import main
-from grain.eventlog.schema import VERSION, ClockChanged, Remark, encode
+from grain.cli import completion, main
+from grain.eventlog.schema import VERSION, ClockChanged, Remark, RunEnded, encode
 from grain_testkit.small_log import BEGAN, END, HEADER, body, write
 
 if TYPE_CHECKING:
@@ -218,6 +218,33 @@ def test_a_log_that_is_cut_and_whose_clock_jumped_is_counted() -> None:
     [mission] = data()
 
     assert (2, 600.0) == (mission["done"], mission["seconds"])
+
+
+@pytest.mark.usefixtures("opt")
+def test_completion_has_the_names_of_missions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(completion, "PATIENCE", 60.0)
+    monkeypatch.setenv("_GRAIN_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "grain history o")
+    monkeypatch.setenv("COMP_CWORD", "2")
+
+    assert "plain,opt\n" == CliRunner().invoke(main, [], prog_name="grain").output
+
+
+@pytest.mark.usefixtures("alone")
+def test_messages_do_not_control_the_terminal() -> None:
+    evil = [
+        replace(line, message="\x1b[2J") if isinstance(line, RunEnded) else line for line in body()
+    ]
+    write(replace(HEADER, command=("\x1b[2J",)), evil)
+
+    text = "".join(
+        history(*words).output
+        for words in ([], ["opt"], ["--failed", "opt"], ["--csv"], ["--csv", "opt"], ["--json"])
+    )
+
+    assert "\x1b" not in text
 
 
 @pytest.mark.usefixtures("opt")

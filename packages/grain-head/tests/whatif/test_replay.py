@@ -32,7 +32,7 @@ from grain.whatif.scenario import (
 )
 from grain.whatif.sweep import Row, knee, sweep
 from grain.whatif.text import report_data, report_text
-from grain.whatif.workload import Workload, workload_of
+from grain.whatif.workload import Workload, WorkloadBuilder, workload_of
 
 if TYPE_CHECKING:
     from grain.eventlog.schema import AnyLine
@@ -379,6 +379,14 @@ def test_a_clock_that_was_set_changes_nothing() -> None:
 def test_a_log_without_tasks_is_refused() -> None:
     with pytest.raises(WhatIfError, match="'opt' has no tasks"):
         Log().workload()
+
+
+def test_a_log_with_too_many_tasks_for_the_memory_is_refused() -> None:
+    builder = WorkloadBuilder(most=3)
+
+    with pytest.raises(WhatIfError, match="more than 3 tasks"):
+        for line in burst(4).lines:
+            builder.feed(line)
 
 
 def test_kinds_that_are_not_known_here_are_named() -> None:

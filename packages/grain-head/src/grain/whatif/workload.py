@@ -170,9 +170,14 @@ class _Open:
 
 
 class WorkloadBuilder:
-    """A workload while its log is read: `feed` takes the lines in order."""
+    """A workload while its log is read: `feed` takes the lines in order.
 
-    def __init__(self) -> None:
+    Args:
+        most: the number of tasks that are too many beyond it.
+    """
+
+    def __init__(self, most: int = MOST_TASKS) -> None:
+        self._most = most
         self._assembly = RunAssembly()
         self._start: LogStarted | None = None
         self._requests = Requests()
@@ -250,9 +255,9 @@ class WorkloadBuilder:
     # ---- lines
 
     def _on_submitted(self, line: TaskSubmitted, now: float) -> None:
-        if len(self._tasks) >= MOST_TASKS:
+        if len(self._tasks) >= self._most:
             raise WhatIfError(
-                f"the log has more than {MOST_TASKS:,} tasks, which a replay cannot hold in "
+                f"the log has more than {self._most:,} tasks, which a replay cannot hold in "
                 "memory; choose the log of a smaller mission"
             )
         mission = self._missions.setdefault(line.mission, len(self._missions))
