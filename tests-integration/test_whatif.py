@@ -98,6 +98,26 @@ def test_a_smaller_request_takes_less_time(log: Path) -> None:
     assert smaller < 0.8 * same
 
 
+def test_history_and_why_read_the_log_of_the_mission(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "grain.toml").write_text(
+        f'address = "unix://{tmp_path}/nobody"\nhead.event_log.folder = "{log.parent.parent}"\n'
+    )
+    monkeypatch.chdir(tmp_path)
+
+    listed = CliRunner().invoke(grain, ["history", "--json"], catch_exceptions=False)
+    why = CliRunner().invoke(
+        grain, ["why", "--patience", "0.1", f"{log.name.split('-')[-1]}:3"], catch_exceptions=False
+    )
+
+    [mission] = json.loads(listed.stdout)
+    assert ("done", 300, 300, 0) == tuple(mission[n] for n in ("state", "tasks", "done", "failed"))
+    assert " is done\n  it calls pause\n  it returned a value on " in why.stdout
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
