@@ -52,7 +52,15 @@ navigation = {
     "I have Python functions": ["subproc", "notebook", "asyncio", "executor"],
     "My job waits": ["waiting", "commands", "history"],
     "My job failed": ["failed", "troubleshooting", "retries", "cache"],
-    "My cluster is special": ["workers", "config", "grain.reference", "worker", "edge", "security"],
+    "My cluster is special": [
+        "workers",
+        "bridge",
+        "config",
+        "grain.reference",
+        "worker",
+        "edge",
+        "security",
+    ],
     "API reference": [
         "api/resource",
         "api/delayed",

@@ -275,8 +275,21 @@ def long_outlived_in_spite_of_gnaws_death(case: MadeUp) -> None:
     case.events.append(case.event("kill", "gnaw", "", 101.0))
 
 
-def a_program_that_began_without_its_fork_server(case: MadeUp) -> None:
+def restarted_by_the_supervisor_of_a_program_that_began_without_its_fork_server(
+    case: MadeUp,
+) -> None:
     unwatched(case, 90.0)
+
+
+def lost_by_the_death_of_its_guards(case: MadeUp) -> None:
+    unwatched(case, 110.0)
+    case.drop("resolved", "m0", 4)
+    case.resolve("m0", 4, 121.0, error="ExternalLostError ('... some may be left',)")
+
+
+def on_a_core_of_a_program_without_guards(case: MadeUp) -> None:
+    unwatched(case, 110.0)
+    case.change("start", "m0", 5, at=126.0, taken=[1])
 
 
 def orphans(case: MadeUp) -> None:
@@ -331,7 +344,12 @@ CASES: list[tuple[Callable[[MadeUp], None], list[str]]] = [
     (begun_after_the_end_of_its_mission, ["outlived"]),
     (not_ended_with_its_mission, ["outlived"]),
     (long_outlived_in_spite_of_gnaws_death, ["outlived"]),
-    (a_program_that_began_without_its_fork_server, ["shared", "wrong"]),
+    (
+        restarted_by_the_supervisor_of_a_program_that_began_without_its_fork_server,
+        ["restarted"],
+    ),
+    (lost_by_the_death_of_its_guards, ["wrong"]),
+    (on_a_core_of_a_program_without_guards, ["shared"]),
     (orphans, ["orphans"]),
     (files, ["files"]),
     (scratch, ["files"]),
@@ -410,17 +428,13 @@ def a_killed_mission_amid_gnaws_death(case: MadeUp) -> None:
 
 
 def unwatched(case: MadeUp, server: float) -> None:
-    """Kill the fork server at a time, then the supervisor of task 3 of m0, which began at 100."""
-    case.drop("end", "m0", 3)
-    case.drop("resolved", "m0", 3)
-    case.resolve("m0", 3, 121.0, error="ExternalLostError ('... some may be left',)")
+    """Kill the fork server at a time, then a supervisor; a task of another one begins again."""
+    case.again()
     case.events.append(case.event("kill", "fork server", "unix-1", server))
-    case.events.append(case.event("kill", "supervisor", "unix-1", 120.0, task=("m0", 3)))
-    for number in (4, 5):
-        case.change("start", "m0", number, at=121.0 + number, taken=[1])
+    case.events.append(case.event("kill", "supervisor", "unix-1", 120.0, task=("m0", 4)))
 
 
-def a_program_without_fork_server_and_supervisor(case: MadeUp) -> None:
+def the_supervisor_of_another_program_after_its_fork_server(case: MadeUp) -> None:
     unwatched(case, 110.0)
 
 
@@ -438,7 +452,7 @@ EXCUSES = [
     five_crashes,
     a_killed_mission,
     a_killed_mission_amid_gnaws_death,
-    a_program_without_fork_server_and_supervisor,
+    the_supervisor_of_another_program_after_its_fork_server,
     the_scratch_of_a_killed_supervisor,
 ]
 

@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,6 +54,7 @@ class Host:
         self.name = name
         self.address = address
         self._switch = switch
+        self._resetting = threading.Lock()
         self._netns = f"{switch}-{name}"
         _run("ip", "netns", "add", self._netns)
         _run(
@@ -145,9 +147,10 @@ class Host:
             }
         """
         nft = ("ip", "netns", "exec", self._netns, "nft")
-        _run(*nft, "-f", "-", stdin=rules)
-        time.sleep(seconds)
-        _run(*nft, "delete", "table", "inet", "breaking")
+        with self._resetting:  # a second one would remove the table of the first
+            _run(*nft, "-f", "-", stdin=rules)
+            time.sleep(seconds)
+            _run(*nft, "delete", "table", "inet", "breaking")
 
     def processes(self) -> list[int]:
         """Return all of its processes but the first, which only keeps it alive."""

@@ -20,9 +20,9 @@ What is promised, and what breaks it:
 - *memory*: Gnaw or an agent took more than it may.
 - *vacuous*: too little has happened to prove anything.
 
-One exception is documented (`docs/external.md`): if the fork server is killed, then the supervisor
-of a program that began before, nobody is left to end that program. Its task is resolved with
-`ExternalLostError`, and its core may be in use. The report counts these tasks as *unwatched*.
+If the fork server is killed, then the supervisor of a program that began before, nobody but the
+subreaper can end that program (`docs/external.md`): the runner ends itself, with all its runs. The
+report counts such programs as *unwatched*.
 
 Which faults end a run, or keep a worker away, is stated here once, in `Causes`, and nowhere taken
 from what Grain itself says.
@@ -167,26 +167,23 @@ class Causes:
         self._events = sorted(evidence.events, key=lambda one: one.at)
         self._transports = evidence.transports
         self._grace = evidence.grace
-        # The tasks whose programs had lost both processes that watched over them, with the worker
-        # and the time: the fork server and then the supervisor, or both at once.
-        self.unwatched: dict[tuple[str, int], tuple[str, float]] = {}
-        begun = [one for one in evidence.lines if one["what"] == "start"]
+        # The deaths of supervisors that were the last process to watch over a program that began
+        # before: the fork server had been killed, or was at the same time. They end the runner.
+        self.unwatched: set[Event] = set()
         servers = [e for e in self._events if (e.kind, e.target) == ("kill", "fork server")]
         for one in self._events:
-            if one.task is None or one.kind != "kill":
+            if (one.kind, one.target) != ("kill", "supervisor"):
                 continue
             for server in servers:
                 if server.owner == one.owner and server.at <= one.at + EARLY:
-                    for start in begun:
-                        if (start["mission"], start["task"], start["worker"]) == (
-                            *one.task,
-                            one.owner,
-                        ) and start["at"] <= server.at + EARLY:
-                            self.unwatched[one.task] = one.owner, one.at
-
-    def may_be_in_use(self, worker: str, at: float) -> bool:
-        """Return True if an unwatched program of a worker may still have a core."""
-        return any(who == worker and since <= at for who, since in self.unwatched.values())
+                    for line in evidence.lines:
+                        if (
+                            line["what"] == "start"
+                            and (line["mission"], line["task"]) == one.task
+                            and line["worker"] == one.owner
+                            and line["at"] <= server.at + EARLY
+                        ):
+                            self.unwatched.add(one)
 
     def ended(self, start: Mapping[str, Any], before: float) -> str:
         """Return the kind of fault that ended a run, or "" if there was none.
@@ -201,7 +198,7 @@ class Causes:
                 one.kind in {"kill", "terminate"}
                 and one.target in ENDING
                 and one.owner == start["worker"]
-                and one.task in {None, task}
+                and (one.task in {None, task} or one in self.unwatched)
                 and start["at"] - EARLY <= one.at <= before
             ):
                 return f"{one.kind} {one.target}"
@@ -277,7 +274,7 @@ class Report:
         restarts: how many tasks began again, by what entitled them to.
         tasks: how many tasks there were.
         resolved: how many of them were resolved.
-        unwatched: how many of them had a program whose fork server and supervisor were killed.
+        unwatched: how many programs there were whose fork server and supervisor were killed.
         starts: how many runs began.
         by_transport: how many of them, by the transport of their worker.
     """
@@ -322,9 +319,7 @@ def judge(evidence: Evidence, *, least_resolved: int = 20, least_faults: int = 5
         for number, task in enumerate(ending.plan.tasks):
             key = (ending.plan.name, number)
             crashes = _runs_ended(starts[key], causes)
-            for one in _of_task(key, task.kind, resolutions[key], ends, crashes):
-                if not (key in causes.unwatched and _is_lost(resolutions[key])):
-                    report.violations.append(one)
+            report.violations += _of_task(key, task.kind, resolutions[key], ends, crashes)
     report.unwatched = len(causes.unwatched)
     for runs in starts.values():
         report.starts += len(runs)
@@ -382,12 +377,6 @@ def _of_task(
             yield Violation("wrong", f"{name} has the result of {one['run']}, which did not end")
 
 
-def _is_lost(resolutions: Sequence[Mapping[str, Any]]) -> bool:
-    """Return True if a task was resolved once, with the error that its program may go on."""
-    errors = [str(one.get("error", "")) for one in resolutions]
-    return len(errors) == 1 and errors[0].startswith("ExternalLostError")
-
-
 def _runs_ended(runs: Sequence[Mapping[str, Any]], causes: Causes) -> int:
     earlier = [*(run["at"] for run in runs[1:]), float("inf")] if runs else []
     return sum(bool(causes.ended(*one)) for one in zip(runs, earlier, strict=True))
@@ -411,7 +400,7 @@ def _of_runs(
         if not later["alone"] and not away:
             yield Violation("overlapped", f"{name} began at {later['at']:.2f} beside itself")
     for one in runs:
-        if one["taken"] and not causes.may_be_in_use(one["worker"], one["at"]):
+        if one["taken"]:
             yield Violation(
                 "shared",
                 f"task {one['task']} of {one['mission']} began at {one['at']:.2f} on core "

@@ -24,6 +24,7 @@ COMMANDS = {
     "--help": [],
     "--version": [],
     "attach": ["opt"],
+    "bridge": ["key"],
     "cancel": ["-y", "opt"],
     "doctor": [],
     "history": [],

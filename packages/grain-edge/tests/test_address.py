@@ -45,7 +45,7 @@ def test_every_form_in_the_documentation_is_parsed(text: str, address: object) -
         ("", "no address"),
         ("/abs/path", "no address"),
         ("http://x", "unknown scheme 'http'"),
-        ("bridge://x:1", "later version"),
+        ("bridge://x:1", "begins with a key and @"),
         ("edge://relative", "must be absolute"),
         ("edge://", "must be absolute"),
         ("edge:///", "name a file"),

@@ -177,6 +177,14 @@ def test_a_crash_is_that_of_the_first_run_of_a_chain_and_the_others_are_returned
     assert {1: "crashed", 2: "returned", 3: "returned"} == statuses(session)
 
 
+def test_a_crash_is_reported_after_the_runs_that_did_not_begin_because_of_it() -> None:
+    """The connection may be lost between the two; a head would take the second run for begun."""
+    session = three()
+    session.on_runner_crashed("SIGSEGV", 1.0)
+
+    assert [3, 2, 1] == [ended.attempt[1] for ended in sent(session, RunEnded)]
+
+
 def test_a_draining_worker_recalls_waiting_runs_and_returns_new_ones() -> None:
     session = three()
     session.drain(0.0)

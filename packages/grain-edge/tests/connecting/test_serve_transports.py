@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from grain.edge import Peer, examine
+from grain.edge import Peer, examine, make_key, serve_bridge
 from grain.edge.errors import ChannelBroken, NotAdmitted
 from grain.edge.testing import Cargo, Note
 from grain_testkit.head_and_diallers import TRANSPORTS, dialling, echo, head, receive
+
+EVERYWHERE = [*TRANSPORTS, "relay"]
 
 
 @pytest.fixture
@@ -21,9 +24,18 @@ def slow_clock() -> trio.abc.Clock:
     return MockClock(rate=0.2)
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.fixture
+async def place(address: str, transport: str, nursery: trio.Nursery) -> str:
+    """An address at which a transport works: a bridge's, with its server, for a relay."""
+    if transport != "relay":
+        return address
+    [(host, port)] = await nursery.start(partial(serve_bridge, "127.0.0.1", 0))
+    return f"bridge://{make_key()}@{host}:{port}"
+
+
+@pytest.mark.parametrize("transport", EVERYWHERE)
 async def test_small_and_large_messages_travel_until_the_goodbye(
-    address: str, transport: str, slow_clock: trio.abc.Clock
+    place: str, transport: str, slow_clock: trio.abc.Clock
 ) -> None:
     """Small and large, and the goodbye at the end."""
     joined: list[Peer] = []
@@ -36,8 +48,8 @@ async def test_small_and_large_messages_travel_until_the_goodbye(
         except trio.EndOfChannel:
             left.append("goodbye")
 
-    async with head(address, handler):
-        async with dialling(address, transport, name="w1") as peer:
+    async with head(place, handler):
+        async with dialling(place, transport, name="w1") as peer:
             sent = [(Note("a", n), bytes([n]) * n) for n in range(10)]
             sent += [(Note("large"), os.urandom(9_000_000))]
             await peer.channel.send(sent)
@@ -54,34 +66,34 @@ async def test_small_and_large_messages_travel_until_the_goodbye(
         ]
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_a_head_whose_handler_returns_says_goodbye(address: str, transport: str) -> None:
+@pytest.mark.parametrize("transport", EVERYWHERE)
+async def test_a_head_whose_handler_returns_says_goodbye(place: str, transport: str) -> None:
     """The channel ends for the dialler after the last message, when the handler has returned."""
 
     async def handler(peer: Peer) -> None:
         await peer.channel.send([(Cargo("c"), bytes(900_000)), (Note("last"), None)])
 
-    async with head(address, handler), dialling(address, transport) as peer:
+    async with head(place, handler), dialling(place, transport) as peer:
         assert len(await receive(peer, 2)) == 2
         with trio.fail_after(60), pytest.raises(trio.EndOfChannel):
             await peer.channel.receive()
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_peers_of_a_cancelled_head_lose_the_connection(address: str, transport: str) -> None:
+@pytest.mark.parametrize("transport", EVERYWHERE)
+async def test_peers_of_a_cancelled_head_lose_the_connection(place: str, transport: str) -> None:
     """A head that is cancelled: its peers learn that the connection is lost."""
     async with trio.open_nursery() as nursery:
         ready = trio.Event()
 
         async def run(task_status: trio.TaskStatus[trio.CancelScope]) -> None:
             with trio.CancelScope() as scope:
-                async with head(address):
+                async with head(place):
                     task_status.started(scope)
                     await trio.sleep_forever()
 
         scope = await nursery.start(run)
         ready.set()
-        async with dialling(address, transport) as peer:
+        async with dialling(place, transport) as peer:
             await peer.channel.send([(Note("x"), None)])
             await receive(peer, 1)
             scope.cancel()
@@ -89,14 +101,14 @@ async def test_peers_of_a_cancelled_head_lose_the_connection(address: str, trans
                 await peer.channel.receive()
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", EVERYWHERE)
 async def test_the_heads_refusal_reaches_the_dialler_with_its_reason(
-    address: str, transport: str
+    place: str, transport: str
 ) -> None:
     """The head's own reason reaches the dialler at once: whether to come again is its business."""
-    async with head(address, admit=lambda hello: f"no {hello.role}s today"):
+    async with head(place, admit=lambda hello: f"no {hello.role}s today"):
         with trio.fail_after(60), pytest.raises(NotAdmitted, match="no workers today"):
-            async with dialling(address, transport, patience=60.0):
+            async with dialling(place, transport, patience=60.0):
                 raise AssertionError
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from grain.head.hub.hub import epoch_at
 from grain.head.messages import Crashed, Resolved, Started, Synced
 from grain.head.testing import check_hub
@@ -140,20 +142,24 @@ def test_a_success_on_another_worker_resolves_what_is_held_back(harness: HubHarn
     check_hub(harness.hub, harness.now)
 
 
+@pytest.mark.parametrize("mission_first", [False, True])
 def test_a_task_whose_revoked_run_ends_is_held_back_for_the_worker_with_the_other_run(
-    harness: HubHarness,
+    harness: HubHarness, mission_first: bool
 ) -> None:
-    """The worker of the revoked run is the first to find the new head."""
+    """The worker of the revoked run finds the new head before the other one."""
     revoked = InventoryRun("m", 1, (9, 2), {"Cores": 1}, 5.0)
-    early = harness.worker("early", 2, (revoked,))
+    if not mission_first:
+        harness.worker("early", 2, (revoked,))
     mission = harness.mission()
     harness.submit(mission, 1, worker="late")
-    harness.send(early, RunEnded("m", 1, (9, 2), "cancelled"))
+    if mission_first:
+        harness.worker("early", 2, (revoked,))
+    harness.send("early", RunEnded("m", 1, (9, 2), "cancelled"))
 
-    assert [] == harness.sent(early, Lease)
+    assert [] == harness.sent("early", Lease)
     assert Started("late", (1,)) == harness.sent(mission, Started)[-1]
     harness.wait(65.0)
-    assert [1] == [lease.task for lease in harness.sent(early, Lease)]
+    assert [1] == [lease.task for lease in harness.sent("early", Lease)]
     check_hub(harness.hub, harness.now)
 
 

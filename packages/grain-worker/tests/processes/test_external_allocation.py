@@ -45,6 +45,16 @@ def test_the_allocation_wins_over_what_is_inherited_and_the_caller_over_both() -
     assert set(map(str.encode, THREADS)) <= set(env)
 
 
+@pytest.mark.parametrize("inherited", [{}, {b"GRAIN_SUBREAPERS": b"ours:"}])
+def test_the_marks_of_subreapers_are_those_of_the_process_that_starts_a_program(
+    inherited: dict[bytes, bytes],
+) -> None:
+    """A mission that runs in a task may pass on all of its environment, with other marks."""
+    for changed in ("theirs:", None):
+        env = environment(allocation(), inherited, {"GRAIN_SUBREAPERS": changed})
+        assert inherited == env
+
+
 def test_the_number_of_threads_can_differ_from_that_of_the_cpus() -> None:
     assert environment(allocation(c=[0, 1]), {}, {}, threads=1)[b"OMP_NUM_THREADS"] == b"1"
 

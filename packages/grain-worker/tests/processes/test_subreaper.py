@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from grain.worker.processes.subreaper_client import ProcessEnd, SubreaperProcess
+from grain.worker.processes.sweep import Sweep
 
 
 async def process_with_subreaper(
@@ -21,7 +22,7 @@ async def process_with_subreaper(
     for report in reports:
         theirs.send(report)
     subreaper = await trio.lowlevel.open_process(["true"])
-    return SubreaperProcess(subreaper, ours, ours), subreaper, theirs
+    return SubreaperProcess(subreaper, ours, ours, Sweep(0.0)), subreaper, theirs
 
 
 @pytest.mark.parametrize("ordered", [False, True])

@@ -25,6 +25,7 @@ class _Own(NamedTuple):
 # A command is imported when it is used: the imports of one must not slow down the others.
 OWN = {
     "attach": _Own("grain.cli.missions.attach", "Follow the output of a mission."),
+    "bridge": _Own("grain.cli.bridge.command", "Let several clusters meet: a server that relays."),
     "cancel": _Own("grain.cli.status.cancel", "End a mission, or one task of it."),
     "doctor": _Own("grain.cli.doctor.command", "Check this installation, and say what to fix."),
     "history": _Own("grain.cli.history.command", "Show what missions have done, past and present."),

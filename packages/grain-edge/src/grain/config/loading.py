@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
@@ -61,6 +62,7 @@ def load(
     if chosen.found:
         _check_ours(path, path, chosen.name)
     config = _config(_parse(raw, chosen.name), ExpansionContext(env, path.parent), chosen.name)
+    config = _without_keys(config, path, chosen.name, env)
     if chosen.found:
         for module in {config.contextmod, config.head.contextmod, config.worker.contextmod} - {""}:
             # A module that only workers have is checked by nobody here.
@@ -130,6 +132,41 @@ def _check_ours(path: Path, config_file: Path, name: str) -> None:
             f"not used, as other users may have written it: {problem}. If you trust it, name it: "
             f"grain -c {quoted}, or {VARIABLE}={quoted}",
         )
+
+
+def _without_keys(config: Config, path: Path, name: str, env: Mapping[str, str]) -> Config:
+    """Put files that only this user may read in the place of keys of bridges in addresses.
+
+    Addresses travel in argument lists and in messages.
+
+    Raises:
+        ConfigError: Other users may read the configuration, or the file cannot be written.
+    """
+    has_key = re.compile(r"bridge://[^@]")
+    written = (
+        config.address, config.head.listen, config.worker.dial, config.worker.cli_dial,
+    )  # fmt: skip
+    if not any(map(has_key.match, written)):
+        return config
+    if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        _fail(
+            name,
+            "other users may read it, and the key of a bridge stands in it: run `chmod 600 "
+            f"{path}`, or put the key into a file of your own: bridge://@/path/of/key@host:port",
+        )
+    from grain.edge.public import without_key
+
+    try:
+        address, listen, dial, cli_dial = (without_key(one, env) for one in written)
+    except OSError as error:
+        _fail(name, f"the key of the bridge cannot be stored: {error.filename}: {error.strerror}")
+    replace = msgspec.structs.replace
+    return replace(
+        config,
+        address=address,
+        head=replace(config.head, listen=listen),
+        worker=replace(config.worker, dial=dial, cli_dial=cli_dial),
+    )
 
 
 def _config(data: Mapping[str, object], context: ExpansionContext, name: str) -> Config:

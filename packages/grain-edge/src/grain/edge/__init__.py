@@ -37,6 +37,8 @@ Map:
 - ``trust``: code, logs and scripts where other users may write
 - ``testing``: connections with faults, for tests
 - ``version``: the version of the package
+- ``bridge/``: meetings at a bridge, where processes meet that share no file system
+- ``relay/``: the server of a bridge
 - ``connecting/``: dialling and serving: routes, offers, greeting
 - ``framing/``: channels: frames and the writer
 - ``meeting/``: the Edge file: who leads, and how it is reached

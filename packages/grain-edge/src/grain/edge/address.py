@@ -5,14 +5,18 @@
     tcp://host:port                this TCP port and no other way; [::1] for IPv6
     tcp://:port                    (to serve) on every interface
     unix:///path                   this Unix socket: one host only, no Edge file
+    bridge://KEY@host:port         a bridge, where processes meet that share no file system
+    bridge://@/path@host:port      the same, with the key in a file; $HOME at its beginning
 
 `tcp://` still needs the Edge file, for the keys: there is no unauthenticated mode. It is the
-default one unless `?edge=/path` names another.
+default one unless `?edge=/path` names another. `bridge://...?iface=eth0` offers direct connections
+on that network interface alone.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
@@ -24,8 +28,8 @@ DEFAULT = "edge://$HOME/.local/share/edge-file-default"
 """The address if nothing else is configured."""
 
 _FORMS = (
-    "expected edge:///absolute/path, edge://$HOME/path, tcp://host:port, tcp://:port "
-    "or unix:///absolute/path"
+    "expected edge:///absolute/path, edge://$HOME/path, tcp://host:port, tcp://:port, "
+    "unix:///absolute/path, bridge://KEY@host:port or bridge://@/path/of/key@host:port"
 )
 
 
@@ -85,7 +89,38 @@ class UnixAddress:
         return f"unix://{self.path}"
 
 
-Address = EdgeAddress | TcpAddress | UnixAddress
+@dataclass(frozen=True)
+class BridgeAddress:
+    """A meeting at a bridge.
+
+    Attributes:
+        key: the key, or ``@`` and the absolute path of a file with it. Not in `str` and `repr`.
+        host: name or number of the server, without brackets.
+        port: 1 to 65535.
+        iface: the network interface on which a head offers direct connections; empty for all.
+    """
+
+    key: str = field(repr=False)
+    host: str
+    port: int
+    iface: str = ""
+
+    @property
+    def edge(self) -> None:
+        """None: there is no Edge file."""
+        return
+
+    @property
+    def text(self) -> str:
+        """The whole address, with its key or the path of it."""
+        option = f"?iface={quote(self.iface)}" if self.iface else ""
+        return f"bridge://{self.key}@{join_host(self.host, self.port)}{option}"
+
+    def __str__(self) -> str:
+        return f"bridge://{join_host(self.host, self.port)}"
+
+
+Address = EdgeAddress | TcpAddress | UnixAddress | BridgeAddress
 
 
 def parse_address(text: str, home: str | None = None) -> Address:
@@ -113,8 +148,22 @@ def parse_address(text: str, home: str | None = None) -> Address:
     if scheme == "tcp":
         return _tcp(text, rest, home)
     if scheme == "bridge":
-        raise _wrong(f"{text!r}: bridge:// needs a later version of Grain; {_FORMS}")
+        return _bridge(rest, home)
     raise _wrong(f"{text!r}: unknown scheme {scheme!r}; {_FORMS}")
+
+
+def check_argument(text: str) -> str:
+    """Return an address that stands in an argument list, which every user of the host may read.
+
+    Raises:
+        AddressError: the key of a bridge stands in it; the message does not show it.
+    """
+    if text.startswith("bridge://") and not text.startswith("bridge://@"):
+        raise _wrong(
+            "every user of this host can read the arguments of a command, so the key of a bridge "
+            "must not stand there: put it into a file, bridge://@/path/of/key@host:port"
+        )
+    return text
 
 
 def join_host(host: str, port: int) -> str:
@@ -150,17 +199,48 @@ def _tcp(text: str, rest: str, home: str) -> TcpAddress:
         if not query.startswith("edge="):
             raise _wrong(f"{text!r}: the only option is ?edge=/absolute/path")
         edge = _path(text, unquote(query.removeprefix("edge=")), home)
+    host, port = _host_and_port(text, where)
+    return TcpAddress(host, port, edge)
+
+
+def _bridge(rest: str, home: str) -> BridgeAddress:
+    # No message has the text: there is a key in it.
+    where, _, query = rest.partition("?")
+    key, separator, place = where.rpartition("@")
+    shown = f"bridge://...@{place}"
+    if not separator or not key:
+        raise _wrong(f"a bridge:// address begins with a key and @; {_FORMS}")
+    if key.startswith("@"):
+        key = "@" + _path(f"bridge://{key}@{place}", key[1:], home)
+    elif re.fullmatch(r"[A-Za-z0-9_-]{43}", key) is None:
+        raise _wrong(
+            "the key of a bridge:// address is not valid: it has 43 characters, as `grain bridge "
+            "key` prints them"
+        )
+    iface = ""
+    if query:
+        name, _, iface = query.partition("=")
+        iface = unquote(iface)
+        if name != "iface" or not iface or len(iface) > 15 or "/" in iface:
+            raise _wrong(f"'{shown}': the only option is ?iface=NAME, a network interface")
+    host, port = _host_and_port(shown, place)
+    if not host or not port:
+        raise _wrong(f"'{shown}': name the host and the port of the bridge; {_FORMS}")
+    return BridgeAddress(key, host, port, iface)
+
+
+def _host_and_port(text: str, where: str) -> tuple[str, int]:
     host, separator, port = where.rpartition(":")
     if not separator or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise _wrong(f"{text!r}: a port from 1 to 65535 must follow the host; {_FORMS}")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        raise _wrong(f"{text!r}: write IPv6 numbers in brackets, as in tcp://[::1]:4000")
+        raise _wrong(f"{text!r}: write IPv6 numbers in brackets, as in [::1]:4000")
     if any(c.isspace() or c in "/@[]" for c in host):
         raise _wrong(f"{text!r}: {host!r} is no host")
     try:
         host.encode("idna")  # as whoever looks it up does
     except UnicodeError as e:
         raise _wrong(f"{text!r}: {host!r} is no host: {e}") from e
-    return TcpAddress(host, int(port), edge)
+    return host, int(port)

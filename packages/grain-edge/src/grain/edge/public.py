@@ -1,6 +1,8 @@
 """The public names of `grain.edge` that need a network; `grain.edge` imports them when asked."""
 
 from grain.edge.attempt import Attempt as Attempt
+from grain.edge.bridge.key import make_key as make_key
+from grain.edge.bridge.key import without_key as without_key
 from grain.edge.connecting.dial import dial as dial
 from grain.edge.connecting.dial import examine as examine
 from grain.edge.connecting.dial import head_here as head_here
@@ -12,5 +14,6 @@ from grain.edge.connecting.serve import Serving as Serving
 from grain.edge.connecting.serve import prepare as prepare
 from grain.edge.connecting.serve import serve as serve
 from grain.edge.meeting.disk import check_writable as check_writable
+from grain.edge.relay.server import serve_bridge as serve_bridge
 from grain.edge.transports.liveness import PeerProcess as PeerProcess
 from grain.edge.transports.liveness import stopped_words as stopped_words

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from grain.edge import DEFAULT, FROZEN, dial, head_here, prepare, stopped_words
+from grain.edge import (
+    DEFAULT,
+    FROZEN,
+    dial,
+    head_here,
+    prepare,
+    stopped_words,
+    without_key,
+)
 from grain.edge.errors import CannotServe, DialError, FilesystemFailed, FilesystemReadOnly
 from grain.edge.trust import make_folder, python_command
 from grain.head.errors import Unreachable
@@ -170,7 +178,9 @@ class GnawConnector:
         Args:
             more: further arguments.
         """
-        words = [*python_command("grain.head"), "--address", self.address, *more]
+        # In an argument list everybody could read the key of a bridge.
+        address = without_key(self.address)
+        words = [*python_command("grain.head"), "--address", address, *more]
         if self._log_file:
             words += ["--log-file", self._log_file]
         _log.info("starting a scheduler at %s", self.address)

@@ -26,16 +26,14 @@ def meeting_file(address: str) -> Path | None:
 
     The check of the scheduler reports a malformed address.
     """
-    from grain.edge.address import EdgeAddress, UnixAddress, parse_address
+    from grain.edge.address import parse_address
     from grain.edge.errors import AddressError
 
     try:
         parsed = parse_address(address, str(Path.home()))
     except AddressError:
         return None
-    if isinstance(parsed, UnixAddress):
-        return None
-    return Path(parsed.path if isinstance(parsed, EdgeAddress) else parsed.edge)
+    return None if parsed.edge is None else Path(parsed.edge)
 
 
 def files(address: str) -> list[Finding]:
@@ -192,6 +190,7 @@ def judge_scheduler(where: str, spoken: str) -> Finding:
 _REMEDIES = {
     "unix": "This host uses other routes.",
     "tcp": "Nodes without another route cannot join; ask which TCP ports are open between nodes.",
+    "relay": "Check that this host reaches the bridge, and that it runs: `grain bridge serve`.",
     "reverse": "This route is for nodes that cannot open TCP connections, if the scheduler's host "
     "can reach them; without it they use files.",
     "files": "This route is for nodes that TCP does not reach; check that this directory is the "

@@ -98,6 +98,19 @@ class Acceptor:
 
         await accept_forever(listener, take)
 
+    async def take_relayed(
+        self, stream: trio.SocketStream, source: str, context: ssl.SSLContext
+    ) -> None:
+        """Take a connection of a member by way of a bridge, which has let members alone pass."""
+        try:
+            with trio.fail_after(HANDSHAKE):
+                secure = await tcp.secure_accepted(stream, context, None)
+        except (EdgeError, trio.TooSlowError) as e:
+            _log.info("turned away %s by way of the bridge: %s", source, e)
+            await trio.aclose_forcefully(stream)
+            return
+        await self.greet(secure, "relay", source)
+
     async def greet(
         self,
         stream: trio.abc.Stream,

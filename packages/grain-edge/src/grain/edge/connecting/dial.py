@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from grain.edge.address import DEFAULT, TcpAddress, UnixAddress, parse_address
+from grain.edge.address import DEFAULT, BridgeAddress, TcpAddress, UnixAddress, parse_address
 from grain.edge.attempt import Attempt
+from grain.edge.bridge.meeting import BridgeMeeting
 from grain.edge.connecting.greeting import join
 from grain.edge.connecting.peer import GreetedStream, Peer
 from grain.edge.connecting.race import Route, race
@@ -79,8 +80,10 @@ class Dialler:
         )
         self._transports = transports
         self._replaced = False  # True if another head has taken the place of the last one
-        self.meeting: Meeting | None = None
-        if not isinstance(self.address, UnixAddress):
+        self.meeting: Meeting | BridgeMeeting | None = None
+        if isinstance(self.address, BridgeAddress):
+            self.meeting = BridgeMeeting(self.address)
+        elif not isinstance(self.address, UnixAddress):
             self.meeting = Meeting(self.address.edge, Disk())
 
     async def once(
@@ -296,7 +299,7 @@ async def head_here(address: str = DEFAULT) -> tuple[str, PeerProcess] | None:
         AddressError: not an address.
     """
     where = parse_address(address)
-    if isinstance(where, UnixAddress):
+    if isinstance(where, UnixAddress | BridgeAddress):
         return None
     try:
         record = await Meeting(where.edge, Disk(deadline=1.0)).read()

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
 
+from grain.edge.bridge.meeting import BridgeMeeting
 from grain.edge.connecting.mailbox import Mailbox
 from grain.edge.errors import MeetingError
 from grain.edge.transports import tcp, unix
@@ -42,7 +44,7 @@ class Leadership:
         fixed: the TCP port that the address names, if any.
     """
 
-    meeting: Meeting
+    meeting: Meeting | BridgeMeeting
     epoch: int
     credential: Credential
     acceptor: Acceptor
@@ -67,6 +69,18 @@ class Offer:
     run: Callable[[], Awaitable[object]]
     clean: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint
     on_this_host: bool = True
+
+
+async def _relay(head: Leadership) -> Offer | None:
+    meeting = head.meeting
+    if not isinstance(meeting, BridgeMeeting):
+        return None
+    context = listening_context(head.credential)
+
+    async def run() -> None:
+        await meeting.lead(partial(head.acceptor.take_relayed, context=context))
+
+    return Offer({}, [meeting.path], run, meeting.aclose)
 
 
 async def _unix(head: Leadership) -> Offer | None:
@@ -99,7 +113,8 @@ async def _tcp(head: Leadership) -> Offer:
     if fixed and fixed.host:
         pairs = [listener.socket.getsockname()[:2] for listener in listeners]
     else:
-        pairs = reachable(tcp.ports(listeners), *local_addresses())
+        iface = head.meeting.iface if isinstance(head.meeting, BridgeMeeting) else ""
+        pairs = reachable(tcp.ports(listeners), *local_addresses(iface))
     targets = tuple((str(host), int(port)) for host, port in pairs)
 
     async def run() -> None:
@@ -110,7 +125,9 @@ async def _tcp(head: Leadership) -> Offer:
     return Offer({"tcp": targets}, [f"{host} port {port}" for host, port in targets], run)
 
 
-async def _files(head: Leadership) -> Offer:
+async def _files(head: Leadership) -> Offer | None:
+    if isinstance(head.meeting, BridgeMeeting):
+        return None
     mailbox = Mailbox(head.meeting, head.epoch, head.acceptor, head.credential)
     await mailbox.prepare()
     return Offer({"files": True}, [head.meeting.directory], mailbox.run, mailbox.clear, False)
@@ -120,5 +137,6 @@ OFFERS: dict[frozenset[str], Callable[[Leadership], Awaitable[Offer | None]]] = 
     frozenset({"unix"}): _unix,
     frozenset({"tcp"}): _tcp,
     frozenset({"reverse", "files"}): _files,
+    frozenset({"relay"}): _relay,
 }
 """The offers by their transports; the two that use the meeting's directory share one mailbox."""

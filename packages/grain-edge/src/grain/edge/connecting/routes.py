@@ -1,8 +1,8 @@
 """The routes of a dialler to a head: one function for each transport, and the table of them.
 
 A route ends in a stream that is authenticated and greeted, and not joined yet. To add a transport,
-write a function that yields its routes and enter it in `DIRECT`, or in `THROUGH_FILES` if it
-costs the shared filesystem something; the head's side is the table in
+write a function that yields its routes and enter it in `DIRECT`, or in `INDIRECT` if it
+costs the shared filesystem or a server something; the head's side is the table in
 `grain.edge.connecting.offers`.
 """
 
@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.edge.address import join_host
+from grain.edge.bridge.meeting import BridgeMeeting
 from grain.edge.connecting.greeting import introduce
 from grain.edge.connecting.mailbox import MailboxEntry
 from grain.edge.connecting.peer import GreetedStream
 from grain.edge.connecting.race import Route
 from grain.edge.connecting.reverse import await_head
+from grain.edge.meeting.meeting import Meeting
 from grain.edge.transports import tcp, unix
 from grain.edge.transports.file_log import FIRST_SEGMENT
 from grain.edge.transports.file_stream import FILES_HEARTBEAT, FileStream
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 
     from grain.edge.address import TcpAddress
     from grain.edge.meeting.block import MeetingRecord
-    from grain.edge.meeting.meeting import Meeting
     from grain.edge.messages import Codec, Hello
 
 _LOOPBACK = ("127.", "::1")
@@ -50,7 +51,7 @@ class DialRequest:
         fixed: the TCP port that the address names, if any: then no other is tried.
     """
 
-    meeting: Meeting
+    meeting: Meeting | BridgeMeeting
     record: MeetingRecord
     hello: Hello
     codec: Codec
@@ -73,9 +74,9 @@ def routes(request: DialRequest, transports: frozenset[str]) -> list[Route[Greet
         transports = transports & {"tcp"}
     direct = [r for name in DIRECT if name in transports for r in DIRECT[name](request)]
     if direct:
-        # The others cost the shared filesystem something: only when these have had their time.
+        # The others cost somebody else something: only when these have had their time.
         direct[-1] = dataclasses.replace(direct[-1], stagger=2.0)
-    slow = [r for name in THROUGH_FILES if name in transports for r in THROUGH_FILES[name](request)]
+    slow = [r for name in INDIRECT if name in transports for r in INDIRECT[name](request)]
     return direct + slow
 
 
@@ -105,14 +106,22 @@ def _tcp(request: DialRequest) -> Iterator[Route[GreetedStream]]:
 
 def _reverse(request: DialRequest) -> Iterator[Route[GreetedStream]]:
     if request.record.files and request.record.authority:
+        assert isinstance(request.meeting, Meeting)
         start = partial(
             await_head, request.meeting, request.credential, request.hello, request.codec
         )
         yield Route("reverse", "any interface", start, stagger=3.0, deadline=20.0)
 
 
+def _relay(request: DialRequest) -> Iterator[Route[GreetedStream]]:
+    meeting = request.meeting
+    if isinstance(meeting, BridgeMeeting):
+        yield Route("relay", meeting.path, partial(_dial_relay, meeting, request), deadline=30.0)
+
+
 def _files(request: DialRequest) -> Iterator[Route[GreetedStream]]:
     if request.record.files:
+        assert isinstance(request.meeting, Meeting)
         start = partial(_dial_files, request.meeting, request.hello, request.codec)
         yield Route("files", request.meeting.directory, start, deadline=60.0)
 
@@ -125,7 +134,13 @@ DIRECT: Routes = {"unix": _unix, "tcp": _tcp}
 THROUGH_FILES: Routes = {"reverse": _reverse, "files": _files}
 """Transports that need the meeting's directory, the better first."""
 
-ALL_TRANSPORTS = frozenset({*DIRECT, *THROUGH_FILES})
+THROUGH_BRIDGE: Routes = {"relay": _relay}
+"""The transport that needs the server of a bridge."""
+
+INDIRECT: Routes = {**THROUGH_BRIDGE, **THROUGH_FILES}
+"""Transports by way of somebody else, who has the cost: only when the direct ones fail."""
+
+ALL_TRANSPORTS = frozenset({*DIRECT, *INDIRECT})
 """The names of all transports."""
 
 
@@ -139,6 +154,13 @@ async def _dial_tcp(host: str, port: int, request: DialRequest) -> GreetedStream
     stream = await tcp.connect(host, port)
     secure = await tcp.secure_dialled(stream, context, HEAD)
     return await _introduced(secure, request.hello, request.codec, "tcp", join_host(host, port))
+
+
+async def _dial_relay(meeting: BridgeMeeting, request: DialRequest) -> GreetedStream:
+    context = dialling_context(request.credential)
+    stream = await meeting.reach()
+    secure = await tcp.secure_dialled(stream, context, HEAD)
+    return await _introduced(secure, request.hello, request.codec, "relay", meeting.path)
 
 
 async def _introduced(

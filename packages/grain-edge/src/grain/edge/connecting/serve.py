@@ -14,12 +14,14 @@ import trio
 
 from grain.edge.address import (
     DEFAULT,
+    BridgeAddress,
     EdgeAddress,
     TcpAddress,
     UnixAddress,
     join_host,
     parse_address,
 )
+from grain.edge.bridge.meeting import BridgeMeeting
 from grain.edge.connecting.accept import Acceptor
 from grain.edge.connecting.dial import Dialler
 from grain.edge.connecting.offers import OFFERS, Leadership, Offer
@@ -122,10 +124,15 @@ async def serve(
         acceptor = Acceptor(_welcome(me, "", 0), codec, heartbeat, handler, admit, patience)
         await _serve_unix(where, acceptor, task_status)
         return
-    meeting = Meeting(where.edge, Disk())
     fixed = where if isinstance(where, TcpAddress) else None
-    prober = _prober(where.edge, codec, me, math.inf if fixed else frozen)
-    lineage, epoch = await meeting.claim(me, prober)
+    meeting: Meeting | BridgeMeeting
+    if isinstance(where, BridgeAddress):
+        meeting = BridgeMeeting(where)
+        lineage, epoch = await meeting.claim()
+    else:
+        meeting = Meeting(where.edge, Disk())
+        prober = _prober(where.edge, codec, me, math.inf if fixed else frozen)
+        lineage, epoch = await meeting.claim(me, prober)
     acceptor = Acceptor(_welcome(me, lineage, epoch), codec, heartbeat, handler, admit, patience)
     mine, members = make_credentials()
     leadership = Leadership(meeting, epoch, mine, acceptor, fixed)
@@ -145,6 +152,9 @@ async def prepare(address: str) -> None:
     """
     where = parse_address(address)
     if isinstance(where, UnixAddress):
+        return
+    if isinstance(where, BridgeAddress):
+        await BridgeMeeting(where).prepare()
         return
     meeting = Meeting(where.edge, Disk())
     await meeting.prepare()

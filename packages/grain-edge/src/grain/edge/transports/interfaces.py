@@ -14,9 +14,15 @@ _VIRTUAL = ("docker", "virbr", "br-", "veth", "cni", "tun", "tap", "podman")
 MOST = 12
 
 
-def local_addresses() -> tuple[list[str], list[str]]:
-    """Return the IPv4 and the IPv6 addresses of this host, loopback last."""
+def local_addresses(iface: str = "") -> tuple[list[str], list[str]]:
+    """Return the IPv4 and the IPv6 addresses of this host, loopback last.
+
+    Args:
+        iface: the name of the only interface that counts; empty for all.
+    """
     names = sorted((name for _, name in socket.if_nameindex()), key=rank)
+    if iface:
+        names = [name for name in names if name == iface]
     four: list[str] = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         for name in names:
@@ -30,6 +36,8 @@ def local_addresses() -> tuple[list[str], list[str]]:
         table = Path("/proc/net/if_inet6").read_text()
     except OSError:
         table = ""
+    if iface:
+        table = "\n".join(line for line in table.splitlines() if line.split()[-1:] == [iface])
     return four, inet6(table)
 
 

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.edge import DEFAULT, FROZEN, Serving, check_writable, serve
-from grain.edge.address import UnixAddress, parse_address
+from grain.edge.address import check_argument, parse_address
 from grain.edge.errors import (
+    AddressError,
     EdgeError,
     FilesystemReadOnly,
     MeetingError,
@@ -45,10 +46,20 @@ LOOK = 2.5
 _log = logging.getLogger("grain.head")
 
 
+def meeting_address(text: str) -> str:
+    """Return an address; the key of a bridge must not stand in it."""
+    try:
+        return check_argument(text)
+    except AddressError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of ``python -m grain.head``."""
     parser = argparse.ArgumentParser(prog="python -m grain.head", description=__doc__)
-    parser.add_argument("--address", default=DEFAULT, help="where it is met (%(default)s)")
+    parser.add_argument(
+        "--address", default=DEFAULT, type=meeting_address, help="where it is met (%(default)s)"
+    )
     parser.add_argument("--log-file", default="", help="where it logs; by default standard error")
     parser.add_argument(
         "--idle-quit", type=float, default=1800.0, metavar="SECONDS", help="without a mission"
@@ -175,7 +186,7 @@ async def _farewell(service: Service) -> None:
 def _same_disk(log: str, address: str) -> bool:
     """Return True if a log is on the disk of the Edge file, which `serve` looks at."""
     where = parse_address(address)
-    if isinstance(where, UnixAddress):
+    if where.edge is None:
         return False
     return Path(log).parent.stat().st_dev == Path(where.edge).parent.stat().st_dev
 

@@ -575,9 +575,11 @@ class TaskTable:
         if unwanted or task is None:
             if not held.ended:
                 self.revoke(lease)
-        elif held.ended and task.awaits not in ("", ITS_MISSION, worker.id):
-            pass  # a later run is on the worker that it is held back for; a success is welcome
         elif task.lease is None:
+            if task.awaits not in ("", ITS_MISSION, worker.id):
+                if held.ended:
+                    return  # a later run is on the worker named; a success is welcome from any
+                self.named[task] = task.awaits
             self.withdraw(task)
             self._run_as_reported(task, lease)
         elif not held.ended:

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from grain.edge import DEFAULT, dial, is_reached_directly
+from grain.edge.address import check_argument
 from grain.edge.cpu_locks import taking_cpus
+from grain.edge.errors import AddressError
 from grain.edge.version import own_versions
 from grain.worker.agent.agent import FAILED, USAGE, Agent
 from grain.worker.agent.lifecycle import TERM_GRACE, Lifecycle, Times
@@ -52,7 +54,11 @@ def parser() -> argparse.ArgumentParser:
     )
     add = options.add_argument
     add(
-        "--url", default=DEFAULT, metavar="ADDRESS", help="where the scheduler is met (%(default)s)"
+        "--url",
+        default=DEFAULT,
+        type=meeting_address,
+        metavar="ADDRESS",
+        help="where the scheduler is met (%(default)s)",
     )
     add(
         "--res",
@@ -92,6 +98,14 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--dry", action="store_true", help="say what would be offered, and leave")
     return options
+
+
+def meeting_address(text: str) -> str:
+    """Return an address; the key of a bridge must not stand in it."""
+    try:
+        return check_argument(text)
+    except AddressError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def seconds(text: str) -> float:

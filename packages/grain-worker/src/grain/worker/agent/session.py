@@ -333,7 +333,9 @@ class WorkerSession:
             attempts: the runs that it had; None for all, where no other runner has started yet.
         """
         waited = set(self._chains.waiting())
-        for run in list(self.runs.values()):
+        # The youngest first. A part of these reports may be lost with the connection: the end of a
+        # run says that its successor has begun, unless that was reported to be handed back before.
+        for run in list(reversed(self.runs.values())):
             if attempts is not None and run.lease.attempt not in attempts:
                 continue
             status: Status = "crashed"

@@ -34,7 +34,12 @@ Theory of operation:
    could set that for itself, between fork and exec, and `posix_spawn` has no hook there.
 6. A program can stop its guards (SIGSTOP), as it runs as the same user. The fork server continues
    supervisors, and the caller both of them while it waits for the end of a cancelled program.
-7. No error of /proc ends a guard: it may hide set-uid programs (``hidepid``). A process that cannot
+7. Two guards may be killed. Where those of a program are, supervisor and fork server, its
+   processes become children of the subreaper. The caller, which cannot know whether they live, ends
+   itself, and so the subreaper ends them. Where the subreaper is, its process dies with it, and
+   supervisors end their programs; whoever started the subreaper waits until nothing is left that
+   has its mark in the environment (`grain.worker.processes.sweep`).
+8. No error of /proc ends a guard: it may hide set-uid programs (``hidepid``). A process that cannot
    be looked at is signalled all the same; what is below it becomes a child of a guard, and
    visible, when it has ended.
 

@@ -11,8 +11,12 @@ import socket
 import time
 
 from .proc import Wakeup, become_subreaper, pidfd_of_parent, signal_below
-from .protocol import AWAIT, FORK, STUCK, UNKILLABLE, receive
+from .protocol import AWAIT, FORK, GONE, STUCK, UNKILLABLE, receive
 from .supervisor import Supervisor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class ForkServer:
@@ -100,9 +104,12 @@ class ForkServer:
         for awaited in list(self.awaited):
             if awaited.number in self.supervisors.values():
                 continue
-            if not self.may_have_orphans or awaited.report_stuck(orphans or []):
-                awaited.socket.close()
-                self.awaited.remove(awaited)
+            if not self.may_have_orphans:
+                awaited.report((GONE,))
+            elif not awaited.report_stuck(orphans or []):
+                continue
+            awaited.socket.close()
+            self.awaited.remove(awaited)
         return has_children
 
 
@@ -111,7 +118,7 @@ class Awaited:
 
     Args:
         number: the number that the caller gave it.
-        fd: a socket, which is closed at that end.
+        fd: a socket for the report.
     """
 
     def __init__(self, number: int, fd: int) -> None:
@@ -119,14 +126,18 @@ class Awaited:
         self.socket = socket.socket(fileno=fd)
         self.patient_until = time.monotonic() + UNKILLABLE
 
+    def report(self, report: tuple[Any, ...]) -> None:
+        """Send the report."""
+        try:
+            self.socket.send(marshal.dumps(report))
+        except OSError:
+            pass  # the caller has left
+
     def report_stuck(self, orphans: list[int]) -> bool:
         """Report the processes that survive SIGKILL, if it is time to; return True if so."""
         if time.monotonic() < self.patient_until:
             return False
-        try:
-            self.socket.send(marshal.dumps((STUCK, orphans)))
-        except OSError:
-            pass  # the caller has left
+        self.report((STUCK, orphans))
         return True
 
 

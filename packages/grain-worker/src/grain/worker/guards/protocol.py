@@ -17,8 +17,9 @@ Its first report, before any program, is `STARTED` with its pid.
 To a subreaper: `END` and `HURRY`. It reports as a supervisor does, without bytes of stderr.
 
 To the fork server, each with a supervisor's number: `FORK`, with the descriptors of its socket and
-of its files for stdout and stderr; `AWAIT`, with a socket to close as soon as that supervisor and
-everything below it are gone, or after a report `STUCK` on it.
+of its files for stdout and stderr; `AWAIT`, with a socket for the report `GONE` as soon as that
+supervisor and everything below it are gone, or `STUCK`. The end of file there says nothing: the
+fork server was killed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import struct
 RUN, END, HURRY = b"r", b"e", b"h"
 FORK, AWAIT = b"f", b"a"
 
-STARTED, ENDED, FAILED, STUCK = "started", "ended", "failed", "stuck"
+STARTED, ENDED, FAILED, STUCK, GONE = "started", "ended", "failed", "stuck", "gone"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -18,5 +18,6 @@ Map:
 - ``supervisor_client``: one supervisor: request, report, output
 - ``fork_server_client``: the fork server of a trio run; runs programs
 - ``subreaper_client``: one of Grain's own processes: start, end
+- ``sweep``: the end of what a killed subreaper has left
 - ``child_setup``: the first steps of such a process, in it
 """

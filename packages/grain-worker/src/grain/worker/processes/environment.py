@@ -28,6 +28,10 @@ THREADS = (
 # below HIP, which numbers what that leaves from 0, so the same list on both levels hides GPUs.
 DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
+MARKS = b"GRAIN_SUBREAPERS"
+"""The variable with the marks of all subreapers above a process (`grain.worker.processes.sweep`),
+with a colon behind each."""
+
 
 def allocated(res: object, kind: str) -> list[int]:
     """Return the ids that an allocation holds: ``c`` for CPUs, ``g`` for GPUs; empty if none."""
@@ -68,6 +72,10 @@ def environment(
             raise ValueError(f"a null character in the value of {name}")
         else:
             variables[os.fsencode(name)] = os.fsencode(value)
+    if MARKS in inherited:  # a mission's own, as in all of its environment, lead elsewhere
+        variables[MARKS] = inherited[MARKS]
+    else:
+        variables.pop(MARKS, None)
     return variables
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from grain.worker.guards.protocol import AWAIT, FORK, UNKILLABLE
+from grain.worker.guards.protocol import AWAIT, FORK, STUCK, UNKILLABLE
 from grain.worker.processes.supervisor_client import (
     ProgramExit,
     StartFailure,
@@ -40,6 +40,16 @@ RESUME = 1.0
 _OF_THIS_RUN: trio.lowlevel.RunVar[ForkServerClient] = trio.lowlevel.RunVar(
     "grain.worker.processes.fork_server_client"
 )
+
+_LAST_RESORT: trio.lowlevel.RunVar[Callable[[], object]] = trio.lowlevel.RunVar("last resort")
+
+
+def set_last_resort(action: Callable[[], object]) -> None:
+    """Set what is done in this trio run when a program may go on that nobody watches over.
+
+    A process below a subreaper ends itself: then the subreaper ends the program.
+    """
+    _LAST_RESORT.set(action)
 
 
 class LostError(Exception):
@@ -236,9 +246,11 @@ class ForkServerClient:
                 data = ours.recv(65536)
             except ConnectionError:
                 data = b""
-            if data:
-                _, pids = marshal.loads(data)  # noqa: S302 (our child)
-                raise StuckError(pids)
+            if not data:
+                return False
+            kind, *fields = marshal.loads(data)  # noqa: S302 (our child)
+            if kind == STUCK:
+                raise StuckError(*fields)
             return True
 
     # ---- calls
@@ -350,6 +362,9 @@ class ForkServerClient:
             raise BrokenPipeError("the supervisor was killed before it started the program")
         with trio.CancelScope(shield=True):
             all_gone = await self._await_end(supervisor)
+        if not all_gone:
+            with suppress(LookupError):
+                _LAST_RESORT.get()()
         raise LostError(all_gone=all_gone)
 
 

@@ -17,6 +17,7 @@ import trio
 from grain.worker.errors import signal_name
 from grain.worker.guards.protocol import END, HURRY, STUCK
 from grain.worker.node.cgroup import read_cgroups
+from grain.worker.processes.sweep import Sweep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,10 +76,15 @@ class SubreaperProcess:
     """
 
     def __init__(
-        self, subreaper: trio.Process, control: socket.socket, channel: socket.socket
+        self,
+        subreaper: trio.Process,
+        control: socket.socket,
+        channel: socket.socket,
+        sweep: Sweep,
     ) -> None:
         self._subreaper = subreaper
         self._control = control
+        self._sweep = sweep
         self._oom_kills = read_cgroups().oom_kills
         self.socket = channel
 
@@ -108,9 +114,8 @@ class SubreaperProcess:
         Raises:
             OSError: no process can be started.
         """
-        environ: dict[str, str] | None = None
-        if env is not None:
-            environ = {os.fsdecode(name): os.fsdecode(value) for name, value in env.items()}
+        sweep = Sweep(grace)
+        environment = sweep.environment(os.environb if env is None else env)
         ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
         control, their_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         script = Path(__file__).parent.parent / "guards" / "main.py"
@@ -122,7 +127,7 @@ class SubreaperProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
-                env=environ,
+                env={os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()},
                 pass_fds=(*fds, *pass_fds),
                 # Ctrl-C at the terminal is for the caller, which then decides.
                 start_new_session=True,
@@ -135,10 +140,12 @@ class SubreaperProcess:
             theirs.close()
             their_control.close()
         control.setblocking(False)
-        return cls(subreaper, control, ours)
+        return cls(subreaper, control, ours, sweep)
 
     def end(self, *, hurry: bool = False) -> None:
         """Have everything ended: SIGTERM now, SIGKILL after the grace, or after 0.3 s."""
+        if hurry:
+            self._sweep.hurry()
         with suppress(OSError):
             self._control.send(HURRY if hurry else END)
         # The process may have stopped the subreaper, which is its parent.
@@ -147,15 +154,22 @@ class SubreaperProcess:
     async def wait(self) -> ProcessEnd:
         """Wait until nothing is left, or until what is left is known to survive SIGKILL.
 
+        If the subreaper is killed, this does its work: its process dies with it, and so do the
+        programs below their supervisors, but that takes a moment.
+
         To be called once. Cancellation has everything ended, as `end` does, and does not wait.
         """
         try:
             await trio.lowlevel.wait_readable(self._control)
-            end = end_of(self._receive())
+            report = self._receive()
         finally:
             self._control.close()
+        end = end_of(report)
         if not end.left:
             await self._subreaper.wait()
+        if not report:
+            left = await trio.to_thread.run_sync(self._sweep.run, abandon_on_cancel=True)
+            end = end._replace(left=left)
         return end._replace(out_of_memory=read_cgroups().oom_kills > self._oom_kills)
 
     def _receive(self) -> bytes:

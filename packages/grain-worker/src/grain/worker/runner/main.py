@@ -27,6 +27,7 @@ from grain.edge.errors import ChannelError
 from grain.edge.trust import search_working_directory
 from grain.worker.messages import Ready
 from grain.worker.processes.child_setup import set_up_child
+from grain.worker.processes.fork_server_client import set_last_resort
 from grain.worker.runner.context import ContextError, user_context
 from grain.worker.runner.output import RunnerOutput
 from grain.worker.runner.runner import Runner, attempt_on
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from grain.edge.messages import WireBytes
     from grain.worker.messages import Attempt, BlockingCode
 
-CONTEXT_FAILED, AGENT_GONE = 3, 4
+CONTEXT_FAILED, AGENT_GONE, UNWATCHED = 3, 4, 5
 
 
 def main() -> None:
@@ -77,10 +78,27 @@ async def serve(
     settings: WorkerSettings,
 ) -> int:
     """Serve runs over a socket until its other end is closed; return the exit code."""
+    set_last_resort(end_unwatched)
     stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
     async with FramedChannel(stream, CODEC, HEARTBEAT) as channel:
         with reports, LoopWatchdog(BlockingReporter(reports, log=settings.labels)):
             return await serve_in_context(channel, name, context, settings)
+
+
+def end_unwatched() -> None:
+    """End this process, as a program goes on whose guards were killed: the subreaper ends both.
+
+    The runs of this process are reported as crashed only then. Its other programs end, too, but to
+    go on would give away cores that are in use.
+    """
+    print(
+        "The fork server and the supervisor of a program were killed (SIGKILL). This runner ends "
+        "with all its programs, and its tasks run again: nobody else could end that program.",
+        file=sys.stderr,
+    )
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(UNWATCHED)
 
 
 class BlockingReporter:

@@ -1,0 +1,6 @@
+"""`grain bridge`: the server by which several clusters meet, and its keys.
+
+Map:
+
+- ``command``: `grain bridge serve` and `grain bridge key`
+"""

@@ -1,0 +1,109 @@
+"""``grain bridge``: serve a bridge, and make a key for it."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from grain.cli.plugin import report_errors
+
+PORT = 4747
+"""The port of a bridge unless another is named."""
+
+
+@click.group()
+def bridge() -> None:
+    """Let several clusters meet: a server that relays.
+
+    A bridge runs on any host that all sides reach. It needs no account, keeps nothing on disk, and
+    reads nothing of what it relays: members share a key that it does not have.
+
+    \b
+    Examples:
+      grain bridge key > ~/bridge.key      make a key, and copy it to each cluster
+      grain bridge serve                   on a host that all sides reach
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
+
+
+@bridge.command()
+def key() -> None:
+    """Print a new key.
+
+    Whoever has it joins the meeting. A file to which it is printed becomes readable by you alone.
+
+    \b
+    Examples:
+      grain bridge key > ~/bridge.key
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
+    from grain.edge import make_key
+
+    _hide_from_others()
+    click.echo(make_key())
+
+
+def _hide_from_others() -> None:
+    """Take the file to which standard output goes from other users, who could read the key."""
+    import stat
+
+    try:
+        status = os.fstat(1)
+        if stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            os.fchmod(1, stat.S_IMODE(status.st_mode) & stat.S_IRWXU)
+    except OSError as error:
+        click.echo(f"Warning: other users may read this key: {error.strerror}", err=True)
+
+
+@bridge.command()
+@click.option(
+    "--listen", default=f":{PORT}", show_default=True, metavar="[HOST]:PORT",
+    help="Where to listen; without a host on all interfaces.",
+)  # fmt: skip
+def serve(listen: str) -> None:
+    """Serve a bridge until Ctrl-C or SIGTERM.
+
+    It may be killed and started again: heads and members connect again, and nothing is lost.
+
+    \b
+    Examples:
+      grain bridge serve
+      grain bridge serve --listen 192.0.2.7:4747
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
+    host, port = parse_listen(listen)
+    with report_errors():
+        import trio
+
+        trio.run(_serve, host, port)
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    """Return host and port of ``--listen``.
+
+    Raises:
+        click.UsageError: they are none.
+    """
+    host, separator, port = text.rpartition(":")
+    if not separator or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise click.UsageError(f"--listen {text}: write HOST:PORT or :PORT, as in :{PORT}")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+async def _serve(host: str, port: int) -> None:
+    import signal
+
+    import trio
+
+    from grain.edge import serve_bridge
+
+    async with trio.open_nursery() as nursery:
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+
+            async def start(task_status: trio.TaskStatus[list[tuple[str, int]]]) -> None:
+                await serve_bridge(host, port, task_status=task_status)
+
+            places = await nursery.start(start)
+            shown = ", ".join(f"{place} port {number}" for place, number in places)
+            click.echo(f"a bridge listens at {shown}")
+            async for _ in signals:
+                break
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,98 @@
+"""`grain bridge`: keys, and the words of its server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from grain.cli import main
+from grain.cli.bridge.command import parse_listen
+from grain.config import load
+from grain.config.errors import ConfigError
+from grain.edge.address import BridgeAddress, parse_address
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def new_key() -> str:
+    return CliRunner().invoke(main, ["bridge", "key"], catch_exceptions=False).stdout.strip()
+
+
+def test_a_key_is_new_each_time_and_fits_an_address() -> None:
+    one, other = new_key(), new_key()
+    assert one != other
+    where = parse_address(f"bridge://{one}@host:4747")
+    assert isinstance(where, BridgeAddress)
+
+
+def test_a_file_that_gets_a_key_is_private(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.touch()
+    file.chmod(0o644)
+    with file.open("w") as out:
+        subprocess.run([sys.executable, "-m", "grain.cli", "bridge", "key"], stdout=out, check=True)
+    assert 0o600 == file.stat().st_mode & 0o777
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_server_says_where_it_listens_until_a_signal(number: signal.Signals) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "grain.cli", "bridge", "serve", "--listen", "127.0.0.1:0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert line.startswith("a bridge listens at 127.0.0.1 port ")
+    assert (0, "") == (process.returncode, err)
+
+
+def test_where_to_listen() -> None:
+    assert ("", 4747) == parse_listen(":4747")
+    assert ("::1", 1) == parse_listen("[::1]:1")
+    for text in ("4747", "host", "host:x", ":99999"):
+        done = CliRunner().invoke(main, ["bridge", "serve", "--listen", text])
+        assert (2, True) == (done.exit_code, "write HOST:PORT or :PORT" in done.output)
+
+
+def test_a_key_of_a_configuration_is_in_no_address_that_others_see(tmp_path: Path) -> None:
+    """It stands in a file; and a configuration that others may read is refused."""
+    key = new_key()
+    env = {**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
+    file = tmp_path / "grain.toml"
+    file.write_text(f'address = "bridge://{key}@host:4747"\n')
+    file.chmod(0o644)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        load(file, env=env)
+    file.chmod(0o600)
+    config = load(file, env=env)
+    for address in (config.address, config.head.listen, config.worker.dial, config.worker.cli_dial):
+        assert address.startswith("bridge://@/")
+        assert key not in address
+    where = parse_address(config.address)
+    assert isinstance(where, BridgeAddress)
+
+
+@pytest.mark.parametrize("words", [["grain.worker", "--url"], ["grain.head", "--address"]])
+def test_a_key_in_an_argument_list_is_refused(words: list[str]) -> None:
+    pytest.importorskip("grain.head")
+    key = new_key()
+    done = subprocess.run(
+        [sys.executable, "-m", *words, f"bridge://{key}@host:4747"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert 2 == done.returncode
+    assert "must not stand there: put it into a file" in " ".join(done.stderr.split())
+    assert key not in done.stderr

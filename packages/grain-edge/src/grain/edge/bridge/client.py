@@ -1,0 +1,136 @@
+"""Connections to a bridge's server, from the members' side and from its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from grain.edge.address import join_host
+from grain.edge.bridge.wire import (
+    VERSION,
+    AnyMessage,
+    Greeting,
+    MessageDecoder,
+    Open,
+    Refusal,
+    encode,
+)
+from grain.edge.errors import MeetingError, OtherVersion, RemoteProtocolError
+from grain.edge.transports import tcp
+
+if TYPE_CHECKING:
+    from grain.edge.address import BridgeAddress
+    from grain.edge.bridge.key import MeetingKeys
+    from grain.edge.bridge.wire import Purpose
+
+CONNECT = 10.0
+"""Seconds until the server must have answered."""
+
+_READ = 16 * 1024
+
+
+class BridgeConnection:
+    """One connection of a member to a server, or of a server to a member.
+
+    Args:
+        stream: owned.
+    """
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.stream = stream
+        self._decoder = MessageDecoder()
+
+    async def send(self, message: AnyMessage) -> None:
+        """Send a message.
+
+        Raises:
+            trio.BrokenResourceError: the connection is lost.
+        """
+        await self.stream.send_all(encode(message))
+
+    async def receive(self) -> AnyMessage:
+        """Receive a message.
+
+        Raises:
+            RemoteProtocolError: it is none.
+            trio.BrokenResourceError: the connection is lost, or has ended.
+        """
+        while (message := self._decoder.next()) is None:
+            data = await self.stream.receive_some(_READ)
+            if not data:
+                raise trio.BrokenResourceError("the other side has ended the connection")
+            self._decoder.feed(data)
+        return message
+
+    def rest(self) -> bytes:
+        """Return, once, what has arrived after the last message."""
+        rest = bytes(self._decoder.rest)
+        self._decoder.rest.clear()
+        return rest
+
+
+async def connect(
+    address: BridgeAddress, keys: MeetingKeys, purpose: Purpose, token: bytes = b""
+) -> BridgeConnection:
+    """Connect to the server of a bridge, as a member.
+
+    Cancellation closes the connection.
+
+    Raises:
+        MeetingError: it is not reached, or is none; `OtherVersion` if its protocol is another.
+    """
+    where = join_host(address.host, address.port)
+    try:
+        with trio.fail_after(CONNECT):
+            stream = await tcp.connect(address.host, address.port)
+            try:
+                return await _opened(stream, keys, purpose, token, where)
+            except BaseException:
+                await trio.aclose_forcefully(stream)
+                raise
+    except trio.TooSlowError:
+        raise MeetingError(f"the bridge at {where} does not answer") from None
+    except OSError as error:
+        raise MeetingError(
+            f"the bridge at {where} is not reached: {error.strerror or error}"
+        ) from (error)
+    except (trio.BrokenResourceError, RemoteProtocolError) as error:
+        raise MeetingError(f"the bridge at {where} is not reached: {error}") from error
+
+
+async def _opened(
+    stream: trio.SocketStream, keys: MeetingKeys, purpose: Purpose, token: bytes, where: str
+) -> BridgeConnection:
+    tcp.tune(stream)
+    connection = BridgeConnection(stream)
+    greeting = await connection.receive()
+    if not isinstance(greeting, Greeting):
+        raise RemoteProtocolError("what answers there is no bridge of Grain")
+    if greeting.version != VERSION:
+        error = OtherVersion(
+            f"the bridge at {where} speaks version {greeting.version} of its protocol, this Grain "
+            f"version {VERSION}: install the same version of Grain on both"
+        )
+        raise error
+    signature = keys.sign(greeting.challenge, purpose, token)
+    await connection.send(Open(VERSION, keys.public, signature, purpose, token))
+    return connection
+
+
+async def answer(connection: BridgeConnection, where: str) -> AnyMessage:
+    """Receive the server's answer.
+
+    Raises:
+        MeetingError: it refuses, or the connection is lost.
+    """
+    try:
+        with trio.fail_after(CONNECT):
+            message = await connection.receive()
+    except trio.TooSlowError:
+        raise MeetingError(f"the bridge at {where} does not answer") from None
+    except (trio.BrokenResourceError, RemoteProtocolError) as error:
+        raise MeetingError(f"the bridge at {where} is not reached: {error}") from error
+    if isinstance(message, Refusal):
+        raise MeetingError(f"the bridge at {where} refuses: {message.why}")
+    return message

@@ -1,0 +1,183 @@
+"""The key of a bridge's meeting: where it stands, and what is derived from it.
+
+Derivation is HKDF (RFC 5869) with SHA-256 and a label for each use; signatures are Ed25519
+(RFC 8032), sealing is AES-256-GCM (NIST SP 800-38D) with a random nonce.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+import secrets
+import stat
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grain.edge.address import BridgeAddress, parse_address
+from grain.edge.errors import AddressError, ExposedFile, ForeignFile, MeetingError
+from grain.edge.trust import make_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SIZE = 32
+"""Bytes of a key."""
+
+_SIGNED = b"grain bridge 1\0"
+
+
+def make_key() -> str:
+    """Return a new key as text: 43 characters of URL-safe base64."""
+    return _text(secrets.token_bytes(SIZE))
+
+
+def parse_key(text: str) -> bytes:
+    """Return the bytes of a key.
+
+    Raises:
+        AddressError: it is no key; its text does not show it.
+    """
+    try:
+        key = base64.b64decode(text + "=", altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != SIZE:
+        raise AddressError(
+            "the key of a bridge:// address is not valid: 43 characters, as `grain bridge key` "
+            "prints them"
+        )
+    return key
+
+
+def read_key(address: BridgeAddress) -> bytes:
+    """Return the key of an address, from its file if it names one.
+
+    Raises:
+        AddressError: it is no key.
+        MeetingError: the file cannot be read, or other users may read it.
+    """
+    if not address.key.startswith("@"):
+        return parse_key(address.key)
+    path = Path(address.key[1:])
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            text = file.read(200).decode("ascii", "replace").strip()
+    except OSError as error:
+        raise MeetingError(
+            f"the key of the bridge cannot be read: {path}: {error.strerror}. Copy it there from "
+            "where the others have it"
+        ) from error
+    if status.st_uid not in {0, os.geteuid()}:
+        raise ForeignFile(f"{path}: the key of the bridge belongs to another user")
+    if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise ExposedFile(
+            f"{path}: other users may read the key of the bridge. Run `chmod 600 {path}`, and make "
+            "a new key if somebody may have read it"
+        )
+    return parse_key(text)
+
+
+def without_key(address: str, env: Mapping[str, str] = os.environ) -> str:
+    """Return an address that names a file with its key; one of another scheme as it is.
+
+    Addresses travel in argument lists and messages, which others may read. The file is in the
+    user's state directory; its name is a digest.
+
+    Raises:
+        AddressError: not an address.
+        OSError: the file cannot be written.
+    """
+    if not address.startswith("bridge://"):
+        return address
+    where = parse_address(address, env.get("HOME"))
+    assert isinstance(where, BridgeAddress)
+    if where.key.startswith("@"):
+        return address
+    key = parse_key(where.key)
+    given = env.get("XDG_STATE_HOME", "")
+    base = Path(given) if given.startswith("/") else Path(env.get("HOME", "/")) / ".local/state"
+    folder = base / "grain" / "bridge"
+    make_folder(folder)
+    path = folder / f"{hashlib.sha256(key).hexdigest()[:16]}.key"
+    if not path.exists():
+        aside = folder / f".{secrets.token_hex(8)}"
+        fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w") as file:
+            file.write(_text(key) + "\n")
+        aside.replace(path)
+    return replace(where, key=f"@{path}").text
+
+
+def _text(key: bytes) -> str:
+    return base64.urlsafe_b64encode(key).decode().rstrip("=")
+
+
+class MeetingKeys:
+    """The keys of a meeting.
+
+    Args:
+        key: the key of the bridge.
+
+    Attributes:
+        public: the public half of the signing key, which names the meeting.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        self._signing = Ed25519PrivateKey.from_private_bytes(_derived(key, b"grain bridge sign"))
+        self._sealing = AESGCM(_derived(key, b"grain bridge seal"))
+        self.public: bytes = self._signing.public_key().public_bytes_raw()
+
+    def sign(self, challenge: bytes, purpose: str, token: bytes) -> bytes:
+        """Return the signature of what a connection is for."""
+        return self._signing.sign(_statement(challenge, purpose, token))
+
+    def seal(self, data: bytes) -> bytes:
+        """Return data as only members read it."""
+        nonce = secrets.token_bytes(12)
+        return nonce + self._sealing.encrypt(nonce, data, self.public)
+
+    def unseal(self, sealed: bytes) -> bytes:
+        """Return what a member has sealed.
+
+        Raises:
+            MeetingError: no member has.
+        """
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            return self._sealing.decrypt(sealed[:12], sealed[12:], self.public)
+        except (InvalidTag, ValueError):
+            raise MeetingError("the bridge shows a record that no member has written") from None
+
+
+def is_signed(
+    public: bytes, signature: bytes, challenge: bytes, purpose: str, token: bytes
+) -> bool:
+    """Return True if a member has signed what a connection is for."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        key = Ed25519PublicKey.from_public_bytes(public)
+        key.verify(signature, _statement(challenge, purpose, token))
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def _statement(challenge: bytes, purpose: str, token: bytes) -> bytes:
+    return _SIGNED + challenge + purpose.encode() + b"\0" + token
+
+
+def _derived(key: bytes, label: bytes) -> bytes:
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    return HKDF(hashes.SHA256(), SIZE, None, label).derive(key)

@@ -1,0 +1,175 @@
+"""The messages to and from a bridge's server: a length of four bytes, then MessagePack.
+
+The server speaks first. After `Ready` a connection carries the bytes of two members, which the
+server copies.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from grain.edge.errors import RemoteProtocolError
+
+VERSION = 1
+"""The version of this protocol, of the server and of its clients."""
+
+MOST = 16 * 1024
+"""Bytes of a message."""
+
+_LENGTH = 4
+
+Purpose = Literal["lead", "look", "join", "take"]
+"""What a connection is for: to be the head; to read its record; to reach it; to take who joins."""
+
+
+class BridgeMessage(msgspec.Struct, frozen=True, tag_field="is", forbid_unknown_fields=True):
+    """The base of all messages."""
+
+
+class Greeting(BridgeMessage, frozen=True):
+    """The server's first word.
+
+    Attributes:
+        version: of its protocol.
+        challenge: 32 random bytes, to be signed.
+    """
+
+    version: int
+    challenge: bytes
+
+
+class Open(BridgeMessage, frozen=True):
+    """A client's first word.
+
+    Attributes:
+        version: of its protocol.
+        public: the public key of the meeting.
+        signature: of the challenge, the purpose and the token.
+        purpose: what the connection is for.
+        token: of the one to be taken.
+    """
+
+    version: int
+    public: bytes
+    signature: bytes
+    purpose: Purpose
+    token: bytes = b""
+
+
+class Refusal(BridgeMessage, frozen=True):
+    """The server's last word to a member.
+
+    Attributes:
+        why: a sentence.
+    """
+
+    why: str
+
+
+class Claim(BridgeMessage, frozen=True):
+    """A head wants to lead.
+
+    Attributes:
+        epoch: the number of its leadership; the largest leads.
+    """
+
+    epoch: int
+
+
+class Leading(BridgeMessage, frozen=True):
+    """The head leads."""
+
+
+class Record(BridgeMessage, frozen=True):
+    """The record of the head that leads.
+
+    Attributes:
+        epoch: the number of its leadership; 0 if nobody leads.
+        sealed: its record, which only members read; empty if it has published none.
+    """
+
+    epoch: int
+    sealed: bytes
+
+
+class Publish(BridgeMessage, frozen=True):
+    """The head's record.
+
+    Attributes:
+        sealed: as only members read it.
+    """
+
+    sealed: bytes
+
+
+class Incoming(BridgeMessage, frozen=True):
+    """A member wants to reach the head, which is to take it.
+
+    Attributes:
+        token: for `Open`.
+        source: the address from which the member has connected to the server.
+    """
+
+    token: bytes
+    source: str
+
+
+class Ready(BridgeMessage, frozen=True):
+    """What follows are the bytes of the other member."""
+
+
+class Beat(BridgeMessage, frozen=True):
+    """A sign of life of a head, which the server answers by the same."""
+
+
+AnyMessage = (
+    Greeting | Open | Refusal | Claim | Leading | Record | Publish | Incoming | Ready | Beat
+)
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER: msgspec.msgpack.Decoder[AnyMessage] = msgspec.msgpack.Decoder(AnyMessage)
+
+
+def encode(message: AnyMessage) -> bytes:
+    """Return a message as bytes."""
+    data = _ENCODER.encode(message)
+    return len(data).to_bytes(_LENGTH, "big") + data
+
+
+class MessageDecoder:
+    """Bytes to messages.
+
+    Attributes:
+        rest: the bytes that belong to no message yet.
+    """
+
+    def __init__(self) -> None:
+        self.rest = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        """Take what has arrived."""
+        self.rest += data
+
+    def next(self) -> AnyMessage | None:
+        """Return the next message; None if it is not whole yet.
+
+        Raises:
+            RemoteProtocolError: what has arrived is none.
+        """
+        if len(self.rest) < _LENGTH:
+            return None
+        length = int.from_bytes(self.rest[:_LENGTH], "big")
+        if length > MOST:
+            raise RemoteProtocolError("what answers there is no bridge of Grain")
+        if len(self.rest) < _LENGTH + length:
+            return None
+        data = bytes(self.rest[_LENGTH : _LENGTH + length])
+        del self.rest[: _LENGTH + length]
+        try:
+            return _DECODER.decode(data)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise RemoteProtocolError(
+                f"what answers there is no bridge of Grain: {error}"
+            ) from None

@@ -1,0 +1,357 @@
+"""Heads and members that meet at a bridge, over loopback."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+
+from grain.edge import dial, make_key, serve, serve_bridge, without_key
+from grain.edge.address import BridgeAddress, check_argument, parse_address
+from grain.edge.bridge.client import connect
+from grain.edge.bridge.key import MeetingKeys, is_signed, parse_key, read_key
+from grain.edge.bridge.meeting import BridgeMeeting
+from grain.edge.bridge.wire import Greeting, MessageDecoder, Open, encode
+from grain.edge.errors import (
+    AddressError,
+    DialError,
+    ExposedFile,
+    MeetingError,
+    MeetingTaken,
+    OtherVersion,
+    RemoteProtocolError,
+    StaleEdgeFile,
+)
+from grain.edge.messages import Welcome
+from grain.edge.relay.switchboard import Limits
+from grain.edge.testing import CODEC, Note
+from grain_testkit.head_and_diallers import echo, head, receive
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+KEY = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFw"
+
+
+@asynccontextmanager
+async def bridge(port: int = 0, **options: Any) -> AsyncIterator[int]:
+    """A server on loopback; yields its port."""
+    async with trio.open_nursery() as nursery:
+        [(_, port), *_] = await nursery.start(partial(serve_bridge, "127.0.0.1", port, **options))
+        yield port
+        nursery.cancel_scope.cancel()
+
+
+def url(port: int, key: str = KEY) -> str:
+    return f"bridge://{key}@127.0.0.1:{port}"
+
+
+def joining(address: str, *transports: str, **options: Any) -> Any:
+    ways = frozenset(transports or {"relay"})
+    options = {"patience": 30.0, **options}
+    return dial(address, role="worker", codec=CODEC, transports=ways, **options)
+
+
+def place(address: str) -> BridgeAddress:
+    where = parse_address(address)
+    assert isinstance(where, BridgeAddress)
+    return where
+
+
+@pytest.mark.parametrize("transport", ["relay", "tcp", "unix"])
+async def test_a_member_reaches_the_head(transport: str) -> None:
+    """Through the server, or directly with what the server's record says."""
+    with trio.fail_after(60):
+        async with bridge() as port, head(url(port)), joining(url(port), transport) as peer:
+            await peer.channel.send([(Note("hello"), b"x" * 300_000)])
+            assert [(Note("hello"), b"x" * 300_000)] == await receive(peer, 1)
+            assert transport == peer.transport
+
+
+async def test_a_direct_way_is_preferred() -> None:
+    with trio.fail_after(60):
+        async with bridge() as port, head(url(port)), joining(url(port), "relay", "tcp") as peer:
+            assert "tcp" == peer.transport
+
+
+async def test_either_side_may_come_first() -> None:
+    """Also before the server."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+
+            async def member() -> None:
+                async with joining(url(port)) as peer:
+                    await peer.channel.send([(Note("early"), None)])
+                    await receive(peer, 1)
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(member)
+            await trio.sleep(0.5)
+            async with bridge(port):
+                await trio.sleep(0.5)
+                async with head(url(port)):
+                    await trio.sleep_forever()
+
+
+async def test_the_server_is_killed_and_started_again() -> None:
+    """The head claims its epoch again, and members come back."""
+
+    async def run(port: int, task_status: trio.TaskStatus[Any]) -> None:
+        with trio.CancelScope() as scope:
+            async with bridge(port) as port:
+                task_status.started((port, scope))
+                await trio.sleep_forever()
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            port, scope = await nursery.start(run, 0)
+            serving = await nursery.start(partial(serve, echo, url(port), codec=CODEC))
+            async with joining(url(port)) as peer:
+                scope.cancel()
+                with pytest.raises((trio.BrokenResourceError, trio.EndOfChannel)):
+                    await peer.channel.receive()
+            await nursery.start(run, port)
+            async with joining(url(port)) as peer:
+                assert isinstance(peer.greeting, Welcome)
+                assert serving.epoch == peer.greeting.epoch
+                await peer.channel.send([(Note("again"), None)])
+                assert [(Note("again"), None)] == await receive(peer, 1)
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_second_head_is_refused_while_the_first_is_connected() -> None:
+    with trio.fail_after(60):
+        async with bridge() as port, head(url(port)):
+            with pytest.raises(MeetingTaken, match="it is connected to the bridge"):
+                await serve(echo, url(port), codec=CODEC)
+        async with bridge() as port:
+            async with head(url(port)):
+                pass
+            async with head(url(port)), joining(url(port)):
+                pass
+
+
+async def test_meetings_of_two_keys_do_not_meet() -> None:
+    with trio.fail_after(60):
+        async with bridge() as port, head(url(port)):
+            with pytest.raises(DialError, match="no scheduler is connected to the bridge"):
+                async with joining(url(port, make_key()), patience=1.0):
+                    pass
+            async with head(url(port, make_key())):
+                pass
+
+
+async def test_a_stranger_learns_nothing() -> None:
+    """Who cannot sign gets the same end, whether the meeting exists or not."""
+    with trio.fail_after(60):
+        async with bridge() as port, head(url(port)):
+            public = MeetingKeys(parse_key(KEY)).public
+            for known in (public, secrets.token_bytes(32)):
+                stream = await trio.open_tcp_stream("127.0.0.1", port)
+                async with stream:
+                    await stream.receive_some()
+                    await stream.send_all(encode(Open(1, known, bytes(64), "look")))
+                    assert b"" == await stream.receive_some()
+
+
+async def test_a_signature_is_of_no_use_on_another_connection() -> None:
+    """What was overheard holds for one challenge and one purpose."""
+    keys, challenge = MeetingKeys(parse_key(KEY)), secrets.token_bytes(32)
+    signature = keys.sign(challenge, "look", b"")
+    assert is_signed(keys.public, signature, challenge, "look", b"")
+    assert not is_signed(keys.public, signature, challenge, "lead", b"")
+    assert not is_signed(keys.public, signature, challenge, "look", b"x")
+    assert not is_signed(keys.public, signature, secrets.token_bytes(32), "look", b"")
+    assert not is_signed(b"short", signature, challenge, "look", b"")
+
+
+async def test_the_server_sees_neither_key_nor_record_nor_messages() -> None:
+    """Everything that members send to it is recorded by somebody before it."""
+    seen: list[bytes] = []
+
+    async def relay(port: int, member: trio.SocketStream) -> None:
+        server = await trio.open_tcp_stream("127.0.0.1", port)
+
+        async def pump(source: trio.SocketStream, sink: trio.SocketStream) -> None:
+            try:
+                async for data in source:
+                    seen.append(bytes(data))
+                    await sink.send_all(data)
+                await sink.send_eof()
+            except trio.BrokenResourceError:
+                pass
+
+        async with member, server, trio.open_nursery() as nursery:
+            nursery.start_soon(pump, member, server)
+            nursery.start_soon(pump, server, member)
+
+    with trio.fail_after(60):
+        async with bridge() as port, trio.open_nursery() as nursery:
+            [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+            nursery.start_soon(trio.serve_listeners, partial(relay, port), [listener])
+            address = url(listener.socket.getsockname()[1])
+            async with head(address), joining(address) as peer:
+                await peer.channel.send([(Note("a secret word"), b"a secret payload")])
+                await receive(peer, 1)
+            nursery.cancel_scope.cancel()
+    data = b"".join(seen)
+    assert len(data) > 2000
+    for secret in (b"secret", parse_key(KEY), KEY.encode(), b"PRIVATE KEY", b"CERTIFICATE"):
+        assert secret not in data
+
+
+async def test_members_that_nobody_takes_are_refused_in_the_end(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with bridge() as port:
+        where = place(url(port))
+        meeting = BridgeMeeting(where)
+        await meeting.claim()  # and takes nobody
+        with pytest.raises(MeetingError, match=r"did not take|does not answer"):
+            await BridgeMeeting(where).reach()
+        await meeting.aclose()
+
+
+async def test_limits_of_a_meeting_are_told_to_its_members() -> None:
+    with trio.fail_after(60):
+        async with bridge(limits=Limits(each=1)) as port:
+            meeting = BridgeMeeting(place(url(port)))
+            held = await connect(place(url(port)), MeetingKeys(parse_key(KEY)), "lead")
+            await trio.sleep(0.1)
+            with pytest.raises(MeetingError, match="has 1 connections, the most on this bridge"):
+                await meeting.read()
+            await held.stream.aclose()
+
+
+async def test_a_server_of_another_version_is_named() -> None:
+    async def other(stream: trio.SocketStream) -> None:
+        async with stream:
+            await stream.send_all(encode(Greeting(9, bytes(32))))
+            await stream.receive_some()
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+            nursery.start_soon(trio.serve_listeners, other, [listener])
+            address = url(listener.socket.getsockname()[1])
+            with pytest.raises(OtherVersion, match="speaks version 9 of its protocol"):
+                async with joining(address):
+                    pass
+            nursery.cancel_scope.cancel()
+
+
+async def test_what_is_no_bridge_is_named() -> None:
+    async def web(stream: trio.SocketStream) -> None:
+        async with stream:
+            await stream.send_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+            nursery.start_soon(trio.serve_listeners, web, [listener])
+            where = place(url(listener.socket.getsockname()[1]))
+            with pytest.raises(MeetingError, match="no bridge of Grain"):
+                await BridgeMeeting(where).read()
+            nursery.cancel_scope.cancel()
+
+
+async def test_nobody_who_serves_is_told_from_no_server() -> None:
+    with trio.fail_after(60):
+        async with bridge() as port:
+            with pytest.raises(StaleEdgeFile, match="no scheduler is connected"):
+                await BridgeMeeting(place(url(port))).read()
+        with pytest.raises(MeetingError, match="is not reached: "):
+            await BridgeMeeting(place(url(port))).read()
+
+
+def test_decoding_takes_bytes_as_they_come() -> None:
+    decoder = MessageDecoder()
+    data = encode(Greeting(1, b"c")) + encode(Greeting(2, b"d")) + b"end"
+    got = []
+    for at in range(len(data)):
+        decoder.feed(data[at : at + 1])
+        if (message := decoder.next()) is not None:
+            got.append(message)
+    assert [Greeting(1, b"c"), Greeting(2, b"d")] == got
+    assert b"end" == bytes(decoder.rest)
+    decoder.feed(b"HTTP")
+    with pytest.raises(RemoteProtocolError):
+        MessageDecoderWith(b"\0\0\0\5hello").next()
+
+
+def MessageDecoderWith(data: bytes) -> MessageDecoder:
+    decoder = MessageDecoder()
+    decoder.feed(data)
+    return decoder
+
+
+# Keys
+
+
+def test_an_address_shows_its_key_to_nobody() -> None:
+    where = place(f"bridge://{KEY}@host:4747?iface=eth0")
+    assert KEY not in f"{where} {where!r}"
+    assert (KEY, "host", 4747, "eth0") == (where.key, where.host, where.port, where.iface)
+    assert where == parse_address(where.text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bridge://host:4747",
+        f"bridge://{KEY[:-1]}@host:4747",
+        f"bridge://{KEY}@host",
+        f"bridge://{KEY}@:4747",
+        f"bridge://{KEY}@host:0",
+        f"bridge://{KEY}@host:4747?other=1",
+        f"bridge://{KEY}@host:4747?iface=",
+        "bridge://@relative@host:4747",
+    ],
+)
+def test_what_is_no_address_is_refused_without_its_key(text: str) -> None:
+    with pytest.raises(AddressError) as caught:
+        parse_address(text)
+    assert KEY[:-1] not in str(caught.value)
+
+
+def test_a_key_may_stand_in_a_file_that_nobody_else_may_read(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text(KEY + "\n")
+    file.chmod(0o600)
+    address = f"bridge://@{file}@host:4747"
+    assert parse_key(KEY) == read_key(place(address))
+    assert address == check_argument(address)
+    file.chmod(0o640)
+    with pytest.raises(ExposedFile, match="chmod 600"):
+        read_key(place(address))
+    with pytest.raises(MeetingError, match="cannot be read"):
+        read_key(place(f"bridge://@{tmp_path}/nope@host:4747"))
+
+
+def test_a_key_must_not_stand_in_an_argument_list() -> None:
+    with pytest.raises(AddressError) as caught:
+        check_argument(url(1))
+    assert KEY not in str(caught.value)
+
+
+def test_a_key_goes_to_a_private_file(tmp_path: Path) -> None:
+    env = {"HOME": str(tmp_path), "XDG_STATE_HOME": ""}
+    mask = os.umask(0)
+    try:
+        address = without_key(url(4747), env)
+    finally:
+        os.umask(mask)
+    assert KEY not in address
+    assert parse_key(KEY) == read_key(place(address))
+    assert address == without_key(url(4747), env) == without_key(address, env)
+    assert "tcp://host:1" == without_key("tcp://host:1", env)

@@ -1,0 +1,107 @@
+"""The end of what a killed subreaper has left: a search by a mark in the environment.
+
+Each process below a subreaper inherits its mark, the guards among them. Two ways lead to a process
+that has another environment, as a daemon may: its supervisor, which ends it; and its parents. So
+nothing is missed while one guard of each program lives.
+"""
+
+# ruff: noqa: PTH123
+# No pathlib: it interns each part of a path, and all pids stand here in paths.
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from grain.worker.guards.proc import send_signal
+from grain.worker.guards.protocol import UNKILLABLE
+from grain.worker.guards.tree import HURRY_GRACE
+from grain.worker.processes.environment import MARKS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_GUARDS = frozenset({b"grain-forkserv\n", b"grain-supervise\n", b"grain-subreaper\n"})
+
+
+class Sweep:
+    """The end of all that carries a mark, in a thread of its own.
+
+    Args:
+        grace: seconds between SIGTERM and SIGKILL.
+
+    Attributes:
+        mark: random, so that no other process has it.
+    """
+
+    def __init__(self, grace: float) -> None:
+        self.mark = secrets.token_hex(8).encode() + b":"
+        self._grace = grace
+        self._hurry = threading.Event()
+
+    def environment(self, inherited: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+        """Return an environment with the mark, beside those that it may have already."""
+        environment = dict(inherited)
+        environment[MARKS] = environment.get(MARKS, b"") + self.mark
+        return environment
+
+    def hurry(self) -> None:
+        """Have what is left ended after 0.3 s; this may be called at any time, in any thread."""
+        self._hurry.set()
+
+    def run(self) -> tuple[int, ...]:
+        """End everything, as a subreaper does; return the pids of what survives SIGKILL.
+
+        It takes no longer than the grace and half a minute. Not by trio's clock, which may be that
+        of a test and not of these processes.
+        """
+        began, pause = time.monotonic(), 0.01
+        # A stopped process acts on SIGTERM only when it continues. Guards ignore it.
+        reached = set(send_signal(marked(self.mark), signal.SIGTERM, signal.SIGCONT))
+        while reached:
+            hurried = self._hurry.wait(pause)
+            pause = min(2 * pause, 1.0)
+            waited = time.monotonic() - began
+            grace = min(self._grace, HURRY_GRACE) if hurried else self._grace
+            if waited > grace + UNKILLABLE:
+                return tuple(sorted(reached))
+            reached = set(send_signal(marked(self.mark)))
+            if waited >= grace:
+                # A guard leaves when nothing is left below it. One that were killed before would
+                # lose what its program starts just now.
+                others = [pid for pid in reached if not is_guard(pid)]
+                send_signal(others or list(reached), signal.SIGKILL)
+            if hurried:
+                time.sleep(pause)
+        return ()
+
+
+def marked(mark: bytes) -> list[int]:
+    """Return the processes that began with a mark in their environment, as far as one may look.
+
+    A process that has ended has no environment, though nobody may have reaped it yet.
+    """
+    pids = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/environ", "rb") as file:
+                    environment = file.read()
+            except OSError:
+                continue  # another user's, or it has ended
+            if mark in environment:
+                pids.append(int(name))
+    return pids
+
+
+def is_guard(pid: int) -> bool:
+    """Return True if a process has the name of a guard."""
+    try:
+        with open(f"/proc/{pid}/comm", "rb") as file:
+            return file.read() in _GUARDS
+    except OSError:
+        return False
