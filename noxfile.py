@@ -149,9 +149,8 @@ def integration(session: nox.Session) -> None:
     session.run("pytest", *aside, "tests-integration", *session.posargs)
     if not session.posargs:
         # Alone, as faults have deadlines that a busy machine does not keep.
-        # Without the death of fork servers: with that of a second guard, a program may go on.
-        kinds = ["--without", "kill fork server"]
-        session.run("python", "-m", "tools.chaos", "--seconds", "60", "--seed", "59", *kinds)
+        # The seed kills guards of each kind, but no agent: over files, that takes minutes.
+        session.run("python", "-m", "tools.chaos", "--seconds", "60", "--seed", "493")
 
 
 @nox.session

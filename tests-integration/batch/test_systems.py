@@ -277,7 +277,10 @@ def test_reasons_of_pbs(pbs: Batch, here: pytest.MonkeyPatch, tmp_path: Path) ->
     assert "Can Never Run: Insufficient amount of resource: ncpus (R: 99 A: 4 T: 4)" == state.reason
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in SCRIPTS.glob("[sp]*.sh")))
+@pytest.mark.parametrize(
+    "name",
+    sorted(path.stem for path in SCRIPTS.glob("*.sh") if path.stem.startswith(("slurm", "pbs"))),
+)
 def test_written_scripts_run(name: str, here: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Each script that is written down runs on the fake of its batch system, to its end."""
     (tmp_path / "stop").touch()

@@ -6,8 +6,10 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from end_to_end.place import MARK, NODES, Place
-from fake_batch.start import fake, until
+from fake_batch.start import Missing, fake, until
+from fake_small.start import real_grid_engine
 
 TUTORIAL = Path(__file__).parents[2] / "docs/examples/tutorial_4_workers.py"
 
@@ -30,7 +32,9 @@ idle_quit = "3m"
 # jobs that ask wait until another node was asked, too.
 HOSTNAME = """\
 #!/bin/sh
-node=${{SLURMD_NODENAME:-$(cat "$PBS_NODEFILE")}}
+# Grid Engine's is one node here, where each job has a number.
+node=${{SLURMD_NODENAME:-${{PBS_NODEFILE:+$(cat "$PBS_NODEFILE")}}}}
+node=${{node:-n$JOB_ID}}
 mkdir -p {folder}/asked/$node
 for _ in $(seq 1800); do
     [ $(ls {folder}/asked | wc -l) -ge 2 ] && break
@@ -80,7 +84,7 @@ run(main, name=mine)
 def ready(place: Place) -> None:
     """A user who has read the tutorial up to here."""
     system = place.batch.system
-    queue = {"slurm": "main", "pbs": "workq"}[system]
+    queue = {"slurm": "main", "pbs": "workq", "sge": "main.q"}[system]
     place.configure(CONFIG.format(system=system, queue=queue, folder=place.folder, mark=MARK))
     program = place.folder / "bin/hostname"
     program.write_text(HOSTNAME.format(folder=place.folder))
@@ -112,6 +116,19 @@ def test_tutorial_on_pbs(tmp_path: Path) -> None:
             check_tutorial(place)
         finally:
             place.close()
+
+
+def test_tutorial_on_a_real_grid_engine(tmp_path: Path) -> None:
+    """The same."""
+    try:
+        with real_grid_engine("--cores=32", "--memory=64000") as (batch, _):
+            place = Place(batch, tmp_path / "place")
+            try:
+                check_tutorial(place)
+            finally:
+                place.close()
+    except Missing as missing:
+        pytest.skip(str(missing))
 
 
 def check_tutorial(place: Place) -> None:

@@ -9,17 +9,19 @@ import datetime
 import os
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from grain.cli.batch import BatchJob
 from grain.cli.batch.systems.local import Local
-from grain.cli.batch.texts import custom, pbs, slurm
+from grain.cli.batch.texts import custom, flux, htcondor, lsf, oar, pbs, sge, slurm, ssh
 
 if TYPE_CHECKING:
-    from grain.config import Config
+    from grain.config import Config, Script
 
 SCRIPTS = Path(__file__).parent / "scripts"
 FULL = """
@@ -94,13 +96,40 @@ def scripts(job_of: Made, configure: Callable[[str], Config]) -> dict[str, str]:
         "pbs": pbs.script(full),
         "pbs_odd": pbs.script(odd),
         "pbs_torque": pbs.script(full, "torque"),
+        "sge": sge.script(full, "smp", "h_vmem=3840M"),
+        "sge_odd": sge.script(replace(odd, log_file="/a b/w:1.log"), memory="h_vmem=3584M"),
+        "sge_empty": sge.script(empty),
+        "lsf": lsf.script(full),
+        "lsf_odd": lsf.script(odd),
+        "htcondor": htcondor.script(full),
+        "flux": flux.script(full),
+        "flux_odd": flux.script(odd),
+        "oar": oar.script(job_of(FULL.replace("queue", 'memory_resource = "memnode"\nqueue'))),
+        "oar_odd": oar.script(replace(odd, script=replace_queue(odd))),
+        "ssh": ssh.script(full),
         "custom": custom_script,
         "local": Local(Path()).script(full, 1),
     }
 
 
+def replace_queue(job: BatchJob) -> Script:
+    """Return what a job asks for, of a queue whose name needs no quotes."""
+    return msgspec.structs.replace(job.script, queue="odd")
+
+
 NAMES = sorted(
     [
+        "flux",
+        "flux_odd",
+        "htcondor",
+        "lsf",
+        "lsf_odd",
+        "oar",
+        "oar_odd",
+        "sge",
+        "sge_empty",
+        "sge_odd",
+        "ssh",
         "custom",
         "local",
         "pbs",

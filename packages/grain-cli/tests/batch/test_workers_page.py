@@ -50,11 +50,11 @@ def test_the_template_on_the_page_works(
     configure: Callable[[str], Config], job_of: Callable[..., BatchJob]
 ) -> None:
     """The template on the page works."""
-    text = blocks("toml")[1]
+    [text] = [block for block in blocks("toml") if "custom_system" in block]
 
     script = custom.script(job_of(text), configure(text), NOW)
 
-    assert "#BSUB -M 120GB\n#BSUB -W 12:00:00\n" in script
+    assert "#PJM -L node=1,node-mem=120Gi\n#PJM -L elapse=12:00:00\n" in script
     assert "{{" not in script
 
 

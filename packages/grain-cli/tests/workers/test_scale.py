@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -120,6 +121,27 @@ def test_a_refusal_is_told_and_does_not_end_it(alone: Path, command: Put) -> Non
 
     assert 0 == alive
     assert "sbatch: error: invalid partition" in what
+
+
+def test_a_job_that_never_starts_is_named_and_cancelled(alone: Path, command: Put) -> None:
+    slurm(alone, command)
+    command("scancel", f"echo $@ >> {alone}/cancelled")
+    (alone / "listed").write_text("1|PENDING|PartitionTimeLimit|\n")
+    (alone / "n").write_text("0")
+    assert 0 == CliRunner().invoke(main, ["up"]).exit_code
+    [file] = (alone / "state/grain/jobs").iterdir()
+    file.write_text(file.read_text().replace('"by": ""', '"by": "scale"'))
+    with scaling("1") as output:
+        assert (1, 1, "1 jobs are left from before") == line(output)
+        alive, _, what = line(output)
+        deadline = time.monotonic() + 60
+        while not (alone / "cancelled").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    assert 1 == alive
+    assert what.startswith("1 would never start (PartitionTimeLimit) and is cancelled; nothing is")
+    assert "1\n" == (alone / "cancelled").read_text()
 
 
 def test_only_one_for_an_address(alone: Path, command: Put) -> None:

@@ -14,6 +14,7 @@ PENDING, RUNNING, ENDING = (
     JobState(JobPhase.ENDING),
 )
 GONE, UNKNOWN = JobState(JobPhase.GONE), JobState(JobPhase.UNKNOWN)
+STUCK = JobState(JobPhase.STUCK, "PartitionTimeLimit")
 
 
 class World:
@@ -55,7 +56,7 @@ FATES = st.lists(
         st.floats(0.1, 100.0),
         st.lists(
             st.tuples(
-                st.integers(0, 9), st.sampled_from([PENDING, RUNNING, ENDING, GONE, UNKNOWN])
+                st.integers(0, 9), st.sampled_from([PENDING, STUCK, RUNNING, ENDING, GONE, UNKNOWN])
             ),
             max_size=6,
         ),
@@ -185,3 +186,31 @@ def test_jobs_that_fail_one_by_one_have_failed_once() -> None:
     [one] = world.submit(GONE)
     assert [one] == world.look(UNLISTED) + world.look()
     assert (2, 60.0) == (world.swarm.failures, world.swarm.pause(world.now))
+
+
+def test_a_job_that_never_starts_is_one_failure_and_counts_until_it_is_gone() -> None:
+    """It is to be cancelled; no other takes its place before, and there is a pause."""
+    world = World(1)
+    [one] = world.submit()
+    world.states[one] = STUCK
+
+    assert [one] == world.look()
+    assert [one] == world.swarm.stuck
+    assert [] == world.look()
+    assert (1, []) == (world.swarm.failures, world.submit())
+    world.states[one] = GONE
+    assert [] == world.look()
+    assert ([], []) == (world.swarm.stuck, world.swarm.jobs)
+    assert 0 < world.swarm.pause(world.now) <= PAUSES[0]
+    world.now += PAUSES[0]
+    assert 1 == len(world.submit())
+
+
+def test_a_job_that_is_stuck_no_more_is_not_cancelled() -> None:
+    world = World(1)
+    [one] = world.submit(STUCK)
+    world.look()
+    world.states[one] = RUNNING
+    world.look()
+
+    assert [] == world.swarm.stuck

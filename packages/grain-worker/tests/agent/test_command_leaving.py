@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from grain.worker.auto import detect_resources
 from grain.worker.messages import Draining, InventoryEnd, RunEnded
 from grain.worker.node.host_info import read_host_info
 from grain_testkit.head_by_hand import code, head, worker
-from grain_testkit.local_processes import read_pid
+from grain_testkit.local_processes import descendants_of, read_pid
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -168,3 +168,30 @@ async def test_no_runner_and_no_program_is_left_when_the_worker_is_killed(tmp_pa
         with trio.fail_after(120):
             while Path(f"/proc/{pid}").exists():
                 await trio.sleep(0.02)
+
+
+async def test_a_warning_to_every_process_of_a_job_ends_no_task(tmp_path: Path) -> None:
+    """As Grid Engine sends SIGUSR2, and SIGUSR1 before it suspends a job."""
+
+    async def program(pid: str, go: str) -> str:
+        from grain.worker.external import run_external
+
+        text = f"echo $$ > {pid}; until [ -e {go} ]; do sleep 0.05; done; echo through"
+        return (await run_external(["sh", "-c", text])).stdout_text
+
+    async with head(tmp_path) as h, worker("--url", h.address, "--res", '{"Cores": 1}') as process:
+        await h.get(InventoryEnd)
+        run = await h.lease(program, str(tmp_path / "pid"), str(tmp_path / "go"))
+        await read_pid(tmp_path / "pid")
+        agent, *others = descendants_of(process.pid)
+        os.kill(agent, signal.SIGUSR2)
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            for pid in others:
+                with suppress(ProcessLookupError):  # one of the shell's sleeps
+                    os.kill(pid, number)
+        (tmp_path / "go").touch()
+
+        assert len(others) >= 4  # subreaper, runner, fork server, supervisor, program
+        status, ended = await h.settled(run)
+        assert ("value", "through\n") == (status, ended.unwrap())
+        assert process.poll() is None

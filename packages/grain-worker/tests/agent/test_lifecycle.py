@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import signal
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -99,9 +100,20 @@ def test_an_early_warning_sets_no_deadline() -> None:
 def test_the_second_ctrl_c_makes_a_worker_leave_now() -> None:
     one = life()
     one.on_signal(signal.SIGINT, 100.0)
-    assert not one.over(100.1, runs=True)
-    one.on_signal(signal.SIGINT, 100.1)
-    assert one.over(100.1, runs=True)
+    assert not one.over(101.0, runs=True)
+    one.on_signal(signal.SIGINT, 101.0)
+    assert one.over(101.0, runs=True)
+
+
+@pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_comes_twice_at_once_is_one(first: int) -> None:
+    """A batch system signals every process, and the job's script forwards what it gets."""
+    one = life()
+    one.on_signal(first, 100.0)
+    one.on_signal(signal.SIGINT, 100.2)
+    assert not one.over(100.3, runs=True)
+    one.on_signal(first, 100.4)
+    assert not one.over(109.0, runs=True)
 
 
 def test_a_worker_gives_up_without_a_scheduler() -> None:

@@ -72,7 +72,7 @@ async def test_the_runner_prefers_to_be_killed_and_ignores_the_batch_systems_sig
         import signal
         from pathlib import Path
 
-        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT):
             os.kill(os.getpid(), number)
         return int(Path("/proc/self/oom_score_adj").read_text()), os.getpid()
 

@@ -43,6 +43,64 @@ def pbs(**variables: str) -> dict[str, str]:
     return {"PBS_JOBID": "2.server", **variables}
 
 
+@pytest.mark.parametrize(
+    ("variables", "facts", "granted"),
+    [
+        ({"SGE_JOB_SPOOL_DIR": "/x", "NSLOTS": "3"}, {}, 3),
+        ({"SGE_JOB_SPOOL_DIR": "/x", "NSLOTS": "many"}, {}, None),
+        ({"LSB_JOBID": "1", "LSB_DJOB_NUMPROC": "4"}, {}, 4),
+        ({"_CONDOR_MACHINE_AD": "/x"}, {"machine_ad": {"Cpus": "2"}}, 2),
+        ({"_CONDOR_MACHINE_AD": "/x"}, {}, None),
+        ({"OAR_JOB_ID": "1"}, {"node_file": ("n1", "n1", "n2"), "hostname": "n1.site"}, 2),
+        ({"FLUX_JOB_ID": "f1"}, {}, None),
+    ],
+)
+def test_every_batch_system_tells_the_number_of_cpus(
+    variables: dict[str, str], facts: dict[str, Any], granted: int | None
+) -> None:
+    """Flux binds its jobs to CPUs, which says all."""
+    assert granted == cpus_granted(host(environ=variables, **facts))
+
+
+def test_jobs_that_are_not_bound_begin_at_cpus_of_their_own() -> None:
+    """By the number of the job, or of HTCondor's slot."""
+    sge = {"SGE_JOB_SPOOL_DIR": "/x", "NSLOTS": "2"}
+    condor = {"_CONDOR_MACHINE_AD": "/x", "_CONDOR_SLOT": "slot1_3"}
+    ad = {"Cpus": "2"}
+
+    assert [0, 1] == cpu_ids(host(environ={**sge, "JOB_ID": "4"}), [])
+    assert [2, 3] == cpu_ids(host(environ={**sge, "JOB_ID": "5"}), [])
+    assert [6, 7] == cpu_ids(host(environ=condor, machine_ad=ad), [])
+
+
+def test_memory_and_time_of_other_batch_systems() -> None:
+    """HTCondor counts MiB; Flux is asked for the time, OAR states it."""
+    condor = host(environ={"_CONDOR_MACHINE_AD": "/x"}, machine_ad={"Memory": "1024"})
+
+    assert GIB == memory_bytes(condor)
+    assert 600 == time_left(host(environ={"OAR_JOB_ID": "1", "OAR_JOB_WALLTIME_SECONDS": "600"}))
+    assert 42.5 == time_left(host(environ={"FLUX_JOB_ID": "f1"}, flux_left=42.5))
+    assert time_left(host(environ={"SGE_JOB_SPOOL_DIR": "/x"})) is None
+
+
+def test_a_machine_ad_and_the_time_of_flux_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ad").write_text('Cpus = 4\nMachine = "n1"\nnonsense\n')
+    (tmp_path / "flux").write_text("#!/bin/sh\necho 120.5\n")
+    (tmp_path / "flux").chmod(0o755)
+    monkeypatch.setenv("_CONDOR_MACHINE_AD", str(tmp_path / "ad"))
+    monkeypatch.setenv("FLUX_JOB_ID", "f1")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    info = read_host_info()
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("_CONDOR_MACHINE_AD", str(tmp_path / "none"))
+    without = read_host_info()
+
+    assert ("4", 120.5) == (info.machine_ad["Cpus"], info.flux_left)
+    assert ({}, None) == (without.machine_ad, without.flux_left)
+
+
 def test_a_plain_machine_is_offered_whole() -> None:
     """Less 0.5 GB for the worker itself."""
     offer = detect_resources("auto", host(devices=frozenset({0, 1})))

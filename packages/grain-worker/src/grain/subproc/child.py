@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def main() -> None:
     """Serve calls until the parent closes the socket."""
     # Not SIGTERM: by that a call is ended.
-    sock = set_up_child(b"grain-subproc", (signal.SIGINT, signal.SIGUSR1, signal.SIGHUP))
+    sock = set_up_child(b"grain-subproc", (signal.SIGINT, signal.SIGHUP))
     CallServer(sock).serve()
 
 

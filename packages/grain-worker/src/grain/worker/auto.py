@@ -2,12 +2,15 @@
 
     Cores   The CPUs of the affinity mask and the cpuset. If the batch system granted fewer than
             these, that many of them.
-    Memory  The least of: the machine's memory, the limits of the control groups, Slurm's grant.
+    Memory  The least of: the machine's memory, the limits of the control groups, the grants of
+            Slurm and HTCondor.
     WTime   The time until the job's end, if the batch system states it.
     GPUs    Those of CUDA_VISIBLE_DEVICES, or those that Slurm granted. Without a batch system all.
 
 Sources: sched_getaffinity(2) and cpuset(7); cgroups(7); sbatch(1), "Output environment variables";
 pbs_ijob and qsub(1B) for NCPUS and PBS_NODEFILE; Torque's qsub for PBS_NUM_PPN and PBS_WALLTIME;
+Grid Engine's qsub(1) for NSLOTS; LSF's "Environment variables" for LSB_DJOB_NUMPROC; HTCondor's
+manual for the machine ad; oarsub(1) for OAR_NODEFILE; flux-job(1) for the time left.
 CUDA C++ Programming Guide, "CUDA Environment Variables".
 """
 
@@ -59,15 +62,32 @@ AUTO: Mapping[str, Any] = {
 
 
 def batch_system(environ: Mapping[str, str]) -> str:
-    """Return the batch system that runs this job: ``slurm``, ``pbs``, or ``""``."""
-    if "SLURM_JOB_ID" in environ:
-        return "slurm"
-    return "pbs" if "PBS_JOBID" in environ else ""
+    """Return the batch system that runs this job, as in ``slurm``; ``""`` if none does."""
+    return next((system for name, system in _SYSTEMS.items() if name in environ), "")
+
+
+# The variable that tells of a job, and the batch system. The first counts: a job of Flux may be
+# within one of Slurm.
+_SYSTEMS = {
+    "SLURM_JOB_ID": "slurm",
+    "PBS_JOBID": "pbs",
+    "SGE_JOB_SPOOL_DIR": "sge",
+    "LSB_JOBID": "lsf",
+    "_CONDOR_MACHINE_AD": "htcondor",
+    "OAR_JOB_ID": "oar",
+    "FLUX_JOB_ID": "flux",
+}
+# The variable with a number that differs between the jobs of a node.
+_NUMBERS = {
+    "slurm": "SLURM_JOB_ID", "pbs": "PBS_JOBID", "sge": "JOB_ID", "lsf": "LSB_JOBID",
+    "htcondor": "_CONDOR_SLOT", "oar": "OAR_JOB_ID",
+}  # fmt: skip
 
 
 def batch_job(environ: Mapping[str, str]) -> str:
     """Return this job as its batch system calls it; empty if there is none."""
-    return environ.get("SLURM_JOB_ID") or environ.get("PBS_JOBID", "")
+    system = batch_system(environ)
+    return environ.get(_NUMBERS.get(system, ""), "")
 
 
 def detect_resources(stated: Any, info: HostInfo) -> NodeOffer:
@@ -182,9 +202,11 @@ def cpu_ids(info: HostInfo, remarks: list[str]) -> list[int]:
     granted = cpus_granted(info)
     if granted is None or granted >= len(ids):
         return ids
-    job = batch_job(info.environ)
-    digits = re.match(r"\d+", job)
-    start = (int(digits[0]) if digits else 0) * granted % len(ids)
+    system = batch_system(info.environ)
+    # The first of `2.server`, the last of `slot1_2`.
+    digits = re.findall(r"\d+", info.environ.get(_NUMBERS.get(system, ""), ""))
+    number = int(digits[-1 if system == "htcondor" else 0][:18]) if digits else 0
+    start = number * granted % len(ids)
     remarks.append(
         f"the batch system granted {granted} CPUs and lets this process use {len(ids)}: it does "
         "not bind jobs to CPUs. State the ids of the CPUs if jobs share the node"
@@ -195,7 +217,9 @@ def cpu_ids(info: HostInfo, remarks: list[str]) -> list[int]:
 def cpus_granted(info: HostInfo) -> int | None:
     """Return the number of CPUs of this node that the batch system granted; None if unknown."""
     environ = info.environ
-    if batch_system(environ) == "slurm":
+    short = info.hostname.split(".")[0]
+    system = batch_system(environ)
+    if system == "slurm":
         nodes = expand_counts(environ.get("SLURM_JOB_CPUS_PER_NODE", ""))
         which = _number(environ.get("SLURM_NODEID")) or 0
         if which < len(nodes):
@@ -203,12 +227,15 @@ def cpus_granted(info: HostInfo) -> int | None:
         return _number(environ.get("SLURM_CPUS_ON_NODE")) or _number(
             environ.get("SLURM_CPUS_PER_TASK")
         )
-    if batch_system(environ) == "pbs":
-        for name in ("NCPUS", "PBS_NUM_PPN"):
-            if number := _number(environ.get(name)):
-                return number
-        # One line for each CPU (Torque) or for each chunk (OpenPBS, which sets NCPUS).
-        short = info.hostname.split(".")[0]
+    # Grain asks for slots of one node.
+    names = {"pbs": ("NCPUS", "PBS_NUM_PPN"), "sge": ("NSLOTS",), "lsf": ("LSB_DJOB_NUMPROC",)}
+    for name in names.get(system, ()):
+        if number := _number(environ.get(name)):
+            return number
+    if system == "htcondor":
+        return _number(info.machine_ad.get("Cpus"))
+    if system in {"pbs", "oar"}:
+        # One line for each CPU (Torque, OAR) or for each chunk (OpenPBS, which sets NCPUS).
         return sum(line.split(".")[0] == short for line in info.node_file) or None
     return None
 
@@ -242,21 +269,25 @@ def memory_bytes(info: HostInfo) -> int | None:
             limits.append(per_node * _MIB)
         elif per_cpu:
             limits.append(per_cpu * _MIB * (cpus_granted(info) or len(info.affinity)))
+    elif batch_system(environ) == "htcondor":
+        limits.append((_number(info.machine_ad.get("Memory")) or 0) * _MIB)
     return min((limit for limit in limits if limit), default=None)
 
 
 def time_left(info: HostInfo) -> float | None:
     """Return the seconds until the job's end, 0 if that has passed; None if unknown.
 
-    PBS_WALLTIME (Torque) counts from now: a worker starts with its job.
+    PBS_WALLTIME (Torque) and OAR_JOB_WALLTIME_SECONDS count from now: a worker starts with its job.
     """
+    system = batch_system(info.environ)
+    if system == "flux":
+        return info.flux_left
     end = _number(info.environ.get("SLURM_JOB_END_TIME"))
-    if end and batch_system(info.environ) == "slurm":
+    if end and system == "slurm":
         return max(0.0, end - info.now)
-    seconds = _number(info.environ.get("PBS_WALLTIME"))
-    if seconds and batch_system(info.environ) == "pbs":
-        return float(seconds)
-    return None
+    name = {"pbs": "PBS_WALLTIME", "oar": "OAR_JOB_WALLTIME_SECONDS"}.get(system, "")
+    seconds = _number(info.environ.get(name))
+    return float(seconds) if seconds else None
 
 
 def gpu_ids(info: HostInfo, remarks: list[str]) -> list[int]:

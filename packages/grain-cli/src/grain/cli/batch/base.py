@@ -82,6 +82,8 @@ class BatchJob:
         time_left: Seconds from its start until the main command must have ended; None if unknown.
         warning: Seconds between SIGUSR1 and the end of the job; None for no warning, and for a
             main command that SIGUSR1 would end.
+        grace: Seconds that the main command and the clean-up may take after SIGTERM; None for the
+            batch system's choice.
         notes: Comment lines for people who read the script.
         env: Environment variables to set after the set-up.
         extra_args: Further options for the batch system, one word each.
@@ -94,6 +96,7 @@ class BatchJob:
     path: str = ""
     time_left: int | None = None
     warning: int | None = None
+    grace: int | None = None
     notes: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     extra_args: tuple[str, ...] = ()

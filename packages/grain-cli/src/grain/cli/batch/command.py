@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.batch.errors import BatchError, BatchUnreachable
+from grain.edge.trust import make_folder, write_script
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
 # A Slurm without its controller gives up after 9 s; a loaded one may take half a minute.
 SECONDS = 60.0
+_KEPT = 100 * 86400.0  # seconds for which the script of a job that may wait is kept
 
 
 class CommandResult(NamedTuple):
@@ -45,7 +49,8 @@ class Profile(NamedTuple):
     Attributes:
         title: Its name for people.
         commands: The commands that Grain runs.
-        question: A command that changes nothing, and fails where the batch system is down.
+        question: A command that changes nothing, and fails where the batch system is down;
+            ``{user}`` stands for this user.
         complaints: Its complaints.
         tried: The version with which Grain was tried; empty if nobody has run it there.
     """
@@ -129,6 +134,32 @@ def refusal(command: str, done: CommandResult, words: Complaints) -> BatchError:
     remedy = next((text for pattern, text in words.remedies if pattern in output), "")
     kind = BatchUnreachable if any(pattern in output for pattern in words.silent) else BatchError
     return kind(f"{command} failed (exit code {done.code})", output, remedy)
+
+
+def keep_script(folder: Path, name: str, text: str) -> Path:
+    """Write a script that its job reads when it starts; return its path.
+
+    Scripts of jobs that started long ago are removed.
+
+    Raises:
+        BatchError: It cannot be written.
+    """
+    path = folder / f"{name}-{os.getpid()}.sh"
+    try:
+        make_folder(folder)
+        for old in folder.glob("*.sh"):
+            # Another command may remove it at the same moment.
+            with suppress(OSError):
+                if time.time() - old.stat().st_mtime > _KEPT:
+                    old.unlink()
+        write_script(path, text)
+    except OSError as error:
+        raise BatchError(
+            f"{path} cannot be written",
+            error.strerror or "",
+            "Set XDG_STATE_HOME to a directory that you may write to.",
+        ) from None
+    return path
 
 
 def understood(command: str, number: str, output: str) -> str:

@@ -50,6 +50,26 @@ def open_system(
             from grain.cli.batch.systems.sge import GridEngine
 
             return GridEngine()
+        case "lsf":
+            from grain.cli.batch.systems.lsf import Lsf
+
+            return Lsf()
+        case "htcondor":
+            from grain.cli.batch.systems.htcondor import HTCondor
+
+            return HTCondor((folder or state_folder()) / "scripts")
+        case "flux":
+            from grain.cli.batch.systems.flux import Flux
+
+            return Flux()
+        case "oar":
+            from grain.cli.batch.systems.oar import Oar
+
+            return Oar((folder or state_folder()) / "scripts")
+        case "ssh":
+            from grain.cli.batch.systems.ssh import Ssh
+
+            return Ssh(config.hosts, _taken(folder, "ssh"))
         case "custom":
             from grain.cli.batch.systems.custom import Custom
 
@@ -76,7 +96,10 @@ def open_local(folder: Path | None = None) -> Local:
     """
     from grain.cli.batch.systems.local import Local
 
-    folder = folder or state_folder()
-    records = JobRecords(folder / "jobs").read()
-    taken = [(record.id, record.cpus) for record in records if record.system == "local"]
-    return Local(folder / "scripts", taken)
+    return Local((folder or state_folder()) / "scripts", _taken(folder, "local"))
+
+
+def _taken(folder: Path | None, system: str) -> list[tuple[str, tuple[int, ...]]]:
+    """Return the ids and CPUs of the processes that were started earlier."""
+    records = JobRecords((folder or state_folder()) / "jobs").read()
+    return [(record.id, record.cpus) for record in records if record.system == system]

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 def batch(config: Config) -> list[Finding]:
     """Check that the batch system's commands are installed and that it answers."""
+    import getpass
+
     from grain.cli.batch.command import refusal, run
     from grain.cli.batch.errors import BatchError
     from grain.cli.batch.opening import profile
@@ -30,12 +32,13 @@ def batch(config: Config) -> list[Finding]:
     if missing:
         fix = "Run this where they are, usually on a login node, or change `system`."
         return [Finding("batch system", "fail", f"{system}: no {', '.join(missing)} here", fix)]
+    question = [word.format(user=getpass.getuser()) for word in it.question]
     try:
-        done = run(it.question, it.complaints)
+        done = run(question, it.complaints)
     except BatchError as error:
         return [Finding("batch system", "fail", f"{system}: {error.what}", error.remedy)]
     if done.code:
-        refused = refusal(it.question[0], done, it.complaints)
+        refused = refusal(question[0], done, it.complaints)
         message = f"{refused.what}: {refused.output}"
         return [Finding("batch system", "fail", message, refused.remedy or "Try it by hand.")]
     answers = f"{system}: {', '.join(it.commands)} answer"

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import secrets
+import signal
 import sys
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from grain.edge.cpu_locks import taking_cpus
 from grain.edge.errors import AddressError
 from grain.edge.version import own_versions
 from grain.worker.agent.agent import FAILED, USAGE, Agent
-from grain.worker.agent.lifecycle import TERM_GRACE, Lifecycle, Times
+from grain.worker.agent.lifecycle import TERM_GRACE, USUAL_GRACE, Lifecycle, Times
 from grain.worker.agent.session import IN_MEMORY, WorkerSession
 from grain.worker.auto import NodeOffer, batch_job, batch_system, detect_resources
 from grain.worker.errors import RunnerUnusable, UsageError
@@ -80,7 +81,8 @@ def parser() -> argparse.ArgumentParser:
         "--term-grace",
         type=seconds,
         metavar="S",
-        help="seconds between SIGTERM and SIGKILL (1.8 under PBS, 4.5 under Slurm, else 10)",
+        help="seconds between SIGTERM and SIGKILL (1.8 under PBS, 4.5 under Slurm and Flux, 9 "
+        "under LSF, else 10)",
     )
     add(
         "--drain",
@@ -142,7 +144,7 @@ def make_lifecycle(
     """Return the lifecycle of a worker with these options."""
     term = options.term_grace
     if term is None:
-        term = TERM_GRACE[batch_system(info.environ)]
+        term = TERM_GRACE.get(batch_system(info.environ), USUAL_GRACE)
     done_by = float("inf") if offer.time is None else now + offer.time
     return Lifecycle(Times(term, options.drain, options.give_up), done_by, now)
 
@@ -182,6 +184,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return the exit code."""
     options = parser().parse_args(argv)
     log_to(STANDARD_ERROR, "%(asctime)s %(levelname)s %(message)s")
+    # Grid Engine sends it to every process of a job; the job's script forwards it as SIGTERM.
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     info = read_host_info()
     try:
         offer = detect_resources(stated_resources(options.res), info)

@@ -44,12 +44,19 @@ class Times(NamedTuple):
     give_up: float = 600.0
 
 
-TERM_GRACE = {"pbs": 1.8, "slurm": 4.5, "": 10.0}
-"""Seconds from SIGTERM to SIGKILL by batch system.
+TWICE = 0.5
+"""Seconds within which a signal that comes again is the same one: where a batch system signals all
+processes of a job, its script forwards to the worker what the worker has got already."""
+
+TERM_GRACE = {"pbs": 1.8, "slurm": 4.5, "flux": 4.5, "lsf": 9.0}
+"""Seconds from SIGTERM to SIGKILL by batch system; elsewhere `USUAL_GRACE`.
 
 A job cannot ask its batch system for them. OpenPBS was seen to leave 2 s. Slurm's KillWait is
-30 s by default, but sites set less, and a preemption leaves GraceTime, if that.
+30 s by default, but sites set less, and a preemption leaves GraceTime, if that. Flux documents 5 s,
+LSF 10 s. Grid Engine's `notify`, HTCondor's job_max_vacate_time and Grain's own order leave more.
 """
+
+USUAL_GRACE = 10.0
 
 
 class LifecyclePhase(enum.IntEnum):
@@ -87,6 +94,7 @@ class Lifecycle:
         self.gave_up = False
         self.interrupted = False
         self._times = times
+        self._interrupted_at = math.inf
         self._drain_at = max(done_by - times.drain, (now + done_by) / 2)
         self._cancel_at = done_by
         self._over_at = math.inf
@@ -103,12 +111,13 @@ class Lifecycle:
         self._unlinked_since = min(self._unlinked_since, now)
 
     def on_signal(self, number: int, now: float) -> None:
-        """Take a signal; the second Ctrl-C means now."""
+        """Take a signal; the second Ctrl-C means now, unless the two are one (`TWICE`)."""
         name = signal.Signals(number).name
         if number == signal.SIGUSR1:
             self._drain(f"{name}, the early warning of the batch system")
             return
-        again = number == signal.SIGINT and self.interrupted
+        again = number == signal.SIGINT and now - self._interrupted_at > TWICE
+        self._interrupted_at = min(self._interrupted_at, now)
         self.interrupted = True
         self._drain(name)
         over = now + (0.0 if again else self._times.term)

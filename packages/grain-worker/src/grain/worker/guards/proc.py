@@ -15,9 +15,14 @@ if TYPE_CHECKING:
 
 PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36
 
-CAUGHT = ("HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "PIPE", "XFSZ", "TSTP", "TTIN", "TTOU")
+CAUGHT = ("HUP", "INT", "QUIT", "TERM", "PIPE", "XFSZ", "TSTP", "TTIN", "TTOU")
 """Signals that must not end a guard. Caught, not ignored: exec resets a caught signal to its
 default for the program, while an ignored one stays ignored."""
+
+IGNORED = ("USR1", "USR2")
+"""Signals with which batch systems warn a job. Ignored, also by the programs that are started from
+here: Grid Engine, PBS and LSF send them to every process of a job, and a program that does not
+expect them would die of the warning."""
 
 
 def prctl(option: int, value: int | bytes) -> None:
@@ -32,6 +37,12 @@ def prctl(option: int, value: int | bytes) -> None:
     if libc.prctl(option, argument, word(0), word(0), word(0)) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
+
+
+def ignore_warnings() -> None:
+    """Ignore the signals with which batch systems warn every process of a job, as children do."""
+    for name in IGNORED:
+        signal.signal(getattr(signal, "SIG" + name), signal.SIG_IGN)
 
 
 def become_subreaper(name: bytes) -> None:
@@ -145,6 +156,7 @@ class Wakeup:
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         for name in ("CHLD", *CAUGHT):
             signal.signal(getattr(signal, "SIG" + name), lambda *_: None)
+        ignore_warnings()
 
     def clear(self) -> None:
         """Make the descriptor unreadable until the next signal."""

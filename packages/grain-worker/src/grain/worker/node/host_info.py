@@ -25,7 +25,9 @@ class HostInfo:
         cgroups: the limits of the control groups.
         memory: the machine's memory in bytes; None if unknown.
         devices: the numbers of the machine's NVIDIA GPUs.
-        node_file: the lines of the file that PBS_NODEFILE names.
+        node_file: the lines of the file that PBS_NODEFILE or OAR_NODEFILE names.
+        machine_ad: the attributes of the machine as HTCondor divided it, by name.
+        flux_left: the seconds that Flux leaves to its job; None without one.
         hostname: this machine's name.
         now: seconds since 1970.
     """
@@ -36,6 +38,8 @@ class HostInfo:
     memory: int | None = None
     devices: frozenset[int] = frozenset()
     node_file: tuple[str, ...] = ()
+    machine_ad: Mapping[str, str] = field(default_factory=dict)
+    flux_left: float | None = None
     hostname: str = ""
     now: float = 0.0
 
@@ -48,7 +52,9 @@ def read_host_info() -> HostInfo:
         cgroups=read_cgroups(),
         memory=_memory(),
         devices=_devices(),
-        node_file=_lines(os.environ.get("PBS_NODEFILE", "")),
+        node_file=_lines(os.environ.get("PBS_NODEFILE") or os.environ.get("OAR_NODEFILE", "")),
+        machine_ad=_attributes(os.environ.get("_CONDOR_MACHINE_AD", "")),
+        flux_left=_flux_left() if "FLUX_JOB_ID" in os.environ else None,
         hostname=os.uname().nodename,
         now=time.time(),
     )
@@ -75,3 +81,27 @@ def _lines(path: str) -> tuple[str, ...]:
         return tuple(Path(path).read_text(errors="replace").split())
     except OSError:
         return ()
+
+
+def _attributes(path: str) -> dict[str, str]:
+    """Read lines as ``Cpus = 4``."""
+    try:
+        lines = Path(path).read_text(errors="replace").splitlines() if path else []
+    except OSError:
+        return {}
+    pairs = (line.partition("=") for line in lines)
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _flux_left() -> float | None:
+    """Ask Flux for the time that its job has left, which no variable tells."""
+    import subprocess
+
+    words = ["flux", "job", "timeleft"]
+    try:
+        done = subprocess.run(  # noqa: S603 - of the batch system that runs this job
+            words, capture_output=True, text=True, timeout=10, check=True
+        )
+        return float(done.stdout.strip())
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None

@@ -8,7 +8,7 @@ import signal
 import socket
 from typing import TYPE_CHECKING
 
-from grain.worker.guards.proc import PR_SET_NAME, PR_SET_PDEATHSIG, prctl
+from grain.worker.guards.proc import PR_SET_NAME, PR_SET_PDEATHSIG, ignore_warnings, prctl
 from grain.worker.node.limits import prefer_to_be_killed
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ def set_up_child(name: bytes, caught: Iterable[signal.Signals]) -> socket.socket
         name: the name that ``ps -A`` shows, of 15 bytes at most.
         caught: signals that must have no effect: a terminal and a batch system signal every
             process, but to drain or to end is the parent's decision. They are caught, not ignored,
-            as programs that are started from here would inherit an ignored signal.
+            as programs that are started from here would inherit an ignored signal; so they do with
+            SIGUSR1 and SIGUSR2, which this process ignores.
 
     Raises:
         OSError: there is no such descriptor; the module was run by hand.
@@ -39,6 +40,7 @@ def set_up_child(name: bytes, caught: Iterable[signal.Signals]) -> socket.socket
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     prefer_to_be_killed()
     faulthandler.enable()
+    ignore_warnings()
     for number in caught:
         signal.signal(number, lambda *_: None)
     return socket.socket(fileno=SOCKET)

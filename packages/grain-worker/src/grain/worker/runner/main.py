@@ -50,7 +50,7 @@ CONTEXT_FAILED, AGENT_GONE, UNWATCHED = 3, 4, 5
 
 def main() -> None:
     """Serve as the runner's process until its agent ends it."""
-    caught = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
+    caught = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     sock = set_up_child(b"grain-runner", caught)
     name, number, context, data = sys.argv[1:]
     settings = msgspec.json.decode(data, type=WorkerSettings)

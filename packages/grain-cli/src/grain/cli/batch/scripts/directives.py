@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from grain.cli.batch.errors import BatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from grain.cli.batch.base import BatchJob
 
@@ -35,10 +35,26 @@ def check(text: str) -> None:
         raise BatchError(f"{text!r} does not fit on one line of a script")
 
 
-def options(job: BatchJob) -> Iterable[str]:
+def plain_name(name: str) -> str:
+    """Return a job's name without characters that have a meaning for some batch system.
+
+    >>> plain_name("a b/c[1]")
+    'a_b_c_1_'
+    """
+    return re.sub(r"[^\w.+-]", "_", name, flags=re.ASCII)
+
+
+def options(
+    job: BatchJob, *, typed: bool = True, quote: Callable[[str], str] = word
+) -> Iterable[str]:
     """Yield the user's own options unchanged: those of the configuration first, one line each.
 
     They come after Grain's own options, so that they win where the last option wins.
+
+    Args:
+        job: The job.
+        typed: True to add those of the command line, as the last line.
+        quote: Quotes one of these as the batch system reads it.
     """
     for arg in job.script.extra_args:
         check(arg)
@@ -50,8 +66,8 @@ def options(job: BatchJob) -> Iterable[str]:
                 remedy="An option begins with '-', as in '--account=chem' or '-A chem'.",
             )
         yield arg
-    if job.extra_args:
-        yield " ".join(word(arg) for arg in job.extra_args)
+    if job.extra_args and typed:
+        yield " ".join(quote(arg) for arg in job.extra_args)
 
 
 def amount(memory: float, whole: str, fine: str) -> str:

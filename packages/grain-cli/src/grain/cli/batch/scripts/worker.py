@@ -51,6 +51,7 @@ def worker_job(
         path=path,
         time_left=None if asked.walltime is None else asked.walltime - worker.held_back.walltime,
         warning=warning_lead(asked.walltime, worker.held_back.walltime),
+        grace=worker.held_back.walltime,
         notes=_notes(config),
         env=tuple(worker.env.items()),
         extra_args=tuple(extra_args),

@@ -8,6 +8,11 @@ Map:
 - ``slurm``: Slurm
 - ``pbs``: OpenPBS, PBS Professional and Torque
 - ``sge``: Grid Engine
+- ``lsf``: LSF
+- ``htcondor``: HTCondor
+- ``flux``: Flux
+- ``oar``: OAR
+- ``ssh``: plain processes on a list of hosts
 - ``custom``: the user's own command and template
 - ``local``: plain processes of this machine
 """

@@ -18,7 +18,7 @@ _WORDS = Complaints(slurm.REMEDIES, slurm.SILENT, missing("Slurm"))
 PROFILE = Profile(
     "Slurm",
     ("sbatch", "squeue", "scancel"),
-    ("squeue", "--noheader", "--me"),
+    ("squeue", "--noheader", "--user", "{user}"),
     _WORDS,
     tried="Slurm 22.05",
 )

@@ -8,5 +8,10 @@ Map:
 - ``slurm``: Slurm
 - ``pbs``: OpenPBS, PBS Professional and Torque
 - ``sge``: Grid Engine
+- ``lsf``: LSF
+- ``htcondor``: HTCondor
+- ``flux``: Flux
+- ``oar``: OAR
+- ``ssh``: plain processes on a list of hosts
 - ``custom``: the user's own template
 """

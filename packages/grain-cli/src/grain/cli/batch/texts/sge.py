@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.batch.base import JobPhase, JobState
 from grain.cli.batch.errors import BatchError, unreadable
-from grain.cli.batch.scripts.directives import options, word
+from grain.cli.batch.scripts.directives import check, options, plain_name
 from grain.cli.batch.scripts.shell import body, interpreter
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ REMEDIES = (
     (
         "no suitable queues",
         (
-            "Lower script.cores, script.memory or script.walltime, or change script.queue; `qhost -q` "
-            "shows hosts and queues, `qconf -sq QUEUE` a queue's limits."
+            "Lower script.cores, script.memory or script.walltime, or change script.queue; "
+            "`qhost -q` shows hosts and queues, `qconf -sq QUEUE` a queue's limits."
         ),
     ),
     (
@@ -148,7 +148,8 @@ def script(job: BatchJob, environment: str = "", memory: str = "") -> str:
         memory: Its request for memory, from `memory_option`; empty for none.
     """
     lines = [job.script.shebang]
-    lines += [f"#$ {line}" for line in (*_directives(job, environment, memory), *options(job))]
+    directives = (*_directives(job, environment, memory), *options(job, quote=word))
+    lines += [f"#$ {line}" for line in directives]
     return "\n".join(lines) + "\n\n" + body(job, restarts="RESTARTED")
 
 
@@ -183,7 +184,7 @@ def job_name(name: str) -> str:
     >>> job_name("093015/a:b")
     'w093015_a_b'
     """
-    plain = re.sub(r"[^\w.+-]", "_", name, flags=re.ASCII)
+    plain = plain_name(name)
     return f"w{plain}" if plain[:1].isdigit() else plain
 
 
@@ -195,9 +196,22 @@ def _path(path: str) -> str:
     """
     if "," in path:
         raise BatchError(
-            f"worker.log_file: Grid Engine takes no comma in the path of an output: {path!r}"
+            f"Grid Engine takes no comma in the path of an output: {path!r}",
+            remedy="Change worker.log_file, or the directory in which you are.",
         )
     return f":{path}" if ":" in path else path
+
+
+def word(text: str) -> str:
+    """Quote a word as qsub reads it: quotes join words, and nothing stands for a quote.
+
+    Raises:
+        BatchError: The text has a quote, or a "#", at which qsub ends the line.
+    """
+    check(text)
+    if bad := re.search("[\"'#]", text):
+        raise BatchError(f"Grid Engine takes no {bad[0]} in a request: {text!r}")
+    return f'"{text}"' if re.search(r"\s", text) or not text else text
 
 
 def submitted_id(output: str) -> str:

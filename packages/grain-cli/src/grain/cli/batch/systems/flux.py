@@ -1,0 +1,52 @@
+"""Flux, by the command `flux`: its bindings for Python need the site's own interpreter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
+from grain.cli.batch.command import Complaints, Profile, missing, refusal, run, understood
+from grain.cli.batch.texts import flux
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from grain.cli.batch.base import BatchJob
+
+_WORDS = Complaints(flux.REMEDIES, flux.SILENT, missing("Flux"))
+PROFILE = Profile("Flux", ("flux",), ("flux", "jobs"), _WORDS, tried="")
+
+
+class Flux:
+    """Flux, of a whole cluster or within an allocation."""
+
+    def script(self, job: BatchJob, n: int) -> str:
+        """Return the script of the first job."""
+        return flux.script(job.members(n)[0])
+
+    def submit(self, job: BatchJob, n: int) -> Iterator[SubmittedJob]:
+        """Submit one by one, as Flux has no arrays."""
+        for member in job.members(n):
+            done = run(["flux", "batch"], _WORDS, stdin=flux.script(member), submits=True)
+            if done.code:
+                raise refusal("flux batch", done, _WORDS)
+            number = understood("flux batch", flux.submitted_id(done.out), done.out)
+            yield SubmittedJob(number, member.name, member.log_file)
+
+    def states(self, ids: Iterable[str]) -> dict[str, JobState]:
+        """Query flux jobs; it fails for an unknown job, and answers for the others."""
+        asked = list(ids)
+        states = {one: JobState(JobPhase.UNKNOWN) for one in asked}
+        if known := [one for one in asked if flux.is_id(one)]:
+            done = run(["flux", "jobs", "-a", "--json", *known], _WORDS)
+            if done.code and not flux.only_ended(done.err):
+                raise refusal("flux jobs", done, _WORDS)
+            states.update(flux.states(done.out, known))
+        return states
+
+    def cancel(self, ids: Iterable[str]) -> None:
+        """Cancel jobs: SIGTERM, and SIGKILL 5 s later."""
+        if asked := [one for one in ids if flux.is_id(one)]:
+            done = run(["flux", "cancel", *asked], _WORDS)
+            if done.code and not flux.only_ended(done.err):
+                raise refusal("flux cancel", done, _WORDS)

@@ -1,0 +1,73 @@
+"""OAR, by oarsub, oarstat and oardel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grain.cli.batch.base import JobState, SubmittedJob
+from grain.cli.batch.command import (
+    Complaints,
+    Profile,
+    keep_script,
+    missing,
+    refusal,
+    run,
+    understood,
+)
+from grain.cli.batch.texts import oar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from grain.cli.batch.base import BatchJob
+
+_WORDS = Complaints(oar.REMEDIES, oar.SILENT, missing("OAR"))
+PROFILE = Profile("OAR", ("oarsub", "oarstat", "oardel"), ("oarstat",), _WORDS, tried="")
+
+
+class Oar:
+    """OAR.
+
+    Args:
+        folder: The directory of the scripts: OAR reads them when the jobs start.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def script(self, job: BatchJob, n: int) -> str:
+        """Return the script of the first job."""
+        return oar.script(job.members(n)[0])
+
+    def submit(self, job: BatchJob, n: int) -> Iterator[SubmittedJob]:
+        """Submit one by one, each with a script of its own."""
+        oar.check_path(str(self._folder))
+        for member in job.members(n):
+            path = keep_script(self._folder, member.name, oar.script(member))
+            done = run(["oarsub", *member.extra_args, "-S", str(path)], _WORDS, submits=True)
+            if done.code:
+                raise refusal("oarsub", done, _WORDS)
+            number = understood("oarsub", oar.submitted_id(done.out), done.out)
+            yield SubmittedJob(number, member.name, member.log_file)
+
+    def states(self, ids: Iterable[str]) -> dict[str, JobState]:
+        """Query oarstat, which knows jobs that have ended, too."""
+        asked = list(ids)
+        if not asked:
+            return {}
+        words = [word for one in asked for word in ("-j", one)]
+        done = run(["oarstat", "-J", *words], _WORDS)
+        if done.code:
+            raise refusal("oarstat", done, _WORDS)
+        return oar.states(done.out, asked)
+
+    def cancel(self, ids: Iterable[str]) -> None:
+        """Cancel jobs: SIGKILL to all their processes, at once."""
+        for one in ids:
+            if not one.isdecimal():
+                continue
+            # One by one: an exit status stands for one job.
+            done = run(["oardel", one], _WORDS)
+            if done.code and not oar.only_ended(done.out + done.err):
+                raise refusal("oardel", done, _WORDS)

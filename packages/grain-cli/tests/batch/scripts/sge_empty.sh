@@ -1,0 +1,67 @@
+#!/bin/bash
+#$ -N w093015
+#$ -S /bin/bash
+#$ -cwd
+#$ -j y
+#$ -o /home/me/run/w093015.log
+#$ -w e
+#$ -notify
+
+# Held back for the worker itself (worker.held_back): 0.5 GB, 00:01:00.
+grain_name=w093015
+
+# The processes of the job's earlier start may still live, for instance on a lost node.
+if [ "${RESTARTED:-0}" != 0 ]; then
+    grain_name=$grain_name-r$RESTARTED
+    grain_log=`readlink "/proc/$$/fd/1"`
+    grain_log=${grain_log%.log}-r$RESTARTED.log
+    if [ -f "/proc/$$/fd/1" ] && (umask 077 && : >>"$grain_log") 2>/dev/null; then
+        exec >>"$grain_log" 2>&1
+    fi
+fi
+
+# The output is for its owner alone. No redirection here: dash makes it in the shell itself.
+for grain_fd in 1 2; do
+    [ ! -f "/proc/$$/fd/$grain_fd" ] || chmod go-rwx "/proc/self/fd/$grain_fd" || :
+done
+
+grain_main=
+grain_signal=
+grain_forward() {
+    grain_again=yes
+    if [ -z "$grain_main" ]; then
+        grain_signal=$1
+    else
+        kill -s "$1" "$grain_main" 2>/dev/null || :
+    fi
+}
+trap 'grain_forward USR1' USR1
+trap 'grain_forward TERM' TERM INT USR2
+
+if [ -n "$grain_signal" ]; then
+    echo "grain: SIG$grain_signal came during the set-up; $grain_name is not started" >&2
+    exit 1
+fi
+
+(trap '' USR2; exec grain-worker \
+    --url edge:///home/me/.local/share/edge-file-default \
+    --res '{"Cores": "auto", "GPUs": "auto", "Memory": {"auto": {"less": 0.5}}, "WTime": {"auto": {"less": 60}}}' \
+    --name "$grain_name") &
+grain_main=$!
+[ -z "$grain_signal" ] || kill -s "$grain_signal" "$grain_main" 2>/dev/null || :
+
+# A signal interrupts `wait`, which is then repeated; 127 means that all was collected already.
+grain_status=127
+grain_again=yes
+while [ "$grain_again" = yes ]; do
+    grain_again=no
+    wait "$grain_main" && grain_got=0 || grain_got=$?
+    [ "$grain_got" = 127 ] || grain_status=$grain_got
+done
+grain_main=
+
+# For 99, Grid Engine would run the job again, for 100, hold it; LSF has a list of its own.
+case " 99 100 ${LSB_EXIT_REQUEUE-} " in
+    *[" ("]"$grain_status"[" )"]*) grain_status=1 ;;
+esac
+exit "$grain_status"
