@@ -27,6 +27,7 @@ COMMANDS = {
     "bridge": ["key"],
     "cancel": ["-y", "opt"],
     "doctor": [],
+    "history": [],
     "logs": ["w*"],
     "ls": [],
     "missions": [],
@@ -38,13 +39,14 @@ COMMANDS = {
     "up": [],
     "why": ["opt:1"],
     "cache": ["ls"],
+    "whatif": ["opt"],
     "map": ["--dry-run", "echo", ":::", "\u00e4"],
 }
 SLURM = "system = 'slurm'\n[head]\ncmd = 'true'\n"
 
 
 def test_every_command_is_tried() -> None:
-    assert {*OWN, "--help", "--version", "cache", "map"} <= {*COMMANDS}
+    assert {*OWN, "--help", "--version", "cache", "map", "whatif"} <= {*COMMANDS}
 
 
 class Place:

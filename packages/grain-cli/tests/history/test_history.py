@@ -7,18 +7,29 @@ import io
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
-from grain.cli import main
-from grain.eventlog.schema import VERSION, ClockChanged, Remark, encode
+from grain.cli import completion, main
+from grain.cli.history.summary import summarise
+from grain.eventlog.schema import (
+    VERSION,
+    ClockChanged,
+    Remark,
+    RunEnded,
+    TaskStarted,
+    TaskSubmitted,
+    encode,
+)
 from grain_testkit.small_log import BEGAN, END, HEADER, body, write
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from grain.eventlog.schema import AnyLine
 
 
 def history(*words: str) -> Result:
@@ -50,6 +61,24 @@ def test_missions_are_listed_with_their_counts() -> None:
     lines = history().stdout.splitlines()
     assert ["00:15:00", "failed", "2", "1", "1.47"] == lines[2].split()[3:]
     assert "  a1b2c3d4 on login1: python opt.py --level 2" == lines[3]
+
+
+def test_each_further_attempt_takes_back_the_failure_of_the_one_before() -> None:
+    """All of them name the first one."""
+    lines: list[AnyLine] = [HEADER]
+    for number in range(1, 5):
+        first = 1 if number > 1 else 0
+        outcome: Literal["value", "error"] = "value" if number == 4 else "error"
+        lines += [
+            TaskSubmitted(time=BEGAN + number, task=number, function="fn", retry_of=first),
+            TaskStarted(time=BEGAN + number, task=number, worker="w1"),
+            RunEnded(time=BEGAN + number + 0.5, task=number, outcome=outcome, error="OSError"),
+        ]
+
+    counts = [summarise(lines[:end]).total for end in (4, 5, 10, 13)]
+
+    assert [1, 0, 1, 0] == [one.failed for one in counts]
+    assert (1, 1, 3) == (counts[-1].tasks, counts[-1].done, counts[-1].retried)
 
 
 @pytest.mark.usefixtures("opt")
@@ -218,6 +247,33 @@ def test_a_log_that_is_cut_and_whose_clock_jumped_is_counted() -> None:
     [mission] = data()
 
     assert (2, 600.0) == (mission["done"], mission["seconds"])
+
+
+@pytest.mark.usefixtures("opt")
+def test_completion_has_the_names_of_missions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(completion, "PATIENCE", 60.0)
+    monkeypatch.setenv("_GRAIN_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "grain history o")
+    monkeypatch.setenv("COMP_CWORD", "2")
+
+    assert "plain,opt\n" == CliRunner().invoke(main, [], prog_name="grain").output
+
+
+@pytest.mark.usefixtures("alone")
+def test_messages_do_not_control_the_terminal() -> None:
+    evil = [
+        replace(line, message="\x1b[2J") if isinstance(line, RunEnded) else line for line in body()
+    ]
+    write(replace(HEADER, command=("\x1b[2J",)), evil)
+
+    text = "".join(
+        history(*words).output
+        for words in ([], ["opt"], ["--failed", "opt"], ["--csv"], ["--csv", "opt"], ["--json"])
+    )
+
+    assert "\x1b" not in text
 
 
 @pytest.mark.usefixtures("opt")

@@ -96,6 +96,7 @@ class TaskSubmitted(Line, frozen=True, kw_only=True, tag="submitted"):
         after: the task whose end the branch that submits this one had last waited for, so that this
             one could not come earlier; empty if it had waited for none.
         retry_of: the first attempt, where this task is a further one of the same call; else 0.
+        urgency: larger goes first among the tasks of its mission that ask for the same.
         mission: the id of its mission, in the log of a scheduler.
     """
 
@@ -105,6 +106,7 @@ class TaskSubmitted(Line, frozen=True, kw_only=True, tag="submitted"):
     request_text: str = ""
     after: tuple[int, ...] = ()
     retry_of: int = 0
+    urgency: float = 0.0
     mission: str = ""
 
 

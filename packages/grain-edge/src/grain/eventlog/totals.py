@@ -218,7 +218,8 @@ class Totals:
         self.failures: dict[Cause, Failures] = {}
         self.runs = 0
         self.lost = 0
-        # Tasks that have failed, as a further attempt takes the failure back.
+        # By the first attempts at tasks: those that have failed, as a further attempt takes the
+        # failure back.
         self._failed: dict[tuple[str, int], tuple[FunctionTotals, Failures]] = {}
 
     @property
@@ -337,7 +338,8 @@ class Totals:
         if line.final:
             function.failed += 1
             failures.final += 1
-            self._failed[line.mission, line.task] = function, failures
+            first = run.submission.retry_of or line.task
+            self._failed[line.mission, first] = function, failures
 
 
 def cause_of(run: Run) -> Cause:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from grain.cli.show import clean
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from typing import TextIO
@@ -26,7 +28,14 @@ def write_csv(rows: Iterable[Row], columns: Iterable[str], out: TextIO) -> None:
     names = list(columns)
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(names)
-    writer.writerows(["" if row[name] is None else row[name] for name in names] for row in rows)
+    writer.writerows([_cell(row[name]) for name in names] for row in rows)
+
+
+def _cell(value: object) -> object:
+    """Return a value as it is written: messages of exceptions must not control a terminal."""
+    if isinstance(value, str):
+        return value if value.isprintable() else clean(value)
+    return "" if value is None else value
 
 
 def write_parquet(rows: Iterable[Row], columns: Mapping[str, type], path: str) -> None:
