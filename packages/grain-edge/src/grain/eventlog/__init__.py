@@ -11,8 +11,14 @@ Rules:
 
 Map:
 
-- `schema`: every kind of line with its fields.
-- `usage`: what a run has used, and how that was measured.
-- `runs`: lines put together to runs, on one axis of time.
-- `totals`: what runs add up to, by function and outcome; failures by cause.
+- ``schema``: every kind of line with its fields.
+- ``names``: where logs are; the names of their folders and files.
+- ``reader``: the lines of a log, also while it is written.
+- ``store``: all logs: listed, looked up, and removed when they are old.
+- ``errors``: the errors of those who read and look up.
+- ``writer``: takes lines, and has a thread write them.
+- ``files``: the files of one log that is being written.
+- ``usage``: what a run has used, and how that was measured.
+- ``runs``: lines put together to runs, on one axis of time.
+- ``totals``: what runs add up to, by function and outcome; failures by cause.
 """

@@ -390,7 +390,7 @@ def static_timeline(
         seconds: the length of the axis.
         colours: the colours of functions, by their numbers.
     """
-    rows = [row for lanes in timeline.lanes.values() for row in lanes.bars]
+    rows = [row for lanes in timeline.lanes.values() for row in lanes.rows()]
     if not rows or len(rows) > _STATIC_LANES or seconds <= 0:
         return None
     few, _ = coarser(rows, _STATIC_BARS, timeline.grain)
@@ -444,7 +444,7 @@ def timeline_data(
     workers = []
     for name, lanes in islice(timeline.lanes.items(), most):
         rows = []
-        for row in lanes.bars:
+        for row in lanes.rows():
             numbers: list[int] = []
             last = task = 0
             for bar in row:

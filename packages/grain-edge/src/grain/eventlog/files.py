@@ -1,0 +1,138 @@
+"""`LogFiles`: the files of one log, as the one process that writes them sees them."""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from grain.eventlog.names import part_name
+from grain.eventlog.schema import encode
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from grain.eventlog.schema import LogStarted
+
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+class LogFiles:
+    """The files of one log, which nobody else writes to.
+
+    A write that fails leaves its rest here, and the next one goes on with it: a disk that was full
+    for a while costs no line, and tears none.
+
+    Args:
+        folder: of the log; made with the first write, with those above it that are missing.
+        header: the first line of every part.
+        part_size: bytes after which the next part begins.
+        most: bytes of all parts. Beyond that the oldest go, but the first one, which has the
+            workers of the beginning.
+
+    Attributes:
+        unwritten: bytes that could not be written so far.
+    """
+
+    def __init__(self, folder: Path, header: LogStarted, *, part_size: int, most: int) -> None:
+        self.folder = folder
+        self.unwritten = b""
+        self._header = header
+        self._part_size = part_size
+        self._most = most
+        self._fd = -1
+        self._next = 0  # the number of the next part
+        self._sizes: dict[int, int] = {}
+        self._within_line = False  # True if the file ends within a line
+
+    @property
+    def part(self) -> int:
+        """The number of the part that is open, or was open last; -1 before the first."""
+        return self._next - 1
+
+    def write(self, lines: bytes) -> None:
+        """Append complete lines.
+
+        Raises:
+            OSError: they could not be written, or not all of them; the next call goes on.
+        """
+        self.unwritten += lines
+        if self._fd < 0:
+            self._open_part()
+        try:
+            while self.unwritten:
+                count = os.write(self._fd, self.unwritten)
+                self._within_line = self.unwritten[count - 1 : count] != b"\n"
+                self.unwritten = self.unwritten[count:]
+                self._sizes[self.part] += count
+        except OSError as error:
+            if error.errno not in _FULL:
+                # This file cannot be written any more, as after the folder was removed.
+                self.close()
+            raise
+        if self._sizes[self.part] >= self._part_size:
+            # Before the next one is made: on NFS, those who see that one then see all of this one.
+            self.close()
+
+    def _open_part(self) -> None:
+        if self._within_line:
+            # The beginning of this line is in the part before.
+            self.unwritten = self.unwritten.partition(b"\n")[2]
+            self._within_line = False
+        for folder in reversed([self.folder, *self.folder.parents]):
+            if not folder.exists():
+                folder.mkdir(mode=0o700, exist_ok=True)
+        self._fd = os.open(self.folder / part_name(self._next), _FLAGS, 0o600)
+        header = encode(replace(self._header, part=self._next))
+        self._sizes[self._next] = 0
+        self._next += 1
+        self.unwritten = header + self.unwritten
+        self._remove_parts()
+
+    def _remove_parts(self) -> None:
+        """Remove the oldest parts if the log has grown too large; neither the first nor the last.
+
+        The next part is counted as if it were full.
+        """
+        removable = [number for number in self._sizes if 0 < number < self.part]
+        for number in removable:
+            if sum(self._sizes.values()) + self._part_size <= self._most:
+                return
+            with suppress(OSError):  # else it goes with the log
+                (self.folder / part_name(number)).unlink()
+            del self._sizes[number]
+
+    def modified(self) -> float | None:
+        """Return the present time by the clock of the filesystem; None if it cannot be had."""
+        try:
+            self.touch()
+            return os.fstat(self._fd).st_mtime
+        except OSError:
+            return None
+
+    def touch(self) -> None:
+        """Mark the log as in use.
+
+        Raises:
+            OSError: it cannot be, or no part is open.
+        """
+        os.utime(self._fd)
+
+    def sync(self) -> None:
+        """Have the system store what was written, so that other hosts see it.
+
+        Raises:
+            OSError: it cannot, or no part is open.
+        """
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        """Close the file; a further write begins the next part."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            with suppress(OSError):  # as of a full disk, on NFS; no descriptor is left in any case
+                os.close(fd)

@@ -1,0 +1,315 @@
+"""`LogStore`: the folder of all logs, in which they are listed, looked up and removed when old."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import socket
+import stat
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from grain.eventlog.errors import AmbiguousLog, NoSuchLog, NotALog
+from grain.eventlog.names import (
+    FIRST_PART,
+    default_folder,
+    fit_name,
+    parse_folder,
+    part_name,
+    part_number,
+)
+from grain.eventlog.reader import LONGEST_LINE, LogReader
+from grain.eventlog.schema import LogEnded, LogStarted, decode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KEEP_DAYS = 30.0
+KEEP_GB = 1.0
+
+TOUCHED = 3600.0
+"""Seconds after which a writer marks its file as in use, if it has written nothing meanwhile."""
+
+_SURELY = 2 * TOUCHED  # seconds for which a log without an end counts as being written
+_ELSEWHERE = 48 * TOUCHED  # the same for one of another host, whose processes cannot be seen
+_CANDIDATES = 5  # that an error names
+
+
+@dataclass(frozen=True)
+class StoredLog:
+    """One log of a store, by the name of its folder: nothing of it was read yet.
+
+    Attributes:
+        folder: its folder.
+        started: when it began, in UTC.
+        name: the name of the mission, as `names.fit_name` returns it; `header` has it in full.
+        id: the id of the mission.
+    """
+
+    folder: Path
+    started: datetime.datetime
+    name: str
+    id: str
+
+    def header(self) -> LogStarted | None:
+        """Read the first line; None if there is none yet.
+
+        Raises:
+            LogError: it is no log of this version.
+            OSError: it cannot be read.
+        """
+        reader = LogReader(self.folder)
+        next(iter(reader), None)
+        return reader.header
+
+    def end(self) -> LogEnded | None:
+        """Read the last line; None if it is not the end of the log, or cannot be read."""
+        try:
+            return _last_line(self.folder)
+        except OSError:
+            return None
+
+    def size(self) -> int:
+        """Return the bytes of all its parts; 0 if they are not there any more."""
+        return sum(status.st_size for status in self._parts())
+
+    def modified(self) -> float:
+        """Return when it was last written to, in Unix seconds by the clock of the filesystem."""
+        times = [status.st_mtime for status in self._parts()]
+        if not times:  # its writer has made the folder just now
+            with suppress(OSError):
+                times.append(self.folder.lstat().st_mtime)
+        return max(times, default=0.0)
+
+    def is_written(self, now: float | None = None) -> bool:
+        """Return True if its process may still write to it.
+
+        A process of another host cannot be seen: its log counts as being written for two days
+        after its last sign of life, of which a writer gives one an hour.
+
+        Args:
+            now: Unix seconds, by the clock of the filesystem; by default that of this process.
+        """
+        if self.end() is not None:
+            return False
+        age = (time.time() if now is None else now) - self.modified()
+        if age < _SURELY:
+            return True
+        try:
+            header = self.header()
+        except Exception:  # it is damaged, or newer; its age has to do
+            header = None
+        if header is not None and header.host == socket.gethostname() and header.pid:
+            return _is_alive(header.pid)
+        return age < _ELSEWHERE
+
+    def _parts(self) -> list[os.stat_result]:
+        parts = []
+        with suppress(OSError), os.scandir(self.folder) as entries:
+            for entry in entries:
+                if part_number(entry.name) is not None:
+                    with suppress(OSError):
+                        parts.append(entry.stat(follow_symlinks=False))
+        return parts
+
+
+class LogStore:
+    """The folder that has the folders of all logs.
+
+    Args:
+        folder: as ``[log] folder`` says; by default `names.default_folder` of missions.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder or default_folder()
+
+    def logs(self) -> list[StoredLog]:
+        """Return all logs, newest first; none if there is no such folder.
+
+        Raises:
+            OSError: the folder cannot be read.
+        """
+        try:
+            names = os.listdir(self.folder)
+        except FileNotFoundError:
+            return []
+        logs = []
+        for name in names:
+            parsed = parse_folder(name)
+            if parsed is not None:
+                logs.append(StoredLog(self.folder / name, *parsed))
+        return sorted(logs, key=lambda log: (log.started, log.id), reverse=True)
+
+    def find(self, text: str) -> StoredLog:
+        """Return the log that a user means.
+
+        Of several missions with the same name it is the newest.
+
+        Args:
+            text: the name or the id of a mission, or their beginning; the name of the folder, or
+                its path.
+
+        Raises:
+            NoSuchLog: nothing fits.
+            AmbiguousLog: missions of several names, or several ids, begin like this.
+            NotALog: it is the path of something else.
+            OSError: the folder cannot be read.
+        """
+        if "/" in text:
+            return _at(Path(text))
+        logs = self.logs()
+        fit = fit_name(text)
+        for exact in (
+            [log for log in logs if log.folder.name == text],
+            [log for log in logs if log.id == text],
+            [log for log in logs if log.name == fit],
+        ):
+            if exact:
+                return exact[0]
+        begun = [
+            log
+            for log in logs
+            if text
+            and (
+                log.name.startswith(fit)
+                or log.id.startswith(text)
+                or log.folder.name.startswith(text)
+            )
+        ]
+        if not begun:
+            raise NoSuchLog(self._nothing(text, logs))
+        if len({log.name if log.name.startswith(fit) else log.id for log in begun}) > 1:
+            names = tuple(log.folder.name for log in begun[:_CANDIDATES])
+            more = f", and {len(begun) - len(names)} more" if len(begun) > len(names) else ""
+            raise AmbiguousLog(
+                f"{text!r} is the beginning of several names or ids: {', '.join(names)}{more}. "
+                "Write more of one",
+                names,
+            )
+        return begun[0]
+
+    def _nothing(self, text: str, logs: list[StoredLog]) -> str:
+        if not logs:
+            return (
+                f"no log of {text!r}: there are no logs in {self.folder}. Missions with workers "
+                "elsewhere write them; others with run(..., event_log=True)"
+            )
+        recent = list(dict.fromkeys(log.name for log in logs))[:_CANDIDATES]
+        return f"no log of {text!r} in {self.folder}; the latest missions are {', '.join(recent)}"
+
+    def remove_old(
+        self, *, days: float = KEEP_DAYS, gigabytes: float = KEEP_GB, now: float | None = None
+    ) -> list[str]:
+        """Remove logs that ended long ago, and the oldest ones if all together are too large.
+
+        A log that is being written stays. Only the files of logs are removed, by no link, so a
+        folder with anything else in it stays, without its log. Several processes may do this at
+        once.
+
+        Args:
+            days: logs that were written to within so many days stay if there is room.
+            gigabytes: GB of all logs together.
+            now: Unix seconds by the clock of the filesystem; by default that of this process.
+
+        Returns:
+            The names of the folders.
+
+        Raises:
+            OSError: the folder cannot be read.
+        """
+        now = time.time() if now is None else now
+        total = 0
+        removed = []
+        with _opened(self.folder) as store:
+            for log in self.logs():
+                total += log.size()
+                old = now - log.modified() > days * 86400
+                if (
+                    (old or total > gigabytes * 1e9)
+                    and not log.is_written(now)
+                    and _remove(store, log.folder.name)
+                ):
+                    removed.append(log.folder.name)
+        return removed
+
+
+def _at(path: Path) -> StoredLog:
+    """Return the log at a path, wherever it is.
+
+    Raises:
+        LogError: nothing there is one, of this version.
+        OSError: it cannot be read.
+    """
+    folder = path.parent if path.name == FIRST_PART else path
+    if not (folder / FIRST_PART).exists():
+        raise NotALog(f"{path} is not the folder of an event log: there is no {FIRST_PART} in it")
+    log = StoredLog(folder, datetime.datetime.now(datetime.timezone.utc), "", "")
+    header = log.header()
+    if header is None:
+        raise NotALog(f"{path} has no complete line yet")
+    started = datetime.datetime.fromtimestamp(header.time, datetime.timezone.utc)
+    return StoredLog(folder, started, fit_name(header.name), header.id)
+
+
+def _last_line(folder: Path) -> LogEnded | None:
+    numbers = (part_number(name) for name in os.listdir(folder))
+    last = max((number for number in numbers if number is not None), default=0)
+    with (folder / part_name(last)).open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - LONGEST_LINE))
+        lines = file.read().rsplit(b"\n", 2)
+    # Behind the last newline is nothing, or a line that is torn.
+    try:
+        line = decode(lines[-2] if len(lines) > 1 else b"")
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return line if isinstance(line, LogEnded) else None
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is another user's
+        pass
+    return True
+
+
+@contextmanager
+def _opened(folder: str | Path, within: int | None = None) -> Iterator[int]:
+    """Open a folder, which is no link if it is within another one."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    fd = os.open(folder, flags | (0 if within is None else os.O_NOFOLLOW), dir_fd=within)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _remove(store: int, name: str) -> bool:
+    """Remove the log in a folder of the store, by descriptors; return False if that fails.
+
+    Nothing is done by path: another process may put a link where a folder was.
+    """
+    with suppress(OSError):
+        with _opened(name, store) as folder:
+            if os.fstat(folder).st_uid != os.geteuid():
+                return False
+            for file in os.listdir(folder):
+                if part_number(file) is None:
+                    continue
+                status = os.stat(file, dir_fd=folder, follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode):
+                    with suppress(FileNotFoundError):  # another process removes it as well
+                        os.unlink(file, dir_fd=folder)
+        # Of files that somebody still reads, NFS keeps a `.nfs...` for a while: then the folder
+        # stays, without a log, and goes the next time.
+        os.rmdir(name, dir_fd=store)
+        return True
+    return False

@@ -1,0 +1,269 @@
+"""`LogWriter`: takes the lines of a log and has a thread write them.
+
+Theory of operation. Whoever writes a line only appends it to a queue in memory: no system call, no
+lock, no formatting takes place in the event loop. The thread looks at the queue at most once a
+second, or sooner when many lines are there, makes JSON of them and writes them together. So a disk
+that is slow costs nothing, and one that hangs, as an NFS mount does whose server is away, stops
+the thread and nothing else. The queue is bounded: beyond that, lines are dropped and counted.
+
+Times are those of the monotonic clock, moved to Unix' epoch. So within a log they never go back;
+where the clock of the machine is set, by more than a second, a line `ClockChanged` says by how
+much, and the times after it follow the new clock.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from grain.eventlog.files import LogFiles
+from grain.eventlog.names import folder_name
+from grain.eventlog.schema import VERSION, AnyLine, ClockChanged, LogEnded, LogStarted
+from grain.eventlog.store import KEEP_DAYS, KEEP_GB, TOUCHED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from grain.eventlog.store import LogStore
+
+MOST_LINES = 50_000
+"""Lines that wait to be written; more are dropped."""
+
+PART_SIZE = 64 * 1024**2
+"""Bytes of one file."""
+
+_DELAY = 1.0  # seconds for which lines wait for others
+_MANY = 2000  # lines that are written sooner
+_BATCH = 500  # lines that are encoded at a time: other threads wait for a fraction of a millisecond
+_RETRY = 10.0  # seconds between two attempts to write what could not be written
+_SYNC = 10.0  # seconds between two requests to store what was written
+_JUMP = 1.0  # seconds by which the clock has to be off to count as set
+_COMMAND = 4000  # characters of a command line
+
+Status = Literal["done", "failed", "interrupted"]
+
+
+def first_line(
+    source: Literal["mission", "scheduler"],
+    id: str,  # noqa: A002 - its name
+    name: str,
+    *,
+    grain: str,
+    address: str = "",
+) -> LogStarted:
+    """Return the first line of a log that this process is about to write.
+
+    Args:
+        source: who writes it.
+        id: the id of the mission or scheduler.
+        name: its name.
+        grain: the version of Grain.
+        address: where others join; empty for nowhere.
+    """
+    command: list[str] = []
+    room = _COMMAND
+    for word in sys.orig_argv:
+        if room <= 0:
+            break
+        command.append(word[:room])
+        room -= len(word)
+    try:
+        directory = str(Path.cwd())
+    except OSError:  # it was removed
+        directory = ""
+    return LogStarted(
+        time=time.time(),
+        version=VERSION,
+        grain=grain,
+        source=source,
+        id=id,
+        name=name,
+        command=tuple(map(_printable, command)),
+        directory=_printable(directory),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        address=address,
+    )
+
+
+def _printable(text: str) -> str:
+    """Return a text without the halves of characters that stand for bytes which are no UTF-8."""
+    return text.encode(errors="surrogateescape").decode(errors="replace")
+
+
+class LogWriter:
+    """The writer of one log, from its first line to its last.
+
+    `write` and `now` are for one thread, that of the event loop.
+
+    Args:
+        store: has the folder of the log.
+        header: its first line, as `first_line` returns it.
+        on_trouble: called by the thread, once, with a sentence: the log cannot be written.
+        days: for how long logs of the store are kept, see `LogStore.remove_old`.
+        gigabytes: how much of them is kept. This log keeps half of that at most.
+        part_size: bytes of one file.
+        clocks: the clock of Unix' epoch, and one that does not go back.
+
+    Attributes:
+        folder: of the log.
+        lost: lines that were dropped.
+    """
+
+    def __init__(
+        self,
+        store: LogStore,
+        header: LogStarted,
+        *,
+        on_trouble: Callable[[str], object] = lambda _: None,
+        days: float = KEEP_DAYS,
+        gigabytes: float = KEEP_GB,
+        part_size: int = PART_SIZE,
+        clocks: tuple[Callable[[], float], Callable[[], float]] = (time.time, time.monotonic),
+    ) -> None:
+        self.folder: Path = store.folder / folder_name(header.time, header.name, header.id)
+        self.lost = 0
+        self._store = store
+        self._header = header
+        self._on_trouble = on_trouble
+        self._days = days
+        self._gigabytes = gigabytes
+        most = int(gigabytes * 1e9 / 2)
+        self._files = LogFiles(
+            self.folder, header, part_size=min(part_size, max(most // 8, 1)), most=most
+        )
+        self._wall, self._monotonic = clocks
+        self._offset = header.time - self._monotonic()
+        self._lines: deque[AnyLine] = deque()
+        self._encoder = msgspec.json.Encoder()
+        self._wake = threading.Event()
+        self._hurry = threading.Event()
+        self._end: tuple[Status, str] | None = None
+        # Those of the thread alone.
+        self._parts_seen = 0
+        self._synced = 0.0
+        self._failing = False
+        self._reported = False
+        self._thread = threading.Thread(target=self._run, name="grain event log", daemon=True)
+        self._thread.start()
+        self._wake.set()  # the first line is written though no other may come for long
+
+    def now(self) -> float:
+        """Return the time for a line."""
+        return self._offset + self._monotonic()
+
+    def write(self, line: AnyLine) -> None:
+        """Take a line, which is written about a second later."""
+        lines = self._lines
+        waiting = len(lines)
+        if waiting >= MOST_LINES:
+            self.lost += 1
+            return
+        lines.append(line)
+        if not waiting:
+            self._check_clock()
+            self._wake.set()
+        elif waiting == _MANY:
+            self._hurry.set()
+
+    def _check_clock(self) -> None:
+        """Follow the clock of the machine if it was set."""
+        by = self._wall() - self.now()
+        if abs(by) > _JUMP:
+            self._offset += by
+            self._lines.append(ClockChanged(time=self.now(), by=by))
+
+    def close(self, status: Status, message: str = "", *, patience: float = 5.0) -> None:
+        """End the log, and wait until it is written. Blocks.
+
+        Args:
+            status: how the process ended.
+            message: the exception, in one line.
+            patience: seconds; a disk that hangs for longer gets nothing more.
+        """
+        self._end = (status, message)
+        self._wake.set()
+        self._hurry.set()
+        self._thread.join(patience)
+
+    # ---- the thread
+
+    def _run(self) -> None:
+        while True:
+            if not self._failing and not self._wake.wait(TOUCHED):
+                with suppress(OSError):
+                    self._files.touch()
+                continue
+            self._wake.clear()
+            if self._end is None:
+                self._hurry.wait(_RETRY if self._failing else _DELAY)
+            self._hurry.clear()
+            end = self._end  # before the queue is looked at: what was written before `close` goes
+            self._write_waiting()
+            if end is not None:
+                self._finish(*end)
+                return
+
+    def _write_waiting(self) -> None:
+        """Write what is in the queue, as far as the disk lets us."""
+        try:
+            self._files.write(b"")  # the rest of the last time, or the first line of all
+            while self._lines:
+                count = min(len(self._lines), _BATCH)
+                self._files.write(self._encoded([self._lines.popleft() for _ in range(count)]))
+        except OSError as error:
+            self._fail(error)
+            return
+        self._failing = False
+        self._look_after()
+
+    def _encoded(self, lines: list[AnyLine]) -> bytes:
+        try:
+            return self._encoder.encode_lines(lines)
+        except (msgspec.MsgspecError, TypeError, ValueError):
+            # One of them has half a character, or a number that JSON has not.
+            parts = []
+            for line in lines:
+                try:
+                    parts.append(self._encoder.encode(line) + b"\n")
+                except (msgspec.MsgspecError, TypeError, ValueError):
+                    self.lost += 1
+            return b"".join(parts)
+
+    def _fail(self, error: OSError) -> None:
+        self._failing = True
+        if not self._reported:
+            self._reported = True
+            self._on_trouble(
+                f"the event log {self.folder} cannot be written ({error.strerror}). What it is "
+                "about goes on, and the log is tried again. To have it elsewhere, or not at all, "
+                "set head.event_log.folder or head.event_log.enabled in grain.toml"
+            )
+
+    def _look_after(self) -> None:
+        """Have stored what was written, and remove old logs when a part has begun."""
+        if self._files.part >= self._parts_seen:
+            self._parts_seen = self._files.part + 1
+            now = self._files.modified()
+            if now is not None:
+                with suppress(OSError):
+                    self._store.remove_old(days=self._days, gigabytes=self._gigabytes, now=now)
+        if self._monotonic() - self._synced > _SYNC:
+            self._synced = self._monotonic()
+            with suppress(OSError):
+                self._files.sync()
+
+    def _finish(self, status: Status, message: str) -> None:
+        end = LogEnded(time=self.now(), status=status, message=message, lost=self.lost)
+        with suppress(OSError):
+            self._files.write(self._encoded([end]))
+        self._files.close()
