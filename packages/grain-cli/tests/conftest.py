@@ -54,10 +54,11 @@ def job_of(configure: Configure) -> Callable[..., BatchJob]:
 
 @pytest.fixture
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory, a state directory, and a PATH without batch systems."""
+    """A working directory, directories for state and cache, and a PATH without batch systems."""
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}/bin")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("GRAIN_CONFIG", raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -14,6 +14,7 @@ Map:
 - ``streams``: the standard streams, and errors that no command has foreseen
 - ``version``: ``--version``, found fast
 - ``status/``: `grain ls` and `grain why`
+- ``history/``: `grain history`, and what `grain why` knows of the past
 - ``workers/``: `grain up`, `scale`, `start`, `quit` and `logs`, and the jobs that they submit
 - ``doctor/``: `grain doctor` and its checks
 - ``batch/``: batch systems: scripts, submission, states, cancellation

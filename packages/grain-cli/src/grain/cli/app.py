@@ -26,6 +26,7 @@ class _Own(NamedTuple):
 OWN = {
     "cancel": _Own("grain.cli.status.cancel", "End a mission, or one task of it."),
     "doctor": _Own("grain.cli.doctor.command", "Check this installation, and say what to fix."),
+    "history": _Own("grain.cli.history.command", "Show what missions have done, past and present."),
     "logs": _Own("grain.cli.workers.logs", "Show the output of workers."),
     "ls": _Own("grain.cli.status.ls", "List workers, missions, and what waits and why."),
     "quit": _Own("grain.cli.workers.quit", "Let workers go."),
@@ -40,7 +41,8 @@ OWN = {
 _MEANT = {
     "abort": "cancel", "check": "doctor", "down": "quit", "explain": "why", "kill": "cancel",
     "list": "ls", "log": "logs", "parallel": "map", "ps": "ls", "qdel": "cancel", "qstat": "ls",
-    "qsub": "up", "queue": "ls", "run": "map", "sbatch": "up", "scancel": "cancel",
+    "past": "history", "qsub": "up", "queue": "ls", "run": "map", "sacct": "history",
+    "sbatch": "up", "scancel": "cancel",
     "squeue": "ls", "stat": "ls", "status": "ls", "stop": "quit", "submit": "up", "top": "ls",
     "workers": "ls",
 }  # fmt: skip

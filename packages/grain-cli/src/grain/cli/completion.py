@@ -38,6 +38,18 @@ def missions(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[st
     return _names(incomplete, lambda: [str(one["label"]) for one in _state(ctx)["missions"]])
 
 
+def logs(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of a mission that has left an event log."""
+    return _names(incomplete, logged)
+
+
+def logged() -> list[str]:
+    """Return the names of the missions that have left event logs, the last first, each once."""
+    from grain.eventlog.store import LogStore
+
+    return list(dict.fromkeys(log.name for log in LogStore().logs()))
+
+
 def here(state: dict[str, Any]) -> list[str]:
     """Return the names of the workers that are here."""
     return [str(worker["name"]) for worker in state["workers"]]

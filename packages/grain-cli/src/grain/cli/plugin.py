@@ -41,7 +41,8 @@ def chosen_config(ctx: click.Context) -> str | None:
 def report_errors() -> Iterator[None]:
     """End the command with a message and exit code 1 on errors that users can fix.
 
-    These are errors of the configuration, the scheduler, the batch system and files. Others pass.
+    These are errors of the configuration, the scheduler, the batch system, event logs and files.
+    Others pass.
     """
     try:
         yield
@@ -56,7 +57,8 @@ def report_errors() -> Iterator[None]:
         from grain.cli.query import NoScheduler
         from grain.config import ConfigError
         from grain.edge.errors import EdgeError
+        from grain.eventlog.errors import LogError
 
-        if isinstance(error, ConfigError | BatchError | EdgeError | NoScheduler):
+        if isinstance(error, ConfigError | BatchError | EdgeError | LogError | NoScheduler):
             raise click.ClickException(clean(error, keep="\n\t")) from None
         raise

@@ -1,0 +1,17 @@
+"""What missions have done, from their event logs: `grain history`, and `grain why` of the past.
+
+A log is read in one pass, in memory that does not grow with the number of tasks that have ended:
+`summary` counts, `rows` and `tables` pass each run on. Only failures are remembered one by one, as
+another attempt may follow later.
+
+Map:
+
+- ``command``: the command `grain history`
+- ``logs``: the logs that a name means, and the present state of their missions
+- ``summary``: the counts of a log, by function and by cause of failure
+- ``kept``: summaries of logs that have not changed since they were read
+- ``text``: summaries for people
+- ``rows``: the runs of a log as rows with named columns
+- ``tables``: rows as CSV and Parquet
+- ``past_task``: one task of a log, for `grain why`
+"""

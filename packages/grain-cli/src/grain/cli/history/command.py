@@ -1,0 +1,169 @@
+"""``grain history``: what missions have done, from their event logs."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from grain.cli import completion
+from grain.cli.options import config_option, json_option, load_config
+from grain.cli.plugin import report_errors
+from grain.cli.show import clean, print_json, terminal_width
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from grain.cli.history.rows import Row
+    from grain.cli.history.summary import LogSummary
+    from grain.eventlog.store import LogStore, StoredLog
+
+
+@click.command()
+@click.option("--failed", is_flag=True, help="Show failures, by cause.")
+@click.option(
+    "-n", "most", default=20, show_default=True, metavar="N", type=click.IntRange(1),
+    help="List the last N missions.",
+)  # fmt: skip
+@json_option
+@click.option("--csv", "as_csv", is_flag=True, help="Print a row for each mission, or each run.")
+@click.option("--parquet", metavar="FILE", help="Write these rows to a Parquet file.")
+@config_option
+@click.argument("mission", metavar="NAME", required=False, shell_complete=completion.logs)
+@click.pass_context
+def history(
+    ctx: click.Context,
+    failed: bool,
+    most: int,
+    as_json: bool,
+    as_csv: bool,
+    parquet: str | None,
+    config_file: str | None,
+    mission: str | None,
+) -> None:
+    """Show what missions have done, past and present.
+
+    Without NAME, list missions; with the name or the id of one, or the beginning of it, show its
+    tasks by function and outcome. NAME may also be the path of an event log.
+
+    \b
+    Examples:
+      grain history
+      grain history screening            the last mission of that name
+      grain history --failed screening   why tasks have failed
+      grain history --csv screening > runs.csv
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
+    if sum((as_json, as_csv, parquet is not None)) > 1:
+        raise click.UsageError("choose one of --json, --csv and --parquet")
+    if failed and mission is None:
+        raise click.UsageError("name a mission, as in: grain history --failed screening")
+    with report_errors():
+        from grain.cli.history.logs import store_of
+
+        store = store_of(load_config(ctx, config_file))
+        if mission is None:
+            _list(store, most, as_json=as_json, as_csv=as_csv, parquet=parquet)
+        elif as_csv or parquet is not None:
+            _runs(store, mission, failed=failed, parquet=parquet)
+        else:
+            _show(store, mission, failed=failed, as_json=as_json)
+
+
+def _list(store: LogStore, most: int, *, as_json: bool, as_csv: bool, parquet: str | None) -> None:
+    """List the last missions, the newest first."""
+    from grain.cli.history.kept import KeptSummaries
+    from grain.cli.history.logs import state_of
+    from grain.cli.history.text import MISSION_COLUMNS, mission_row, missions_text
+    from grain.eventlog.errors import LogError
+
+    logs = store.logs()
+    kept = KeptSummaries()
+    kept.prune(logs)
+    missions: list[tuple[str, LogSummary]] = []
+    unreadable: list[str] = []
+    for log in logs[:most]:
+        try:
+            summary = kept.of(log)
+        except (LogError, OSError) as error:
+            unreadable.append(f"{log.folder.name} cannot be read: {error}")
+        else:
+            missions.append((state_of(log, summary.status), summary))
+    rows = (mission_row(state, summary) for state, summary in missions)
+    if as_json:
+        print_json(list(rows))
+    elif as_csv or parquet is not None:
+        _write(rows, MISSION_COLUMNS, parquet)
+    elif not logs:
+        click.echo(
+            f"No mission has left an event log in {clean(store.folder)}. Missions with workers "
+            "elsewhere write one."
+        )
+        return
+    else:
+        click.echo(missions_text(missions, unreadable, terminal_width()), nl=False)
+        if len(logs) > most:
+            click.echo(f"{len(logs) - most} more: grain history -n {len(logs)}")
+        return
+    for sentence in unreadable:
+        click.echo(f"Note: {clean(sentence)}", err=True)
+
+
+def _show(store: LogStore, word: str, *, failed: bool, as_json: bool) -> None:
+    """Show the tasks of a mission by function, or its failures by cause."""
+    from grain.cli.history.kept import KeptSummaries
+    from grain.cli.history.logs import state_of
+    from grain.cli.history.text import failures_text, mission_data, summary_text
+
+    log = _find(store, word)
+    summary = KeptSummaries().of(log)
+    state = state_of(log, summary.status)
+    if as_json:
+        print_json(mission_data(state, summary))
+    elif failed:
+        click.echo(failures_text(summary, terminal_width()), nl=False)
+    else:
+        click.echo(summary_text(state, summary, terminal_width()), nl=False)
+        if summary.causes:
+            word = clean(summary.name) if not word.startswith("-") else clean(log.folder)
+            click.echo(f"\nWhy tasks have failed: grain history --failed {word}")
+
+
+def _runs(store: LogStore, word: str, *, failed: bool, parquet: str | None) -> None:
+    """Write a row for each run of a mission."""
+    from grain.cli.history.logs import lines_of
+    from grain.cli.history.rows import RUN_COLUMNS, run_rows
+    from grain.eventlog.reader import LogReader
+
+    log = _find(store, word)
+    lines = lines_of(LogReader(log.folder), log.size())
+    _write(run_rows(lines, mission=log.id, failed=failed), RUN_COLUMNS, parquet)
+
+
+def _write(rows: Iterable[Row], columns: dict[str, type], parquet: str | None) -> None:
+    from grain.cli.history.tables import write_csv, write_parquet
+
+    if parquet is None:
+        write_csv(rows, columns, sys.stdout)
+    else:
+        write_parquet(rows, columns, parquet)
+
+
+def _find(store: LogStore, word: str) -> StoredLog:
+    """Return the log that a word means, and say so where it may mean others as well."""
+    from grain.cli.history.logs import find, namesakes
+    from grain.cli.history.text import minute
+
+    log = find(store, word)
+    same = namesakes(store, log, word)
+    if same:
+        others = ", ".join(
+            f"{clean(one.id)} of {minute(one.started.timestamp())}" for one in same[1:4]
+        )
+        more = f" and {len(same) - 4} more" if len(same) > 4 else ""
+        click.echo(
+            f"Note: this is the last of {len(same)} missions of that name; others are "
+            f"{others}{more}",
+            err=True,
+        )
+    return log

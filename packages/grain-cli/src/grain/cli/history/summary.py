@@ -1,0 +1,260 @@
+"""The counts of a log, by function and by cause of failure, as data that can be kept. Pure.
+
+`grain.eventlog.totals` does the counting.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from grain.eventlog.runs import RunAssembly
+from grain.eventlog.schema import LogEnded, LogStarted, Remark, TaskSubmitted, WorkerJoined
+from grain.eventlog.totals import Totals
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from grain.eventlog.schema import AnyLine
+    from grain.eventlog.totals import Failures, FunctionTotals
+
+_REMARKS = 5
+_WORKERS = 12  # that are named for a cause
+
+
+class FunctionSummary(msgspec.Struct, kw_only=True):
+    """The tasks of one function; amounts are of all their runs, also of those that failed.
+
+    Attributes:
+        tasks: the number of its tasks that were submitted, without further attempts of the same.
+        done: those that returned a value.
+        failed: those that failed, and were not tried again.
+        cancelled: those that were cancelled.
+        running: those that run, or ran when the log ended.
+        waiting: those that wait, or waited when the log ended.
+        retried: the runs that followed another one of the same task, or were a further attempt.
+        runs: the number of runs that returned a value.
+        seconds: how long these took together.
+        longest: the longest of them, in seconds.
+        waited: how long the tasks waited together, in seconds.
+        core_hours: the cores that all runs had, times the hours that they took.
+        wasted_core_hours: those of runs that returned no value.
+        cpu_hours: the CPU time that programs used, in hours.
+        peak_memory: the largest memory that a run used, in GB; None if none was measured.
+        memory: the most that a task asked for, in GB; None if none did.
+    """
+
+    tasks: int = 0
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    running: int = 0
+    waiting: int = 0
+    retried: int = 0
+    runs: int = 0
+    seconds: float = 0.0
+    longest: float = 0.0
+    waited: float = 0.0
+    core_hours: float = 0.0
+    wasted_core_hours: float = 0.0
+    cpu_hours: float = 0.0
+    peak_memory: float | None = None
+    memory: float | None = None
+
+    def add(self, other: FunctionSummary) -> None:
+        """Add the counts of another one."""
+        for name in self.__struct_fields__:
+            own, its = getattr(self, name), getattr(other, name)
+            if name in _LARGEST:
+                setattr(self, name, max((x for x in (own, its) if x is not None), default=None))
+            else:
+                setattr(self, name, own + its)
+
+
+_LARGEST = {"longest", "peak_memory", "memory"}
+
+
+class Cause(msgspec.Struct, kw_only=True):
+    """Runs whose failures are alike.
+
+    Attributes:
+        function: the name of the function.
+        error: the class of the exception; if there is none, the outcome.
+        pattern: the message, without what differs.
+        runs: the number of runs that have failed so.
+        final: how many of them ended their task for good; the others were tried again.
+        first: the number of the first task.
+        example: its message.
+        workers: how many ended on which worker, of those with the most.
+    """
+
+    function: str
+    error: str
+    pattern: str
+    runs: int
+    final: int
+    first: int
+    example: str
+    workers: dict[str, int]
+
+
+class LogSummary(msgspec.Struct, kw_only=True):
+    """The counts of a log.
+
+    Attributes:
+        id: the id of the mission.
+        name: its name.
+        source: ``"mission"`` or ``"scheduler"``.
+        command: the command line of its process.
+        directory: its working directory.
+        host: its host.
+        pid: its process id.
+        began: when the log began, in Unix seconds.
+        last: the time of its last line, by the clock with which it began.
+        status: as in `grain.eventlog.schema.LogEnded`; empty if the log has no end.
+        message: the exception with which the mission ended.
+        unwritten: lines that the writer had to drop, as the disk was full.
+        workers: the number of workers that have joined.
+        functions: the counts by function.
+        lost_runs: the runs that were lost with their workers.
+        causes: the failures by cause, the most frequent first.
+        remarks: the last sentences for people.
+        skipped: lines that could not be read.
+        missing: parts that were removed, as the log grew too large.
+    """
+
+    id: str = ""
+    name: str = ""
+    source: str = "mission"
+    command: list[str] = []
+    directory: str = ""
+    host: str = ""
+    pid: int = 0
+    began: float = 0.0
+    last: float = 0.0
+    status: str = ""
+    message: str = ""
+    unwritten: int = 0
+    workers: int = 0
+    functions: dict[str, FunctionSummary] = {}
+    lost_runs: int = 0
+    causes: list[Cause] = []
+    remarks: list[str] = []
+    skipped: int = 0
+    missing: int = 0
+
+    @property
+    def total(self) -> FunctionSummary:
+        """The counts of all functions together."""
+        total = FunctionSummary()
+        for one in self.functions.values():
+            total.add(one)
+        return total
+
+    @property
+    def seconds(self) -> float:
+        """The seconds from the first to the last line."""
+        return max(0.0, self.last - self.began)
+
+
+class Summariser:
+    """The counts of a log while it is read: `feed` takes the lines in order."""
+
+    def __init__(self) -> None:
+        self._assembly = RunAssembly()
+        self._totals = Totals()
+        self._start: LogStarted | None = None
+        self._end: LogEnded | None = None
+        self._workers: set[str] = set()
+        self._remarks: list[str] = []
+
+    def feed(self, line: AnyLine) -> None:
+        """Count a line."""
+        run = self._assembly.feed(line)
+        if run is not None:
+            self._totals.ended(run)
+        elif isinstance(line, TaskSubmitted):
+            self._totals.submitted(line)
+        elif isinstance(line, WorkerJoined):
+            self._workers.add(line.worker)
+        elif isinstance(line, Remark):
+            self._remarks = [*self._remarks, line.text][-_REMARKS:]
+        elif isinstance(line, LogStarted):
+            self._start = self._start or line
+        elif isinstance(line, LogEnded):
+            self._end = line
+
+    def summary(self, *, skipped: int = 0, missing: int = 0) -> LogSummary:
+        """Return the counts so far.
+
+        Args:
+            skipped: lines that could not be read.
+            missing: parts that were removed.
+        """
+        functions = {name: _function(one) for name, one in self._totals.functions.items()}
+        for task in self._assembly.open_tasks():
+            function = functions.setdefault(task.submission.function, FunctionSummary())
+            function.running += task.started is not None
+            function.waiting += task.started is None
+        failures = sorted(self._totals.failures.values(), key=lambda one: -one.runs)
+        counts = LogSummary(
+            began=self._assembly.first or 0.0,
+            last=self._assembly.now,
+            workers=len(self._workers),
+            functions=functions,
+            lost_runs=self._totals.lost,
+            causes=list(map(_cause, failures)),
+            remarks=self._remarks,
+            skipped=skipped,
+            missing=missing,
+        )
+        if (start := self._start) is not None:
+            counts.id, counts.name, counts.source = start.id, start.name, start.source
+            counts.command, counts.directory = list(start.command), start.directory
+            counts.host, counts.pid = start.host, start.pid
+        if (end := self._end) is not None:
+            counts.status, counts.message, counts.unwritten = end.status, end.message, end.lost
+        return counts
+
+
+def _function(totals: FunctionTotals) -> FunctionSummary:
+    asked = totals.asked.get("Memory")
+    return FunctionSummary(
+        tasks=totals.tasks,
+        done=totals.done,
+        failed=totals.failed,
+        cancelled=totals.cancelled,
+        retried=totals.retried,
+        runs=totals.seconds.count,
+        seconds=totals.seconds.total,
+        longest=totals.seconds.most,
+        waited=totals.waited.total,
+        core_hours=totals.core_seconds / 3600,
+        wasted_core_hours=totals.wasted_core_seconds / 3600,
+        cpu_hours=totals.cpu_seconds / 3600,
+        peak_memory=totals.memory.most if totals.memory.count else None,
+        memory=asked.most if asked is not None else None,
+    )
+
+
+def _cause(failures: Failures) -> Cause:
+    cause, first = failures.cause, failures.first.line
+    return Cause(
+        function=cause.function,
+        error=cause.error or cause.outcome,
+        pattern=cause.pattern,
+        runs=failures.runs,
+        final=failures.final,
+        first=first.task,
+        example=first.message,
+        workers=dict(failures.workers.most_common(_WORKERS)),
+    )
+
+
+def summarise(lines: Iterable[AnyLine]) -> LogSummary:
+    """Return the counts of a log."""
+    summariser = Summariser()
+    for line in lines:
+        summariser.feed(line)
+    return summariser.summary()

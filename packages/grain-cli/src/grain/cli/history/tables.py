@@ -1,0 +1,67 @@
+"""Rows as CSV and as Parquet, written as they come."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import TextIO
+
+    from grain.cli.history.rows import Row
+
+_AT_ONCE = 20_000  # rows of a group in a Parquet file
+
+
+def write_csv(rows: Iterable[Row], columns: Iterable[str], out: TextIO) -> None:
+    """Write rows as comma-separated values below the names of their columns (RFC 4180).
+
+    What is not known is empty, and times are Unix seconds.
+    """
+    names = list(columns)
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows(["" if row[name] is None else row[name] for name in names] for row in rows)
+
+
+def write_parquet(rows: Iterable[Row], columns: Mapping[str, type], path: str) -> None:
+    """Write rows to a Parquet file, which is whole or not there.
+
+    Raises:
+        click.ClickException: pyarrow is not installed here.
+        OSError: the file cannot be written.
+    """
+    arrow, parquet = _module("pyarrow"), _module("pyarrow.parquet")
+    types = {str: arrow.string(), int: arrow.int64(), float: arrow.float64(), bool: arrow.bool_()}
+    schema = arrow.schema([(name, types[kind]) for name, kind in columns.items()])
+    from pathlib import Path
+
+    temporary = Path(f"{path}.part")
+    try:
+        with parquet.ParquetWriter(temporary, schema) as writer:
+            for group in _groups(rows):
+                writer.write_table(arrow.Table.from_pylist(group, schema=schema))
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    iterator = iter(rows)
+    while group := list(islice(iterator, _AT_ONCE)):
+        yield group
+
+
+def _module(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise click.ClickException(
+            f"--parquet needs pyarrow, which cannot be imported here ({error}): pip install "
+            "pyarrow; or write --csv, which every program reads"
+        ) from None

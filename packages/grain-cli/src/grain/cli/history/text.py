@@ -1,0 +1,227 @@
+"""Summaries of logs as text for people, and as plain data for programs. Pure."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from grain.cli.show import Row, clean, folded, span, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from grain.cli.history.summary import Cause, FunctionSummary, LogSummary
+
+_SHORT_ID = 8
+_CAUSES = 20
+_MESSAGE = 300
+
+MISSION_COLUMNS: dict[str, type] = {
+    "name": str, "id": str, "state": str, "began": float, "seconds": float, "host": str,
+    "directory": str, "command": str, "tasks": int, "done": int, "failed": int, "cancelled": int,
+    "running": int, "waiting": int, "retried_runs": int, "lost_runs": int, "workers": int,
+    "core_hours": float, "wasted_core_hours": float, "cpu_hours": float, "peak_memory_gb": float,
+}  # fmt: skip
+"""The columns of `mission_row` with their types."""
+
+
+def missions_text(
+    missions: Iterable[tuple[str, LogSummary]], unreadable: Sequence[str], most: int | None
+) -> str:
+    """Format missions with their states as a table of at most so many columns.
+
+    Args:
+        missions: the state and the summary of each.
+        unreadable: a sentence for each log that cannot be read.
+        most: columns of the terminal; None for no limit.
+    """
+    heads = ("NAME", "BEGAN", "TOOK", "STATE", "DONE", "FAILED", "CORE-HOURS")
+    rows = [_mission(state, summary) for state, summary in missions]
+    lines = [one for sentence in unreadable for one in folded(clean(sentence), most)]
+    return table("MISSIONS", heads, rows, most) + "".join(f"{line}\n" for line in lines)
+
+
+def _mission(state: str, summary: LogSummary) -> Row:
+    total = summary.total
+    cells = (
+        summary.name, minute(summary.began), span(summary.seconds), state, total.done,
+        total.failed, amount(total.core_hours),
+    )  # fmt: skip
+    command = " ".join(summary.command) or "an unknown command"
+    where = f" on {summary.host}" if summary.host else ""
+    return Row(cells, [f"{summary.id[:_SHORT_ID]}{where}: {command}"])
+
+
+def mission_row(state: str, summary: LogSummary) -> dict[str, Any]:
+    """Return the counts of a mission in named columns."""
+    total = summary.total
+    return {
+        "name": summary.name, "id": summary.id, "state": state, "began": summary.began,
+        "seconds": summary.seconds, "host": summary.host, "directory": summary.directory,
+        "command": " ".join(summary.command), "tasks": total.tasks, "done": total.done,
+        "failed": total.failed, "cancelled": total.cancelled, "running": total.running,
+        "waiting": total.waiting, "retried_runs": total.retried,
+        "lost_runs": summary.lost_runs, "workers": summary.workers,
+        "core_hours": total.core_hours, "wasted_core_hours": total.wasted_core_hours,
+        "cpu_hours": total.cpu_hours, "peak_memory_gb": total.peak_memory,
+    }  # fmt: skip
+
+
+def mission_data(state: str, summary: LogSummary) -> dict[str, Any]:
+    """Return everything about a mission as plain data."""
+    data: dict[str, Any] = msgspec.to_builtins(summary)
+    return {
+        **data,
+        "state": state,
+        "seconds": summary.seconds,
+        "total": msgspec.to_builtins(summary.total),
+    }
+
+
+def summary_text(state: str, summary: LogSummary, most: int | None) -> str:
+    """Format the counts of a mission by function and outcome."""
+    heads = ("FUNCTION", "DONE", "FAILED", "OTHER", "MEAN", "LONGEST", "MEMORY", "CORE-HOURS")
+    functions = sorted(summary.functions.items(), key=lambda item: -item[1].core_hours)
+    parts = [
+        _paragraph(_headline(state, summary), most),
+        table("FUNCTIONS", heads, [_function(name, one) for name, one in functions], most)
+        or "No task was submitted.\n",
+        _paragraph(_remarks(summary), most),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def failures_text(summary: LogSummary, most: int | None) -> str:
+    """Format the failures of a mission by cause, the most frequent first."""
+    if not summary.causes:
+        return f"No run of {clean(summary.name)} has failed.\n"
+    heads = ("FUNCTION", "RUNS", "TRIED AGAIN", "FIRST TASK")
+    shown = summary.causes[:_CAUSES]
+    text = table("FAILURES", heads, map(_cause, shown), most)
+    rest = summary.causes[_CAUSES:]
+    if rest:
+        count = sum(cause.runs for cause in rest)
+        text += _paragraph([f"{count} of {len(rest)} other causes; --json has all of them"], most)
+    return text
+
+
+def _headline(state: str, summary: LogSummary) -> list[str]:
+    total = summary.total
+    where = f" on {summary.host}" if summary.host else ""
+    command = " ".join(summary.command) or "an unknown command"
+    within = f", in {summary.directory}" if summary.directory else ""
+    counts = [
+        f"{total.done} done",
+        f"{total.failed} failed",
+        *(
+            f"{count} {word}"
+            for count, word in (
+                (total.cancelled, "cancelled"),
+                (total.running, "running" if state == "running" else "running at the end"),
+                (total.waiting, "waiting" if state == "running" else "waiting at the end"),
+            )
+            if count
+        ),
+    ]
+    began, took = minute(summary.began), span(summary.seconds)
+    lines = [
+        f"{summary.name} ({summary.id[:_SHORT_ID]}): {state}, began {began}{where}, took {took}",
+        f"  {command}{within}",
+        f"  {counted(total.tasks, 'task')}: {', '.join(counts)}",
+    ]
+    if total.retried or summary.lost_runs:
+        lines.append(
+            f"  {counted(total.retried, 'run')} after a failure or a loss; "
+            f"{counted(summary.lost_runs, 'run')} lost with workers"
+        )
+    used = f"  {amount(total.core_hours)} core-hours on {counted(summary.workers, 'worker')}"
+    if total.wasted_core_hours:
+        used += f", {amount(total.wasted_core_hours)} of them in runs that returned no value"
+    if total.cpu_hours and total.core_hours:
+        used += f"; programs computed in {total.cpu_hours / total.core_hours:.0%} of the time"
+    lines.append(used)
+    if summary.message:
+        lines.append(f"  it ended with {summary.message}")
+    return lines
+
+
+def _function(name: str, one: FunctionSummary) -> tuple[object, ...]:
+    others = (
+        (one.cancelled, "cancelled"), (one.running, "running"), (one.waiting, "waiting"),
+    )  # fmt: skip
+    other = ", ".join(f"{count} {word}" for count, word in others if count) or "-"
+    peak, asked = one.peak_memory, one.memory
+    memory = (
+        f"{'?' if peak is None else amount(peak)} of {'-' if asked is None else amount(asked)} GB"
+        if peak is not None or asked is not None
+        else "-"
+    )
+    return (
+        name or "(unknown)", one.done, one.failed, other, duration(one.seconds / (one.runs or 1)),
+        duration(one.longest), memory, amount(one.core_hours),
+    )  # fmt: skip
+
+
+def _cause(cause: Cause) -> Row:
+    more = [f"{cause.error}: {cause.pattern}" if cause.pattern else cause.error]
+    if cause.example != cause.pattern:
+        more.append(f"as in: {cause.example[:_MESSAGE]}")
+    if len(cause.workers) == 1 and cause.runs > 1:
+        more.append(f"all of them on {next(iter(cause.workers))}")
+    again = cause.runs - cause.final
+    return Row((cause.function or "(unknown)", cause.runs, again, cause.first), more)
+
+
+def _remarks(summary: LogSummary) -> list[str]:
+    lines = [f"Remark: {text}" for text in summary.remarks]
+    if summary.missing:
+        lines.append(
+            f"{counted(summary.missing, 'file')} of the log were removed, as it grew too large: "
+            "what they had is not counted"
+        )
+    if summary.unwritten:
+        lines.append(
+            f"{counted(summary.unwritten, 'event')} could not be written, as the disk was full, "
+            "and are not counted"
+        )
+    if summary.skipped:
+        lines.append(f"{counted(summary.skipped, 'line')} of the log could not be read")
+    return lines
+
+
+def _paragraph(lines: Iterable[str], most: int | None) -> str:
+    out = []
+    for line in lines:
+        text = line.lstrip(" ")
+        out += folded(clean(text), most, line[: len(line) - len(text)])
+    return "".join(f"{line}\n" for line in out)
+
+
+def minute(at: float) -> str:
+    """Format Unix seconds as local time to the minute, with the date."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+    except (OverflowError, OSError, ValueError):
+        return "?"
+
+
+def duration(seconds: float) -> str:
+    """Format a span: short ones in seconds."""
+    return f"{seconds:.3g} s" if seconds < 60 else span(seconds)
+
+
+def amount(number: float) -> str:
+    """Format an amount with three digits that count, and no exponent."""
+    if not number or not math.isfinite(number):
+        return "0" if not number else "?"
+    digits = max(0, 2 - math.floor(math.log10(abs(number))))
+    text = f"{number:.{min(digits, 6)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,227 @@
+"""`grain history`: missions and their tasks, from logs that were written by hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+from msgspec.structs import replace
+
+from grain.cli import main
+from grain.eventlog.schema import VERSION, ClockChanged, Remark, encode
+from grain_testkit.small_log import BEGAN, END, HEADER, body, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def history(*words: str) -> Result:
+    return CliRunner().invoke(main, ["history", *words], catch_exceptions=False)
+
+
+def data(*words: str) -> Any:
+    done = history("--json", *words)
+    assert 0 == done.exit_code, done.output
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def opt(alone: Path) -> Path:
+    return write(HEADER, [*body(), END])
+
+
+@pytest.mark.usefixtures("opt")
+def test_missions_are_listed_with_their_counts() -> None:
+    [mission] = data()
+
+    assert ("opt", "failed", 900.0) == (mission["name"], mission["state"], mission["seconds"])
+    assert "python opt.py --level 2" == mission["command"]
+    # The third and the fourth are two attempts at one task.
+    counts = [mission[name] for name in ("tasks", "done", "failed", "running", "retried_runs")]
+    assert [4, 2, 1, 1, 2] == counts
+    assert 4 * (360 + 100 + 360 + 400 + 100) / 3600 == pytest.approx(mission["core_hours"])
+    assert 4 * (100 + 400 + 100) / 3600 == pytest.approx(mission["wasted_core_hours"])
+    lines = history().stdout.splitlines()
+    assert ["00:15:00", "failed", "2", "1", "1.47"] == lines[2].split()[3:]
+    assert "  a1b2c3d4 on login1: python opt.py --level 2" == lines[3]
+
+
+@pytest.mark.usefixtures("opt")
+def test_a_mission_shows_its_tasks_by_function_and_outcome() -> None:
+    text = history("opt").stdout
+
+    assert "4 tasks: 2 done, 1 failed, 1 running at the end" in text
+    assert "it ended with ExternalError: no convergence" in text
+    row = next(line for line in text.splitlines() if line.startswith("optimise"))
+    cells = [cell.strip() for cell in row.split("  ") if cell]
+    assert ["2", "1", "1 running", "00:06:00", "00:06:00", "3.1 of 8 GB", "1.47"] == cells[1:]
+    functions = data("opt")["functions"]
+    assert (2, 3.1) == (functions["optimise"]["done"], functions["optimise"]["peak_memory"])
+
+
+@pytest.mark.usefixtures("opt")
+def test_failures_are_grouped_by_cause() -> None:
+    lines = history("--failed", "opt").stdout.splitlines()
+
+    at = next(at for at, line in enumerate(lines) if "exit code 2" in line)
+    assert ["optimise", "2", "1", "3"] == lines[at - 1].split()
+    assert "ExternalError: xtb … --opt: exit code 2: no convergence" == lines[at].strip()
+    assert "as in: xtb a.xyz --opt: exit code 2: no convergence" == lines[at + 1].strip()
+    assert "all of them on w1" == lines[at + 2].strip()
+
+
+@pytest.mark.usefixtures("opt")
+def test_a_row_for_each_run_and_each_open_task() -> None:
+    rows = list(csv.DictReader(io.StringIO(history("--csv", "opt").stdout)))
+
+    assert ["lost", "value", "error", "value", "error", "running"] == [r["outcome"] for r in rows]
+    assert ["2", "1", "3", "2", "4", "5"] == [row["task"] for row in rows]
+    names = ("run_seconds", "cpu_user_seconds", "peak_memory_gb", "memory_gb", "exit_statuses")
+    assert ["360.0", "720.0", "3.1", "8.0", "0:1"] == [rows[1][name] for name in names]
+    assert ["10.0", "", "3"] == [rows[1]["waited_seconds"], rows[1]["error"], rows[4]["retry_of"]]
+    failed = csv.DictReader(io.StringIO(history("--csv", "--failed", "opt").stdout))
+    assert ["lost", "error", "error"] == [row["outcome"] for row in failed]
+
+
+@pytest.mark.usefixtures("opt")
+def test_a_parquet_file_has_the_same_rows(alone: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+
+    assert 0 == history("--parquet", "runs.parquet", "opt").exit_code
+
+    table = parquet.read_table(alone / "runs.parquet")
+    assert [2, 1, 3, 2, 4, 5] == table.column("task").to_pylist()
+    assert [None, 3.1] == table.column("peak_memory_gb").to_pylist()[:2]
+    assert ["runs.parquet"] == [file.name for file in alone.iterdir() if "parquet" in file.name]
+
+
+@pytest.mark.usefixtures("opt")
+def test_without_pyarrow_a_sentence_says_what_to_install(
+    alone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+
+    done = history("--parquet", "runs.parquet", "opt")
+
+    assert 1 == done.exit_code
+    assert "pip install pyarrow" in done.stderr
+    assert not (alone / "runs.parquet").exists()
+
+
+def test_a_summary_is_kept_until_its_log_changes(opt: Path, alone: Path) -> None:
+    assert 2 == data()[0]["done"]
+    [kept] = (alone / "cache" / "grain" / "summaries").iterdir()
+    kept.write_bytes(kept.read_bytes().replace(b'"name":"opt"', b'"name":"kept"'))
+    assert "kept" == data()[0]["name"]
+
+    with (opt / "events.jsonl").open("ab") as log:
+        log.write(encode(Remark(time=BEGAN + 901, text="more")))
+    assert "opt" == data()[0]["name"]
+
+    (opt / "events.jsonl").unlink()
+    opt.rmdir()
+    assert [] == data()
+    assert not kept.exists()
+
+
+@pytest.mark.usefixtures("opt")
+def test_a_damaged_summary_is_made_anew(alone: Path) -> None:
+    data()
+    [kept] = (alone / "cache" / "grain" / "summaries").iterdir()
+    kept.write_text("{")
+
+    assert 2 == data()[0]["done"]
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_mission_without_an_end_runs_or_was_killed() -> None:
+    folder = write(HEADER, body())
+    assert "running" == data()[0]["state"]
+    assert "1 running\n" in history("opt").stdout
+
+    os.utime(folder / "events.jsonl", (BEGAN, BEGAN))  # months ago
+
+    assert "killed" == data()[0]["state"]
+    assert "1 running at the end\n" in history("opt").stdout
+
+
+@pytest.mark.usefixtures("opt")
+def test_a_name_means_the_last_mission_and_an_id_each() -> None:
+    write(replace(HEADER, id="f6f7", time=BEGAN + 60), [END])
+
+    named, by_id = history("opt"), history("a1b2c3d4e5")
+
+    assert named.stdout.startswith("opt (f6f7)")
+    assert "this is the last of 2 missions of that name; others are a1b2c3d4e5" in named.stderr
+    assert by_id.stdout.startswith("opt (a1b2c3d4)")
+    assert "" == by_id.stderr
+
+
+@pytest.mark.usefixtures("opt")
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["nope"], "no log of 'nope'"),
+        (["o"], "'o' is the beginning of several names or ids"),
+        (["--failed"], "name a mission, as in: grain history --failed screening"),
+        (["--json", "--csv"], "choose one of --json, --csv and --parquet"),
+        (["grain.toml"], "is not the folder of an event log"),
+        (["--csv", "nope"], "no log of 'nope'"),
+    ],
+)
+def test_what_cannot_be_shown_is_a_sentence(alone: Path, words: list[str], sentence: str) -> None:
+    write(replace(HEADER, name="orca", id="0f"), [])
+    (alone / "grain.toml").write_text("")
+
+    done = history(*words)
+
+    assert done.exit_code in {1, 2}
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.usefixtures("alone")
+def test_no_logs_at_all_is_a_sentence() -> None:
+    done = history()
+
+    assert 0 == done.exit_code
+    assert done.stdout.startswith("No mission has left an event log in ")
+
+
+@pytest.mark.usefixtures("opt")
+def test_a_log_of_a_newer_grain_does_not_hide_the_others() -> None:
+    write(replace(HEADER, name="later", id="77", version=VERSION + 1), [])
+
+    text = history().stdout
+
+    assert "python opt.py" in text
+    assert "was written by a newer Grain" in " ".join(text.split())
+    assert 1 == history("later").exit_code
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_log_that_is_cut_and_whose_clock_jumped_is_counted() -> None:
+    lines = body()
+    jump = ClockChanged(time=BEGAN + 430 - 5000, by=-5000.0)
+    folder = write(
+        HEADER, [*lines[:12], jump, *(replace(line, time=line.time - 5000) for line in lines[12:])]
+    )
+    with (folder / "events.jsonl").open("ab") as log:
+        log.write(b'{"event":"run en')
+
+    [mission] = data()
+
+    assert (2, 600.0) == (mission["done"], mission["seconds"])
+
+
+@pytest.mark.usefixtures("opt")
+def test_no_line_is_wider_than_a_terminal_of_80_columns() -> None:
+    text = history().stdout + history("opt").stdout + history("--failed", "opt").stdout
+
+    assert 80 >= max(map(len, text.splitlines()))
