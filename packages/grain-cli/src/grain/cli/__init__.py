@@ -16,6 +16,7 @@ Map:
 - ``status/``: `grain ls` and `grain why`
 - ``history/``: `grain history`, and what `grain why` knows of the past
 - ``workers/``: `grain up`, `scale`, `start`, `quit` and `logs`, and the jobs that they submit
+- ``report/``: `grain report`: a page, or a trace, of what happened in a mission
 - ``doctor/``: `grain doctor` and its checks
 - ``batch/``: batch systems: scripts, submission, states, cancellation
 """

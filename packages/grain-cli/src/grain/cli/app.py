@@ -30,6 +30,7 @@ OWN = {
     "logs": _Own("grain.cli.workers.logs", "Show the output of workers."),
     "ls": _Own("grain.cli.status.ls", "List workers, missions, and what waits and why."),
     "quit": _Own("grain.cli.workers.quit", "Let workers go."),
+    "report": _Own("grain.cli.report.command", "Show what happened in a mission, on one page."),
     "scale": _Own("grain.cli.workers.scale", "Keep N workers alive, until Ctrl-C."),
     "start": _Own("grain.cli.workers.start", "Submit the mission itself as a job."),
     "up": _Own("grain.cli.workers.up", "Submit workers, one per node."),

@@ -16,7 +16,7 @@ from bisect import bisect_right, insort
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 _FINEST = 2.0**-10  # seconds
 
@@ -120,6 +120,11 @@ class Timeline:
         self._count += 1
         if self._count > self._most:
             self._coarsen(self._most * 3 // 4)
+
+    def sort(self, workers: Iterable[str]) -> None:
+        """Put workers in an order; any others come last."""
+        lanes = {name: self.lanes[name] for name in workers if name in self.lanes}
+        self.lanes = {**lanes, **self.lanes}
 
     def _coarsen(self, most: int) -> None:
         rows = [row for lanes in self.lanes.values() for row in lanes.bars]

@@ -91,9 +91,10 @@ class Level:
         self.most = 0
         self._since = 0.0
 
-    def change(self, time: float, by: int) -> None:
-        """Add to the number; without a change, bring the series up to a time."""
-        self.series.add(self._since, time, self.now)
-        self._since = max(self._since, time)
-        self.now = max(0, self.now + by)
-        self.most = max(self.most, self.now)
+    def set(self, time: float, number: int) -> None:
+        """Change the number, or bring the series up to a time with the same number."""
+        if time > self._since:
+            self.series.add(self._since, time, self.now)
+            self._since = time
+        self.now = number
+        self.most = max(self.most, number)
