@@ -493,7 +493,7 @@ class _View:
     def _footer(self) -> str:
         moment = self._report.header.time if self._report.header is not None else 0.0
         end = _moment(moment + self._report.clock_change + self._report.span)
-        return f"Made by `grain report` from the event log up to {end}. This page loads nothing."
+        return f"Made by grain report from the event log up to {end}. This page loads nothing."
 
 
 def _tile(name: str, figure: str, note: str, *, unit: str = "", style: str = "") -> dict[str, str]:
