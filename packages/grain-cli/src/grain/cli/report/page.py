@@ -230,8 +230,8 @@ class _View:
             yield "No task was submitted up to the end of this log."
         elif self._written and report.end is None:
             yield (
-                f"{report.running.now:,} tasks run and {report.waiting.now:,} wait. The mission "
-                "goes on; this page shows its log up to now."
+                f"Running now: {report.running.now:,}; waiting: {report.waiting.now:,}. The "
+                "mission goes on, and this page shows its log up to now."
             )
 
     # ---- pictures
