@@ -29,6 +29,7 @@ extensions = [
     "pictures",
     "programs",
     "reference",
+    "small_report",
 ]
 root_doc = "index"
 exclude_patterns = ["extensions", "conf.py", "_static"]
@@ -49,7 +50,7 @@ navigation = {
         "examples",
     ],
     "I have Python functions": ["subproc", "notebook", "asyncio", "executor"],
-    "My job waits": ["waiting", "commands"],
+    "My job waits": ["waiting", "commands", "report"],
     "My job failed": ["failed", "troubleshooting", "retries", "cache"],
     "My cluster is special": ["workers", "config", "grain.reference", "worker", "edge", "security"],
     "API reference": [

@@ -66,7 +66,11 @@ def test_a_run_lies_between_the_lines_that_frame_it(
 
 def test_times_after_the_clock_was_set_are_on_the_axis_of_those_before() -> None:
     assembly = RunAssembly()
-    lines = [SUBMITTED, ClockChanged(time=3701.0, by=3600.0), ended(3711.0, 3705.0, 3710.0)]
+    lines: list[AnyLine] = [
+        SUBMITTED,
+        ClockChanged(time=3701.0, by=3600.0),
+        ended(3711.0, 3705.0, 3710.0),
+    ]
     [run] = [run for line in lines if (run := assembly.feed(line)) is not None]
 
     assert (105.0, 110.0) == (run.started, run.ended)
