@@ -218,8 +218,10 @@ class Totals:
         self.failures: dict[Cause, Failures] = {}
         self.runs = 0
         self.lost = 0
-        # Tasks that have failed, as a further attempt takes the failure back.
+        # Tasks that have failed, by their first attempts, as a further one takes the failure back.
         self._failed: dict[tuple[str, int], tuple[FunctionTotals, Failures]] = {}
+        # The first attempts at tasks that were tried again, by all others.
+        self._first: dict[tuple[str, int], int] = {}
 
     @property
     def tasks(self) -> int:
@@ -276,7 +278,10 @@ class Totals:
         if not task.retry_of:
             function.tasks += 1
             return
-        earlier = self._failed.pop((task.mission, task.retry_of), None)
+        # Some name the first attempt, some the one before.
+        first = self._first.get((task.mission, task.retry_of), task.retry_of)
+        self._first[task.mission, task.task] = first
+        earlier = self._failed.pop((task.mission, first), None)
         if earlier is not None:
             before, failures = earlier
             before.failed -= 1
@@ -292,6 +297,7 @@ class Totals:
         function.retried += run.is_retry
         function.core_seconds += run.core_seconds
         if line.outcome == VALUE:
+            self._first.pop((line.mission, line.task), None)
             function.done += 1
             function.seconds.add(run.seconds)
         else:
@@ -337,7 +343,8 @@ class Totals:
         if line.final:
             function.failed += 1
             failures.final += 1
-            self._failed[line.mission, line.task] = function, failures
+            first = self._first.get((line.mission, line.task), line.task)
+            self._failed[line.mission, first] = function, failures
 
 
 def cause_of(run: Run) -> Cause:

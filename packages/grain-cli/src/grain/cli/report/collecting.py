@@ -282,8 +282,7 @@ class Collector:
         path = self._paths.get(line.mission)
         if path is None:
             path = self._paths[line.mission] = CriticalPath()
-        after = (*line.after, line.retry_of) if line.retry_of else line.after
-        path.submitted(line.task, self._number(line.function), now, after)
+        path.submitted(line.task, self._number(line.function), now, line.after, line.retry_of)
 
     def _ended(self, run: Run) -> None:
         line = run.line
