@@ -49,6 +49,7 @@ navigation = {
         "limits",
         "examples",
     ],
+    "I want to log out": ["missions"],
     "I have Python functions": ["subproc", "notebook", "asyncio", "executor"],
     "My job waits": ["waiting", "commands", "report"],
     "My job failed": ["failed", "troubleshooting", "retries", "cache"],

@@ -95,7 +95,9 @@ class Fake:
                 self.asked.append(ask)
                 if self.answers.get(ask.about) is None:
                     return  # hangs up
-                await peer.channel.send([(Answer(ask.about), pack(self.answers[ask.about]))])
+                await peer.channel.send(
+                    [(Answer(ask.about, ask.number), pack(self.answers[ask.about]))]
+                )
 
 
 @contextmanager

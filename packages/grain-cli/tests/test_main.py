@@ -111,7 +111,7 @@ def test_help_says_what_commands_of_other_packages_are_for() -> None:
         ("UP", "did you mean 'up'?"),
         ("status", "did you mean 'ls'?"),
         ("stop", "did you mean 'quit'?"),
-        ("nonsense", "there are cache, cancel, doctor, "),
+        ("nonsense", "there are attach, cache, cancel, "),
     ],
 )
 def test_an_unknown_command_suggests_the_nearest(typed: str, meant: str) -> None:

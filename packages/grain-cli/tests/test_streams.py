@@ -23,11 +23,15 @@ if TYPE_CHECKING:
 COMMANDS = {
     "--help": [],
     "--version": [],
+    "attach": ["opt"],
     "cancel": ["-y", "opt"],
     "doctor": [],
     "logs": ["w*"],
     "ls": [],
+    "missions": [],
     "quit": ["w*"],
+    "resume": ["opt"],
+    "run": ["true"],
     "scale": ["--parent", "1", "1"],  # which is not its parent, so it ends at once
     "start": [],
     "up": [],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from grain.cli.batch import BatchJob, JobPhase, JobState
-from grain.cli.batch.scripts import pbs, slurm
+from grain.cli.batch.texts import pbs, slurm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,16 +48,16 @@ Job Id: 3.pbs
 
 
 def test_squeue_lines_become_states_and_unlisted_jobs_have_ended() -> None:
-    """Each line is a job; what is not listed has ended; what is not known counts as ended."""
+    """Each line is a job; what is not listed has ended; a state that is not known tells nothing."""
     expected = {
         "6_0": JobState(JobPhase.RUNNING, "", "n1"),
         "6_1": JobState(JobPhase.PENDING, "Resources"),
-        "7": JobState(JobPhase.PENDING, "PartitionTimeLimit"),
+        "7": JobState(JobPhase.STUCK, "PartitionTimeLimit"),
         "8": JobState(JobPhase.ENDING, "", "n2"),
         "9": JobState(JobPhase.GONE, "FAILED (JobLaunchFailure)", "n3"),
         "10": JobState(JobPhase.GONE, "COMPLETED", "n3"),
         "11": JobState(JobPhase.PENDING, "", "n4"),
-        "12": JobState(JobPhase.GONE, "A_NEW_STATE"),
+        "12": JobState(JobPhase.UNKNOWN, "A_NEW_STATE"),
         "99": JobState(JobPhase.GONE),
     }
 
@@ -69,7 +69,7 @@ def test_qstat_joins_folded_lines_and_reports_node_and_comment() -> None:
     never = "Can Never Run: Insufficient amount of resource: ncpus (R: 99 A: 4 T: 4)"
     expected = {
         "0.pbs": JobState(JobPhase.RUNNING, "", "pbs"),
-        "1.pbs": JobState(JobPhase.PENDING, never),
+        "1.pbs": JobState(JobPhase.STUCK, never),
         "2.pbs": JobState(JobPhase.GONE, "Job run at Sat and finished", "pbs"),
         "3.pbs": JobState(JobPhase.ENDING, "", "n3"),
         "99.pbs": JobState(JobPhase.GONE),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from grain.cli.batch import BatchError, BatchJob, JobPhase, JobState, SubmittedJob
-from grain.cli.batch.local import Local, divide, start_time
+from grain.cli.batch.systems.local import Local, divide, start_time
 from grain.edge.cpu_locks import taking_cpus
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from grain.cli.batch import BatchJob
-from grain.cli.batch.local import Local
-from grain.cli.batch.scripts import custom, pbs, slurm
+from grain.cli.batch.systems.local import Local
+from grain.cli.batch.texts import custom, pbs, slurm
 
 if TYPE_CHECKING:
     from grain.config import Config

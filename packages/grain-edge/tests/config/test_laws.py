@@ -87,7 +87,8 @@ script = {
 documents = st.fixed_dictionaries(
     {},
     optional={
-        "system": st.sampled_from(["", "slurm", "pbs"]),
+        "system": st.sampled_from(["", "slurm", "pbs", "sge"]),
+        "hosts": st.sampled_from([[], ["n1", "me@n2.x:2"]]),
         "address": st.sampled_from(["edge://~/x", "tcp://h:1"]),
         "contextmod": st.sampled_from(["", "c.py", "/c.py"]),
         "script": st.fixed_dictionaries({}, optional=script),

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 SPAN = "a span of time: '[d-]hh:mm:ss', a number with units as '30m', or seconds as a whole number"
 
 
+HOSTS = "expected an array of hosts, each with its number of workers, such as ['n1', 'n2:2']"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -59,14 +62,16 @@ def test_number_of_thousands_of_digits(refused: Refused) -> None:
             "adress = 'x'",
             (
                 "adress: found an unknown key, expected at the top of the file one of address, "
-                "contextmod, custom_system, head, script, system, worker; did you mean address?"
+                "contextmod, custom_system, head, hosts, script, system, worker; "
+                "did you mean address?"
             ),
         ),
         (
             "[script]\nwalltme = 1",
             (
                 "script.walltme: found an unknown key, expected in [script] one of cores, "
-                "extra_args, memory, queue, setup_cleanup, shebang, walltime; "
+                "extra_args, memory, memory_resource, parallel_environment, queue, setup_cleanup, "
+                "shebang, walltime; "
                 "did you mean script.walltime?"
             ),
         ),
@@ -74,7 +79,7 @@ def test_number_of_thousands_of_digits(refused: Refused) -> None:
             "walltime = 1",
             (
                 "walltime: found an unknown key, expected at the top of the file one of address, "
-                "contextmod, custom_system, head, script, system, worker; "
+                "contextmod, custom_system, head, hosts, script, system, worker; "
                 "did you mean script.walltime?"
             ),
         ),
@@ -82,7 +87,8 @@ def test_number_of_thousands_of_digits(refused: Refused) -> None:
             "[gnaw]\nmax_conn = 1",
             (
                 "gnaw: found an unknown key, expected at the top of the file one of address, "
-                "contextmod, custom_system, head, script, system, worker; did you mean head.gnaw?"
+                "contextmod, custom_system, head, hosts, script, system, worker; "
+                "did you mean head.gnaw?"
             ),
         ),
         (
@@ -96,14 +102,14 @@ def test_number_of_thousands_of_digits(refused: Refused) -> None:
             "source = 'x'",
             (
                 "source: found an unknown key, expected at the top of the file one of address, "
-                "contextmod, custom_system, head, script, system, worker"
+                "contextmod, custom_system, head, hosts, script, system, worker"
             ),
         ),
         (
             '"a\\u001bb" = 1',
             (
                 "'a\\x1bb': found an unknown key, expected at the top of the file one of address, "
-                "contextmod, custom_system, head, script, system, worker"
+                "contextmod, custom_system, head, hosts, script, system, worker"
             ),
         ),
     ],
@@ -119,17 +125,56 @@ def test_an_unknown_key_is_reported_with_the_nearest_known_one(
     ("text", "expected"),
     [
         (
-            "system = 'lsf'",
+            "system = 'pjm'",
             (
-                "system: found the string 'lsf', "
-                "expected one of 'local', 'slurm', 'pbs', 'custom' or '' (local)"
+                "system: found the string 'pjm', expected one of 'local', 'slurm', 'pbs', 'sge', "
+                "'lsf', 'htcondor', 'flux', 'oar', 'ssh', 'custom' or '' (local)"
+            ),
+        ),
+        *(
+            (
+                f"system = '{name}'",
+                (
+                    f"system: found the string '{name}', expected one of 'local', 'slurm', 'pbs', "
+                    "'sge', 'lsf', 'htcondor', 'flux', 'oar', 'ssh', 'custom' or '' (local) "
+                    f"(did you mean '{meant}'?)"
+                ),
+            )
+            for name, meant in [("SLURM", "slurm"), ("Grid Engine", "sge"), ("condor", "htcondor")]
+        ),
+        ("hosts = 'n1'", f"hosts: found the string 'n1', {HOSTS} (in brackets)"),
+        (
+            "hosts = ['-oProxyCommand=x']",
+            f"hosts: found an array, {HOSTS} ('-oProxyCommand=x' is no name of a host)",
+        ),
+        ("hosts = ['n1:0']", f"hosts: found an array, {HOSTS} ('n1:0' is no name of a host)"),
+        (
+            "hosts = ['n1', 'n1']",
+            (
+                f"hosts: found an array, {HOSTS} "
+                "('n1' is there twice; 'n1:2' stands for two workers on n1)"
             ),
         ),
         (
-            "system = 'SLURM'",
+            "system = 'ssh'",
             (
-                "system: found the string 'SLURM', expected one of 'local', 'slurm', 'pbs', "
-                "'custom' or '' (local) (did you mean 'slurm'?)"
+                "hosts: found no host, expected those of the workers, such as ['n1', 'n2:2'], as "
+                "system = 'ssh' needs them"
+            ),
+        ),
+        (
+            "[custom_system]\nid_pattern = '('",
+            (
+                "custom_system.id_pattern: found the string '(', expected a regular expression (it is "
+                "no regular expression: missing ), unterminated subpattern at position 0)"
+            ),
+        ),
+        (
+            "[custom_system]\nphases = { QUE = 'waits' }",
+            (
+                "custom_system.phases: found a table, expected a table of words, each with a phase, "
+                "such as { QUE = 'pending' } (QUE is one of 'pending', 'stuck', 'running', 'ending', "
+                "'gone')"
             ),
         ),
         (

@@ -261,6 +261,9 @@ def answered(harness: HubHarness) -> Any:
     return answers[0] if answers else None
 
 
+NUMBERED: tuple[tuple[Any, int], ...] = (("programs", 1), ("arguments", 2))
+
+
 def running(harness: HubHarness) -> Lease:
     """Run task 1 of a mission, and let 90 s pass."""
     harness.worker("w", 1)
@@ -391,6 +394,20 @@ def test_the_programs_of_a_run_are_asked_of_its_worker(harness: HubHarness) -> N
     assert lease.attempt == question.attempt
     harness.send("w", Inspected(question.question, (("xtb", 2.0),)))
     assert {"programs": [["xtb", 2.0]]} == answered(harness)
+
+
+def test_an_answer_has_the_number_of_its_question(harness: HubHarness) -> None:
+    """Others than the head answer when they can, and so in any order."""
+    running(harness)
+    one, two = (Ask(about, mission="m", task=1, number=number) for about, number in NUMBERED)
+    harness.send("cli", one, two, Ask("load", number=3))
+    [question] = harness.sent("m", Describe)
+    harness.send("m", Described(question.question, "energy(1)"))
+    [inspection] = harness.sent("w", Inspect)
+    harness.send("w", Inspected(inspection.question, ()))
+
+    numbers = [(one.about, one.number) for one in harness.sent("cli", Answer)]
+    assert [("load", 3), ("arguments", 2), ("programs", 1)] == numbers
 
 
 def test_no_worker_is_asked_for_the_programs_of_a_task_that_waits(harness: HubHarness) -> None:

@@ -7,11 +7,18 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import structs
 
-from grain.head.messages import RegisterMission, Started, Synced
+from grain.head.messages import (
+    Depart,
+    RegisterMission,
+    Request,
+    Started,
+    Synced,
+)
 from grain.remote_exer.session import MissionSession
 from grain.resource import Cores
 from grain.worker.agent.session import WorkerSession
 from grain.worker.messages import (
+    DefineFunction,
     Dismissed,
     InventoryEnd,
     Lease,
@@ -107,3 +114,23 @@ def test_a_connection_of_a_worker_that_comes_late_does_not_bring_it_back(
 
     harness.send("sixth", structs.replace(register, connection=6), InventoryEnd())
     assert ["w"] == list(harness.hub.registry.workers)
+
+
+def test_a_connection_of_a_mission_that_comes_late_does_not_bring_it_back(
+    harness: HubHarness,
+) -> None:
+    """The mission has left meanwhile on a later one; its tasks would run for nobody."""
+    register = RegisterMission("m", "m", connection=5)
+    worker = harness.worker("w")
+    harness.send("fifth", register, Synced(), Depart())
+    request = Request(0, {"Cores": 1})
+    late = structs.replace(register, connection=4)
+    harness.send("fourth", late, request, DefineFunction(b"function"))
+    harness.submit("fourth", 1)
+    [dismissed] = harness.sent("fourth", Dismissed)
+    assert "replaced" == dismissed.because
+    assert [] == harness.sent(worker, Lease)
+    assert {} == harness.hub.registry.missions
+
+    harness.send("sixth", structs.replace(register, connection=6), Synced())
+    assert ["m"] == list(harness.hub.registry.missions)

@@ -1,8 +1,9 @@
-"""The pytest plugin of the tests: a hypothesis profile without time limits; signals; CPUs."""
+"""The pytest plugin of the tests: a hypothesis profile without time limits; signals; CPUs; logs."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import tempfile
 from pathlib import Path
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, settings
 
 # That of `grain.edge.cpu_locks`, which is not installed for the tests of grain-resource alone.
 _CPU_LOCKS = "GRAIN_CPU_LOCKS"
+_STATE = "XDG_STATE_HOME"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -31,8 +33,11 @@ def pytest_configure() -> None:
     # Missions elsewhere on this machine take none of the CPUs that tests expect to be free.
     folder = os.environ.get("TMPDIR") or tempfile.gettempdir()
     os.environ[_CPU_LOCKS] = str(Path(folder) / f"grain-cpus-{os.getpid()}")
+    # The logs of missions are no user's.
+    os.environ[_STATE] = tempfile.mkdtemp(prefix="grain-state-")
 
 
 def pytest_unconfigure() -> None:
-    """Remove the file of CPU locks, if a test has made it."""
+    """Remove the file of CPU locks, if a test has made it, and the logs of missions."""
     Path(os.environ[_CPU_LOCKS]).unlink(missing_ok=True)
+    shutil.rmtree(os.environ[_STATE], ignore_errors=True)

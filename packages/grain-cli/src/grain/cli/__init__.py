@@ -14,6 +14,7 @@ Map:
 - ``streams``: the standard streams, and errors that no command has foreseen
 - ``version``: ``--version``, found fast
 - ``status/``: `grain ls` and `grain why`
+- ``missions/``: `grain run`, `missions`, `attach` and `resume`: missions that outlive the terminal
 - ``history/``: `grain history`, and what `grain why` knows of the past
 - ``workers/``: `grain up`, `scale`, `start`, `quit` and `logs`, and the jobs that they submit
 - ``report/``: `grain report`: a page, or a trace, of what happened in a mission

@@ -24,13 +24,17 @@ class _Own(NamedTuple):
 
 # A command is imported when it is used: the imports of one must not slow down the others.
 OWN = {
+    "attach": _Own("grain.cli.missions.attach", "Follow the output of a mission."),
     "cancel": _Own("grain.cli.status.cancel", "End a mission, or one task of it."),
     "doctor": _Own("grain.cli.doctor.command", "Check this installation, and say what to fix."),
     "history": _Own("grain.cli.history.command", "Show what missions have done, past and present."),
     "logs": _Own("grain.cli.workers.logs", "Show the output of workers."),
     "ls": _Own("grain.cli.status.ls", "List workers, missions, and what waits and why."),
+    "missions": _Own("grain.cli.missions.listing", "List missions, past and present."),
     "quit": _Own("grain.cli.workers.quit", "Let workers go."),
     "report": _Own("grain.cli.report.command", "Show what happened in a mission, on one page."),
+    "resume": _Own("grain.cli.missions.resume", "Start a mission again that was killed."),
+    "run": _Own("grain.cli.missions.run", "Run a program as a mission."),
     "scale": _Own("grain.cli.workers.scale", "Keep N workers alive, until Ctrl-C."),
     "start": _Own("grain.cli.workers.start", "Submit the mission itself as a job."),
     "up": _Own("grain.cli.workers.up", "Submit workers, one per node."),
@@ -40,12 +44,11 @@ OWN = {
 
 # The words that other programs have for them.
 _MEANT = {
-    "abort": "cancel", "check": "doctor", "down": "quit", "explain": "why", "kill": "cancel",
-    "list": "ls", "log": "logs", "parallel": "map", "ps": "ls", "qdel": "cancel", "qstat": "ls",
-    "past": "history", "qsub": "up", "queue": "ls", "run": "map", "sacct": "history",
-    "sbatch": "up", "scancel": "cancel",
-    "squeue": "ls", "stat": "ls", "status": "ls", "stop": "quit", "submit": "up", "top": "ls",
-    "workers": "ls",
+    "abort": "cancel", "check": "doctor", "down": "quit", "explain": "why", "jobs": "missions",
+    "kill": "cancel", "list": "ls", "log": "logs", "parallel": "map", "past": "history",
+    "ps": "ls", "qdel": "cancel", "qstat": "ls", "qsub": "up", "queue": "ls",
+    "sacct": "history", "sbatch": "up", "scancel": "cancel", "squeue": "ls", "stat": "ls",
+    "status": "ls", "stop": "quit", "submit": "up", "top": "ls", "workers": "ls",
 }  # fmt: skip
 
 

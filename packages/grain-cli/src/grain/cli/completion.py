@@ -70,6 +70,17 @@ def recorded() -> list[str]:
     return list(dict.fromkeys(record.name for record in reversed(records)))
 
 
+def starts(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of a mission that `grain run` has started."""
+    return _names(incomplete, _started)
+
+
+def _started() -> list[str]:
+    from grain.cli.missions.records import missions_folder, read
+
+    return list(dict.fromkeys(one.start.name for one in reversed(read(missions_folder()))))
+
+
 def _state(ctx: click.Context) -> dict[str, Any]:
     from grain.cli.query import ask
     from grain.config import load

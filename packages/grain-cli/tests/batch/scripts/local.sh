@@ -30,7 +30,7 @@ grain_forward() {
     fi
 }
 trap 'grain_forward USR1' USR1
-trap 'grain_forward TERM' TERM
+trap 'grain_forward TERM' TERM INT USR2
 
 # Set-up, from script.setup_cleanup.
 export SCRATCH_DIR=/tmp/$USER-scratch
@@ -46,11 +46,11 @@ if [ "$grain_left" -le 0 ]; then
     exit 1
 fi
 
-grain-worker \
+(trap '' USR2; exec grain-worker \
     --url edge:///shared/me/edge \
     --res '{"Cores": {"auto": {"most": 16}}, "GPUs": "auto", "Memory": 59.5, "Token": {"token": "it'"'"'s"}, "WTime": '"$grain_left"'}' \
     --name "$grain_name" \
-    --context /home/me/config/context.py &
+    --context /home/me/config/context.py) &
 grain_main=$!
 [ -z "$grain_signal" ] || kill -s "$grain_signal" "$grain_main" 2>/dev/null || :
 
@@ -63,4 +63,9 @@ while [ "$grain_again" = yes ]; do
     [ "$grain_got" = 127 ] || grain_status=$grain_got
 done
 grain_main=
+
+# For 99, Grid Engine would run the job again, for 100, hold it; LSF has a list of its own.
+case " 99 100 ${LSB_EXIT_REQUEUE-} " in
+    *[" ("]"$grain_status"[" )"]*) grain_status=1 ;;
+esac
 exit "$grain_status"

@@ -35,17 +35,17 @@ grain_forward() {
     fi
 }
 trap 'grain_forward USR1' USR1
-trap 'grain_forward TERM' TERM
+trap 'grain_forward TERM' TERM INT USR2
 
 if [ -n "$grain_signal" ]; then
     echo "grain: SIG$grain_signal came during the set-up; $grain_name is not started" >&2
     exit 1
 fi
 
-grain-worker \
+(trap '' USR2; exec grain-worker \
     --url edge:///home/me/.local/share/edge-file-default \
     --res '{"Cores": "auto", "GPUs": "auto", "Memory": {"auto": {"less": 0.5}}, "WTime": {"auto": {"less": 60}}}' \
-    --name "$grain_name" &
+    --name "$grain_name") &
 grain_main=$!
 [ -z "$grain_signal" ] || kill -s "$grain_signal" "$grain_main" 2>/dev/null || :
 
@@ -58,4 +58,9 @@ while [ "$grain_again" = yes ]; do
     [ "$grain_got" = 127 ] || grain_status=$grain_got
 done
 grain_main=
+
+# For 99, Grid Engine would run the job again, for 100, hold it; LSF has a list of its own.
+case " 99 100 ${LSB_EXIT_REQUEUE-} " in
+    *[" ("]"$grain_status"[" )"]*) grain_status=1 ;;
+esac
 exit "$grain_status"

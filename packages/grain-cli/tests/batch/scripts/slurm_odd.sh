@@ -44,7 +44,7 @@ grain_forward() {
     fi
 }
 trap 'grain_forward USR1' USR1
-trap 'grain_forward TERM' TERM
+trap 'grain_forward TERM' TERM INT USR2
 
 # Set-up, from script.setup_cleanup.
 set -eu
@@ -57,10 +57,10 @@ if [ -n "$grain_signal" ]; then
     exit 1
 fi
 
-grain-worker \
+(trap '' USR2; exec grain-worker \
     --url 'edge:///a b/'"'"'c'"'"';id' \
     --res '{"Cores": "auto", "GPUs": "auto", "Memory": 3.0, "WTime": {"auto": {"less": 60}}}' \
-    --name "$grain_name" &
+    --name "$grain_name") &
 grain_main=$!
 [ -z "$grain_signal" ] || kill -s "$grain_signal" "$grain_main" 2>/dev/null || :
 
@@ -73,4 +73,9 @@ while [ "$grain_again" = yes ]; do
     [ "$grain_got" = 127 ] || grain_status=$grain_got
 done
 grain_main=
+
+# For 99, Grid Engine would run the job again, for 100, hold it; LSF has a list of its own.
+case " 99 100 ${LSB_EXIT_REQUEUE-} " in
+    *[" ("]"$grain_status"[" )"]*) grain_status=1 ;;
+esac
 exit "$grain_status"

@@ -13,7 +13,7 @@ import trio
 from grain.combine.errors import ResultsNotReady, WaitGroupClosed
 from grain.delayed import Delayed, DelayedFn
 from grain.delayed.function import check_argument
-from grain.delayed.graph import Outcome, TaskNode
+from grain.delayed.graph import Outcome, TaskNode, waited_for
 from grain.head import Cancelled, collapsed
 from grain.resource import ZERO, Resource
 from grain.worker.job import Call, name_of
@@ -69,6 +69,7 @@ class WaitGroup:
         self._ids: dict[GroupJob, int] = {}
         self._pending = 0
         self._idle = trio.Event()
+        self._last: GroupJob | None = None
         self._failed: GroupJob | None = None
         self._failed_first = False  # before the block was left by an exception
         self._state = GroupState.OPEN
@@ -107,7 +108,7 @@ class WaitGroup:
         if res is ZERO:
             return self.start_subtask(fn, *args, **kwargs)
         job = self._new(fn, args, kwargs)
-        self._ids[job] = self._mission.submit(res, Call(fn, args, kwargs), job)
+        self._ids[job] = job.number = self._mission.submit(res, Call(fn, args, kwargs), job)
         return self._add(job)
 
     def start_subtask(
@@ -196,6 +197,7 @@ class WaitGroup:
                 self._failed = job
             self._nursery.cancel_scope.cancel()
         if not self._pending:
+            self._last = job
             self._idle.set()
 
     async def _join(self) -> None:
@@ -205,6 +207,8 @@ class WaitGroup:
             if self._idle.is_set():
                 self._idle = trio.Event()
             await self._idle.wait()
+            if self._last is not None:
+                waited_for(self._last)
 
     async def _leave(self) -> None:
         """Cancel what has not ended, and wait until nothing of it is left."""

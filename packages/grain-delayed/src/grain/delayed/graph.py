@@ -9,6 +9,7 @@ Nothing here is recursive: ``s += f(i)`` in a loop makes a chain as long as the 
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
 import outcome
@@ -29,21 +30,34 @@ Outcome = outcome.Value[Any] | outcome.Error
 class Dependent(Protocol):
     """An object that waits for the outcomes of tasks."""
 
-    def arrived(self, ended: Outcome, /) -> None:
+    def arrived(self, task: TaskNode, /) -> None:
         """Take note that one more task has ended. Raises nothing."""
+
+
+woken_by: ContextVar[int] = ContextVar("the task whose end this code last waited for", default=0)
+"""The number of the task for which the calling code has last waited, in a mission with a log.
+
+What the code did from then on it could not do before the end of that task. A branch inherits it
+from its caller.
+"""
 
 
 class MissionTasks:
     """The tasks of one mission, as far as delayed objects need to know them.
 
+    Args:
+        recorded: True if the mission has a log.
+
     Attributes:
         unseen: the tasks that failed and whose failure no await has raised yet, as an ordered set.
+        recorded: as the argument.
     """
 
-    __slots__ = ("_token", "unseen")
+    __slots__ = ("_token", "recorded", "unseen")
 
-    def __init__(self) -> None:
+    def __init__(self, *, recorded: bool = False) -> None:
         self._token = trio.lowlevel.current_trio_token()
+        self.recorded = recorded
         self.unseen: dict[TaskNode, None] = {}
 
     @property
@@ -66,12 +80,17 @@ class TaskNode:
     Args:
         tasks: the tasks of its mission.
         fn: the function that the task calls; the node keeps its name.
+
+    Attributes:
+        number: that of the task, once the executor has it; of a branch, in a mission with a log,
+            that of the task for which it has last waited; else 0.
     """
 
-    __slots__ = ("awaited", "dependents", "name", "outcome", "tasks", "traceback")
+    __slots__ = ("awaited", "dependents", "name", "number", "outcome", "tasks", "traceback")
 
     def __init__(self, tasks: MissionTasks, fn: Callable[..., Any]) -> None:
         self.tasks = tasks
+        self.number = 0
         try:
             self.name: str = fn.__qualname__
         except AttributeError:  # as of a partial
@@ -93,7 +112,7 @@ class TaskNode:
                 self.tasks.unseen[self] = None
         dependents, self.dependents = self.dependents, None
         for dependent in dependents or ():
-            dependent.arrived(ended)
+            dependent.arrived(self)
 
     def add_dependent(self, dependent: Dependent) -> None:
         """Report the outcome to an object, too."""
@@ -162,30 +181,39 @@ Node = TaskNode | Operation | Constant
 class Gathering:
     """A wait for several tasks: until all have ended, or the first of them has failed."""
 
-    __slots__ = ("_event", "_missing", "_tasks")
+    __slots__ = ("_event", "_last", "_missing", "_tasks")
 
     def __init__(self, tasks: Sequence[TaskNode]) -> None:
         self._event = event_here()
         self._tasks = tasks
         self._missing = len(tasks)
+        self._last = tasks[0]
         for task in tasks:
             task.add_dependent(self)
 
-    def arrived(self, ended: Outcome) -> None:
+    def arrived(self, task: TaskNode) -> None:
         """Count a task that has ended."""
         self._missing -= 1
-        if not self._missing or type(ended) is outcome.Error:
+        if not self._missing or type(task.outcome) is outcome.Error:
+            self._last = task
             self._event.set()
 
     async def wait(self) -> None:
         """Wait; a wait that is given up leaves no reference in the tasks."""
         try:
             await self._event.wait()
+            waited_for(self._last)
         finally:
             if self._missing:  # or a task that is awaited again and again would keep every wait
                 for task in self._tasks:
                     if task.dependents is not None:
                         task.dependents.remove(self)
+
+
+def waited_for(task: TaskNode) -> None:
+    """Note that the calling code has waited for the end of a task."""
+    if task.tasks.recorded and task.number:
+        woken_by.set(task.number)
 
 
 def tasks_behind(roots: Iterable[Node]) -> list[TaskNode]:

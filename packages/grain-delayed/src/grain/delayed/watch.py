@@ -11,7 +11,7 @@ from grain.delayed.graph import tasks_behind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from grain.delayed.graph import Node, Outcome
+    from grain.delayed.graph import Node, TaskNode
 
 
 class Watch:
@@ -46,10 +46,10 @@ class Watch:
         for task in self.pending:
             task.add_dependent(self)
 
-    def arrived(self, ended: Outcome) -> None:
+    def arrived(self, task: TaskNode) -> None:
         """Count a task that has ended."""
         self._missing -= 1
-        if not self._missing or (self._first_failure and type(ended) is outcome.Error):
+        if not self._missing or (self._first_failure and type(task.outcome) is outcome.Error):
             self._call()
 
     def stop(self) -> None:

@@ -11,6 +11,7 @@ Only ``command`` needs click; it is an entry point in the group ``grain.commands
 Map:
 
 - ``command``: the click command: options, exit statuses, messages
+- ``detached``: ``-d``: the same command, started by ``grain run``
 - ``plan``: the options as one value
 - ``mission``: the mission of a call, from the first input to the last end
 - ``inputs/``: from words, files and standard input to filled-in commands

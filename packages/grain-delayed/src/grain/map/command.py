@@ -139,12 +139,19 @@ class MapCommand(click.Command):
     "--group", "--no-keep-order", "--silent", "--gnu", "--plain", "--bar", "--eta", "--progress",
     "_always", is_flag=True, expose_value=False, hidden=True,
 )  # fmt: skip
+@click.option(
+    "-d", "--detach", is_flag=True,
+    help="Go on when the user logs out; `grain attach map` shows the output.",
+)  # fmt: skip
+@click.option("--name", default="map", metavar="N", help="Name of the mission, with -d.")
 @click.option("-c", "--config", "config_file", metavar="FILE", help="Configuration to use.")
 @click.argument(
     "words", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND [::: VALUES | :::: FILES]..."
 )
 @click.pass_context
-def map_command(ctx: click.Context, /, dry_run: bool, **given: Any) -> None:
+def map_command(
+    ctx: click.Context, /, dry_run: bool, detach: bool, name: str, **given: Any
+) -> None:
     """Run a command for each input, as jobs on workers.
 
     Inputs are the values after :::, the lines of files after :::: or of standard input. In the
@@ -160,7 +167,7 @@ def map_command(ctx: click.Context, /, dry_run: bool, **given: Any) -> None:
     # Imported when something runs, so that help and completion start fast.
     import trio
 
-    from grain.map import mission
+    from grain.map import detached, mission
 
     tally = Tally(NEVER)
     try:
@@ -168,6 +175,7 @@ def map_command(ctx: click.Context, /, dry_run: bool, **given: Any) -> None:
         if dry_run:
             trio.run(mission.dry_run, plan)
             return
+        detached.detach_if(detach, ctx, plan, ctx.meta[_WORDS], name=name, config=_chosen(ctx))
         tally = Tally(plan.halt)
         trio.run(mission.run_map, plan, tally)
     except (KeyboardInterrupt, SystemExit) as error:  # the latter for SIGTERM and SIGHUP
@@ -246,6 +254,7 @@ def _plan(ctx: click.Context, **given: Any) -> Plan:
     Raises:
         MapError: the options contradict one another.
     """
+    from grain.map.detached import resume_mode
     from grain.map.inputs.requests import parse_jobs
     from grain.map.inputs.splitting import Columns
     from grain.map.plan import Plan
@@ -277,8 +286,7 @@ def _plan(ctx: click.Context, **given: Any) -> Plan:
     if given["jobs"] is not None:
         at_once = parse_jobs(given["jobs"], len(os.sched_getaffinity(0)))
     request, local = _resources(given["res"], at_once, given["local"])
-    chosen = ctx.find_root().obj  # what `grain -c FILE` names, see grain.cli.plugin
-    config_file = given["config_file"] or (chosen if isinstance(chosen, str) else None)
+    config_file = given["config_file"] or _chosen(ctx)
     return Plan(
         command=command,
         sources=sources,
@@ -292,7 +300,7 @@ def _plan(ctx: click.Context, **given: Any) -> Plan:
         null=given["null"],
         header=given["header"] is not None,
         joblog=given["joblog"],
-        resume="succeeded" if given["resume_failed"] else "ended" if resume else "no",
+        resume=resume_mode(given["resume"], given["resume_failed"], given["joblog"]),
         by_command=given["by_command"],
         results=given["results"],
         workdir=given["workdir"],
@@ -310,6 +318,12 @@ def _plan(ctx: click.Context, **given: Any) -> Plan:
         halt=parse_halt(given["halt"]),
         progress=False if given["no_progress"] else None,
     )
+
+
+def _chosen(ctx: click.Context) -> str | None:
+    """Return what `grain -c FILE` names, see grain.cli.plugin."""
+    chosen = ctx.find_root().obj
+    return chosen if isinstance(chosen, str) else None
 
 
 def _resources(

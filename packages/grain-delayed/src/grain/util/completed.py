@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
-from grain.delayed.graph import check_here
+from grain.delayed.graph import check_here, tasks_behind, waited_for
 from grain.delayed.host import checkpoint, event_here
 from grain.delayed.value import flat
 from grain.delayed.watch import Watch
@@ -49,11 +49,15 @@ class AsCompleted(Generic[T]):
                 for source in watch.pending:
                     check_here(source)
             self._checked = True
+        waits = not self._ready.items
         while not self._ready.items:
             self._ready.event = event_here()
             await self._ready.event.wait()
         self._left -= 1
-        return self._ready.items.popleft()
+        do = self._ready.items.popleft()
+        if waits and (tasks := tasks_behind([do._node])):
+            waited_for(max(tasks, key=lambda task: task.number))
+        return do
 
     def __del__(self) -> None:
         # Without this, a program that takes the first of many again and again would leave a

@@ -30,6 +30,7 @@ from grain.config.expansion import stamp as stamp
 from grain.config.loading import load as load
 from grain.config.schema import Config as Config
 from grain.config.schema import CustomSystem as CustomSystem
+from grain.config.schema import EventLog as EventLog
 from grain.config.schema import Gnaw as Gnaw
 from grain.config.schema import Head as Head
 from grain.config.schema import HeldBack as HeldBack

@@ -150,10 +150,15 @@ def _with_defaults(table: type[Table], given: Plain, context: ExpansionContext) 
 def conflicts(config: Config) -> Iterator[Mistake]:
     """Yield the mistakes of keys that are right by themselves but not together."""
     if config.system == "custom":
-        for name, sort in fields(type(config.custom_system)).items():
+        sorts = fields(type(config.custom_system))
+        for name in ("submit_cmd", "directory", "template"):
+            sort = sorts[name]
             if isinstance(sort, Kind) and not getattr(config.custom_system, name):
                 text = f"found nothing, expected {sort.expected}, as system = 'custom' needs it"
                 yield Mistake(f"custom_system.{name}", text)
+    if config.system == "ssh" and not config.hosts:
+        text = "found no host, expected those of the workers, such as ['n1', 'n2:2']"
+        yield Mistake("hosts", f"{text}, as system = 'ssh' needs them")
     if config.system != "local" and config.worker.dial.startswith("tcp://:"):
         yield Mistake(
             "worker.dial" if config.worker.dial != config.address else "address",

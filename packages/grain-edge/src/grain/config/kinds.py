@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -220,16 +221,67 @@ def _environment(value: object) -> dict[str, str]:
 def _system(value: object) -> str:
     text = _string(value)
     if text not in ("", *SYSTEMS):
-        raise Unfit(f"did you mean {text.lower()!r}?" if text.lower() in SYSTEMS else "")
+        plain = text.lower().replace("-", "").replace("_", "").replace(" ", "")
+        meant = plain if plain in SYSTEMS else OTHER_NAMES.get(plain)
+        raise Unfit(f"did you mean {meant!r}?" if meant else "")
     return text or "local"
 
 
-SYSTEMS = ("local", "slurm", "pbs", "custom")
+def _hosts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise Unfit("in brackets" if isinstance(value, str) else "")
+    hosts = [_line(item) for item in value]
+    names = set()
+    for text in hosts:
+        # A name that begins with a dash would be an option of ssh.
+        match = re.fullmatch(r"((?:[\w.-]+@)?\w[\w.-]*)(?::(\d{1,6}))?", text, re.ASCII)
+        if not match or text.startswith("-") or (match[2] is not None and not int(match[2])):
+            raise Unfit(f"{text!r} is no name of a host")
+        if match[1] in names:
+            raise Unfit(f"{match[1]!r} is there twice; 'n1:2' stands for two workers on n1")
+        names.add(match[1])
+    return tuple(hosts)
+
+
+def _pattern(value: object) -> str:
+    text = _line(value)
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise Unfit(f"it is no regular expression: {error}") from None
+    return text
+
+
+def _phases(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise Unfit
+    for word, phase in value.items():
+        if phase not in PHASES:
+            raise Unfit(f"{word} is one of {', '.join(map(repr, PHASES))}")
+    return dict(value)
+
+
+SYSTEMS = ("local", "slurm", "pbs", "sge", "lsf", "htcondor", "flux", "oar", "ssh", "custom")
+OTHER_NAMES = {
+    **dict.fromkeys(("gridengine", "uge", "age", "oge", "ge"), "sge"),
+    **dict.fromkeys(("openpbs", "pbspro", "torque"), "pbs"),
+    "condor": "htcondor",
+    "openlava": "lsf",
+}
+PHASES = ("pending", "stuck", "running", "ending", "gone")
 _MOST_GB = 1e9
 _MOST = 1_000_000
 _SPAN = "a span of time: '[d-]hh:mm:ss', a number with units as '30m', or seconds as a whole number"
 
 SYSTEM = Kind("one of " + ", ".join(map(repr, SYSTEMS)) + " or '' (local)", lambda v, _: _system(v))
+HOSTS = Kind(
+    "an array of hosts, each with its number of workers, such as ['n1', 'n2:2']",
+    lambda v, _: _hosts(v),
+)
+PATTERN = Kind("a regular expression", lambda v, _: _pattern(v))
+PHASES_BY_WORD = Kind(
+    "a table of words, each with a phase, such as { QUE = 'pending' }", lambda v, _: _phases(v)
+)
 ADDRESS = Kind("an address such as 'edge:///shared/me/edge'", _address, True, _check_address)
 OTHER_ADDRESS = Kind("an address, or '' for the usual one", _place, True, _check_address)
 FILE = Kind("the path of a file", _place, place=True)

@@ -28,6 +28,10 @@ class Script(Table, frozen=True, kw_only=True):
         walltime: The longest run time of the job, in seconds; None leaves it to the batch system.
         cores: CPU cores of the one node; None leaves it to the batch system.
         memory: Memory of the one node, in GB; None leaves it to the batch system.
+        parallel_environment: Of Grid Engine: the parallel environment for more than one core; empty
+            for the one that gives slots of one node.
+        memory_resource: Of Grid Engine and OAR: the resource or property that counts memory; empty
+            for the usual one.
         extra_args: Further options for the batch system, one directive each.
         setup_cleanup: Shell commands as written, those for the end marked with ``defer``.
     """
@@ -37,6 +41,8 @@ class Script(Table, frozen=True, kw_only=True):
     walltime: Annotated[int | None, kind.WALLTIME] = None
     cores: Annotated[int | None, kind.CORES] = None
     memory: Annotated[float | None, kind.MEMORY] = None
+    parallel_environment: Annotated[str, kind.LINE] = ""
+    memory_resource: Annotated[str, kind.LINE] = ""
     extra_args: Annotated[tuple[str, ...], kind.STRINGS] = ()
     setup_cleanup: Annotated[tuple[str, ...], kind.COMMANDS] = ()
 
@@ -76,6 +82,22 @@ class Gnaw(Table, frozen=True, kw_only=True):
     extra_args: Annotated[tuple[str, ...], kind.STRINGS] = ()
 
 
+class EventLog(Table, frozen=True, kw_only=True):
+    """``[head.event_log]``: the logs of missions and of Gnaw, for ``grain history`` and the like.
+
+    Attributes:
+        enabled: True if missions with workers elsewhere write one, and Gnaw.
+        folder: The directory of the logs; empty for ``grain`` in the user's state directory.
+        keep: Seconds for which a log is kept after its end.
+        keep_size: GB of all logs together; the oldest go first.
+    """
+
+    enabled: Annotated[bool, kind.FLAG] = True
+    folder: Annotated[str, kind.DIRECTORY] = ""
+    keep: Annotated[int, kind.SPAN] = 2592000
+    keep_size: Annotated[float, kind.GIGABYTES] = 1.0
+
+
 class Head(Table, frozen=True, kw_only=True):
     """``[head]``: the mission's side.
 
@@ -89,6 +111,7 @@ class Head(Table, frozen=True, kw_only=True):
         cmd: Shell command that starts the mission in its job; empty if it never runs as one.
         script: ``[script]`` with ``[head.script]`` over it, key by key.
         gnaw: The shared scheduler.
+        event_log: The logs of what happened to the tasks.
     """
 
     name: Annotated[str, kind.NAME] = "grain_head"
@@ -100,6 +123,7 @@ class Head(Table, frozen=True, kw_only=True):
     cmd: Annotated[str, kind.TEXT] = ""
     script: Script = Script()
     gnaw: Gnaw = Gnaw()
+    event_log: EventLog = EventLog()
 
 
 class HeldBack(Table, frozen=True, kw_only=True):
@@ -151,11 +175,21 @@ class CustomSystem(Table, frozen=True, kw_only=True):
         submit_cmd: Shell command that submits a script; the script's path is its last argument.
         directory: The directory in which scripts are written and submitted.
         template: The text of a script, with its placeholders.
+        id_pattern: Regular expression for the job's id in the output of ``submit_cmd``: its first
+            group, or all of it. Empty for the last line.
+        status_cmd: Shell command that prints id, word and reason of jobs, a line each; their ids
+            are its last arguments. Empty if there is none: nobody knows the state of a job then.
+        phases: The phase that each word means.
+        cancel_cmd: Shell command that cancels jobs; their ids are its last arguments.
     """
 
     submit_cmd: Annotated[str, kind.LINE] = ""
     directory: Annotated[str, kind.DIRECTORY] = ""
     template: Annotated[str, kind.TEXT] = ""
+    id_pattern: Annotated[str, kind.PATTERN] = ""
+    status_cmd: Annotated[str, kind.LINE] = ""
+    phases: Annotated[dict[str, str], kind.PHASES_BY_WORD] = {}
+    cancel_cmd: Annotated[str, kind.LINE] = ""
 
 
 class Config(Table, frozen=True, kw_only=True):
@@ -163,8 +197,10 @@ class Config(Table, frozen=True, kw_only=True):
 
     Attributes:
         source: Absolute path of the file that was read; None for the defaults.
-        system: Batch system: ``local`` (plain processes on this machine), ``slurm``, ``pbs`` or
-            ``custom``.
+        system: Batch system: ``local`` (plain processes on this machine), ``slurm``, ``pbs``,
+            ``sge`` (Grid Engine), ``lsf``, ``htcondor``, ``flux``, ``oar``, ``ssh`` (plain
+            processes on ``hosts``) or ``custom``.
+        hosts: For ``system = "ssh"``: the hosts, each with its number of workers unless that is 1.
         address: The place where missions, workers and commands meet, expanded; its syntax is
             checked where it is used.
         contextmod: Absolute path of the context module, or empty.
@@ -176,6 +212,7 @@ class Config(Table, frozen=True, kw_only=True):
 
     source: str | None = None
     system: Annotated[str, kind.SYSTEM] = "local"
+    hosts: Annotated[tuple[str, ...], kind.HOSTS] = ()
     address: Annotated[str, kind.ADDRESS] = "edge://$HOME/.local/share/edge-file-default"
     contextmod: Annotated[str, kind.FILE_BESIDE] = ""
     head: Head = Head()

@@ -23,7 +23,9 @@ class Ask(Message, frozen=True):
     """A question, which `Answer` answers.
 
     Attributes:
-        about: ``"state"``: workers, missions and tasks, for ``grain ls``. ``"why"``: why a task
+        about: ``"state"``: workers, missions and tasks, for ``grain ls``. ``"overview"``: the same
+            in short, for ``grain top``; it may be asked as often as somebody likes to know.
+            ``"runs"``: runs of the worker whose id is the pattern. ``"why"``: why a task
             waits or runs. ``"arguments"``: the call of a task, which its mission knows; the answer
             may not come while that is busy. ``"programs"``: the external programs that a task
             runs, which its worker knows. ``"load"``: how many cores of all workers are in use, and
@@ -33,17 +35,32 @@ class Ask(Message, frozen=True):
         mission: the task's mission, for questions about one: its name, label or id; empty for
             the asking mission.
         task: the task's number, for questions about one; 0 cancels the whole mission.
-        pattern: names of workers, as in a shell, for ``"retire"``.
+        pattern: names of workers, as in a shell, for ``"retire"``; a worker's id, for
+            ``"runs"``.
         at_once: hand runs back instead of waiting for their end, for ``"retire"``.
         by: who asks, for people, for ``"cancel"``.
+        number: comes back with the answer: those that others than the head give may overtake each
+            other.
     """
 
-    about: Literal["state", "why", "arguments", "programs", "load", "retire", "find", "cancel"]
+    about: Literal[
+        "state",
+        "overview",
+        "runs",
+        "why",
+        "arguments",
+        "programs",
+        "load",
+        "retire",
+        "find",
+        "cancel",
+    ]
     mission: str = ""
     task: int = 0
     pattern: str = ""
     at_once: bool = False
     by: str = ""
+    number: int = 0
 
 
 class Answer(Message, frozen=True):
@@ -51,11 +68,13 @@ class Answer(Message, frozen=True):
 
     Attributes:
         about: the question.
+        number: its number.
     """
 
     max_payload: ClassVar[int] = 256 * 1024**2
 
     about: str
+    number: int = 0
 
 
 CODEC = Codec(Ask, Answer)

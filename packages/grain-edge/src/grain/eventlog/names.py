@@ -46,15 +46,22 @@ def state_folder(env: Mapping[str, str] = os.environ) -> Path:
     return base / "grain"
 
 
-def default_folder(
-    source: Literal["mission", "scheduler"] = "mission", env: Mapping[str, str] = os.environ
+def logs_folder(
+    folder: str = "",
+    source: Literal["mission", "scheduler"] = "mission",
+    env: Mapping[str, str] = os.environ,
 ) -> Path:
     """Return the folder that has the folders of all logs of missions, or of schedulers.
+
+    Args:
+        folder: ``head.event_log.folder`` of the configuration; empty for `state_folder`.
+        source: whose logs.
+        env: the environment variables.
 
     Raises:
         RuntimeError: the user has no home directory.
     """
-    return state_folder(env) / f"{source}s"
+    return (Path(folder).absolute() if folder else state_folder(env)) / f"{source}s"
 
 
 def folder_name(started: float, name: str, id: str) -> str:  # noqa: A002 - its name

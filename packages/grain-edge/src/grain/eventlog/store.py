@@ -17,8 +17,8 @@ import msgspec
 from grain.eventlog.errors import AmbiguousLog, NoSuchLog, NotALog
 from grain.eventlog.names import (
     FIRST_PART,
-    default_folder,
     fit_name,
+    logs_folder,
     parse_folder,
     part_name,
     part_number,
@@ -29,8 +29,11 @@ from grain.eventlog.schema import LogEnded, LogStarted, decode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-KEEP_DAYS = 30.0
+KEEP = 30 * 86400.0
+"""Seconds for which a log is kept after its end."""
+
 KEEP_GB = 1.0
+"""GB of all logs together."""
 
 TOUCHED = 3600.0
 """Seconds after which a writer marks its file as in use, if it has written nothing meanwhile."""
@@ -122,11 +125,11 @@ class LogStore:
     """The folder that has the folders of all logs.
 
     Args:
-        folder: as ``[log] folder`` says; by default `names.default_folder` of missions.
+        folder: as `names.logs_folder` returns it; by default that of missions.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.folder = folder or default_folder()
+        self.folder = folder or logs_folder()
 
     def logs(self) -> list[StoredLog]:
         """Return all logs, newest first; none if there is no such folder.
@@ -203,7 +206,7 @@ class LogStore:
         return f"no log of {text!r} in {self.folder}; the latest missions are {', '.join(recent)}"
 
     def remove_old(
-        self, *, days: float = KEEP_DAYS, gigabytes: float = KEEP_GB, now: float | None = None
+        self, *, seconds: float = KEEP, gigabytes: float = KEEP_GB, now: float | None = None
     ) -> list[str]:
         """Remove logs that ended long ago, and the oldest ones if all together are too large.
 
@@ -212,7 +215,7 @@ class LogStore:
         once.
 
         Args:
-            days: logs that were written to within so many days stay if there is room.
+            seconds: logs that were written to within so many seconds stay if there is room.
             gigabytes: GB of all logs together.
             now: Unix seconds by the clock of the filesystem; by default that of this process.
 
@@ -228,7 +231,7 @@ class LogStore:
         with _opened(self.folder) as store:
             for log in self.logs():
                 total += log.size()
-                old = now - log.modified() > days * 86400
+                old = now - log.modified() > seconds
                 if (
                     (old or total > gigabytes * 1e9)
                     and not log.is_written(now)

@@ -28,7 +28,7 @@ import msgspec
 from grain.eventlog.files import LogFiles
 from grain.eventlog.names import folder_name
 from grain.eventlog.schema import VERSION, AnyLine, ClockChanged, LogEnded, LogStarted
-from grain.eventlog.store import KEEP_DAYS, KEEP_GB, TOUCHED
+from grain.eventlog.store import KEEP, KEEP_GB, TOUCHED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,12 +109,13 @@ class LogWriter:
         store: has the folder of the log.
         header: its first line, as `first_line` returns it.
         on_trouble: called by the thread, once, with a sentence: the log cannot be written.
-        days: for how long logs of the store are kept, see `LogStore.remove_old`.
+        keep: seconds for which logs of the store are kept, see `LogStore.remove_old`.
         gigabytes: how much of them is kept. This log keeps half of that at most.
         part_size: bytes of one file.
         clocks: the clock of Unix' epoch, and one that does not go back.
 
     Attributes:
+        id: that of the mission or scheduler.
         folder: of the log.
         lost: lines that were dropped.
     """
@@ -125,17 +126,18 @@ class LogWriter:
         header: LogStarted,
         *,
         on_trouble: Callable[[str], object] = lambda _: None,
-        days: float = KEEP_DAYS,
+        keep: float = KEEP,
         gigabytes: float = KEEP_GB,
         part_size: int = PART_SIZE,
         clocks: tuple[Callable[[], float], Callable[[], float]] = (time.time, time.monotonic),
     ) -> None:
         self.folder: Path = store.folder / folder_name(header.time, header.name, header.id)
+        self.id = header.id
         self.lost = 0
         self._store = store
         self._header = header
         self._on_trouble = on_trouble
-        self._days = days
+        self._keep = keep
         self._gigabytes = gigabytes
         most = int(gigabytes * 1e9 / 2)
         self._files = LogFiles(
@@ -256,7 +258,7 @@ class LogWriter:
             now = self._files.modified()
             if now is not None:
                 with suppress(OSError):
-                    self._store.remove_old(days=self._days, gigabytes=self._gigabytes, now=now)
+                    self._store.remove_old(seconds=self._keep, gigabytes=self._gigabytes, now=now)
         if self._monotonic() - self._synced > _SYNC:
             self._synced = self._monotonic()
             with suppress(OSError):

@@ -16,6 +16,7 @@ Map:
 - ``executor``: `GrainExecutor`, with a local worker only
 - ``validation``: the check of what peers state
 - ``events``: what others can see of an executor
+- ``run_log``: what happens to the tasks of a mission, for its event log
 - ``errors``: the errors of executors
 - ``collapse``: one exception instead of a group of one
 - ``testing``: a cluster in memory, for tests of policies

@@ -29,7 +29,7 @@ from grain.head.events import (
 from grain.head.scheduler.explain import Explanation, explain
 from grain.head.scheduler.scheduler import Scheduler
 from grain.head.scheduler.state import split_time
-from grain.resource import ZERO, Infeasible, Resource, Supply
+from grain.resource import ZERO, Infeasible, Resource, Supply, to_data
 from grain.worker import Call, MemoryTranslation, Runner, RunSettings, local_offer
 from grain.worker.job import call_text, name_of
 from grain.worker.messages import Cancel, Ended, Run
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
     from grain.edge.channel import Batch, Channel, MemoryChannel
     from grain.head.base import Deliver
-    from grain.head.messages import Crash
+    from grain.head.messages import Crash, WorkerFacts
+    from grain.head.run_log import RunLog
     from grain.head.scheduler.state import TaskQueue
     from grain.worker.job import Outcome
 
@@ -105,6 +106,13 @@ def infeasible(request: Resource, why: str, local: Resource) -> Infeasible:
     )
 
 
+def local_facts(name: str, resources: Resource) -> WorkerFacts:
+    """Return a local worker as it stands in a log; its name is its id."""
+    from grain.head.messages import WorkerFacts  # few missions with a local worker have a log
+
+    return WorkerFacts(name, name, socket.gethostname(), to_data(resources))
+
+
 class GrainExecutor(ExecutorBase[Job]):
     """An executor that runs jobs on the local worker, in this process.
 
@@ -130,6 +138,7 @@ class GrainExecutor(ExecutorBase[Job]):
             removes a variable.
         max_overtakes: how often a task may be overtaken before a worker is reserved for it, see
             `grain.head.Scheduler`.
+        run_log: takes note of what happens to the jobs.
 
     Raises:
         TypeError: ``local`` is no resource.
@@ -144,6 +153,7 @@ class GrainExecutor(ExecutorBase[Job]):
         on_event: Callable[[Event], object] | None = None,
         env: Mapping[str, str | None] | None = None,
         max_overtakes: int | None = None,
+        run_log: RunLog | None = None,
     ) -> None:
         if not isinstance(local, Resource):
             raise TypeError(f"local={local!r}: give the resources of the local worker, as Cores(2)")
@@ -152,6 +162,7 @@ class GrainExecutor(ExecutorBase[Job]):
         self.name = f"{name or socket.gethostname()}(local)"
         self._expect_workers = expect_workers
         self._on_event = on_event or (lambda _: None)
+        self._run_log = run_log
         self._env = dict(env or {})
         self._scheduler = Scheduler(max_overtakes=max_overtakes)
         self._last_id = 0
@@ -253,6 +264,8 @@ class GrainExecutor(ExecutorBase[Job]):
                         _LOCAL, self.name, offer.resources, trio.current_time()
                     )
                     self._on_event(WorkerJoined(self.name, offer.resources))
+                    if self._run_log is not None:
+                        self._run_log.worker_joined(local_facts(self.name, offer.resources))
                     self._phase = ExecutorPhase.OPEN
                     try:
                         yield
@@ -266,6 +279,8 @@ class GrainExecutor(ExecutorBase[Job]):
                 task = self._scheduler.tasks.get(job)
                 self._resolve(job, None, begun=task is not None and task.worker is not None)
             self._put_result.close()
+            if self._run_log is not None:
+                self._run_log.worker_left(self.name)
             self._on_event(WorkerLeft(self.name))
 
     async def _serve_submissions(self, channel: WorkerChannel) -> None:
@@ -294,6 +309,8 @@ class GrainExecutor(ExecutorBase[Job]):
                 allocation = self._crashes[start.task].part_of(allocation)
             run = Run((_EPOCH, start.task), allocation, limit)
             self._outbox.append((run, self._jobs[start.task].call))
+            if self._run_log is not None:
+                self._run_log.started(start.task, self.name)
         if self._outbox:
             batch, self._outbox = self._outbox, []
             channel.post(batch)
@@ -341,12 +358,16 @@ class GrainExecutor(ExecutorBase[Job]):
             crashed = self._crashes[id] = CrashedJob(ended.queue.request)
         count = len(crashed.crashes) + 1
         crash = Crash((_EPOCH, id), self.name, how, time.time())
+        if self._run_log is not None:
+            self._run_log.crashed(id, crash)
         crashed.crashes = (*crashed.crashes, crash)
         if count >= CRASHES:
             name = name_of(self._jobs[id].call.fn)
             text = f"{name} was given up: what it ran in died {count} times"
             self._resolve(id, outcome.Error(TaskCrashed(text, crashed.crashes)))
             return
+        if self._run_log is not None:
+            self._run_log.started(id, "")
         request = crashed.request
         if count >= SOLO:
             crashed.alone = True
@@ -374,6 +395,10 @@ class GrainExecutor(ExecutorBase[Job]):
             fn, args, kwargs = job.call
             text = partial(call_text, name_of(fn), args, kwargs)
             self._on_event(TaskFailed(id, ended.error, "", text))
+        if self._run_log is not None:
+            error = ended.error if type(ended) is outcome.Error else None
+            crashed = type(error) is TaskCrashed
+            self._run_log.ended(id, error, cancelled=cancelled, crashed=crashed)
         self._hand_over(id, job, ended, cancelled=cancelled, begun=begun)
 
     def _check_served(self, queue: TaskQueue) -> None:

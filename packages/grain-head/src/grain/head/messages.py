@@ -272,6 +272,39 @@ class OtherVersions(Message, frozen=True):
     versions: Versions
 
 
+class WorkerFacts(Message, frozen=True):
+    """A worker that has a task of this mission; it comes before the first `Started` that names it.
+
+    Attributes:
+        worker: its id.
+        name: its name for people, which no other worker has at the same time.
+        host: its host.
+        total: its resources, as plain data.
+        ends: when it runs out of its time, in seconds since the epoch of Unix, by the head's clock;
+            None if it has no limit.
+        job: its job, as the batch system calls it; empty if it has none.
+    """
+
+    worker: str
+    name: str
+    host: str
+    total: dict[str, Any]
+    ends: float | None = None
+    job: str = ""
+
+
+class WorkerEnded(Message, frozen=True):
+    """A worker of which the mission was informed has left, or is lost; its runs end after that.
+
+    Attributes:
+        worker: its id.
+        why: the reason, for people; empty if it was to leave.
+    """
+
+    worker: str
+    why: str = ""
+
+
 class Blocked(Message, frozen=True):
     """A task blocks the event loop of its worker, and with it the other tasks there.
 
@@ -312,6 +345,8 @@ HEAD = (
     Notice,
     Trouble,
     OtherVersions,
+    WorkerFacts,
+    WorkerEnded,
     Blocked,
     Describe,
     Answer,

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from grain.edge.channel import WireBatch
     from grain.edge.version import Versions
     from grain.head.base import Deliver
+    from grain.head.run_log import RunLog
     from grain.remote_exer.link import Connect
     from grain.resource import Resource
     from grain.worker import Call
@@ -133,6 +134,7 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         connect: opens a channel to the scheduler for the mission of an id, instead of the address.
         env: changes to the environment of the external programs of all jobs; None as a value
             removes a variable. They travel with every job, so 64 KiB at most.
+        run_log: takes note of what happens to the jobs; the mission has its id.
 
     Raises:
         ValueError: ``env`` is too large.
@@ -146,12 +148,14 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         on_event: Callable[[Event], object] | None = None,
         connect: Connect | None = None,
         env: Mapping[str, str | None] | None = None,
+        run_log: RunLog | None = None,
     ) -> None:
         super().__init__()
+        self._run_log = run_log
         self.name = name or socket.gethostname()
         self._on_event = on_event or (lambda _: None)
         self._session = MissionSession(
-            secrets.token_hex(8),
+            secrets.token_hex(8) if run_log is None else run_log.id,
             self.name,
             socket.gethostname(),
             os.getpid(),
@@ -326,9 +330,11 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
     # ---- what arrives
 
     def _take(self, batch: WireBatch) -> None:
-        session = self._session
+        session, run_log = self._session, self._run_log
         for message, payload in batch:
             session.on_message(message, payload)
+            if run_log is not None:
+                run_log.on_message(message)
         if session.unconfirmed >= _MANY:
             self._link.wake()
         for resolution in session.take_resolved():
@@ -399,6 +405,13 @@ class RemoteExecutor(ExecutorBase[RemoteJob]):
         cancelled = resolution.ending == "cancelled"
         if type(ended) is outcome.Error and not cancelled:
             self._report_failure(job, resolution, ended.error)
+        if self._run_log is not None:
+            self._run_log.ended(
+                resolution.task,
+                ended.error if type(ended) is outcome.Error else None,
+                cancelled=cancelled,
+                crashed=resolution.ending == "crashed",
+            )
         begun = resolution.pending is not None and bool(resolution.pending.worker)
         self._hand_over(resolution.task, job, ended, cancelled=cancelled, begun=begun)
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from grain.edge.channel import WireChannel
     from grain.head.base import Deliver
     from grain.head.events import Event
+    from grain.head.run_log import RunLog
     from grain.worker import Call, LocalOffer
 
 
@@ -48,6 +49,7 @@ class HostingExecutor(RemoteExecutor):
         name: the mission's name.
         on_event: called, in order, with each `grain.head.events.Event`.
         env: changes to the environment of external programs, as of `RemoteExecutor`.
+        run_log: takes note of what happens to the jobs, as of `RemoteExecutor`.
     """
 
     def __init__(
@@ -60,8 +62,11 @@ class HostingExecutor(RemoteExecutor):
         name: str | None = None,
         on_event: Callable[[Event], object] | None = None,
         env: Mapping[str, str | None] | None = None,
+        run_log: RunLog | None = None,
     ) -> None:
-        super().__init__(name=name, on_event=on_event, connect=self._connect, env=env)
+        super().__init__(
+            name=name, on_event=on_event, connect=self._connect, env=env, run_log=run_log
+        )
         if not isinstance(local, Resource):
             raise TypeError(f"local={local!r}: give the resources of the local worker, as Cores(2)")
         self.local = local

@@ -65,6 +65,11 @@ def batch_system(environ: Mapping[str, str]) -> str:
     return "pbs" if "PBS_JOBID" in environ else ""
 
 
+def batch_job(environ: Mapping[str, str]) -> str:
+    """Return this job as its batch system calls it; empty if there is none."""
+    return environ.get("SLURM_JOB_ID") or environ.get("PBS_JOBID", "")
+
+
 def detect_resources(stated: Any, info: HostInfo) -> NodeOffer:
     """Return what a worker offers.
 
@@ -177,7 +182,7 @@ def cpu_ids(info: HostInfo, remarks: list[str]) -> list[int]:
     granted = cpus_granted(info)
     if granted is None or granted >= len(ids):
         return ids
-    job = info.environ.get("SLURM_JOB_ID") or info.environ.get("PBS_JOBID", "")
+    job = batch_job(info.environ)
     digits = re.match(r"\d+", job)
     start = (int(digits[0]) if digits else 0) * granted % len(ids)
     remarks.append(

@@ -153,6 +153,7 @@ class RegisterWorker(Message, frozen=True):
         connection: the number of this connection. Of two connections of one worker, the one with
             the larger number is in use, whichever registers first.
         versions: of its Python, and of what else matters to missions.
+        job: its job, as the batch system calls it; empty if it has none.
     """
 
     worker: str
@@ -163,6 +164,7 @@ class RegisterWorker(Message, frozen=True):
     draining: bool = False
     connection: int = 1
     versions: Versions = Versions()
+    job: str = ""
 
 
 class InventoryRun(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

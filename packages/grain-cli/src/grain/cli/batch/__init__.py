@@ -9,13 +9,14 @@ Map:
 - ``base``: the interface of a batch system, its jobs and their states
 - ``errors``: refusals, in the batch system's words, and the remedy
 - ``opening``: the batch system of a configuration
-- ``systems``: Slurm, PBS and custom systems: the commands that they run
 - ``command``: running a command
-- ``local``: plain processes of this machine
 - ``records``: the records of submitted jobs, in files
-- ``scripts/``: job scripts as text, and the answers of batch systems
+- ``systems/``: a class for each batch system: the commands that it runs
+- ``texts/``: the language of each batch system: directives of its scripts, and its answers
+- ``scripts/``: job scripts as text, as far as they are the same for all of them
 """
 
+from grain.cli.batch.base import WAITING as WAITING
 from grain.cli.batch.base import BatchJob as BatchJob
 from grain.cli.batch.base import BatchSystem as BatchSystem
 from grain.cli.batch.base import JobPhase as JobPhase

@@ -20,18 +20,28 @@ class JobPhase(enum.Enum):
     """The phase of a job."""
 
     PENDING = "pending"
+    """It waits, and starts by itself."""
+    STUCK = "stuck"
+    """It waits, and never starts by itself: it is held, or asks for what there never is."""
     RUNNING = "running"
+    """It runs."""
     ENDING = "ending"
+    """It is being ended."""
     GONE = "gone"
+    """It ended, or the batch system forgot it, as batch systems do with jobs that ended."""
     UNKNOWN = "unknown"
+    """This host cannot find out, so the job may be alive."""
+
+
+WAITING = frozenset({JobPhase.PENDING, JobPhase.STUCK})
+"""The phases of a job that has not started."""
 
 
 class JobState(NamedTuple):
     """The state of a job, as its batch system reports it.
 
     Attributes:
-        phase: Its phase. ``GONE``: it ended, or the batch system forgot it, as batch systems do
-            with jobs that ended. ``UNKNOWN``: this host cannot find out.
+        phase: Its phase.
         reason: The batch system's own word on why it waits or how it ended; may be empty.
         node: The node on which it runs; may be empty.
     """
@@ -66,11 +76,12 @@ class BatchJob:
         log_file: Absolute path of its output, or empty. The batch system may fill in its own
             placeholders.
         script: Its request, set-up and clean-up.
-        main: Shell text of its main command; ``$grain_name`` is its name, ``$grain_left`` the
-            seconds of `time_left` that remain after the set-up.
+        main: Shell text of its main command, a program with its arguments; ``$grain_name`` is its
+            name, ``$grain_left`` the seconds of `time_left` that remain after the set-up.
         path: A directory to search for commands after those of PATH; or empty.
         time_left: Seconds from its start until the main command must have ended; None if unknown.
-        warning: Seconds between SIGUSR1 and the end of the job; None for no warning.
+        warning: Seconds between SIGUSR1 and the end of the job; None for no warning, and for a
+            main command that SIGUSR1 would end.
         notes: Comment lines for people who read the script.
         env: Environment variables to set after the set-up.
         extra_args: Further options for the batch system, one word each.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from grain.cli.batch.errors import BatchError, BatchUnreachable
@@ -36,38 +39,88 @@ class Complaints(NamedTuple):
     missing: str
 
 
+class Profile(NamedTuple):
+    """A batch system as `grain doctor` and its own class need it.
+
+    Attributes:
+        title: Its name for people.
+        commands: The commands that Grain runs.
+        question: A command that changes nothing, and fails where the batch system is down.
+        complaints: Its complaints.
+        tried: The version with which Grain was tried; empty if nobody has run it there.
+    """
+
+    title: str
+    commands: tuple[str, ...]
+    question: tuple[str, ...]
+    complaints: Complaints
+    tried: str
+
+
+def missing(title: str) -> str:
+    """Return the advice for a host without the commands of a batch system."""
+    return (
+        f"Run this where the commands of {title} are, usually on a login node, or change `system` "
+        "in the configuration."
+    )
+
+
 def run(
-    argv: Sequence[str], words: Complaints, *, stdin: str = "", cwd: str | None = None
+    argv: Sequence[str],
+    words: Complaints,
+    *,
+    stdin: str = "",
+    cwd: str | None = None,
+    submits: bool = False,
 ) -> CommandResult:
     """Run a command to its end, whatever its exit code.
+
+    Args:
+        argv: The command and its arguments.
+        words: The complaints of its batch system.
+        stdin: Its standard input.
+        cwd: Its working directory; this process's by default.
+        submits: True if it submits a job. Such a command runs with the user's language, as the job
+            may inherit it; others answer in English.
 
     Raises:
         BatchUnreachable: It did not end within a minute, and was killed.
         BatchError: It does not exist, or cannot be run.
     """
     try:
-        done = subprocess.run(  # noqa: S603 - what the user configured
+        process = subprocess.Popen(  # noqa: S603 - what the user configured
             argv,
-            input=stdin,
-            capture_output=True,
-            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
             errors="replace",
-            timeout=SECONDS,
-            check=False,
             cwd=cwd,
+            env=None if submits else {**os.environ, "LC_ALL": "C", "LANGUAGE": ""},
             # Ctrl-C must not reach it: a job that is being submitted is submitted, and recorded.
             start_new_session=True,
         )
     except FileNotFoundError:
         raise BatchError(f"{argv[0]}: there is no such command", remedy=words.missing) from None
-    except subprocess.TimeoutExpired:
-        raise BatchUnreachable(
-            f"{argv[0]} did not end within {SECONDS:g} s",
-            remedy="The batch system seems to be overloaded or down; try again later.",
-        ) from None
     except OSError as error:
         raise BatchError(f"{argv[0]} cannot be run", error.strerror or str(error)) from None
-    return CommandResult(done.returncode, done.stdout, done.stderr)
+    with process:
+        try:
+            out, err = process.communicate(stdin, SECONDS)
+        except subprocess.TimeoutExpired:
+            # The command may be a script: what it has started goes, too.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise BatchUnreachable(
+                f"{argv[0]} did not end within {SECONDS:g} s",
+                remedy=(
+                    "Nobody knows whether it has submitted the job: look at the batch system's own "
+                    "list before you submit again."
+                    if submits
+                    else "The batch system seems to be overloaded or down; try again later."
+                ),
+            ) from None
+    return CommandResult(process.returncode, out, err)
 
 
 def refusal(command: str, done: CommandResult, words: Complaints) -> BatchError:
@@ -76,3 +129,18 @@ def refusal(command: str, done: CommandResult, words: Complaints) -> BatchError:
     remedy = next((text for pattern, text in words.remedies if pattern in output), "")
     kind = BatchUnreachable if any(pattern in output for pattern in words.silent) else BatchError
     return kind(f"{command} failed (exit code {done.code})", output, remedy)
+
+
+def understood(command: str, number: str, output: str) -> str:
+    """Return a job's id.
+
+    Raises:
+        BatchError: There is none, though the command has submitted the job.
+    """
+    if not number:
+        raise BatchError(
+            f"{command} accepted the job but printed no job id that can be understood",
+            output or "(nothing)",
+            "Look for the job in the batch system's own list; Grain cannot follow it.",
+        )
+    return number

@@ -33,3 +33,12 @@ class BatchUnreachable(BatchError):
 
 class BatchUnsupported(BatchError):
     """The question cannot be asked here, now or later."""
+
+
+def unreadable(command: str, output: str) -> BatchError:
+    """Make the error for an answer that is not in the expected form."""
+    return BatchError(
+        f"{command} printed what Grain does not understand",
+        "\n".join(output.strip().splitlines()[:5]) or "(nothing)",
+        "Its version may be one that Grain does not know: please report it, with this text.",
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import importlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from grain.cli.batch.base import BatchSystem
-    from grain.cli.batch.local import Local
+    from grain.cli.batch.command import Profile
+    from grain.cli.batch.systems.local import Local
     from grain.config import Config
 
 
@@ -35,15 +37,35 @@ def open_system(
         folder: The directory of the command's own files; `state_folder` by default.
         now: The time of submission; the present by default.
     """
-    if config.system == "local":
-        return open_local(folder)
-    from grain.cli.batch.systems import Custom, Pbs, Slurm
+    match config.system:
+        case "slurm":
+            from grain.cli.batch.systems.slurm import Slurm
 
-    if config.system == "slurm":
-        return Slurm()
-    if config.system == "pbs":
-        return Pbs()
-    return Custom(config, now or datetime.datetime.now())
+            return Slurm()
+        case "pbs":
+            from grain.cli.batch.systems.pbs import Pbs
+
+            return Pbs()
+        case "sge":
+            from grain.cli.batch.systems.sge import GridEngine
+
+            return GridEngine()
+        case "custom":
+            from grain.cli.batch.systems.custom import Custom
+
+            return Custom(config, now or datetime.datetime.now())
+    return open_local(folder)
+
+
+def profile(system: str) -> Profile:
+    """Return the profile of a batch system that has commands of its own: not local, not custom.
+
+    Args:
+        system: Its name in the configuration, which is that of its module.
+    """
+    module = importlib.import_module(f"grain.cli.batch.systems.{system}")
+    result: Profile = module.PROFILE
+    return result
 
 
 def open_local(folder: Path | None = None) -> Local:
@@ -52,7 +74,7 @@ def open_local(folder: Path | None = None) -> Local:
     Args:
         folder: The directory of the command's own files; `state_folder` by default.
     """
-    from grain.cli.batch.local import Local
+    from grain.cli.batch.systems.local import Local
 
     folder = folder or state_folder()
     records = JobRecords(folder / "jobs").read()

@@ -12,19 +12,12 @@ from grain.cli.doctor.checks import Finding
 if TYPE_CHECKING:
     from grain.config import Config
 
-_COMMANDS = {
-    "slurm": (("sbatch", "squeue", "scancel"), ["squeue", "--noheader", "--user", "{user}"]),
-    "pbs": (("qsub", "qstat", "qdel"), ["qstat"]),
-}
-
 
 def batch(config: Config) -> list[Finding]:
     """Check that the batch system's commands are installed and that it answers."""
-    import getpass
-
-    from grain.cli.batch.command import Complaints, refusal, run
+    from grain.cli.batch.command import refusal, run
     from grain.cli.batch.errors import BatchError
-    from grain.cli.batch.scripts import pbs, slurm
+    from grain.cli.batch.opening import profile
 
     system = config.system
     if system == "local":
@@ -32,23 +25,24 @@ def batch(config: Config) -> list[Finding]:
         return [Finding("batch system", "ok", f"none: workers are processes here, on {cpus} CPUs")]
     if system == "custom":
         return [_custom(config)]
-    commands, question = _COMMANDS[system]
-    missing = [name for name in commands if shutil.which(name) is None]
+    it = profile(system)
+    missing = [name for name in it.commands if shutil.which(name) is None]
     if missing:
         fix = "Run this where they are, usually on a login node, or change `system`."
         return [Finding("batch system", "fail", f"{system}: no {', '.join(missing)} here", fix)]
-    words = [word.format(user=getpass.getuser()) for word in question]
-    remedies = slurm.REMEDIES if system == "slurm" else pbs.REMEDIES
-    complaints = Complaints(remedies, (), "")
     try:
-        done = run(words, complaints)
+        done = run(it.question, it.complaints)
     except BatchError as error:
         return [Finding("batch system", "fail", f"{system}: {error.what}", error.remedy)]
     if done.code:
-        refused = refusal(words[0], done, complaints)
+        refused = refusal(it.question[0], done, it.complaints)
         message = f"{refused.what}: {refused.output}"
         return [Finding("batch system", "fail", message, refused.remedy or "Try it by hand.")]
-    return [Finding("batch system", "ok", f"{system}: {', '.join(commands)} answer")]
+    answers = f"{system}: {', '.join(it.commands)} answer"
+    if not it.tried:
+        says = f"{answers}; untested: nobody is known to have run Grain with {it.title}"
+        return [Finding("batch system", "warn", says, "Please tell Grain's authors how it went.")]
+    return [Finding("batch system", "ok", answers)]
 
 
 def _custom(config: Config) -> Finding:

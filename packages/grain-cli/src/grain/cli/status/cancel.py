@@ -26,9 +26,10 @@ def cancel(
 ) -> None:
     """End a mission, or one task of it.
 
-    Both are named as `grain ls` names them. A mission ends as by Ctrl-C: its tasks and their
-    programs end, and then itself; the command asks before it does so. A task ends without a
-    question, and what awaits it gets an exception that says who has cancelled it.
+    Both are named as `grain ls` names them, or a mission as `grain missions` does. A mission ends
+    as by Ctrl-C: its tasks and their programs end, and then itself; the command asks before it does
+    so. A task ends without a question, and what awaits it gets an exception that says who has
+    cancelled it.
 
     \b
     Examples:
@@ -41,6 +42,9 @@ def cancel(
         config = load_config(ctx, config_file)
         if what is None:
             raise click.UsageError(_missing(config, patience))
+        if not task and _only_started(config, mission, patience):
+            click.echo(_end_started(config, mission, yes=yes))
+            return
         if not task:
             mission = _confirmed(config, mission, patience, yes=yes)
         answer = _put(config, "cancel", mission, patience, task=task, by=who())
@@ -82,6 +86,45 @@ def who() -> str:
 
         user = f"user {os.geteuid()}"
     return f"{user} on {socket.gethostname()}"
+
+
+def _only_started(config: Config, word: str, patience: float) -> bool:
+    """Return True if `grain run` or `grain start` has started a mission, and no scheduler has it.
+
+    It may run on its own machine alone, have no scheduler yet, or wait for its job.
+    """
+    from grain.cli.missions.jobs import find_job
+    from grain.cli.missions.records import find, missions_folder, read
+    from grain.cli.query import NoScheduler, ask
+    from grain.edge.questions import Ask
+
+    record = find(read(missions_folder()), word)
+    job = find_job(config, word) if record is None else None
+    if record is None and (job is None or not job.alive):
+        return False
+    try:
+        [state] = ask(config, Ask("state"), patience=patience)
+    except NoScheduler:
+        return True
+    name = record.start.name if record is not None else word
+    return not any(name == one["name"] or word == one["label"] for one in state["missions"])
+
+
+def _end_started(config: Config, word: str, *, yes: bool) -> str:
+    """End a mission that no scheduler has; return a sentence for the user."""
+    from grain.cli.missions.jobs import end_job, find_job
+    from grain.cli.missions.records import find, missions_folder, read
+    from grain.cli.missions.starting import end
+
+    record = find(read(missions_folder()), word)
+    label = clean(record.label if record is not None else word)
+    if not yes:
+        click.confirm(f"End mission {label}?", abort=True)
+    if record is not None:
+        end(record)
+    elif (job := find_job(config, word)) is not None:
+        end_job(config, job)
+    return f"mission {label} is told to end"
 
 
 def _missing(config: Config, patience: float) -> str:

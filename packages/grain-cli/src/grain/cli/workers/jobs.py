@@ -7,7 +7,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from grain.cli.batch import BatchError, JobPhase, JobRecords, JobState, open_system, state_folder
+from grain.cli.batch import (
+    WAITING,
+    BatchError,
+    JobPhase,
+    JobRecords,
+    JobState,
+    open_system,
+    state_folder,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +32,7 @@ KEPT = 14 * 86400.0
 FORGOTTEN = 100 * 86400.0
 """Seconds after which a record is removed, whatever the state of its job."""
 
-_ALIVE = {JobPhase.PENDING, JobPhase.RUNNING, JobPhase.ENDING, JobPhase.UNKNOWN}
+_ALIVE = set(JobPhase) - {JobPhase.GONE}
 
 
 class OwnJob(NamedTuple):
@@ -90,7 +98,7 @@ class BackgroundQuery:
 
 def warning(jobs: Sequence[OwnJob]) -> str:
     """Return a sentence if the last jobs failed at once; else ""."""
-    last = [job for job in jobs if job.state.phase is not JobPhase.PENDING][-3:]
+    last = [job for job in jobs if job.state.phase not in WAITING][-3:]
     failed = [job for job in last if failed_at_once(job)]
     if not failed or len(failed) < len(last) or len(failed) < min(2, len(jobs)):
         return ""

@@ -154,12 +154,12 @@ def unjoined(config: Config, pattern: str, joined: set[str]) -> list[OwnJob]:
 
 def _end(config: Config, jobs: list[OwnJob], force: bool) -> Iterator[str]:
     """Cancel waiting jobs; running ones only by force, or where a signal is gentle."""
-    from grain.cli.batch import JobPhase, open_system
+    from grain.cli.batch import WAITING, open_system
     from grain.cli.workers.submission import job_words
 
     for job in jobs:
         what = f"{clean(job.record.name)}: {job_words(job.record)}"
-        pending = job.state.phase is JobPhase.PENDING
+        pending = job.state.phase in WAITING
         local = job.record.system == "local"
         if not (pending or local or force):
             yield (

@@ -65,10 +65,10 @@ def scale(
         from grain.cli.batch import state_folder
 
         config = load_config(ctx, config_file)
-        if config.system == "custom":
+        if config.system == "custom" and not config.custom_system.status_cmd:
             raise click.ClickException(
-                "a custom batch system cannot be asked what became of its jobs, so nobody knows "
-                "how many workers are alive; use `grain up`"
+                "without custom_system.status_cmd, nobody knows how many workers of a custom batch "
+                "system are alive; set it, or use `grain up`"
             )
         with _alone(state_folder(), config.worker.dial):
             if withdraw:
@@ -83,14 +83,14 @@ def _withdraw(config: Config) -> None:
     Raises:
         BatchError: The batch system does not answer, or refuses.
     """
-    from grain.cli.batch import JobPhase, open_system
+    from grain.cli.batch import WAITING, open_system
     from grain.cli.workers.jobs import own_jobs
     from grain.cli.workers.submission import job_words
 
     waiting = [
         job.record
         for job in own_jobs(config)
-        if job.record.by == SWARM and job.state.phase is JobPhase.PENDING
+        if job.record.by == SWARM and job.state.phase in WAITING
     ]
     open_system(config).cancel([record.id for record in waiting])
     for record in waiting:
@@ -225,12 +225,19 @@ class SwarmLoop:
         now = time.monotonic()
         failed = self._swarm.look(states, now)
         ended = len(asked) - len(self._swarm.jobs)
+        pause = f"nothing is submitted for {self._swarm.pause(now):.0f} s"
+        for one in [one for one in failed if one in self._swarm.stuck]:
+            why = states[one].reason or "the batch system does not say why"
+            self._report(f"{one} would never start ({why}) and is cancelled; {pause}")
+            failed.remove(one)
         if failed:
-            pause = self._swarm.pause(now)
             self._report(
-                f"{len(failed)} failed at once ({', '.join(failed)}), see `grain logs`; "
-                f"nothing is submitted for {pause:.0f} s"
+                f"{len(failed)} failed at once ({', '.join(failed)}), see `grain logs`; {pause}"
             )
+        try:
+            open_system(self._config).cancel(self._swarm.stuck)
+        except BatchError as error:
+            self._complain(str(error))
         if ended > len(failed):
             self._report(f"{ended - len(failed)} ended")
         return True

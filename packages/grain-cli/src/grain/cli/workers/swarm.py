@@ -38,6 +38,8 @@ class SwarmJobState(Enum):
     NEW       submitted, and not listed yet                            each report; one that it
                                                                        is gone, after `UNLISTED`
     WAITING   in the queue, for the first time or again                each other report
+    STUCK     in the queue, where it never starts by itself            each other report; one that
+                                                                       it is gone: it is over
     RUNNING   running, or ending                                       each other report
     MISSED    reported gone once: if it has lost its node, the batch   each report; one that it
               system may have it back in the queue soon                is gone: it is over
@@ -46,6 +48,7 @@ class SwarmJobState(Enum):
 
     NEW = auto()
     WAITING = auto()
+    STUCK = auto()
     RUNNING = auto()
     MISSED = auto()
 
@@ -58,11 +61,13 @@ class SwarmJob:
 
     Attributes:
         proven: True once it has run for `PROVEN` seconds; also when it is in the queue again.
+        failed: True once it was stuck, which is a failure that was counted.
     """
 
     def __init__(self, submitted: float) -> None:
         self.submitted = submitted
         self.proven = False
+        self.failed = False
         self._state = SwarmJobState.NEW
         # Since when it runs, or ran when it was missed: one that comes back has run all the time.
         self._began: float | None = None
@@ -71,6 +76,18 @@ class SwarmJob:
         """Note that it is in the queue: it is new, or was put back."""
         self._state = SwarmJobState.WAITING
         self._began = None
+
+    def on_stuck(self) -> bool:
+        """Note that it never starts by itself; return True if this is its first such report."""
+        self._state = SwarmJobState.STUCK
+        self._began = None
+        before, self.failed = self.failed, True
+        return not before
+
+    @property
+    def stuck(self) -> bool:
+        """True if it never starts by itself, by the last report."""
+        return self._state is SwarmJobState.STUCK
 
     def on_running(self, now: float) -> bool:
         """Note that it runs; return True if it has just proven itself."""
@@ -83,7 +100,7 @@ class SwarmJob:
 
     def on_gone(self, now: float) -> bool:
         """Note a report that it is gone; return True if it is over."""
-        if self._state is SwarmJobState.MISSED:
+        if self._state in {SwarmJobState.MISSED, SwarmJobState.STUCK}:
             return True
         if self._state is not SwarmJobState.NEW or now - self.submitted >= UNLISTED:
             self._state = SwarmJobState.MISSED
@@ -117,6 +134,11 @@ class Swarm:
         """The ids of the jobs that wait or run."""
         return list(self._jobs)
 
+    @property
+    def stuck(self) -> list[str]:
+        """The ids of the jobs to cancel, as they never start by themselves."""
+        return [one for one, job in self._jobs.items() if job.stuck]
+
     def submitted(self, jobs: Iterable[str], now: float) -> None:
         """Count jobs that the batch system has accepted."""
         for one in jobs:
@@ -130,7 +152,7 @@ class Swarm:
         """Take in the states of `jobs`.
 
         Returns:
-            The jobs that ended before they had proven themselves.
+            The jobs that ended before they had proven themselves, and those that are stuck.
         """
         failed = []
         new = False
@@ -141,11 +163,15 @@ class Swarm:
             if state.phase is JobPhase.GONE:
                 if job.on_gone(now):
                     del self._jobs[one]
-                    if not job.proven:
+                    if not job.proven and not job.failed:
                         failed.append(one)
                         new |= job.submitted > self._failed_at
             elif state.phase is JobPhase.PENDING:
                 job.on_waiting()
+            elif state.phase is JobPhase.STUCK:
+                if job.on_stuck():
+                    failed.append(one)
+                    new |= job.submitted > self._failed_at
             elif job.on_running(now):
                 self.failures = 0
         if failed:

@@ -39,11 +39,12 @@ class Leaf:
         began: the time of the call, by the monotonic clock.
         error: the exception of the last attempt, while another one is under way.
         ended: the outcome, while the cache writes it.
+        first: the number of the first attempt; 0 before it.
     """
 
     __slots__ = (
-        "_on_ended", "_snapshot", "attempts", "began", "call", "ended", "error", "in_process",
-        "key", "node", "retry", "urgency",
+        "_on_ended", "_snapshot", "attempts", "began", "call", "ended", "error", "first",
+        "in_process", "key", "node", "retry", "urgency",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +72,12 @@ class Leaf:
         self.began = time.monotonic()
         self.error: Exception | None = None
         self.ended: Outcome | None = None
+        self.first = 0
+
+    def submitted(self, task: int) -> None:
+        """Take the number of an attempt that was submitted."""
+        self.node.number = task
+        self.first = self.first or task
 
     def attempt(self) -> Call:
         """Return the call of the next attempt."""

@@ -60,9 +60,14 @@ class Submitter(Protocol):
     failures: Failures
 
     def submit(
-        self, res: Resource, call: Call, deliver: Callable[[Any], object], urgency: float = 0.0
+        self,
+        res: Resource,
+        call: Call,
+        deliver: Callable[[Any], object],
+        urgency: float = 0.0,
+        retry_of: int = 0,
     ) -> int:
-        """Submit a call to the executor."""
+        """Submit a call to the executor; return its number."""
 
     def on_held_back(self, count: int) -> None:
         """Take note that so many tasks wait that the executor has not received yet."""
@@ -137,7 +142,7 @@ class LeafManager:
                 key = self._key(caching, call, value, bound)
         if key is None and policy.retry is None:
             node = TaskNode(self._mission.tasks, call.fn)
-            self._mission.submit(res, call, node, urgency)
+            node.number = self._mission.submit(res, call, node, urgency)
         else:
             node = self._start(res, call, key, policy.retry, urgency)
         if shared is not None:
@@ -159,7 +164,7 @@ class LeafManager:
             urgency,
         )  # fmt: skip
         if key is None:
-            self._mission.submit(res, leaf.attempt(), leaf, urgency)
+            leaf.submitted(self._mission.submit(res, leaf.attempt(), leaf, urgency))
             self._hold_nursery_open()
         else:
             self._hold_nursery_open()
@@ -242,7 +247,10 @@ class LeafManager:
 
     def _submit(self, leaf: Leaf) -> None:
         try:
-            self._mission.submit(leaf.attempts.request, leaf.attempt(), leaf, leaf.urgency)
+            task = self._mission.submit(
+                leaf.attempts.request, leaf.attempt(), leaf, leaf.urgency, leaf.first
+            )
+            leaf.submitted(task)
         except Exception as error:  # of the request or the arguments: an outcome like any other
             self._more_failures += 1
             name, number = name_of(leaf.call.fn), 0  # it was not submitted

@@ -18,6 +18,7 @@ Map:
 - ``turns``: trio tasks that begin in the order in which they were started
 - ``overload``: the warning about too many waiting tasks
 - ``executor``: the choice of the executor
+- ``event_log``: the log of what happens to the tasks: whether there is one, its end
 - ``mission``: `Mission`: leaves, branches, statistics
 - ``current``: the mission that a call belongs to
 - ``traceback_filter``: short tracebacks where an exception ends the program

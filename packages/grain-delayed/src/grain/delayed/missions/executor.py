@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from grain.config import Config
     from grain.head.events import Event
+    from grain.head.run_log import RunLog
     from grain.remote_exer import RemoteExecutor
 
     MissionExecutor = GrainExecutor | RemoteExecutor
@@ -36,6 +37,7 @@ async def executing(
     *,
     isolated: bool = False,
     env: Mapping[str, str | None] | None = None,
+    run_log: RunLog | None = None,
 ) -> AsyncGenerator[MissionExecutor]:
     """Run the executor of a mission.
 
@@ -50,14 +52,16 @@ async def executing(
         on_event: called with each event.
         isolated: True for a local worker with a process of its own.
         env: changes to the environment of external programs.
+        run_log: takes note of what happens to the tasks; None if the mission has no log.
 
     Raises:
         grain.edge.errors.EdgeError: no scheduler can be had, and waiting would not help.
     """
     check_options(local, isolated=isolated, env=env)
     async with AsyncExitStack() as stack:
-        if config is None or (local is not None and config.source is None):
-            yield await stack.enter_async_context(_own(local, name, on_event, isolated, env))
+        if config is None or is_alone(local, config):
+            own = _own(local, name, on_event, isolated, env, run_log)
+            yield await stack.enter_async_context(own)
             return
         contextmod = ""
         if local is not None:
@@ -68,9 +72,14 @@ async def executing(
 
                 await stack.enter_async_context(user_context(contextmod))
         if local is None and config.head.gnaw.enabled:
-            yield await stack.enter_async_context(_shared(config, name, on_event, env))
+            yield await stack.enter_async_context(_shared(config, name, on_event, env, run_log))
         else:
-            yield await _hosted(stack, local, config, name, on_event, isolated, env)
+            yield await _hosted(stack, local, config, name, on_event, isolated, env, run_log)
+
+
+def is_alone(local: Resource | None, config: Config | None) -> bool:
+    """Return True if a mission has its local worker only, and no other can join."""
+    return config is None or (local is not None and config.source is None)
 
 
 def check_options(
@@ -109,12 +118,17 @@ def _own(
     on_event: Listener,
     isolated: bool,
     env: Mapping[str, str | None] | None,
+    run_log: RunLog | None,
     context: str = "",
 ) -> MissionExecutor:
     """Return the executor of a mission that no other worker can join."""
     if not isolated:
         return GrainExecutor(
-            ZERO if local is None else local, name=name, on_event=on_event, env=env
+            ZERO if local is None else local,
+            name=name,
+            on_event=on_event,
+            env=env,
+            run_log=run_log,
         )
     from grain.remote_exer import HostingExecutor
 
@@ -126,6 +140,7 @@ def _own(
         name=name,
         on_event=on_event,
         env=env,
+        run_log=run_log,
     )
 
 
@@ -137,6 +152,7 @@ def _shared(
     name: str | None,
     on_event: Listener,
     env: Mapping[str, str | None] | None,
+    run_log: RunLog | None,
 ) -> RemoteExecutor:
     from grain.remote_exer import GnawConnector, RemoteExecutor
 
@@ -149,7 +165,9 @@ def _shared(
     name = name or mission_name()
     finder = GnawConnector(address, name=name, log_file=gnaw.log_file, arguments=arguments)
     connect = finder.connect
-    return RemoteExecutor(address, name=name, on_event=on_event, connect=connect, env=env)
+    return RemoteExecutor(
+        address, name=name, on_event=on_event, connect=connect, env=env, run_log=run_log
+    )
 
 
 async def _hosted(
@@ -160,6 +178,7 @@ async def _hosted(
     on_event: Listener,
     isolated: bool,
     env: Mapping[str, str | None] | None,
+    run_log: RunLog | None,
 ) -> MissionExecutor:
     from grain.edge.errors import MeetingTaken
     from grain.remote_exer import HostingExecutor
@@ -174,6 +193,7 @@ async def _hosted(
         name=name or mission_name(),
         on_event=on_event,
         env=env,
+        run_log=run_log,
     )
     try:
         return await stack.enter_async_context(host)
@@ -181,7 +201,7 @@ async def _hosted(
         if local is None:
             raise  # it would wait for workers that go elsewhere
         on_event(HostingFailed(address, str(error)))
-    own = _own(local, name, on_event, isolated, env, context)
+    own = _own(local, name, on_event, isolated, env, run_log, context)
     return await stack.enter_async_context(own)
 
 
@@ -189,8 +209,11 @@ def mission_name() -> str:
     """Return the name of a mission whose program gives none: that of its script.
 
     ``opt.py``, ``python -m opt`` and the directory or archive ``opt`` are ``opt``. A notebook has
-    the name of its file where Jupyter tells it.
+    the name of its file where Jupyter tells it. What `grain run` has started has the name that it
+    was given there, by the variable ``GRAIN_MISSION``.
     """
+    if given := _fit(os.environ.get("GRAIN_MISSION", "")):
+        return given
     if "ipykernel" in sys.modules:
         return _fit(Path(os.environ.get("JPY_SESSION_NAME", "")).stem) or "notebook"
     main = sys.modules.get("__main__")

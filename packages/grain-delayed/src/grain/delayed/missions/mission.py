@@ -9,7 +9,7 @@ import outcome
 
 from grain import GVAR
 from grain.delayed.advice import Advice, Caller, note_mistakes
-from grain.delayed.graph import MissionTasks, TaskNode
+from grain.delayed.graph import MissionTasks, TaskNode, woken_by
 from grain.delayed.missions.turns import Turns
 from grain.head import Cancelled, GrainExecutor
 from grain.resource import ZERO
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from grain.delayed.missions.executor import MissionExecutor
     from grain.delayed.missions.overload import Overload
     from grain.head import Statistics
+    from grain.head.run_log import RunLog
     from grain.resource import Resource
     from grain.worker import Call
 
@@ -48,6 +49,7 @@ class Mission:
         report: takes one line for the user.
         advice: takes note of what the user's code does.
         failures: counts the leaves that failed; the executor's listener fills it.
+        run_log: takes note of the leaves that are submitted, if the mission has a log.
 
     Attributes:
         tasks: the tasks of the mission as delayed objects see them.
@@ -66,11 +68,13 @@ class Mission:
         report: Callable[[str], object],
         advice: Advice,
         failures: Failures,
+        run_log: RunLog | None = None,
     ) -> None:
         self.failures = failures
         self.executor = executor
         self.branches = branches
-        self.tasks = MissionTasks()
+        self.tasks = MissionTasks(recorded=run_log is not None)
+        self._run_log = run_log
         self.ended = False
         self._turns = Turns()
         self._priority = priority
@@ -98,19 +102,39 @@ class Mission:
         if policy is not None:
             return self._leaf_manager().leaf(res, call, policy, urgency)
         node = TaskNode(self.tasks, call.fn)
-        self.submit(res, call, node, urgency)
+        node.number = self.submit(res, call, node, urgency)
         return node
 
     def submit(
-        self, res: Resource, call: Call, deliver: Callable[[Any], object], urgency: float = 0.0
+        self,
+        res: Resource,
+        call: Call,
+        deliver: Callable[[Any], object],
+        urgency: float = 0.0,
+        retry_of: int = 0,
     ) -> int:
-        """Submit a call to the executor; return the id that the executor's `cancel` takes."""
+        """Submit a call to the executor.
+
+        Args:
+            res: what it asks for.
+            call: the call.
+            deliver: takes the outcome.
+            urgency: as of the executor.
+            retry_of: the number of the first attempt of the same leaf; 0 if it is that.
+
+        Returns:
+            The number of the task, which the executor's `cancel` takes.
+        """
         if res is not self._looked_at:
             self._looked_at = res
             self.advice.on_request(name_of(call.fn), res)
         job = self.executor.submit_call(
             res, call, deliver, priority=self._priority, urgency=urgency
         )
+        if self._run_log is not None:
+            after = woken_by.get()
+            name = name_of(call.fn)
+            self._run_log.submitted(job, name, res, (after,) if after else (), retry_of)
         if job >= self._overload.look_at:
             self._overload.on_submitted(job, self.executor.statistics().queued)
         return job
@@ -159,9 +183,10 @@ class Mission:
                 ended = await capture(call)
                 if type(ended) is outcome.Error:
                     note_mistakes(ended.error)
-                node(ended)
             else:
-                node(await self._leaf_manager().run_branch(call, retry))
+                ended = await self._leaf_manager().run_branch(call, retry)
+            node.number = woken_by.get()
+            node(ended)
         finally:
             if node.outcome is None:
                 node(outcome.Error(Cancelled(f"{name_of(call.fn)} was cancelled")))

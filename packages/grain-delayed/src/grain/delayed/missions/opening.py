@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from grain.delayed.advice import Advice, note_mistakes
+from grain.delayed.graph import woken_by
 from grain.delayed.missions.current import is_inside, set_current
 from grain.delayed.missions.ending import ended_from_outside
 from grain.delayed.missions.mission import Mission
@@ -44,6 +45,7 @@ async def mission(
     cache: str | os.PathLike[str] | Literal[False] | None = None,
     isolated: bool = False,
     env: Mapping[str, str | None] | None = None,
+    event_log: bool | str | os.PathLike[str] | None = None,
 ) -> AsyncGenerator[Mission]:
     """Open a mission inside an async program: delayed functions can be called in the block.
 
@@ -78,6 +80,10 @@ async def mission(
         env: environment variables for the external programs of all leaves, wherever they run, over
             those of the worker and of the allocation; None as a value removes a variable. They
             travel with each task: name those that programs need, 64 KiB at most.
+        event_log: True to write a log of what happens to the tasks, for ``grain history`` and
+            ``grain report``, False to write none, or the directory of the logs; by default
+            missions with workers elsewhere write one, as `head.event_log` of the configuration
+            says.
 
     Raises:
         CacheError: the directory that was named for results cannot be used.
@@ -92,8 +98,8 @@ async def mission(
         grain.resource.Infeasible: of a call, if no worker can ever run it, and none can join.
         grain.worker.errors.RunnerUnusable: the process of an isolated local worker cannot be
             started.
-        TypeError, ValueError: local is no resource, warn_queued no positive int, or env no mapping
-            of strings; isolated is set without local.
+        TypeError, ValueError: local is no resource, warn_queued no positive int, env no mapping of
+            strings, or event_log no bool and no path; isolated is set without local.
     """
     if not trio.lowlevel.in_trio_task():
         from grain.delayed.missions.asyncio_guest import hosted  # few programs need it
@@ -101,7 +107,7 @@ async def mission(
         options: dict[str, Any] = {"config_file": config_file, "name": name}
         options |= {"prioritized": prioritized, "progress": progress}
         options |= {"warn_queued": warn_queued, "cache": cache}
-        options |= {"isolated": isolated, "env": env}
+        options |= {"isolated": isolated, "env": env, "event_log": event_log}
         async with hosted(lambda: mission(local, **options)) as entered:
             yield entered
         return
@@ -117,6 +123,7 @@ async def mission(
         cache=cache,
         isolated=isolated,
         env=env,
+        event_log=event_log,
     ) as entered:
         yield entered
 
@@ -147,6 +154,7 @@ async def opened(
     cache: str | os.PathLike[str] | Literal[False] | None = None,
     isolated: bool = False,
     env: Mapping[str, str | None] | None = None,
+    event_log: bool | str | os.PathLike[str] | None = None,
 ) -> AsyncGenerator[Mission]:
     """Open a mission in a trio program, with a reporter; arguments and errors as of `mission`."""
     __tracebackhide__ = True
@@ -172,46 +180,68 @@ async def opened(
         # Imported where a mission begins, for the start-up time of everything else.
         from grain.config import load
         from grain.delayed.cache.cache import open_cache
-        from grain.delayed.missions.executor import executing
+        from grain.delayed.missions.event_log import recording
+        from grain.delayed.missions.executor import executing, is_alone
 
         config = load(config_file)
         reporter.on_configured(config_file, config.source, config.head.listen)
         joinable_config = None if config_file is False else config
         results = await open_cache(cache, config.head.cache, reporter.line)
-        # Neither the executor's trio tasks nor the runs on its local worker belong to an outer
-        # mission: they start while there is no current one.
-        outer = set_current(None)
-        try:
-            with collapsing(), watchdog:
-                async with (
-                    reporter.watching(),
-                    executing(
-                        local, joinable_config, name, on_event, isolated=isolated, env=env
-                    ) as executor,
-                ):
-                    try:
-                        async with trio.open_nursery() as branches:
-                            current = Mission(
-                                executor, branches, int(prioritized), overload, results,
-                                reporter.line, advice, reporter.failures,
-                            )  # fmt: skip
-                            reporter.on_opened(current.statistics)
-                            set_current(current)
-                            try:
-                                yield current
-                            except BaseException as error:
-                                note_mistakes(error)
-                                raise
-                    finally:
-                        current.end()
-            failures = current.tasks.unseen_failures()
-        finally:
-            set_current(outer)
-            # What a signal causes here depends on whether user code computed at that time.
-            by_user = isinstance(sys.exc_info()[1], KeyboardInterrupt)
-            reporter.on_ended(interrupted=by_user or ending.cause is not None)
-        if failures:
-            raise _of_all(failures)
+        address = "" if is_alone(local, joinable_config) else config.head.listen
+        async with recording(
+            event_log,
+            config.head.event_log,
+            elsewhere=bool(address),
+            name=name,
+            address=address,
+            report=reporter.line,
+            cause=lambda: ending.cause,
+        ) as run_log:
+            if run_log is not None:
+                reporter.on_recorded(run_log.remark)
+            # Neither the executor's trio tasks nor the runs on its local worker belong to an outer
+            # mission: they start while there is no current one.
+            outer = set_current(None)
+            outer_wait = woken_by.get()
+            woken_by.set(0)  # the numbers of tasks are those of one mission
+            try:
+                with collapsing(), watchdog:
+                    async with (
+                        reporter.watching(),
+                        executing(
+                            local,
+                            joinable_config,
+                            name,
+                            on_event,
+                            isolated=isolated,
+                            env=env,
+                            run_log=run_log,
+                        ) as executor,
+                    ):
+                        try:
+                            async with trio.open_nursery() as branches:
+                                current = Mission(
+                                    executor, branches, int(prioritized), overload, results,
+                                    reporter.line, advice, reporter.failures, run_log,
+                                )  # fmt: skip
+                                reporter.on_opened(current.statistics)
+                                set_current(current)
+                                try:
+                                    yield current
+                                except BaseException as error:
+                                    note_mistakes(error)
+                                    raise
+                        finally:
+                            current.end()
+                failures = current.tasks.unseen_failures()
+            finally:
+                set_current(outer)
+                woken_by.set(outer_wait)
+                # What a signal causes here depends on whether user code computed at that time.
+                by_user = isinstance(sys.exc_info()[1], KeyboardInterrupt)
+                reporter.on_ended(interrupted=by_user or ending.cause is not None)
+            if failures:
+                raise _of_all(failures)
 
 
 def _of_all(failures: list[Exception]) -> Exception:

@@ -80,6 +80,11 @@ class Reporter:
         self._statistics: Callable[[], Statistics] = lambda: NOTHING
         self._progress = Progress()
         self._runs_left = 0
+        self._remark: Callable[[str], object] = lambda _: None
+
+    def on_recorded(self, remark: Callable[[str], object]) -> None:
+        """Note in the mission's log, too, what the user may have to act upon from now on."""
+        self._remark = remark
 
     def on_configured(
         self, config_file: str | Literal[False] | None, source: str | None, address: str = ""
@@ -214,6 +219,7 @@ class Reporter:
 
         Names of workers, calls and lines of code that it quotes cannot control the terminal.
         """
+        self._remark(line)
         self._write(printable(line))
 
     def _write(self, line: str) -> None:

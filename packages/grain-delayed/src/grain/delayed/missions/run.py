@@ -37,6 +37,7 @@ def run(
     cache: str | os.PathLike[str] | Literal[False] | None = None,
     isolated: bool = False,
     env: Mapping[str, str | None] | None = None,
+    event_log: bool | str | os.PathLike[str] | None = None,
 ) -> T: ...
 
 
@@ -53,6 +54,7 @@ def run(
     cache: str | os.PathLike[str] | Literal[False] | None = None,
     isolated: bool = False,
     env: Mapping[str, str | None] | None = None,
+    event_log: bool | str | os.PathLike[str] | None = None,
 ) -> list[T]: ...
 
 
@@ -68,6 +70,7 @@ def run(
     cache: str | os.PathLike[str] | Literal[False] | None = None,
     isolated: bool = False,
     env: Mapping[str, str | None] | None = None,
+    event_log: bool | str | os.PathLike[str] | None = None,
 ) -> Any:
     """Run your root async function(s), which start everything else: the main entry point.
 
@@ -81,7 +84,7 @@ def run(
         local: the resources of the local worker, as ``Cores(2)``; without it tasks run on workers
             of the cluster, which ``grain up`` starts.
         config_file: as for `mission`; so are name, prioritized, progress, warn_queued, cache,
-            isolated and env.
+            isolated, env and event_log.
 
     Returns:
         The result of the function, or a list of the results of the functions.
@@ -103,6 +106,7 @@ def run(
         "cache": cache,
         "isolated": isolated,
         "env": env,
+        "event_log": event_log,
     }
 
     async def main() -> list[Any]:

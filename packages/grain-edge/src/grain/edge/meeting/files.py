@@ -7,6 +7,9 @@ nothing can be exchanged between the look and the use. Owners are compared with 
 id: the filesystem's word is all there is.
 """
 
+# ruff: noqa: PTH101, PTH102, PTH108
+# No pathlib where names differ each time: it interns them (see `grain.edge.meeting.host`).
+
 from __future__ import annotations
 
 import errno
@@ -82,11 +85,11 @@ def make_private(path: str) -> None:
         ForeignFile, ExposedFile, OSError: as `open_directory`.
     """
     try:
-        Path(path).mkdir(mode=0o700)
+        os.mkdir(path, 0o700)
     except FileExistsError:
         pass
     else:
-        Path(path).chmod(0o700)  # an umask may have taken away our own access
+        os.chmod(path, 0o700)  # an umask may have taken away our own access
     with open_directory(path):
         pass
 
@@ -205,7 +208,8 @@ def check_writable(directory: str) -> None:
 
 def remove(path: str) -> None:
     """Remove a file, if it is there."""
-    Path(path).unlink(missing_ok=True)
+    with suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 def names(path: str) -> list[str]:

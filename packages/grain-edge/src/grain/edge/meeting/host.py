@@ -1,11 +1,15 @@
 """The identity of this process and its host."""
 
+# ruff: noqa: PTH116, PTH123
+# No pathlib: it interns each part of a path (sys.intern). A head asks here for each of its peers,
+# and Python's table of interned strings grows by all those names, which some versions never forget.
+
 from __future__ import annotations
 
+import functools
 import os
 import socket
 from dataclasses import dataclass
-from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -29,14 +33,15 @@ class ProcessIdentity:
 
 def this_process() -> ProcessIdentity:
     """Return the identity of this process."""
-    pid = os.getpid()
-    return ProcessIdentity(
-        socket.gethostname(),
-        Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
-        Path("/proc/self/ns/pid").stat().st_ino,
-        pid,
-        start_time(pid) or 0,
-    )
+    return _identity(os.getpid())
+
+
+@functools.lru_cache(maxsize=1)  # a process that was forked from this one has another pid
+def _identity(pid: int) -> ProcessIdentity:
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        boot = file.read().strip()
+    space = os.stat("/proc/self/ns/pid").st_ino
+    return ProcessIdentity(socket.gethostname(), boot, space, pid, start_time(pid) or 0)
 
 
 def start_time(pid: int) -> int | None:
@@ -56,7 +61,8 @@ def is_stopped(pid: int) -> bool:
 def _stat(pid: int) -> list[str]:
     """Return the fields of stat in proc(5) from the state on: X if there is no such process."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            stat = file.read()
     except OSError:
         return ["X"]
     # The second field is the program's name in parentheses, which may hold anything.

@@ -11,7 +11,6 @@ import os
 import stat
 import threading
 import zlib
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grain.edge.meeting import files
@@ -182,7 +181,7 @@ def remove_tree(path: str) -> None:
 
     for _ in range(REMOVALS):
         try:
-            status = Path(path).lstat()
+            status = os.lstat(path)
             if stat.S_ISLNK(status.st_mode):
                 files.remove(path)
             elif stat.S_ISDIR(status.st_mode):

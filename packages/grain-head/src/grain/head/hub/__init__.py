@@ -45,6 +45,6 @@ Map:
 - ``functions``: which workers have which functions of missions
 - ``fair_share``: turns of missions of equal priority
 - ``notices``: requests that no worker here can meet, and troubles of the head, for missions
-- ``versions``: reports to missions of workers that have other versions
-- ``snapshot``: the state of everything as plain data, for ``grain ls``, and names of peers
+- ``reports``: reports to missions of workers that run their tasks, or have other versions
+- ``answers/``: the state of everything as plain data, for ``grain ls`` and ``grain top``
 """

@@ -9,12 +9,8 @@ from msgspec.structs import asdict
 
 from grain.edge.questions import pack
 from grain.edge.version import Versions
-from grain.head.hub.functions import FunctionTable
-from grain.head.hub.missions import Missions
-from grain.head.hub.notices import Notices
-from grain.head.hub.prefetch import PREFETCH_SECONDS, Prefetch
-from grain.head.hub.quarantine import Quarantine
-from grain.head.hub.snapshot import (
+from grain.head.hub.answers.overview import Overview
+from grain.head.hub.answers.snapshot import (
     find_mission,
     find_peer,
     labels,
@@ -24,9 +20,14 @@ from grain.head.hub.snapshot import (
     snapshot,
     task_facts,
 )
+from grain.head.hub.functions import FunctionTable
+from grain.head.hub.missions import Missions
+from grain.head.hub.notices import Notices
+from grain.head.hub.prefetch import PREFETCH_SECONDS, Prefetch
+from grain.head.hub.quarantine import Quarantine
+from grain.head.hub.reports import WorkerReports
 from grain.head.hub.state import ITS_MISSION, Outgoing, Registry, TaskState
 from grain.head.hub.tasks import TaskTable
-from grain.head.hub.versions import VersionReports
 from grain.head.hub.workers import Workers
 from grain.head.messages import MISSION, Answer, Ask, Started, Synced
 from grain.head.scheduler.explain import Explanation, explain
@@ -95,6 +96,7 @@ class Hub:
         prefetch: has the chains of tasks that wait on workers.
         missions: handles what missions send.
         workers: handles what workers send.
+        overview: answers what ``grain top`` asks.
     """
 
     def __init__(
@@ -116,6 +118,7 @@ class Hub:
         self.prefetch = parts.prefetch(self.scheduler, prefetch_seconds)
         self._quarantine = parts.quarantine(self.scheduler, self.registry)
         self._notices = Notices(self.registry, self.scheduler, self._outgoing)
+        self._reports = WorkerReports(wall - now, self.registry, self.scheduler, self._outgoing)
         self.tasks = parts.tasks(
             epoch,
             wall - now,
@@ -125,24 +128,31 @@ class Hub:
             quarantine=self._quarantine,
             functions=functions,
             notices=self._notices,
+            reports=self._reports,
             outgoing=self._outgoing,
         )
         self._versions = versions
-        reports = VersionReports(self.registry, self._outgoing)
         self.missions = parts.missions(
-            self.tasks, self.registry, functions, reports, self._outgoing, grace=grace, now=now
+            self.tasks,
+            self.registry,
+            functions,
+            self._reports,
+            self._outgoing,
+            grace=grace,
+            now=now,
         )
         self.workers = parts.workers(
             self.tasks,
             self.registry,
             functions,
             self._notices,
-            reports,
+            self._reports,
             self._outgoing,
             own_versions=versions,
             grace=grace,
             mission=self.missions.get,
         )
+        self.overview = Overview(self.tasks, self._notices.troubles)
         self._looked = now
 
     # ---- events
@@ -228,6 +238,7 @@ class Hub:
             numbers = started.get(key)
             if numbers is None:
                 started[key] = [task.number]
+                self._reports.on_run(task.mission, lease.worker)
             else:
                 numbers.append(task.number)
         for (link, worker), numbers in started.items():
@@ -257,7 +268,7 @@ class Hub:
         return not self.registry.missions
 
     def snapshot(self, now: float) -> dict[str, Any]:
-        """Return the state of everything as plain data: see `grain.head.hub.snapshot`.
+        """Return the state of everything as plain data: see `grain.head.hub.answers.snapshot`.
 
         Beside it, ``versions`` are those of this head, as each worker and mission has its own, and
         ``troubles`` sentences on what keeps it from working as it should.
@@ -272,7 +283,7 @@ class Hub:
         """Explain why a task waits or runs.
 
         Args:
-            mission: its mission, as `grain.head.hub.snapshot.find_peer` takes it.
+            mission: its mission, as `grain.head.hub.answers.snapshot.find_peer` takes it.
             task: its number there.
             now: the time.
         """
@@ -288,7 +299,7 @@ class Hub:
         return self._explain(record, now)
 
     def facts(self, mission: str, task: int, now: float) -> dict[str, Any]:
-        """Return what is known of a task, as `grain.head.hub.snapshot.task_facts` does."""
+        """Return what is known of a task, as `grain.head.hub.answers.snapshot.task_facts` does."""
         owner = find_mission(self.registry, mission) or self._ended(mission)
         return {} if owner is None else task_facts(self.tasks, owner, task, now)
 
@@ -364,7 +375,7 @@ class Hub:
         """End a mission, or one task of it, for somebody outside.
 
         Args:
-            mission: which, as `grain.head.hub.snapshot.find_peer` takes it.
+            mission: which, as `grain.head.hub.answers.snapshot.find_peer` takes it.
             task: the number of the task; 0 for the whole mission.
             by: who wants that, for people.
 
@@ -392,10 +403,15 @@ class Hub:
         answer: Any
         if ask.about == "state":
             answer = self.snapshot(now)
+        elif ask.about == "overview":
+            self._outgoing.post(link, Answer(ask.about, ask.number), self.overview.packed(now))
+            return
+        elif ask.about == "runs":
+            answer = self.overview.runs(ask.pattern, now)
         elif ask.about == "arguments":
             owner = find_mission(self.registry, ask.mission)
             if owner is not None and owner.link is not None:
-                self.missions.describe(link, owner, ask.task)
+                self.missions.describe(link, owner, ask)
                 return
             answer = {"call": ""}
         elif ask.about == "programs":
@@ -403,7 +419,7 @@ class Hub:
             record = None if owner is None else owner.tasks.get(ask.task)
             lease = None if record is None else record.lease
             if lease is not None and not lease.waits and lease.worker.link is not None:
-                self.workers.inspect(link, lease)
+                self.workers.inspect(link, lease, ask)
                 return
             answer = {"programs": []}
         elif ask.about == "load":
@@ -420,7 +436,7 @@ class Hub:
             why = self.why(mission, ask.task, now)
             facts = self.facts(mission, ask.task, now)
             answer = {"task": why.task, "state": why.state, "reasons": list(why.reasons), **facts}
-        self._outgoing.post(link, Answer(ask.about), pack(answer))
+        self._outgoing.post(link, Answer(ask.about, ask.number), pack(answer))
 
 
 def _goes_by(worker: WorkerRecord, pattern: str) -> bool:

@@ -8,8 +8,9 @@
     at once when its process has ended. One that comes back after all is told how many runs ended.
 4.  A mission, or a task of it, that somebody cancels from outside is retracted here at once, and
     the mission is informed; on its next connection once more, as the message may be lost.
-5.  Of two connections of one mission the older one is closed, with the reason. A mission that
-    reads that shares its id with another process: it takes another id, and submits all again.
+5.  Of two connections of one mission the older one is closed, with the reason, also if the mission
+    has left on the newer one. A mission that reads that shares its id with another process: it
+    takes another id, and submits all again.
 6.  A task that ran on a worker under this head's predecessor, as its mission reports, is held back
     until that worker has reported or left, or until the grace period of this head's start is over.
 """
@@ -21,11 +22,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from grain.edge.questions import pack
 from grain.head.errors import BadMessage
-from grain.head.hub.snapshot import labels, next_ordinal
+from grain.head.hub.answers.snapshot import labels, next_ordinal
 from grain.head.hub.state import ITS_MISSION, EndedMission, MissionRecord, Questions, TaskRecord
 from grain.head.messages import (
     AckTasks,
-    Answer,
     CancelMission,
     CancelTask,
     Crashed,
@@ -46,9 +46,10 @@ from grain.worker.messages import DefineFunction
 if TYPE_CHECKING:
     from grain.edge.messages import Message, Payload
     from grain.head.hub.functions import FunctionTable
+    from grain.head.hub.reports import WorkerReports
     from grain.head.hub.state import Link, Outgoing, Registry
     from grain.head.hub.tasks import TaskTable
-    from grain.head.hub.versions import VersionReports
+    from grain.head.messages import Ask
 
 _REMEMBERED = 1024  # missions that have ended and are remembered
 
@@ -62,7 +63,7 @@ class Missions:
         table: has their tasks.
         registry: has the missions by id.
         functions: is kept free of functions that no mission has.
-        versions: reports the workers of other versions to missions.
+        reports: reports workers to missions.
         outgoing: takes the messages.
         grace: seconds for which a mission that is away is waited for.
         now: the time, from which workers have the grace period to come over.
@@ -76,7 +77,7 @@ class Missions:
         table: TaskTable,
         registry: Registry,
         functions: FunctionTable,
-        versions: VersionReports,
+        reports: WorkerReports,
         outgoing: Outgoing,
         *,
         grace: float,
@@ -87,7 +88,7 @@ class Missions:
         self._workers = registry.workers
         self._left = registry.left
         self._functions = functions
-        self._versions = versions
+        self._reports = reports
         self._outgoing = outgoing
         self._grace = grace
         # Until then a worker may still come over from this head's predecessor, with runs that a
@@ -100,6 +101,8 @@ class Missions:
         self._given_up: dict[str, tuple[int, float]] = {}
         # The ids of missions whose processes have ended, which workers may still report.
         self._ended: dict[str, None] = {}
+        # The last connections of missions that have left, have ended or were given up, by id.
+        self._removed: dict[str, int] = {}
         # Who has cancelled missions that were given up before they got that message, or tasks of
         # theirs, by id.
         self._cancelled: dict[str, tuple[str, dict[int, str]]] = {}
@@ -114,6 +117,7 @@ class Missions:
         if mission is None:
             self._last_number += 1
             mission = self._missions[id] = MissionRecord(id, self._last_number)
+            mission.since = now
             mission.cancelled_by, mission.cancelled = self._cancelled.pop(id, ("", {}))
             mission.deadline = now if id in self._ended else now + self._grace
         return mission
@@ -159,25 +163,27 @@ class Missions:
 
     # ---- questions
 
-    def describe(self, link: Link, mission: MissionRecord, task: int) -> None:
+    def describe(self, link: Link, mission: MissionRecord, ask: Ask) -> None:
         """Ask a mission for the call of a task, and pass its answer on to who asked for it."""
-        self._outgoing.post(mission.link, Describe(self._questions.add(link), task))
+        self._outgoing.post(mission.link, Describe(self._questions.add(link, ask), ask.task))
 
     def _on_described(self, message: Described) -> None:
-        link = self._questions.pop(message.question)
-        self._outgoing.post(link, Answer("arguments"), pack({"call": message.call}))
+        link, answer = self._questions.pop(message.question)
+        self._outgoing.post(link, answer, pack({"call": message.call}))
 
     # ---- joining
 
     def _register(self, link: Link, message: RegisterMission, now: float) -> None:
         if link in self.links:
             return
-        mission = self.get(message.mission, now)
-        if message.connection <= mission.connection:
-            # It comes late: a newer connection has replaced this one. Or its sender is not the
-            # process that has registered before.
+        before = self._missions.get(message.mission)
+        last = self._removed.get(message.mission, 0)
+        if message.connection <= max(last, 0 if before is None else before.connection):
+            # It comes late: a newer connection has replaced this one, and the mission may have left
+            # on that. Or its sender is not the process that has registered before.
             self._outgoing.replace(link, "mission")
             return
+        mission = self.get(message.mission, now)
         mission.connection = message.connection
         if mission.link is not None:
             self.links.pop(mission.link, None)
@@ -196,13 +202,14 @@ class Missions:
         mission.refused.clear()
         mission.noticed.clear()
         mission.reported.clear()
+        mission.workers.clear()
         self.links[link] = mission
         # Before any run of a cancelled task can end: the mission is to know who has cancelled it.
         if mission.cancelled_by:
             self._outgoing.post(link, CancelMission(mission.cancelled_by))
         for task, by in mission.cancelled.items():
             self._outgoing.post(link, CancelTask(task, by))
-        self._versions.on_mission(mission)
+        self._reports.on_mission(mission)
 
     def _submit(
         self, mission: MissionRecord, message: Submit, arguments: Payload, now: float
@@ -243,6 +250,8 @@ class Missions:
         self._table.claim(task, ran_on, now)
         if (message.worker or task.lease is not None) and task.ending is None:
             runs_on = task.awaits if task.lease is None else task.lease.worker.id
+            if task.lease is not None:
+                self._reports.on_run(mission, task.lease.worker)
             if runs_on != message.worker:
                 runs_on = "" if runs_on == ITS_MISSION else runs_on
                 self._outgoing.post(mission.link, Started(runs_on, (task.number,)))
@@ -332,6 +341,7 @@ class Missions:
         mission.functions.clear()
         self._functions.on_changed()
         if mission.connection:  # else it never came
+            self._remember(self._removed, mission.id, mission.connection)
             self._table.registry.ended_missions.append(EndedMission(mission, now))
 
     def on_ended(self, id: str, now: float) -> None:  # noqa: A002 - its name

@@ -11,6 +11,7 @@ from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from grain.edge.questions import Answer
 from grain.edge.version import Versions
 from grain.head.hub.fair_share import Share
 from grain.worker.messages import AckRuns, Dismissed
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from grain.edge.messages import Message, Payload
+    from grain.edge.questions import Ask
     from grain.head.messages import Crash, Ending, Notice
     from grain.head.scheduler.state import TaskQueue
     from grain.resource import Resource
@@ -97,9 +99,11 @@ EndedTask = tuple["TaskRecord", str, float, float]
 """A task that was resolved: its record, the name of the worker, when the run began and ended. Not
 named, as one is made for every task."""
 
+_NOBODY = None, Answer("")
 _QUESTIONS = 1000  # without an answer, at most
 _ENDED_MISSIONS = 10
 _ENDED_TASKS = 1000
+_FAILED_TASKS = 50
 _LEFT_WORKERS = 10_000
 
 
@@ -113,11 +117,13 @@ class Registry:
         left: the last workers that have left or were lost: the last connection of each, by id.
         ended_missions: the last ones that left, for people.
         ended_tasks: the last ones that were resolved, for people: some 300 bytes each.
+        failed_tasks: the last ones of those that have failed.
     """
 
     def __init__(self) -> None:
         self.ended_missions: deque[EndedMission] = deque(maxlen=_ENDED_MISSIONS)
         self.ended_tasks: deque[EndedTask] = deque(maxlen=_ENDED_TASKS)
+        self.failed_tasks: deque[EndedTask] = deque(maxlen=_FAILED_TASKS)
         self.missions: dict[str, MissionRecord] = {}
         self.workers: dict[str, WorkerRecord] = {}
         self.numbered: dict[int, WorkerRecord] = {}
@@ -135,20 +141,20 @@ class Questions:
     """The questions that a hub passes on to peers, each with the link of who asked."""
 
     def __init__(self) -> None:
-        self._links: dict[int, Link] = {}
+        self._asked: dict[int, tuple[Link, Answer]] = {}
         self._last = 0
 
-    def add(self, link: Link) -> int:
+    def add(self, link: Link, ask: Ask) -> int:
         """Note a question; return its number. The oldest of too many is forgotten."""
         self._last += 1
-        self._links[self._last] = link
-        if len(self._links) > _QUESTIONS:
-            del self._links[next(iter(self._links))]
+        self._asked[self._last] = link, Answer(ask.about, ask.number)
+        if len(self._asked) > _QUESTIONS:
+            del self._asked[next(iter(self._asked))]
         return self._last
 
-    def pop(self, number: int) -> Link | None:
-        """Return who asked a question, once; None if nobody did."""
-        return self._links.pop(number, None)
+    def pop(self, number: int) -> tuple[Link | None, Answer]:
+        """Return who asked a question, and the answer without its data; None if nobody did."""
+        return self._asked.pop(number, _NOBODY)
 
 
 class PeerRecord:
@@ -159,7 +165,7 @@ class PeerRecord:
         number: this hub's, in the order of their coming. The scheduler knows peers by it: a worker
             by its number, the owner of a queue by that of the mission.
         name: what people call it.
-        ordinal: its place among those of its name, see `grain.head.hub.snapshot`.
+        ordinal: its place among those of its name, see `grain.head.hub.answers.snapshot`.
         host: where it is.
         link: its connection; None while it is away.
         connection: the peer's own count of its connections: a registration with a smaller one
@@ -215,15 +221,19 @@ class MissionRecord(PeerRecord):
         "requests",
         "settings",
         "share",
+        "since",
         "synced",
         "tasks",
         "unconfirmed",
         "unconfirmed_bytes",
+        "workers",
     )
 
     def __init__(self, id: str, number: int) -> None:  # noqa: A002 - its name
         super().__init__(id, number)
         self.synced = False
+        # When this head first met it, for people.
+        self.since = 0.0
         # The outcomes that the mission has not confirmed, and their bytes. While there are too many
         # it is paused, and what would wait in the scheduler is parked here.
         self.unconfirmed = self.unconfirmed_bytes = 0
@@ -240,6 +250,8 @@ class MissionRecord(PeerRecord):
         self.noticed: dict[int, Notice | None] = {}
         # The versions of workers that were reported to the mission on this link.
         self.reported: set[Versions] = set()
+        # The ids of the workers that the mission was informed of on this link.
+        self.workers: set[str] = set()
         self.last_submitted = -1
         # As its runs take them along: opaque.
         self.settings = b""
@@ -453,6 +465,7 @@ class WorkerRecord(PeerRecord):
         "chain_heads",
         "draining",
         "functions",
+        "job",
         "leases",
         "reserved",
         "retired",
@@ -480,6 +493,8 @@ class WorkerRecord(PeerRecord):
         # In the order of sending: leases that wait in a chain come after its head.
         self.leases: dict[Attempt, LeaseRecord] = {}
         self.functions: set[bytes] = set()
+        # Its job, as the batch system calls it.
+        self.job = ""
         # While it reports: the first run of each chain reported so far, by the attempt that began
         # the chain.
         self.chain_heads: dict[Attempt, LeaseRecord] = {}

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from grain.head.hub.notices import Notices
     from grain.head.hub.prefetch import Prefetch
     from grain.head.hub.quarantine import Quarantine
+    from grain.head.hub.reports import WorkerReports
     from grain.head.hub.state import MissionRecord, Outgoing, Registry, WorkerRecord
     from grain.head.messages import Ending
     from grain.head.scheduler.scheduler import Scheduler
@@ -71,6 +72,7 @@ class TaskTable:
         quarantine: decides where suspects run.
         functions: sends functions to workers.
         notices: informs missions of requests that no worker can meet.
+        reports: informs missions of workers.
         outgoing: takes the messages.
 
     Attributes:
@@ -92,6 +94,7 @@ class TaskTable:
         quarantine: Quarantine,
         functions: FunctionTable,
         notices: Notices,
+        reports: WorkerReports,
         outgoing: Outgoing,
     ) -> None:
         self.epoch = epoch
@@ -109,6 +112,7 @@ class TaskTable:
         self._wall = wall
         self._functions = functions
         self._notices = notices
+        self._reports = reports
         self._outgoing = outgoing
         self._last_scheduler_id = 0
         self._last_attempt = 0
@@ -323,6 +327,8 @@ class TaskTable:
         elif ended.status == "value" or (ended.status == "error" and lease.current):
             self._resolve(task, ended.status, payload, (worker.id, ended.attempt))
             self._remember((task, worker.name, lease.began, now))
+            if ended.status == "error":
+                self.registry.failed_tasks.append(self.registry.ended_tasks[-1])
         else:
             self.acknowledge(worker, ended.attempt)
             how = ended.detail if ended.status == "crashed" else None
@@ -392,6 +398,7 @@ class TaskTable:
         if len(task.crashes) >= CRASHES:
             self._resolve(task, "crashed", None, None)
             self._remember((task, lease.worker.name, lease.began, now))
+            self.registry.failed_tasks.append(self.registry.ended_tasks[-1])
 
     # ---- the end of a task
 
@@ -593,6 +600,7 @@ class TaskTable:
         # Not before the mission has submitted the task on this connection: its `Submit`, which may
         # be under way, names the worker as the mission knew it before, and is answered by that.
         if task.claimed:
+            self._reports.on_run(task.mission, lease.worker)
             self._outgoing.post(task.mission.link, Started(lease.worker.id, (task.number,)))
 
     def _hold(

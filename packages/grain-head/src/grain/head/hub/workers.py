@@ -17,9 +17,9 @@ import math
 from typing import TYPE_CHECKING
 
 from grain.edge.questions import pack
-from grain.head.hub.snapshot import next_ordinal
+from grain.head.hub.answers.snapshot import next_ordinal
 from grain.head.hub.state import MissionRecord, Questions, WorkerRecord
-from grain.head.messages import Answer, Blocked
+from grain.head.messages import Blocked
 from grain.head.validation import resources_of
 from grain.worker.messages import (
     ArrivedCount,
@@ -44,9 +44,10 @@ if TYPE_CHECKING:
     from grain.edge.version import Versions
     from grain.head.hub.functions import FunctionTable
     from grain.head.hub.notices import Notices
+    from grain.head.hub.reports import WorkerReports
     from grain.head.hub.state import LeaseRecord, Link, Outgoing, Registry
     from grain.head.hub.tasks import TaskTable
-    from grain.head.hub.versions import VersionReports
+    from grain.head.messages import Ask
 
 _WALLTIME_SLACK = 60.0  # batch systems end a job up to a minute early
 
@@ -59,7 +60,7 @@ class Workers:
         registry: has the workers by id.
         functions: is looked at when a worker has reported those that it has.
         notices: is informed when workers come and go.
-        versions: reports workers of other versions to missions.
+        reports: reports workers to missions.
         outgoing: takes the messages.
         own_versions: this head's.
         grace: seconds for which a worker that is away is waited for.
@@ -75,7 +76,7 @@ class Workers:
         registry: Registry,
         functions: FunctionTable,
         notices: Notices,
-        versions: VersionReports,
+        reports: WorkerReports,
         outgoing: Outgoing,
         *,
         own_versions: Versions,
@@ -86,7 +87,7 @@ class Workers:
         self._registry = registry
         self._functions = functions
         self._notices = notices
-        self._versions = versions
+        self._reports = reports
         self._own_versions = own_versions
         self._outgoing = outgoing
         self._grace = grace
@@ -118,8 +119,8 @@ class Workers:
                     blocked = Blocked(message.task, worker.name, message.code)
                     self._outgoing.post(mission.link, blocked)
             case Inspected():
-                asker = self._questions.pop(message.question)
-                self._outgoing.post(asker, Answer("programs"), pack({"programs": message.programs}))
+                link, answer = self._questions.pop(message.question)
+                self._outgoing.post(link, answer, pack({"programs": message.programs}))
             case Backlog() | Draining():
                 self._on_readiness(worker, message)
             case Leaving():
@@ -140,9 +141,9 @@ class Workers:
         elif worker.takes_runs and not before and not worker.reserved:
             self._table.scheduler.on_worker_back(worker.number)
 
-    def inspect(self, link: Link, lease: LeaseRecord) -> None:
+    def inspect(self, link: Link, lease: LeaseRecord, ask: Ask) -> None:
         """Ask a worker for the programs of a run, and pass its answer on to who asked for it."""
-        question = Inspect(self._questions.add(link), lease.attempt)
+        question = Inspect(self._questions.add(link, ask), lease.attempt)
         self._outgoing.post(lease.worker.link, question)
 
     # ---- joining
@@ -186,6 +187,7 @@ class Workers:
         worker.ordinal = next_ordinal(message.name, self._registry.workers.values())
         worker.host = message.host
         worker.versions = message.versions
+        worker.job = message.job
         self._registry.workers[worker.id] = self._registry.numbered[worker.number] = worker
         self._registry.left.pop(worker.id, None)
         self._table.scheduler.on_worker_joined(
@@ -223,7 +225,7 @@ class Workers:
             self._outgoing.post(worker.link, Retire(worker.retired))
         self._functions.on_changed()
         self._notices.on_workers_changed()
-        self._versions.on_worker(worker)
+        self._reports.on_worker(worker)
         self._table.enqueue_held_back(worker.id, now)
 
     # ---- leaving
@@ -238,14 +240,16 @@ class Workers:
             worker.deadline = now + self._grace
             self._table.scheduler.on_worker_draining(worker.number)
 
-    def _remove(self, worker: WorkerRecord, how: str | None, now: float) -> None:
+    def _remove(self, worker: WorkerRecord, how: str | None, now: float, why: str = "") -> None:
         """Remove a worker and its runs.
 
         Args:
             worker: which.
             how: what it died of, if a run may have been the reason.
             now: the time.
+            why: why it has left, for people; empty if it was to leave.
         """
+        self._reports.on_worker_left(worker, why)
         # The youngest first: were the head of a chain lost before those that wait behind it, each
         # of them would in turn become the head, count as begun, and be blamed.
         for lease in list(reversed(worker.leases.values())):
@@ -264,7 +268,8 @@ class Workers:
             # batch system most likely, and not by a run.
             end = self._table.scheduler.workers[worker.number].end
             over = worker.draining or end - worker.away_since < _WALLTIME_SLACK
-            self._remove(worker, None if over else "its worker was lost", now)
+            why = "its connection was lost, and it did not come back"
+            self._remove(worker, None if over else "its worker was lost", now, why)
 
     def postpone(self, seconds: float) -> None:
         """Move all deadlines: this process was stopped for so long, and nobody could reach it."""

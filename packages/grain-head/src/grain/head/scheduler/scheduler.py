@@ -13,7 +13,7 @@ from grain.head.scheduler.state import Start, Task, TaskQueue, WorkerState, spli
 from grain.resource import ZERO, Cores, RunTimes, Supply
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from grain.resource import Resource
 
@@ -346,6 +346,11 @@ class Scheduler:
     def queues(self) -> Mapping[tuple[int, Resource, int, str], TaskQueue]:
         """The queues by priority, request, owner and interpreter; idle ones are soon forgotten."""
         return self._queues.by_request
+
+    @property
+    def in_order_of_service(self) -> Sequence[tuple[int, int, TaskQueue]]:
+        """The queues with waiting tasks, each behind what they are ordered by."""
+        return self._queues.order
 
     @property
     def waiting(self) -> int:

@@ -122,6 +122,7 @@ class TaskQueue:
     """
 
     __slots__ = (
+        "_asked",
         "bit",
         "cancelled",
         "heap",
@@ -172,6 +173,14 @@ class TaskQueue:
         self.reservations: list[Reservation] = []
         self.reservation_sought = False
         self.sought_at = -1
+        self._asked = ""
+
+    @property
+    def asked(self) -> str:
+        """The request as a user would write it; it is made once, as that takes long."""
+        if not self._asked:
+            self._asked = self.request.ask()
+        return self._asked
 
     def fits(self, interpreter: str, free: Resource) -> bool:
         """Return True if its tasks can run on workers of an interpreter that have this free."""

@@ -20,7 +20,7 @@ from grain.edge.version import own_versions
 from grain.worker.agent.agent import FAILED, USAGE, Agent
 from grain.worker.agent.lifecycle import TERM_GRACE, Lifecycle, Times
 from grain.worker.agent.session import IN_MEMORY, WorkerSession
-from grain.worker.auto import NodeOffer, batch_system, detect_resources
+from grain.worker.auto import NodeOffer, batch_job, batch_system, detect_resources
 from grain.worker.errors import RunnerUnusable, UsageError
 from grain.worker.logs import STANDARD_ERROR, log_to
 from grain.worker.messages import CODEC
@@ -145,6 +145,7 @@ async def serve(options: argparse.Namespace, offer: NodeOffer, info: HostInfo) -
         now,
         versions=own_versions(),
         in_memory=min(IN_MEMORY, (info.memory or IN_MEMORY * _PART) // _PART),
+        job=batch_job(info.environ),
     )
     lifecycle = make_lifecycle(options, offer, info, now)
     connect = partial(dial, options.url, role="worker", name=name, codec=CODEC)

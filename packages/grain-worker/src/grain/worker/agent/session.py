@@ -93,6 +93,7 @@ class WorkerSession:
         chain_patience: seconds that a run may take while others wait for its end.
         versions: its own.
         in_memory: bytes of outcomes beyond which others are spooled; inf where there is no spool.
+        job: its job, as the batch system calls it.
 
     Attributes:
         to_head: messages for the head, until `take_mail`; those taken while there is no
@@ -120,8 +121,10 @@ class WorkerSession:
         chain_patience: float = PATIENCE,
         versions: Versions = Versions(),  # noqa: B008 - it cannot change
         in_memory: float = math.inf,
+        job: str = "",
     ) -> None:
         self.id = id
+        self._job = job
         self.name = name
         self.host = host
         self.max_kept = MAX_KEPT
@@ -200,6 +203,7 @@ class WorkerSession:
                 self.draining,
                 self._connections,
                 self.versions,
+                self._job,
             )
         )
         held = [self._held(r.lease, now - r.began) for r in self.runs.values()]

@@ -40,7 +40,7 @@ def mission_job(
         raise ConfigError(config.source or "the defaults", (Mistake("head.cmd", text),))
     log = stamp(head.main_log_file, now)
     shell = interpreter(head.script.shebang)
-    setting = f"GRAIN_CONFIG={shlex.quote(config.source)} " if config.source else ""
+    setting = f"env GRAIN_CONFIG={shlex.quote(config.source)} " if config.source else ""
     return BatchJob(
         name=stamp(head.name, now),
         log_file=str(Path(folder, log)) if log else "",

@@ -8,9 +8,13 @@ Its promises, in the order of its lines:
 2. The clean-up commands run however the script ends, short of SIGKILL: they are the EXIT trap. A
    command that fails does not keep the next from running.
 3. The main command runs in the background, as a shell runs its traps only between commands. The
-   script forwards USR1 and TERM to it. A signal during the set-up keeps it from being started.
+   script forwards USR1 to it, and TERM, INT and USR2 as TERM: Grid Engine and LSF begin the end of
+   a job with these. A signal during the set-up keeps it from being started. Grid Engine sends USR2
+   to every process, so the main command begins with USR2 ignored; and with USR1 ignored, too, if
+   the job asks for no warning, as USR1 would end it.
 4. The script ends when the main command has ended, with the same exit status: a signal interrupts
-   `wait`, which the script then repeats.
+   `wait`, which the script then repeats. A status by which batch systems mean to run the job again
+   becomes 1.
 
 The script is POSIX shell, not bash, and works if the set-up says ``set -e`` or ``set -u``. It
 substitutes commands by backquotes: bash 5.2 loses a signal whose trap runs in the midst of a
@@ -50,7 +54,7 @@ grain_forward() {
     fi
 }
 trap 'grain_forward USR1' USR1
-trap 'grain_forward TERM' TERM"""
+trap 'grain_forward TERM' TERM INT USR2"""
 
 _EARLY_SIGNAL = """\
 if [ -n "$grain_signal" ]; then
@@ -77,6 +81,11 @@ while [ "$grain_again" = yes ]; do
     [ "$grain_got" = 127 ] || grain_status=$grain_got
 done
 grain_main=
+
+# For 99, Grid Engine would run the job again, for 100, hold it; LSF has a list of its own.
+case " 99 100 ${LSB_EXIT_REQUEUE-} " in
+    *[" ("]"$grain_status"[" )"]*) grain_status=1 ;;
+esac
 exit "$grain_status\""""
 
 
@@ -110,6 +119,7 @@ def body(job: BatchJob, index: str = "", folder: str = "", restarts: str = "") -
     interpreter(job.script.shebang)
     name = shlex.quote(job.name) + (f'-"${index}"' if index else "")
     timed = job.time_left is not None
+    ignored = "USR1 USR2" if job.warning is None else "USR2"
     paragraphs = [
         [
             *(f"# {note}" for note in job.notes),
@@ -125,7 +135,7 @@ def body(job: BatchJob, index: str = "", folder: str = "", restarts: str = "") -
         _set_up(job.script.setup),
         _environment(job.env),
         [_EARLY_SIGNAL, *(_remaining_time(job.time_left) if job.time_left is not None else [])],
-        [f"{job.main} &", _WAIT],
+        [f"(trap '' {ignored}; exec {job.main}) &", _WAIT],
     ]
     return "\n\n".join("\n".join(lines) for lines in paragraphs if lines) + "\n"
 

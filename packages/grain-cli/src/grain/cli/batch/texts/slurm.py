@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from grain.cli.batch.base import JobPhase, JobState
@@ -42,8 +43,27 @@ REMEDIES = (
     *((text, "Slurm's controller does not answer; try again later.") for text in SILENT),
 )
 
-_PENDING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"}
-_RUNNING = {"RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT"}
+_PHASES = {
+    **dict.fromkeys(("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED"), JobPhase.PENDING),
+    **dict.fromkeys(("REQUEUE_HOLD", "SPECIAL_EXIT"), JobPhase.STUCK),
+    **dict.fromkeys(
+        ("RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT"), JobPhase.RUNNING
+    ),
+    "COMPLETING": JobPhase.ENDING,
+    **dict.fromkeys(
+        (
+            "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED",
+            "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "RECONFIG_FAIL", "REVOKED", "TIMEOUT",
+        ),
+        JobPhase.GONE,
+    ),
+}  # fmt: skip
+# squeue(1), "Job reason codes": those upon which Slurm leaves a job for ever.
+_NEVER = re.compile(
+    "Partition(TimeLimit|NodeLimit|Config)|JobHeld(User|Admin)|BadConstraints|InvalidAccount"
+    "|InvalidQOS|DependencyNeverSatisfied|AccountNotAllowed|QOSNotAllowed"
+    "|(QOS|Assoc)Max.*Per(Job|Node)Limit|launch failed requeued held"
+)
 
 
 def script(job: BatchJob, n: int = 1) -> str:
@@ -100,10 +120,10 @@ def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
 
 
 def _state(state: str, reason: str, node: str) -> JobState:
-    if state in _PENDING:
-        return JobState(JobPhase.PENDING, reason, node)
-    if state in _RUNNING:
-        return JobState(JobPhase.RUNNING, reason, node)
-    if state == "COMPLETING":
-        return JobState(JobPhase.ENDING, reason, node)
-    return JobState(JobPhase.GONE, f"{state} ({reason})" if reason else state, node)
+    # A state that later versions of Slurm may have says nothing of the end of the job.
+    phase = _PHASES.get(state, JobPhase.UNKNOWN)
+    if phase is JobPhase.PENDING and _NEVER.search(reason):
+        phase = JobPhase.STUCK
+    if phase in {JobPhase.GONE, JobPhase.UNKNOWN}:
+        return JobState(phase, f"{state} ({reason})" if reason else state, node)
+    return JobState(phase, reason, node)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _QUEUES = 200  # shown at most: a look at each costs a look at the workers
 _TASKS = 4  # named for each worker
 _ID = 8  # the beginning of an id that people see
+_SHORTEST = 4  # characters of the beginning of an id
 _SHOWN = 8  # peers that a message names
 
 P = TypeVar("P", bound="PeerRecord")
@@ -127,7 +128,7 @@ def find_mission(registry: Registry, word: str) -> MissionRecord | None:
 def retired_worker(table: TaskTable, worker: WorkerRecord, label: str) -> dict[str, Any]:
     """Return what is shown of a worker that is asked to leave."""
     running = len(table.scheduler.workers[worker.number].tasks)
-    state = _worker_state(worker)
+    state = worker_state(worker)
     named = {"name": worker.name, "label": label, "host": worker.host}
     return {**named, "state": state, "running": running}
 
@@ -139,7 +140,8 @@ def named_mission(table: TaskTable, mission: MissionRecord) -> dict[str, Any]:
     return _mission(mission, own, running[mission.number], waiting[mission.number])
 
 
-def _worker_state(worker: WorkerRecord) -> str:
+def worker_state(worker: WorkerRecord) -> str:
+    """Return the state of a worker in a word."""
     if worker.link is None:
         return "away"
     if not worker.serving:
@@ -165,11 +167,11 @@ def _worker(
         "name": worker.name,
         "label": own[worker.number],
         "host": worker.host,
-        "state": _worker_state(worker),
+        "state": worker_state(worker),
         "backlog": worker.backlog,
         "total": to_data(scheduled.supply.total),
         "free": to_data(scheduled.supply.free),
-        "used": _used(scheduled.supply),
+        "used": used_parts(scheduled.supply),
         "left": None if scheduled.end == math.inf else scheduled.end - now,
         "running": len(scheduled.tasks),
         "tasks": [_label(task, of_missions) for task in islice(tasks, _TASKS)],
@@ -177,7 +179,8 @@ def _worker(
     }
 
 
-def _used(supply: Supply) -> dict[str, float | None]:
+def used_parts(supply: Supply) -> dict[str, float | None]:
+    """Return the part of each kind that is in use; None where it cannot be measured."""
     used: dict[str, float | None] = {}
     for kind, part in supply.free.parts().items():
         free, owned = part._stat()
@@ -280,15 +283,16 @@ def next_ordinal(name: str, peers: Iterable[PeerRecord]) -> int:
 def labels(peers: Collection[PeerRecord]) -> dict[int, str]:
     """Return the label of each peer by its number."""
     names = Counter(peer.name for peer in peers)
-    return {peer.number: _peer_label(peer, alone=names[peer.name] == 1) for peer in peers}
+    return {peer.number: peer_label(peer, alone=names[peer.name] == 1) for peer in peers}
 
 
 def numbered(peer: PeerRecord) -> str:
     """Return the label of a peer that it has among others of its name."""
-    return _peer_label(peer, alone=False)
+    return peer_label(peer, alone=False)
 
 
-def _peer_label(peer: PeerRecord, *, alone: bool) -> str:
+def peer_label(peer: PeerRecord, *, alone: bool) -> str:
+    """Return the label of a peer, which is or is not the only one of its name."""
     if not peer.name:
         return peer.id[:_ID]
     return peer.name if alone else f"{peer.name}@{peer.ordinal}"
@@ -306,7 +310,9 @@ def find_peer(peers: Collection[P], word: str, kind: str) -> P | str:
     named = [peer for peer in peers if word and peer.name == word]
     matches = exact or named
     matches = matches or [peer for peer in peers if word and numbered(peer) == word]
-    matches = matches or [peer for peer in peers if word and peer.id.startswith(word)]
+    # A few letters may be the name of somebody who has left.
+    if len(word) >= _SHORTEST:
+        matches = matches or [peer for peer in peers if peer.id.startswith(word)]
     if len(matches) == 1:
         return matches[0]
     if matches:

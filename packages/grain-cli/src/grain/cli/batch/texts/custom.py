@@ -1,19 +1,23 @@
-"""``[custom_system]``: the template of a script and its placeholders. Pure."""
+"""``[custom_system]``: the template of a script, and the answers of the user's commands. Pure."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
+from grain.cli.batch.base import JobPhase, JobState
+from grain.cli.batch.errors import BatchError
 from grain.cli.batch.scripts.shell import body
 from grain.config import ConfigError, Mistake, format_walltime
 
 if TYPE_CHECKING:
     import datetime
+    from collections.abc import Iterable, Mapping
 
     from grain.cli.batch.base import BatchJob
     from grain.config import Config
 
+PHASES = tuple(phase.value for phase in JobPhase)
 _PLACEHOLDER = re.compile(r"\{\{\s*(\w*)\s*\}\}")
 # The settings that some placeholders take their values from, and that may be unset.
 _SOURCES = {
@@ -71,3 +75,47 @@ def _problem(name: str, values: dict[str, str | None], *, missing: bool) -> str:
     if values[name] is None:
         return f"found {{{{{name}}}}}, expected {_SOURCES[name]} to be set then"
     return ""
+
+
+def submitted_id(output: str, pattern: str) -> str:
+    """Return the job's id: what the pattern matches, its first group if it has one.
+
+    Without a pattern, the id is the last line.
+
+    Raises:
+        BatchError: Nothing in the output matches the pattern.
+    """
+    lines = output.strip().splitlines()
+    if not pattern:
+        return lines[-1].strip() if lines else ""
+    match = re.search(pattern, output, re.MULTILINE)
+    number = (match[1] if match.re.groups else match[0]) if match else ""
+    if not number:
+        raise BatchError(
+            "custom_system.submit_cmd printed no job id",
+            output or "(nothing)",
+            "Look for the job in the batch system's own list, and correct "
+            f"custom_system.id_pattern: {pattern!r} matches nothing here.",
+        )
+    return number
+
+
+def states(output: str, phases: Mapping[str, str], ids: Iterable[str]) -> dict[str, JobState]:
+    """Read lines of id, word and reason; a job that is not listed has ended.
+
+    A word that ``phases`` does not have may be the name of a phase. Any other says nothing: a job
+    that may be alive does not count as ended.
+    """
+    asked = list(ids)
+    by_id: dict[str, JobState] = {}
+    for line in output.splitlines():
+        number, word, reason = [*line.split(maxsplit=2), "", "", ""][:3]
+        if number not in asked:
+            continue  # a heading, or a job of others
+        name = phases.get(word, word.lower())
+        if name in PHASES:
+            by_id[number] = JobState(JobPhase(name), reason.strip())
+        else:
+            unknown = f"custom_system.phases does not have {word!r}"
+            by_id[number] = JobState(JobPhase.UNKNOWN, unknown)
+    return {one: by_id.get(one, JobState(JobPhase.GONE)) for one in asked}

@@ -38,10 +38,12 @@ REMEDIES = (
 )
 
 _PHASES = {
-    **dict.fromkeys("QHWTM", JobPhase.PENDING),
+    **dict.fromkeys("QWTM", JobPhase.PENDING),
+    "H": JobPhase.STUCK,
     **dict.fromkeys("RBSU", JobPhase.RUNNING),
     "E": JobPhase.ENDING,
 }
+_NEVER = "Can Never Run"
 _ENDED = re.compile(r"Unknown Job I[dD]|Job has finished|Request invalid for state")
 _SHAPE = re.compile(r"-l\s*(select|nodes)=")
 
@@ -111,6 +113,10 @@ def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
         number, *lines = block.splitlines()
         fields = dict(line.strip().split(" = ", 1) for line in lines if " = " in line)
         phase = _PHASES.get(fields.get("job_state", ""), JobPhase.GONE)
-        node = fields.get("exec_host", "").split("/")[0] if phase is not JobPhase.PENDING else ""
-        by_id[number.strip()] = JobState(phase, fields.get("comment", ""), node)
+        comment = fields.get("comment", "")
+        if phase is JobPhase.PENDING and _NEVER in comment:
+            phase = JobPhase.STUCK
+        waits = phase in {JobPhase.PENDING, JobPhase.STUCK}
+        node = "" if waits else fields.get("exec_host", "").split("/")[0]
+        by_id[number.strip()] = JobState(phase, comment, node)
     return {one: by_id.get(one, JobState(JobPhase.GONE)) for one in ids}

@@ -1,0 +1,92 @@
+"""A batch system that Grain does not know, by the user's own commands and template."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
+from grain.cli.batch.command import CommandResult, Complaints, refusal, run
+from grain.cli.batch.errors import BatchError, BatchUnsupported
+from grain.cli.batch.texts import custom
+from grain.edge.trust import write_script
+
+if TYPE_CHECKING:
+    import datetime
+    from collections.abc import Iterable, Iterator
+
+    from grain.cli.batch.base import BatchJob
+    from grain.config import Config
+
+_WORDS = Complaints((), (), "")
+
+
+class Custom:
+    """The user's own commands: one that submits, and perhaps those that list and cancel."""
+
+    def __init__(self, config: Config, now: datetime.datetime) -> None:
+        self._config = config
+        self._own = config.custom_system
+        self._now = now
+
+    def script(self, job: BatchJob, n: int) -> str:
+        """Return the script of the first job."""
+        return custom.script(job.members(n)[0], self._config, self._now)
+
+    def submit(self, job: BatchJob, n: int) -> Iterator[SubmittedJob]:
+        """Write the scripts to the configured directory and submit them from there."""
+        folder = Path(self._own.directory)
+        for member in job.members(n):
+            path = folder / f"{member.name}.sh"
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                write_script(path, custom.script(member, self._config, self._now))
+            except OSError as error:
+                raise BatchError(
+                    f"{path} cannot be written",
+                    error.strerror or "",
+                    "Set custom_system.directory to a directory that you may write to.",
+                ) from None
+            words = [*job.extra_args, str(path)]
+            done = self._run(self._own.submit_cmd, words, submits=True)
+            number = custom.submitted_id(done.out, self._own.id_pattern)
+            yield SubmittedJob(number, member.name, member.log_file)
+
+    def states(self, ids: Iterable[str]) -> dict[str, JobState]:
+        """Run ``status_cmd``; without one, nobody knows the state of a job."""
+        asked = list(ids)
+        if not asked or not self._own.status_cmd:
+            return {one: JobState(JobPhase.UNKNOWN) for one in asked}
+        done = self._run(self._own.status_cmd, asked)
+        return custom.states(done.out, self._own.phases, asked)
+
+    def cancel(self, ids: Iterable[str]) -> None:
+        """Run ``cancel_cmd``.
+
+        Raises:
+            BatchUnsupported: There is none.
+        """
+        asked = list(ids)
+        if not self._own.cancel_cmd:
+            raise BatchUnsupported(
+                "jobs of a custom batch system cannot be cancelled from here",
+                remedy=f"Use your batch system's own command, for {', '.join(asked)}; or set "
+                "custom_system.cancel_cmd to it.",
+            )
+        if asked:
+            self._run(self._own.cancel_cmd, asked)
+
+    def _run(self, command: str, words: list[str], *, submits: bool = False) -> CommandResult:
+        """Run one of the commands, with words at its end.
+
+        Raises:
+            BatchError: It failed.
+        """
+        line = " ".join((command, *map(shlex.quote, words)))
+        folder = os.fspath(self._own.directory) if submits else None
+        done = run(["/bin/sh", "-c", line], _WORDS, cwd=folder, submits=submits)
+        if done.code:
+            raise refusal(line, done, _WORDS)
+        return done

@@ -1,0 +1,61 @@
+"""OpenPBS, PBS Professional and Torque, by qsub, qstat and qdel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grain.cli.batch.base import JobState, SubmittedJob
+from grain.cli.batch.command import Complaints, Profile, missing, refusal, run, understood
+from grain.cli.batch.errors import BatchError
+from grain.cli.batch.texts import pbs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from grain.cli.batch.base import BatchJob
+
+_WORDS = Complaints(pbs.REMEDIES, pbs.SILENT, missing("PBS"))
+PROFILE = Profile("PBS", ("qsub", "qstat", "qdel"), ("qstat",), _WORDS, tried="OpenPBS 23.06")
+
+
+class Pbs:
+    """OpenPBS, PBS Professional and Torque, by qsub, qstat and qdel."""
+
+    def script(self, job: BatchJob, n: int) -> str:
+        """Return the script of the first job."""
+        return pbs.script(job.members(n)[0], self._dialect())
+
+    def submit(self, job: BatchJob, n: int) -> Iterator[SubmittedJob]:
+        """Submit one by one: arrays differ between the dialects, and their logs cannot be named."""
+        spoken = self._dialect()
+        for member in job.members(n):
+            done = run(["qsub"], _WORDS, stdin=pbs.script(member, spoken), submits=True)
+            if done.code:
+                raise refusal("qsub", done, _WORDS)
+            number = understood("qsub", pbs.submitted_id(done.out), done.out)
+            yield SubmittedJob(number, member.name, member.log_file)
+
+    def _dialect(self) -> pbs.Dialect:
+        try:
+            done = run(["qsub", "--version"], _WORDS)
+        except BatchError:
+            # A dry run away from the cluster; `submit` reports the missing command.
+            return "openpbs"
+        return pbs.dialect(done.out + done.err)
+
+    def states(self, ids: Iterable[str]) -> dict[str, JobState]:
+        """Query qstat."""
+        asked = list(ids)
+        if not asked:
+            return {}
+        done = run(["qstat", "-f", *asked], _WORDS)
+        if done.code and not pbs.only_ended(done.err):
+            raise refusal("qstat", done, _WORDS)
+        return pbs.states(done.out, asked)
+
+    def cancel(self, ids: Iterable[str]) -> None:
+        """Cancel jobs: PBS sends SIGTERM, and SIGKILL 2 s later."""
+        if asked := list(ids):
+            done = run(["qdel", *asked], _WORDS)
+            if done.code and not pbs.only_ended(done.err):
+                raise refusal("qdel", done, _WORDS)

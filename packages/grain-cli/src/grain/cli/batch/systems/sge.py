@@ -1,0 +1,105 @@
+"""Grid Engine, by qsub, qstat, qdel and qconf."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+from typing import TYPE_CHECKING
+
+from grain.cli.batch.base import JobPhase, JobState, SubmittedJob
+from grain.cli.batch.command import Complaints, Profile, missing, refusal, run, understood
+from grain.cli.batch.texts import sge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from grain.cli.batch.base import BatchJob
+
+_WORDS = Complaints(sge.REMEDIES, sge.SILENT, missing("Grid Engine"))
+PROFILE = Profile(
+    "Grid Engine",
+    ("qsub", "qstat", "qdel", "qconf"),
+    ("qstat",),
+    _WORDS,
+    tried="Grid Engine 8.1.9",
+)
+
+
+class GridEngine:
+    """Grid Engine in its many makes: Son of Grid Engine, Univa's, Altair's."""
+
+    def script(self, job: BatchJob, n: int) -> str:
+        """Return the script of the first job."""
+        return sge.script(job.members(n)[0], self._environment(job), self._memory(job))
+
+    def submit(self, job: BatchJob, n: int) -> Iterator[SubmittedJob]:
+        """Submit one by one: a task of an array has no name of its own."""
+        environment, memory = self._environment(job), self._memory(job)
+        for member in job.members(n):
+            text = sge.script(member, environment, memory)
+            done = run(["qsub", "-terse"], _WORDS, stdin=text, submits=True)
+            if done.code:
+                raise refusal("qsub", done, _WORDS)
+            number = understood("qsub", sge.submitted_id(done.out), done.out)
+            yield SubmittedJob(number, member.name, member.log_file)
+
+    def _environment(self, job: BatchJob) -> str:
+        """Return the parallel environment of a job; empty if it needs none."""
+        if (job.script.cores or 1) == 1:
+            return ""
+        if job.script.parallel_environment:
+            return job.script.parallel_environment
+        names = [
+            name
+            for name in _asked("qconf", "-spl").split()
+            if sge.on_one_node(_asked("qconf", "-sp", name))
+        ]
+        return sge.choose_environment(names)
+
+    def _memory(self, job: BatchJob) -> str:
+        """Return the request for memory of a job; empty if it has none."""
+        if job.script.memory is None:
+            return ""
+        return sge.memory_option(job.script, sge.resources(_asked("qconf", "-sc")))
+
+    def states(self, ids: Iterable[str]) -> dict[str, JobState]:
+        """Query qstat for all jobs of this user, and for the causes of errors."""
+        asked = list(ids)
+        if not asked:
+            return {}
+        user = pwd.getpwuid(os.getuid()).pw_name
+        states = sge.states(_asked("qstat", "-xml", "-g", "d", "-u", user), asked)
+        in_error = [
+            one
+            for one, state in states.items()
+            if state.phase is JobPhase.STUCK and "E" in state.reason
+        ]
+        if in_error:
+            # A job may have been deleted meanwhile, which is no error.
+            done = run(["qstat", "-j", ",".join(in_error)], _WORDS)
+            for one, reason in sge.error_reasons(done.out).items():
+                if one in states:
+                    states[one] = states[one]._replace(reason=f"Eqw: {reason}")
+        return states
+
+    def cancel(self, ids: Iterable[str]) -> None:
+        """Cancel jobs: SIGUSR2 to all their processes, and SIGKILL after the queue's `notify`."""
+        # qdel takes names and patterns as well, which may be those of other jobs.
+        asked = [one for one in ids if re.fullmatch(r"\d+", one)]
+        if asked:
+            done = run(["qdel", *asked], _WORDS)
+            if done.code and not sge.only_ended(done.out + done.err):
+                raise refusal("qdel", done, _WORDS)
+
+
+def _asked(*argv: str) -> str:
+    """Return the output of a command.
+
+    Raises:
+        BatchError: It failed.
+    """
+    done = run(argv, _WORDS)
+    if done.code:
+        raise refusal(argv[0], done, _WORDS)
+    return done.out

@@ -1,0 +1,272 @@
+"""The scripts and answers of Grid Engine, as text. Pure; the texts are those of Grid Engine 8.1.9.
+
+Grid Engine counts slots: cores of one node are slots of a parallel environment whose allocation
+rule is ``$pe_slots``, and a consumable memory resource is asked for by slot. The site names both,
+so the script of a job needs what ``qconf`` prints.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from grain.cli.batch.base import JobPhase, JobState
+from grain.cli.batch.errors import BatchError, unreadable
+from grain.cli.batch.scripts.directives import options, word
+from grain.cli.batch.scripts.shell import body, interpreter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from grain.cli.batch.base import BatchJob
+    from grain.config import Script
+
+SILENT = ("unable to send message to qmaster", "unable to contact qmaster", "got select error")
+REMEDIES = (
+    *((text, "Grid Engine's qmaster does not answer; try again later.") for text in SILENT),
+    ("unknown queue", "Set script.queue to a queue that there is; `qconf -sql` lists them."),
+    (
+        "parallel environment",
+        "Set script.parallel_environment to one that there is; `qconf -spl` lists them.",
+    ),
+    (
+        "no suitable queues",
+        (
+            "Lower script.cores, script.memory or script.walltime, or change script.queue; `qhost -q` "
+            "shows hosts and queues, `qconf -sq QUEUE` a queue's limits."
+        ),
+    ),
+    (
+        "unknown resource",
+        "Correct script.memory_resource, or the -l in script.extra_args; `qconf -sc` lists them.",
+    ),
+    ("valid object name", "Choose another worker.name: letters, digits, '-', '_' and '.'."),
+    ("project", "Name your project in script.extra_args, as in '-P chem'."),
+    (
+        "jobs are allowed per",
+        "Start fewer workers at a time: your site limits the number of jobs.",
+    ),
+    ("no submit host", "Run this on a submit host; `qconf -ss` lists them."),
+    ("invalid option argument", "Correct script.extra_args, or what you wrote after `--`."),
+)
+
+MEMORY_RESOURCES = ("h_vmem", "mem_free", "virtual_free", "h_rss")
+"""The resources that may count memory, the usual one first."""
+
+_LISTED = "`qconf -sc` lists the resources of your site."
+
+
+class Resource(NamedTuple):
+    """A resource of a site.
+
+    Attributes:
+        name: Its name.
+        shortcut: Its other name.
+        consumable: ``YES``: counted by slot; ``JOB``: counted once for a job; ``NO``: not counted.
+    """
+
+    name: str
+    shortcut: str
+    consumable: str
+
+
+def resources(output: str) -> dict[str, Resource]:
+    """Read ``qconf -sc``; the resources by name."""
+    lines = (line.split() for line in output.splitlines() if not line.startswith("#"))
+    read = [Resource(one[0], one[1], one[5]) for one in lines if len(one) >= 8]
+    return {one.name: one for one in read}
+
+
+def memory_option(asked: Script, site: Mapping[str, Resource]) -> str:
+    """Return the request for memory, as in ``h_vmem=3840M``.
+
+    Raises:
+        BatchError: The site has no such resource, or counts memory by none that Grain recognises.
+    """
+    assert asked.memory is not None
+    name = asked.memory_resource
+    if name:
+        by_any_name = {**{one.shortcut: one for one in site.values()}, **site}
+        if name not in by_any_name:
+            raise BatchError(
+                f"script.memory_resource: this Grid Engine has no resource {name!r}", remedy=_LISTED
+            )
+        resource = by_any_name[name]
+    else:
+        counted = [
+            one for one in MEMORY_RESOURCES if one in site and site[one].consumable in _COUNTED
+        ]
+        if not counted:
+            raise BatchError(
+                f"script.memory: this Grid Engine counts memory by none of "
+                f"{', '.join(MEMORY_RESOURCES)}",
+                remedy="Name the resource to ask for in script.memory_resource, as in "
+                '"mem_free", or leave script.memory unset. ' + _LISTED,
+            )
+        resource = site[counted[0]]
+    shares = (asked.cores or 1) if resource.consumable == "YES" else 1
+    return f"{name or resource.name}={max(1, math.ceil(asked.memory * 1024 / shares))}M"
+
+
+_COUNTED = ("YES", "JOB")
+
+
+def on_one_node(environment: str) -> bool:
+    """Return True for the text of a parallel environment, of which a job gets one node's slots."""
+    return re.search(r"^allocation_rule\s+\$pe_slots\s*$", environment, re.MULTILINE) is not None
+
+
+def choose_environment(names: list[str]) -> str:
+    """Return the one parallel environment that gives a job slots of one node.
+
+    Raises:
+        BatchError: There is none, or there are several.
+    """
+    if len(names) == 1:
+        return names[0]
+    if names:
+        raise BatchError(
+            "script.cores: several parallel environments of this Grid Engine give slots of one "
+            f"node: {', '.join(names)}",
+            remedy=f'Choose one, as in script.parallel_environment = "{names[0]}".',
+        )
+    raise BatchError(
+        "script.cores: no parallel environment of this Grid Engine gives slots of one node "
+        "(allocation_rule $pe_slots)",
+        remedy="Set script.cores to 1, or name the parallel environment to use in "
+        "script.parallel_environment; `qconf -spl` lists them.",
+    )
+
+
+def script(job: BatchJob, environment: str = "", memory: str = "") -> str:
+    """Return the script of one job.
+
+    Args:
+        job: The job.
+        environment: Its parallel environment; needed for more than one core.
+        memory: Its request for memory, from `memory_option`; empty for none.
+    """
+    lines = [job.script.shebang]
+    lines += [f"#$ {line}" for line in (*_directives(job, environment, memory), *options(job))]
+    return "\n".join(lines) + "\n\n" + body(job, restarts="RESTARTED")
+
+
+def _directives(job: BatchJob, environment: str, memory: str) -> Iterator[str]:
+    asked = job.script
+    yield f"-N {word(job_name(job.name))}"
+    # Grid Engine starts the queue's shell, whatever the first line says.
+    yield f"-S {word(interpreter(asked.shebang))}"
+    yield "-cwd"
+    yield "-j y"
+    if job.log_file:
+        yield f"-o {word(_path(job.log_file))}"
+    # A request that no queue can ever meet is refused and does not wait for ever.
+    yield "-w e"
+    # Without it, a job gets no signal before SIGKILL; with it, SIGUSR2 to each of its processes.
+    yield "-notify"
+    if asked.cores is not None:
+        if asked.cores > 1:
+            yield f"-pe {word(environment)} {asked.cores}"
+        yield f"-binding linear:{asked.cores}"
+    if memory:
+        yield f"-l {word(memory)}"
+    if asked.walltime is not None:
+        yield f"-l h_rt={asked.walltime}"
+    if asked.queue:
+        yield f"-q {word(asked.queue)}"
+
+
+def job_name(name: str) -> str:
+    """Return a name that Grid Engine takes: it begins with no digit, and has no special characters.
+
+    >>> job_name("093015/a:b")
+    'w093015_a_b'
+    """
+    plain = re.sub(r"[^\w.+-]", "_", name, flags=re.ASCII)
+    return f"w{plain}" if plain[:1].isdigit() else plain
+
+
+def _path(path: str) -> str:
+    """Return a path as the value of ``-o``, which is a list, and may begin with a host.
+
+    Raises:
+        BatchError: The path has a comma, which separates the entries of that list.
+    """
+    if "," in path:
+        raise BatchError(
+            f"worker.log_file: Grid Engine takes no comma in the path of an output: {path!r}"
+        )
+    return f":{path}" if ":" in path else path
+
+
+def submitted_id(output: str) -> str:
+    """Read the job's number from the output of ``qsub -terse``."""
+    lines = output.strip().splitlines() or [""]
+    number = lines[-1].strip()
+    return number if number.isascii() and number.isdigit() else ""
+
+
+def states(output: str, ids: Iterable[str]) -> dict[str, JobState]:
+    """Read ``qstat -xml``; a job that is not listed has ended.
+
+    Raises:
+        BatchError: The output is something else.
+    """
+    from xml.etree import ElementTree
+
+    try:
+        root = ElementTree.fromstring(output.strip())  # noqa: S314 - of the site's own command
+    except ElementTree.ParseError:
+        raise unreadable("qstat -xml", output) from None
+    if root.tag != "job_info":
+        raise unreadable("qstat -xml", output)
+    by_id: dict[str, JobState] = {}
+    for entry in root.iter("job_list"):
+        number = entry.findtext("JB_job_number", "").strip()
+        letters = entry.findtext("state", "").strip()
+        node = (entry.findtext("queue_name") or "").partition("@")[2].strip()
+        phase = _phase(letters)
+        plain = letters in {"r", "t", "qw"}
+        by_id[number] = JobState(phase, "" if plain else letters, node)
+    return {one: by_id.get(one, JobState(JobPhase.GONE)) for one in ids}
+
+
+def _phase(letters: str) -> JobPhase:
+    """Return the phase for a state, which is one letter for each thing that is so (qstat(1)).
+
+    d: being deleted; E: an error; h: held; r, t: running; s, S, T: suspended; R: a second start;
+    q, w: queued and waiting.
+    """
+    if not letters or not set(letters) <= set("dEhrtRsSTNPqwo"):
+        return JobPhase.UNKNOWN
+    if "d" in letters:
+        return JobPhase.ENDING
+    if "E" in letters:
+        return JobPhase.STUCK
+    if set(letters) & set("rtsSTN"):
+        return JobPhase.RUNNING
+    return JobPhase.STUCK if "h" in letters else JobPhase.PENDING
+
+
+def error_reasons(output: str) -> dict[str, str]:
+    """Read ``qstat -j``: why jobs are in error, by number."""
+    reasons: dict[str, str] = {}
+    number = ""
+    for line in output.splitlines():
+        key, _, value = line.partition(":")
+        if key == "job_number":
+            number = value.strip()
+        elif key.startswith("error reason"):
+            # It begins with the time, and the ids of user and process in brackets.
+            reasons[number] = re.sub(r"^[\d/ :.]*\[[\d:]*\]:\s*", "", value.strip())
+    return reasons
+
+
+def only_ended(output: str) -> bool:
+    """Return True if ``qdel`` complains only of jobs that have ended."""
+    lines = [line for line in output.splitlines() if line.strip()]
+    return all(
+        re.search(r"does not exist|has registered|has deleted|already in deletion", line)
+        for line in lines
+    )

@@ -1,0 +1,110 @@
+"""``grain attach``: follow the output of a mission."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from grain.cli import completion
+from grain.cli.options import config_option, load_config
+from grain.cli.plugin import report_errors
+from grain.cli.show import clean
+
+if TYPE_CHECKING:
+    from grain.cli.missions.records import Record
+    from grain.cli.workers.jobs import OwnJob
+
+_POLL = 0.5  # seconds between two looks at the output
+_CHUNK = 1 << 20  # bytes read at once
+
+
+@click.command()
+@click.option(
+    "-n", "--lines", default=20, show_default=True, metavar="N", type=click.IntRange(0),
+    help="Begin with the last N lines.",
+)  # fmt: skip
+@config_option
+@click.argument("mission", metavar="N", required=False, shell_complete=completion.starts)
+@click.pass_context
+def attach(ctx: click.Context, lines: int, config_file: str | None, mission: str | None) -> None:
+    """Follow the output of a mission.
+
+    Its progress stands there, too. Ctrl-C detaches: the mission goes on. The exit status is that of
+    the mission; 0 after Ctrl-C.
+
+    \b
+    Examples:
+      grain attach night
+      grain attach -n 1000 night@1
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
+    with report_errors():
+        from grain.cli.missions.jobs import find_job
+        from grain.cli.missions.records import find, missions_folder, read
+        from grain.cli.missions.starting import named, state_of
+        from grain.cli.workers.logs import readable
+
+        if mission is None:
+            raise click.UsageError("name a mission, as in: grain attach opt; see `grain missions`")
+        if not find(read(missions_folder()), mission):
+            config = load_config(ctx, config_file)
+            if (job := find_job(config, mission)) is not None:
+                _follow_job(ctx, job)
+                return
+        record = named(mission)
+        if not record.start.detached:
+            raise click.ClickException(
+                f"{record.label} {state_of(record).detail}, in a terminal: its output is there"
+            )
+        place = begin_at(record, lines)
+        try:
+            while True:
+                # The state first: what was written before the end is then shown, too.
+                record = named(record.label)
+                state = state_of(record)
+                while raw := _read(record, place):
+                    place += len(raw)
+                    click.echo(readable(raw), nl=False)
+                if not state.phase.alive:
+                    break
+                time.sleep(_POLL)
+        except KeyboardInterrupt:
+            click.echo(f"\ndetached: {record.start.name} goes on", err=True)
+            return
+        click.echo(f"{record.label} {clean(state.detail)}", err=True)
+        status = record.end.status if record.end is not None else 1
+        ctx.exit(status if status >= 0 else 128 - status)
+
+
+def _follow_job(ctx: click.Context, job: OwnJob) -> None:
+    """Follow the output of a mission that `grain start` has submitted, until Ctrl-C."""
+    from grain.cli.missions.jobs import output_file
+    from grain.cli.workers.logs import logs
+    from grain.cli.workers.submission import job_words
+
+    name = clean(job.record.name)
+    click.echo(f"{name} is {job_words(job.record)}, output in {output_file(job.record)}", err=True)
+    ctx.invoke(logs, follow=job.alive, lines=20, worker=job.record.id)
+
+
+def begin_at(record: Record, lines: int) -> int:
+    """Return where the last lines of the output begin, in bytes; 0 if there are no more."""
+    try:
+        size = record.output.stat().st_size
+        with record.output.open("rb") as output:
+            output.seek(max(0, size - _CHUNK))
+            tail = output.read(_CHUNK)
+    except OSError:
+        return 0
+    last = tail.splitlines(keepends=True)[-lines:] if lines else []
+    return size - sum(map(len, last))
+
+
+def _read(record: Record, place: int) -> bytes:
+    try:
+        with record.output.open("rb") as output:
+            output.seek(place)
+            return output.read(_CHUNK)
+    except OSError:
+        return b""

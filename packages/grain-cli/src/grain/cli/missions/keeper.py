@@ -1,0 +1,129 @@
+"""The keeper: the process above the program of a mission, which writes what becomes of it.
+
+    python -m grain.cli.missions.keeper FOLDER DESCRIPTOR
+
+It writes "" or an error to the descriptor, once the program has begun or cannot begin, and closes
+it. It hands SIGTERM, SIGINT and SIGHUP on to the program; a mission ends its tasks then. In a
+terminal the program gets the last two from there.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from grain.cli.batch.systems.local import start_time
+from grain.cli.missions.records import End, Process, Start, write
+from grain.edge.trust import open_appended
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PULSE = 30.0
+"""Seconds between two signs of life."""
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def this_kernel() -> str:
+    """Return the boot id of the kernel and the inode of the process namespace."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
+
+
+def keep(
+    folder: Path, start: Start, begun: Callable[[], object], *, terminal: bool, **options: Any
+) -> int:
+    """Run the program of a start to its end; return its exit status, or minus its signal.
+
+    Args:
+        folder: the folder of the start.
+        start: what to run.
+        begun: called once it runs.
+        terminal: True if both share a terminal, which sends SIGINT and SIGHUP to either.
+        options: further ones of `subprocess.Popen`.
+
+    Raises:
+        OSError: the program cannot be run, or its folder cannot be written; nothing runs.
+    """
+    # Until the program is there, signals wait for it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        program = subprocess.Popen(  # noqa: S603 - the user's program
+            start.command,
+            cwd=start.directory,
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS),
+            **options,
+        )
+        try:
+            write(folder, "process.json", _process(program.pid))
+        except OSError:
+            program.kill()
+            program.wait()
+            raise
+
+        def forward(number: int, _: object) -> None:
+            if number == signal.SIGTERM or not terminal:
+                program.send_signal(number)
+
+        for number in _SIGNALS:
+            signal.signal(number, forward)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    begun()
+    status = _wait(program, folder / "alive")
+    # A full disk: the state is that of a program which was killed.
+    with suppress(OSError):
+        write(folder, "end.json", End(status=status, at=time.time()))
+    return status
+
+
+def _wait(program: subprocess.Popen[Any], pulse: Path) -> int:
+    while True:
+        with suppress(OSError):
+            pulse.touch(mode=0o600)
+        with suppress(subprocess.TimeoutExpired):
+            return program.wait(PULSE)
+
+
+def _process(pid: int) -> Process:
+    return Process(
+        host=socket.gethostname(),
+        kernel=this_kernel(),
+        pid=pid,
+        began=start_time(pid),
+        keeper=os.getpid(),
+        keeper_began=start_time(os.getpid()),
+    )
+
+
+def main(folder: Path, descriptor: int) -> None:
+    """Run the program of a folder without a terminal."""
+
+    def report(error: str = "") -> None:
+        os.write(descriptor, error.encode(errors="replace"))
+        os.close(descriptor)
+
+    try:
+        start = msgspec.json.decode((folder / "start.json").read_bytes(), type=Start)
+        with os.fdopen(open_appended(str(folder / "output")), "ab") as output:
+            keep(
+                folder, start, report, terminal=False,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+    except OSError as error:
+        report(f"{error.filename or start.command[0]}: {error.strerror}")
+        raise SystemExit(1) from None
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

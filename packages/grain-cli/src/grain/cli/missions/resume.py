@@ -1,0 +1,65 @@
+"""``grain resume``: start a mission again that was killed."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import click
+
+from grain.cli import completion
+from grain.cli.plugin import report_errors
+
+
+@click.command()
+@click.option("--changed", is_flag=True, help="Also if its program has changed since.")
+@click.argument("mission", metavar="N", required=False, shell_complete=completion.starts)
+@click.pass_context
+def resume(ctx: click.Context, changed: bool, mission: str | None) -> None:
+    """Start a mission again that was killed.
+
+    Or whose host was rebooted, or that has failed: with the same arguments, in the same directory,
+    and with the same environment variables but those of the terminal and those that hold secrets,
+    which are taken from this shell. With the result cache it computes only what is missing.
+
+    \b
+    Examples:
+      grain resume night
+      grain resume night@1            not the last start of that name
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
+    with report_errors():
+        import msgspec
+
+        from grain.cli.missions.environment import restored
+        from grain.cli.missions.starting import begin, digest, named, state_of
+        from grain.cli.missions.state import Phase
+
+        if mission is None:
+            raise click.UsageError("name a mission, as in: grain resume opt; see `grain missions`")
+        record = named(mission)
+        start, state = record.start, state_of(record)
+        if state.phase.alive:
+            raise click.ClickException(
+                f"{record.label} {state.detail}: there is nothing to resume; `grain attach "
+                f"{start.name}` follows it"
+            )
+        if state.phase is Phase.DONE:
+            raise click.ClickException(
+                f"{record.label} is done: there is nothing to resume; `grain run` runs it again"
+            )
+        if not Path(start.directory).is_dir():
+            raise click.ClickException(f"its directory {start.directory} is not there any more")
+        program = Path(start.program)
+        if start.program and not program.is_file():
+            raise click.ClickException(f"its program {program} is not there any more")
+        new = digest(program) if start.program else ""
+        if new != start.digest and not changed:
+            raise click.ClickException(
+                f"its program {program} has changed since; `grain resume --changed {mission}` "
+                "starts it as it is now: the cache tells which results still hold"
+            )
+        start = msgspec.structs.replace(start, at=time.time(), digest=new)
+        # By this `grain map -d` knows that it goes on.
+        env = {**restored(start.environment, os.environ), "GRAIN_RESUMED": "1"}
+        ctx.exit(begin(start, env))

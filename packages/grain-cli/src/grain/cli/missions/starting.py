@@ -1,0 +1,232 @@
+"""A start of a mission: its folder, its keeper, and the first word of it; and its end."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from grain.cli.batch.systems.local import start_time
+from grain.cli.missions.environment import kept
+from grain.cli.missions.keeper import keep, this_kernel
+from grain.cli.missions.logout import at_logout
+from grain.cli.missions.records import (
+    Start,
+    find,
+    make,
+    missions_folder,
+    name_error,
+    read,
+    remove_old,
+)
+from grain.cli.missions.state import Phase, State, judge
+from grain.cli.show import clean
+from grain.edge.trust import open_appended, python_command
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from grain.cli.missions.records import Record
+
+NAME = "GRAIN_MISSION"
+"""The variable that has the name of a mission whose program gives none."""
+
+
+def described(
+    program: Sequence[str],
+    *,
+    name: str | None,
+    directory: str,
+    env: Mapping[str, str],
+    detached: bool,
+    config: str = "",
+) -> Start:
+    """Return what is to run, when a user has typed a program and its arguments.
+
+    Raises:
+        click.ClickException: there is no such program, or it cannot be run; or the name is none.
+    """
+    first, *rest = program
+    path = Path(directory, first)
+    if first.endswith(".py") or path.is_dir():
+        if not path.exists():
+            raise click.ClickException(f"there is no program {clean(path)}")
+        command = (sys.executable, first, *rest)
+    elif "/" in first or path.is_file():
+        if not path.exists():
+            raise click.ClickException(f"there is no program {clean(path)}")
+        if not os.access(path, os.X_OK):
+            raise click.ClickException(
+                f"{clean(path)} is neither a Python program (*.py) nor executable: chmod +x it"
+            )
+        command = (str(path), *rest)
+    else:
+        if shutil.which(first, path=env.get("PATH")) is None:
+            raise click.ClickException(f"there is no program {clean(first)}, here or on PATH")
+        command, path = (first, *rest), Path()
+    name = name if name is not None else Path(first).stem
+    if error := name_error(name):
+        raise click.ClickException(f"{clean(name)!r} cannot name a mission: {error}; use --name")
+    file = path / "__main__.py" if path.is_dir() else path
+    is_file = file.is_file()
+    return Start(
+        name=name,
+        command=command,
+        directory=directory,
+        environment=kept(env),
+        at=time.time(),
+        detached=detached,
+        program=str(file) if is_file else "",
+        digest=digest(file) if is_file else "",
+        config=config,
+    )
+
+
+def digest(file: Path) -> str:
+    """Return the SHA-256 digest of a file, in hexadecimal digits.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def state_of(record: Record) -> State:
+    """Return what has become of a start."""
+    return judge(record, kernel=this_kernel(), now=time.time(), began=start_time)
+
+
+def begin(start: Start, env: Mapping[str, str]) -> int:
+    """Start a mission; without ``detached``, return its exit status when it has ended.
+
+    Args:
+        start: what to run.
+        env: its environment.
+
+    Raises:
+        click.ClickException: one of that name runs, or the program cannot be run: nothing is
+            started, and nothing is left of it.
+        OSError: the state directory cannot be written.
+    """
+    folder = missions_folder()
+    remove_old(folder)
+    logout = at_logout() if start.detached else None
+    if logout is not None and logout.problem:
+        raise click.ClickException(logout.problem)
+    record = make(folder, start)
+    try:
+        _refuse_second(record)
+        environment = {**env, NAME: start.name}
+        if logout is None:
+            return _keep_here(record, environment)
+        _keep_detached(record, environment, logout.prefix)
+    except BaseException:
+        if not (record.folder / "process.json").exists():
+            shutil.rmtree(record.folder, ignore_errors=True)
+        raise
+    click.echo(
+        f"{start.name} runs on, also when you log out; `grain attach {start.name}` shows its "
+        f"output, which is in {clean(record.output)}"
+    )
+    return 0
+
+
+def _refuse_second(record: Record) -> None:
+    """Refuse to start a mission while one of its name runs.
+
+    Of two that begin at the same moment both have made their folders; the later number gives way.
+    """
+    for other in read(record.folder.parent, record.start.name):
+        if other.number >= record.number:
+            continue
+        state = state_of(other)
+        if state.phase.alive:
+            name = record.start.name
+            raise click.ClickException(
+                f"a mission {name} is there already: {other.label} {state.detail}; `grain attach "
+                f"{name}` follows it, `grain cancel {name}` ends it, --name gives this one another "
+                "name"
+            )
+
+
+def _keep_here(record: Record, env: dict[str, str]) -> int:
+    start = record.start
+    try:
+        status = keep(record.folder, start, lambda: None, terminal=True, env=env)
+    except OSError as error:
+        raise click.ClickException(_failure(start, f"{error.strerror}")) from None
+    return status if status >= 0 else 128 - status
+
+
+def _keep_detached(record: Record, env: dict[str, str], prefix: tuple[str, ...]) -> None:
+    reader, writer = os.pipe()
+    try:
+        with os.fdopen(open_appended(str(record.output)), "ab") as output:
+            process = subprocess.Popen(  # noqa: S603 - our own module
+                [*prefix, *python_command("grain.cli.missions.keeper"), record.folder, str(writer)],
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=(writer,),
+                start_new_session=True,
+            )
+    finally:
+        os.close(writer)
+    with os.fdopen(reader, "rb") as first_word:
+        error = first_word.read().decode(errors="replace")
+    if not (record.folder / "process.json").exists():
+        process.wait()
+        # A keeper that could not begin at all has printed why, as has systemd-run.
+        lines = record.output.read_text(errors="replace").strip().splitlines()
+        raise click.ClickException(_failure(record.start, error or (lines[-1] if lines else "")))
+    # It outlives this command, so nobody here waits for it.
+    process.returncode = 0
+
+
+def _failure(start: Start, why: str) -> str:
+    return f"{clean(start.command[0])} cannot be started in {clean(start.directory)}: {clean(why)}"
+
+
+def named(word: str) -> Record:
+    """Return the start that a name or a label means.
+
+    Raises:
+        click.ClickException: there is none; it names the last ones.
+    """
+    records = read(missions_folder())
+    record = find(records, word)
+    if record is None:
+        names = list(dict.fromkeys(one.start.name for one in reversed(records)))[:5]
+        there = f"the last ones are: {', '.join(names)}" if names else "none was started yet"
+        raise click.ClickException(f"no mission {clean(word)} was started by `grain run`; {there}")
+    return record
+
+
+def end(record: Record) -> None:
+    """Send SIGTERM to a mission of this host, which ends its tasks and then itself.
+
+    Raises:
+        click.ClickException: it does not run, or it runs on another host.
+    """
+    state = state_of(record)
+    process = record.process
+    if state.phase is Phase.STARTING:
+        raise click.ClickException(f"{record.label} {state.detail}: try again")
+    if not state.phase.alive or process is None:
+        raise click.ClickException(f"{record.label} does not run: it {state.detail}")
+    if process.kernel != this_kernel():
+        raise click.ClickException(
+            f"{record.label} {state.detail}, and no scheduler reaches it from here; log in there "
+            f"and repeat: grain cancel {record.label}"
+        )
+    if start_time(process.pid) == process.began:
+        os.kill(process.pid, signal.SIGTERM)

@@ -1,0 +1,99 @@
+"""What has become of a start, by its files and the processes of this host; without I/O."""
+
+from __future__ import annotations
+
+import enum
+import signal
+from typing import TYPE_CHECKING, NamedTuple
+
+from grain.cli.missions.records import STARTING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from grain.cli.missions.records import End, Record
+
+SILENCE = 300.0
+"""Seconds without a sign of life after which a start on another host counts as lost.
+
+A keeper touches its file every 30 s. The clocks of the file server and of this host may differ, and
+NFS shows the times of files late.
+"""
+
+
+class Phase(enum.Enum):
+    """What has become of a start."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    LOST = "lost"
+
+    @property
+    def alive(self) -> bool:
+        """True if the program runs, as far as this host knows."""
+        return self in (Phase.STARTING, Phase.RUNNING)
+
+
+class State(NamedTuple):
+    """A phase, and the rest of a sentence about it: ``it ...``."""
+
+    phase: Phase
+    detail: str
+
+
+def judge(record: Record, *, kernel: str, now: float, began: Callable[[int], str]) -> State:
+    """Return the state of a start.
+
+    Args:
+        record: the start.
+        kernel: the boot id and the process namespace of this host, as `Process.kernel` has them.
+        now: Unix seconds.
+        began: returns the start of a process of this host; "" if it is dead.
+    """
+    if record.end is not None:
+        return _ended(record.end)
+    process = record.process
+    if process is None:
+        if now - record.start.at < STARTING:
+            return State(Phase.STARTING, "is about to begin")
+        return State(Phase.LOST, "never began: its keeper was killed, or its host went down")
+    if process.kernel == kernel:
+        if began(process.pid) == process.began:
+            return State(Phase.RUNNING, f"runs on {process.host}")
+        if began(process.keeper) == process.keeper_began:
+            return State(Phase.RUNNING, f"is ending on {process.host}")
+        return State(Phase.LOST, f"was killed on {process.host}, or that host was rebooted")
+    if now - record.alive < SILENCE:
+        return State(Phase.RUNNING, f"runs on {process.host}")
+    return State(
+        Phase.LOST,
+        f"has given no sign of life for {int(now - record.alive)} s: it was killed on "
+        f"{process.host}, or that host was rebooted",
+    )
+
+
+def _ended(end: End) -> State:
+    # A shell, and a mission that ends in good order after a signal, add 128 to its number.
+    number = -end.status if end.status < 0 else end.status - 128
+    if end.status == 0:
+        return State(Phase.DONE, "is done")
+    if number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        return State(Phase.INTERRUPTED, f"was ended by {signal.Signals(number).name}")
+    if end.status < 0:
+        return State(Phase.FAILED, f"was killed by {signal_name(number)}")
+    return State(Phase.FAILED, f"failed with exit status {end.status}")
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal.
+
+    >>> signal_name(9), signal_name(99)
+    ('SIGKILL', 'signal 99')
+    """
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

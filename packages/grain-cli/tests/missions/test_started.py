@@ -1,0 +1,244 @@
+"""`grain run`, `missions`, `attach`, `resume` and `cancel` with real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from grain.cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WAITS = """
+import os, signal, sys, time
+def end(number, frame):
+    print("ended", flush=True)
+    sys.exit(128 + number)
+signal.signal(signal.SIGTERM, end)
+print("begins", *sys.argv[1:], os.environ.get("GRAIN_MISSION"), flush=True)
+while not os.path.exists("go"):
+    time.sleep(0.02)
+print("done", flush=True)
+"""
+
+
+@pytest.fixture
+def folder(alone: Path) -> Iterator[Path]:
+    """A directory with a program that waits for a file, and a state directory; none is left."""
+    (alone / "opt.py").write_text(WAITS)
+    yield alone
+    for one in listed(everything=True):
+        if one["state"] == "running":
+            os.kill(one["pid"], signal.SIGKILL)
+
+
+def grain(*words: str, typed: str | None = None) -> Result:
+    return CliRunner().invoke(main, [*words], input=typed, catch_exceptions=False)
+
+
+def listed(*, everything: bool = False) -> list[dict[str, Any]]:
+    words = ["--all"] if everything else []
+    return list(json.loads(grain("missions", "--json", *words).stdout))
+
+
+def until(state: str, label: str = "opt@1") -> dict[str, Any]:
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        one = next(one for one in listed() if one["label"] == label)
+        if one["state"] == state:
+            return one
+        time.sleep(0.05)
+    raise AssertionError(f"{label} is {one['state']}")
+
+
+def until_printed(one: dict[str, Any], text: str) -> None:
+    end = time.monotonic() + 60
+    while text not in Path(one["output"]).read_text():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_detached_mission_goes_on_and_its_end_is_known(folder: Path) -> None:
+    """In a session of its own; with its arguments, in its directory, under its name."""
+    started = grain("run", "-d", "--name", "night", "opt.py", "a", "b c")
+    assert (0, True) == (started.exit_code, started.stdout.startswith("night runs on, "))
+
+    one = until("running", "night@1")
+    until_printed(one, "begins")
+    assert os.getsid(one["pid"]) != os.getsid(0)
+    (folder / "go").touch()
+    followed = grain("attach", "night")
+
+    assert "begins a b c night\ndone\n" == followed.stdout
+    assert (0, "night@1 is done\n") == (followed.exit_code, followed.stderr)
+    one = until("done", "night@1")
+    assert (0, [sys.executable, "opt.py", "a", "b c"]) == (one["status"], one["command"])
+    assert "night@1  done" in grain("missions").stdout
+
+
+def test_ctrl_c_detaches_and_the_mission_goes_on(folder: Path) -> None:
+    assert 0 == grain("run", "-d", "opt.py").exit_code
+    one = until("running")
+    until_printed(one, "begins")
+
+    attached = subprocess.Popen(
+        [sys.executable, "-m", "grain.cli", "attach", "opt"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert attached.stdout is not None
+    assert "begins opt\n" == attached.stdout.readline()
+    attached.send_signal(signal.SIGINT)
+    _, err = attached.communicate(timeout=60)
+
+    assert (0, "\ndetached: opt goes on\n") == (attached.returncode, err)
+    assert "running" == until("running")["state"]
+
+
+def test_a_mission_that_was_killed_is_resumed(folder: Path) -> None:
+    """With the same arguments; a further start of the same name is refused while it runs."""
+    os.environ["OMP_STACKSIZE"] = "1G"
+    try:
+        assert 0 == grain("run", "-d", "opt.py", "x").exit_code
+    finally:
+        del os.environ["OMP_STACKSIZE"]
+    one = until("running")
+    assert "opt@1 runs on" in grain("resume", "opt").output
+    refused = grain("run", "-d", "opt.py")
+    assert (1, True) == (refused.exit_code, "a mission opt is there already" in refused.output)
+    os.kill(one["pid"], signal.SIGKILL)
+    assert "was killed by SIGKILL" == until("failed")["detail"]
+
+    assert 0 == grain("resume", "opt").exit_code
+    again = until("running", "opt@2")
+    until_printed(again, "begins x opt")
+    variables = Path(f"/proc/{again['pid']}/environ").read_bytes().split(b"\0")
+    assert b"OMP_STACKSIZE=1G" in variables
+    (folder / "go").touch()
+    until("done", "opt@2")
+    assert "is done: there is nothing to resume" in grain("resume", "opt").output
+
+
+def test_a_killed_keeper_leaves_a_mission_that_runs_and_is_lost_in_the_end(folder: Path) -> None:
+    assert 0 == grain("run", "-d", "opt.py").exit_code
+    one = until("running")
+    files = folder / "state/grain/started/opt@1"
+    keeper = json.loads((files / "process.json").read_text())["keeper"]
+    os.kill(keeper, signal.SIGKILL)
+    assert "running" == until("running")["state"]
+    os.kill(one["pid"], signal.SIGKILL)
+    assert "was killed on " in until("lost")["detail"]
+    assert 0 == grain("resume", "opt").exit_code
+
+
+def test_cancel_ends_a_mission_that_no_scheduler_has(folder: Path) -> None:
+    """After a question; by SIGTERM, which a mission answers by ending its tasks."""
+    assert 0 == grain("run", "-d", "opt.py").exit_code
+    until_printed(until("running"), "begins")
+
+    assert 1 == grain("cancel", "opt", typed="n\n").exit_code
+    assert "running" == until("running")["state"]
+    done = grain("cancel", "-y", "opt")
+
+    assert (0, "mission opt@1 is told to end\n") == (done.exit_code, done.output)
+    one = until("interrupted")
+    assert "was ended by SIGTERM" == one["detail"]
+    until_printed(one, "ended")
+    again = grain("cancel", "-y", "opt")
+    assert (1, True) == (again.exit_code, "opt@1 does not run: it was ended" in again.output)
+
+
+def test_a_program_that_is_gone_or_changed_is_not_resumed(folder: Path) -> None:
+    (folder / "opt.py").write_text("raise SystemExit(3)")
+    assert 0 == grain("run", "-d", "opt.py").exit_code
+    until("failed")
+    (folder / "opt.py").write_text("print('changed')")
+
+    refused = grain("resume", "opt")
+    assert (1, True) == (refused.exit_code, "opt.py has changed since" in refused.output)
+    assert ["opt@1"] == [one["label"] for one in listed()]
+    assert 0 == grain("resume", "--changed", "opt@1").exit_code
+    until("done", "opt@2")
+    (folder / "opt.py").unlink()
+    assert "opt.py is not there any more" in grain("resume", "opt@1").output
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["nope.py"], "there is no program "),
+        (["nope"], "there is no program nope, here or on PATH"),
+        (["--name", "a b", "opt.py"], "'a b' cannot name a mission"),
+        (["--name", "../x", "opt.py"], "'../x' cannot name a mission"),
+        (["./plain"], "is neither a Python program (*.py) nor executable"),
+        (["./broken"], "cannot be started in "),
+        ([], "name a program, as in: grain run opt.py"),
+    ],
+)
+def test_what_cannot_be_started_leaves_nothing(words: list[str], error: str, folder: Path) -> None:
+    (folder / "plain").touch()
+    (folder / "broken").write_text("#!/no/such/interpreter\n")
+    (folder / "broken").chmod(0o755)
+
+    for detached in ([], ["-d"]):
+        refused = grain("run", *detached, *words)
+        assert refused.exit_code in (1, 2)
+        assert error in refused.output
+        assert [] == listed()
+    started = folder / "state/grain/started"
+    assert not started.exists() or not list(started.iterdir())
+
+
+def test_a_mission_in_the_terminal_has_its_exit_status(folder: Path) -> None:
+    (folder / "fails.py").write_text("import os; os.kill(os.getpid(), 9)")
+    ran = subprocess.run(
+        [sys.executable, "-m", "grain.cli", "run", "fails.py"], check=False, capture_output=True
+    )
+    assert 137 == ran.returncode
+    assert "was killed by SIGKILL" == until("failed", "fails@1")["detail"]
+    assert "in a terminal: its output is there" in grain("attach", "fails").output
+
+
+def test_files_of_a_start_are_for_its_owner_alone(folder: Path) -> None:
+    """The environment of the user is in them."""
+    mask = os.umask(0)
+    try:
+        assert 0 == grain("run", "-d", "opt.py").exit_code
+    finally:
+        os.umask(mask)
+    one = until("running")
+    until_printed(one, "begins")
+    files = folder / "state/grain/started/opt@1"
+    assert 0o700 == files.stat().st_mode & 0o777
+    modes = {path.name: path.stat().st_mode & 0o777 for path in files.iterdir()}
+    assert {"start.json", "process.json", "alive", "output"} <= set(modes)
+    assert {0o600} == set(modes.values())
+
+
+def test_torn_files_are_skipped(folder: Path) -> None:
+    broken = folder / "state/grain/started/other@1"
+    broken.mkdir(parents=True)
+    (broken / "start.json").write_text('{"name": "oth')
+    assert [] == listed()
+    assert "no mission other was started by `grain run`" in grain("attach", "other").output
+
+
+def test_a_start_that_another_user_may_have_written_is_not_run(folder: Path) -> None:
+    """`grain resume` would run its command."""
+    (folder / "opt.py").write_text("raise SystemExit(3)")
+    assert 0 == grain("run", "-d", "opt.py").exit_code
+    until("failed")
+    (folder / "state/grain/started/opt@1").chmod(0o777)
+    assert [] == listed()
+    assert "no mission opt was started" in grain("resume", "opt").output

@@ -1,0 +1,147 @@
+"""The event log of a mission: whether there is one, its beginning and its end."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+import trio
+
+from grain.delayed.errors import MissionCancelled
+from grain.delayed.missions.executor import mission_name
+
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import AsyncGenerator, Callable
+
+    from grain.config import EventLog
+    from grain.eventlog.writer import LogWriter, Status
+    from grain.head.run_log import RunLog
+
+    EventLogWanted = bool | str | os.PathLike[str] | None
+
+_PATIENCE = 5.0  # seconds for which the end of a mission waits for a disk that does not answer
+
+
+@asynccontextmanager
+async def recording(
+    wanted: EventLogWanted,
+    settings: EventLog,
+    *,
+    elsewhere: bool,
+    name: str | None,
+    address: str,
+    report: Callable[[str], object],
+    cause: Callable[[], signal.Signals | MissionCancelled | None],
+) -> AsyncGenerator[RunLog | None]:
+    """Write the log of a mission during the block.
+
+    Args:
+        wanted: as of `mission`.
+        settings: those of the configuration.
+        elsewhere: True if the mission has workers elsewhere, or they may join.
+        name: its name; None for that of its script.
+        address: where workers join it; empty if they cannot.
+        report: takes a line for the user.
+        cause: returns why the mission was ended from outside, if it was.
+
+    Yields:
+        The log of its tasks; None if there is to be none.
+
+    Raises:
+        TypeError: wanted is neither a bool nor a path.
+    """
+    on = check_wanted(wanted)
+    if on is None:
+        on = elsewhere and settings.enabled
+    log = None
+    if on:
+        folder = settings.folder if isinstance(wanted, bool | None) else os.fspath(wanted)
+        log = _begin(folder, settings, name or mission_name(), address, report)
+    if log is None:
+        yield None
+        return
+    from grain.head.run_log import RunLog
+
+    status: Status = "done"
+    message = ""
+    try:
+        yield RunLog(log, log.id)
+    except BaseException as error:
+        status, message = _ending(error)
+        raise
+    finally:
+        why = cause()
+        if why is not None:
+            status, message = "interrupted", _words(why)
+        with trio.CancelScope(shield=True):
+            close = partial(log.close, status, message, patience=_PATIENCE)
+            await trio.to_thread.run_sync(close)
+
+
+def check_wanted(wanted: EventLogWanted) -> bool | None:
+    """Return True or False if the user wants a log or none; None leaves it to the configuration.
+
+    Raises:
+        TypeError: it is neither a bool nor a path.
+    """
+    if wanted is None or isinstance(wanted, bool):
+        return wanted
+    if not isinstance(wanted, str | os.PathLike) or not isinstance(os.fspath(wanted), str):
+        raise TypeError(
+            f"event_log={wanted!r}: give True, False, or the directory of the logs, as in "
+            'event_log="/scratch/me/logs"'
+        )
+    return True
+
+
+def _begin(
+    folder: str,
+    settings: EventLog,
+    name: str,
+    address: str,
+    report: Callable[[str], object],
+) -> LogWriter | None:
+    # Imported where a log begins, for the start-up time of missions without one.
+    from grain.edge.version import own_versions
+    from grain.eventlog.names import logs_folder
+    from grain.eventlog.store import LogStore
+    from grain.eventlog.writer import LogWriter, first_line
+
+    try:
+        store = LogStore(logs_folder(folder))
+    except RuntimeError as error:
+        report(f"warning: there is no event log, as there is no place for it: {error}")
+        return None
+    token = trio.lowlevel.current_trio_token()
+
+    def on_trouble(text: str) -> None:
+        with suppress(trio.RunFinishedError):
+            token.run_sync_soon(report, f"warning: {text}")
+
+    id_ = secrets.token_hex(8)
+    return LogWriter(
+        store,
+        first_line("mission", id_, name, grain=own_versions().grain, address=address),
+        on_trouble=on_trouble,
+        keep=settings.keep,
+        gigabytes=settings.keep_size,
+    )
+
+
+def _ending(error: BaseException) -> tuple[Status, str]:
+    """Return how a mission has ended that was left by an exception."""
+    from grain.head.run_log import one_line
+
+    text = str(error)
+    words = one_line(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+    if isinstance(error, Exception) and not isinstance(error, MissionCancelled):
+        return "failed", words
+    return "interrupted", words
+
+
+def _words(cause: signal.Signals | MissionCancelled) -> str:
+    return str(cause) if isinstance(cause, MissionCancelled) else cause.name

@@ -1,0 +1,78 @@
+"""``grain map -d``: the same command once more, started by ``grain run -d``.
+
+`grain.cli` is above this package, so its command is run as users run it. The copy has a variable in
+its environment by which it knows itself, and `grain resume` sets another one.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING, Literal
+
+from grain.edge.trust import python_command
+from grain.map.errors import MapError
+from grain.map.inputs.words import STDIN
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import click
+
+    from grain.map.plan import Plan
+
+_MARK = "GRAIN_MAP_DETACHED"
+_RESUMED = "GRAIN_RESUMED"
+
+
+def is_detached(env: Mapping[str, str] = os.environ) -> bool:
+    """Return True in the process that ``grain run -d`` has started."""
+    return env.get(_MARK) == "1"
+
+
+def resume_mode(
+    resume: bool, resume_failed: bool, joblog: str | None, env: Mapping[str, str] = os.environ
+) -> Literal["no", "ended", "succeeded"]:
+    """Return what is not run again, by the options ``--resume``, ``--resume-failed``, ``--joblog``.
+
+    What `grain resume` has started goes on with its joblog.
+    """
+    if resume_failed:
+        return "succeeded"
+    resumed = is_detached(env) and env.get(_RESUMED) == "1" and joblog is not None
+    return "ended" if resume or resumed else "no"
+
+
+def detach_if(
+    wanted: bool,
+    ctx: click.Context,
+    plan: Plan,
+    words: Sequence[str],
+    *,
+    name: str,
+    config: str | None,
+) -> None:
+    """Start the command so that it outlives the terminal, and end this one; but not in the copy.
+
+    Args:
+        wanted: True for ``-d``.
+        ctx: ends with the exit status of ``grain run``.
+        plan: the options.
+        words: those after ``grain map``.
+        name: the name of the mission.
+        config: the configuration that ``grain -c`` names, or None.
+
+    Raises:
+        MapError: its inputs come from standard input, which ends with the terminal.
+    """
+    if not wanted or is_detached():
+        return
+    if STDIN in (source.file for source in plan.sources):
+        raise MapError("-d: inputs on standard input end with the terminal; give a file, -a FILE")
+    grain = python_command("grain.cli")
+    chosen = [] if config is None else ["-c", config]
+    start = [*grain, *chosen, "run", "-d", "--name", name]
+    done = subprocess.run(  # noqa: S603 - our own module
+        [*start, "--", *grain, *chosen, "map", *words], env={**os.environ, _MARK: "1"}, check=False
+    )
+    ctx.exit(done.returncode)

@@ -1,0 +1,366 @@
+"""The answer to ``Ask("overview")``: what ``grain top`` shows, as often as somebody looks.
+
+A look must not cost the scheduler more than a millisecond, with 1,000 workers and a million tasks,
+and however many people look at once. So
+
+1.  an answer is encoded once, and all who ask within `FRESH` seconds get the same bytes;
+2.  each answer looks at `_LOOKS` workers in turn, and has the others as they were when it was their
+    turn; each row says when that was;
+3.  nothing goes through the tasks: those that wait are counted by queue, those of a mission by its
+    table, and a few of those that run are named with their worker;
+4.  lists have an end, and beside it the number of what is left out. A reason that takes a look at
+    every worker is not in here: ``Ask("why")`` has it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from heapq import nlargest
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from grain.edge.questions import pack
+from grain.head.hub.answers.snapshot import labels, peer_label, used_parts, worker_state
+from grain.head.hub.state import LeaseRecord
+from grain.resource import Cores, to_data
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from grain.head.hub.state import EndedTask, MissionRecord, TaskRecord, WorkerRecord
+    from grain.head.hub.tasks import TaskTable
+    from grain.head.scheduler.state import TaskQueue
+
+FRESH = 0.5
+"""Seconds for which an answer is given again."""
+
+_LOOKS = 40  # workers that one answer looks at
+_RUNS = 256  # runs in an answer; at least one of each worker
+_RUNS_OF_ONE = 256  # runs in the answer about one worker
+_STALE = 64  # leases that are passed over: those that wait in chains, or are stale
+_QUEUES = 1000  # queues that one answer looks at
+_WAITING = 50  # queues in an answer
+_CANCELLED = 64  # cancelled tasks that are passed over in search of the oldest of a queue
+_MISSIONS = 100  # missions in an answer
+
+_encode = msgspec.msgpack.Encoder(enc_hook=repr).encode
+
+
+class _Row:
+    """A worker as it was at its last turn.
+
+    Attributes:
+        data: what an answer has of it.
+        state: as `worker_state` names it; empty before the first turn.
+        cores: of its cores, how many are in use, and how many there are.
+    """
+
+    __slots__ = ("cores", "data", "state")
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.data = data
+        self.state = ""
+        self.cores = (0, 0)
+
+
+class Overview:
+    """The last answer, and the rows that the next one is made of.
+
+    Args:
+        table: the hub's tasks.
+        troubles: those of the hub, by where they are.
+    """
+
+    def __init__(self, table: TaskTable, troubles: dict[str, str]) -> None:
+        self._table = table
+        self._registry = table.registry
+        self._troubles = troubles
+        # By the number of the worker; and what an answer has of each.
+        self._rows: dict[int, _Row] = {}
+        self._encoded: dict[int, msgspec.Raw] = {}
+        # The workers whose turn comes in this round, the next one last; how many have a name; and
+        # which workers there were when that was counted.
+        self._turns: list[int] = []
+        self._names: Counter[str] = Counter()
+        self._workers = (0, 0)
+        self._states: Counter[str] = Counter()
+        self._busy = self._cores = 0
+        self._answer = b""
+        self._at = -math.inf
+
+    def packed(self, now: float) -> bytes:
+        """Return the answer as a payload, which is at most `FRESH` seconds old."""
+        if not 0 <= now - self._at < FRESH:
+            self._answer = pack(self.state(now))
+            self._at = now
+        return self._answer
+
+    def state(self, now: float) -> dict[str, Any]:
+        """Return the answer anew.
+
+        Returns:
+            ``at``: when, in seconds since Unix' epoch, as are all times. ``epoch`` of the head.
+            ``tasks``: counts, as in a snapshot. ``cores``: how many are in use, and how many there
+            are, of the workers in their last turn. ``workers``, ``missions``, ``queues``,
+            ``failures`` and ``troubles``, see the methods; ``more_workers``, ``more_missions`` and
+            ``more_queues``: how many are left out, of the workers those that still wait for their
+            first turn; ``worker_states``: how many workers are in which state.
+        """
+        table = self._table
+        self._take_turns(now)
+        numbered = self._registry.numbered
+        missions = self._registry.missions
+        own = labels(missions.values())
+        running, waiting, queues = self._count_queues()
+        return {
+            "at": table.wall_time(now),
+            "epoch": table.epoch,
+            "tasks": table.counts(),
+            "cores": [self._busy, self._cores],
+            "worker_states": dict(self._states),
+            "workers": list(self._encoded.values()),
+            "more_workers": len(numbered) - len(self._rows),
+            "missions": [
+                self._mission(mission, own, running) for mission in _first(missions.values())
+            ],
+            "more_missions": max(len(missions) - _MISSIONS, 0),
+            "queues": [self._queue(queue, own, now) for queue in queues],
+            "more_queues": max(waiting - len(queues), 0),
+            "failures": [self._failure(failed, own) for failed in self._registry.failed_tasks],
+            "troubles": list(self._troubles.values()),
+        }
+
+    def runs(self, worker: str, now: float) -> dict[str, Any]:
+        """Return runs of one worker, the oldest first.
+
+        Args:
+            worker: its id.
+            now: the time.
+
+        Returns:
+            ``runs`` as in the row of a worker, ``more``: how many are left out; ``at``. Nothing of
+            a worker that is not here.
+        """
+        runs: list[list[Any]] = []
+        more = 0
+        record = self._registry.workers.get(worker)
+        if record is not None:
+            runs = self._runs(record, _RUNS_OF_ONE)
+            more = max(len(self._table.scheduler.workers[record.number].tasks) - len(runs), 0)
+        return {"runs": runs, "more": more, "at": self._table.wall_time(now)}
+
+    # ---- workers
+
+    def _take_turns(self, now: float) -> None:
+        """Look at the workers whose turn it is."""
+        numbered = self._registry.numbered
+        # Numbers grow, so of two sets with the same last member and the same size neither lacks
+        # anything of the other.
+        workers = (len(numbered), next(reversed(numbered), 0))
+        if workers != self._workers:
+            self._workers = workers
+            self._on_workers_changed()
+        most = max(_RUNS // max(len(numbered), 1), 1)
+        looks = _LOOKS
+        for _ in range(min(_LOOKS, len(numbered))):
+            while self._turns and self._turns[-1] not in numbered:
+                self._turns.pop()
+            if not self._turns:
+                self._turns = list(reversed(numbered))
+            worker = numbered[self._turns.pop()]
+            # A row that is new takes twice as long.
+            looks -= 1 if worker.number in self._rows else 2
+            if looks < 0:
+                self._turns.append(worker.number)
+                return
+            self._look_at(worker, most, now)
+
+    def _on_workers_changed(self) -> None:
+        """Let it be the turn of workers that have come, and remove those that have left."""
+        numbered = self._registry.numbered
+        self._names = Counter([worker.name for worker in numbered.values()])
+        for number in [number for number in self._rows if number not in numbered]:
+            self._count(self._rows.pop(number), "", (0, 0))
+            del self._encoded[number]
+        self._turns += [number for number in reversed(numbered) if number not in self._rows]
+
+    def _new_row(self, worker: WorkerRecord) -> _Row:
+        """Return the row of a worker: its name, and what it has."""
+        scheduled = self._table.scheduler.workers[worker.number]
+        end = scheduled.end
+        return _Row(
+            {
+                "id": worker.id,
+                "name": worker.name,
+                "host": worker.host,
+                "ends": None if end == math.inf else self._table.wall_time(end),
+                "total": to_data(scheduled.supply.total),
+            }
+        )
+
+    def _look_at(self, worker: WorkerRecord, most: int, now: float) -> None:
+        """Update the row of a worker.
+
+        Its data: ``id``, ``name``, ``label``, ``host``, ``state`` as in a snapshot; ``ends``: when
+        its time is over, or None; ``total``: its resources, ``used``: the part of each kind, None
+        where it cannot be measured; ``running``: how many tasks run there, and ``runs``: the
+        oldest of them; ``at``: when that was.
+        """
+        number = worker.number
+        row = self._rows.get(number)
+        if row is None:
+            row = self._rows[number] = self._new_row(worker)
+        scheduled = self._table.scheduler.workers[number]
+        data = row.data
+        data["label"] = peer_label(worker, alone=self._names[worker.name] == 1)
+        data["state"] = state = worker_state(worker)
+        data["used"] = used_parts(scheduled.supply)
+        data["running"] = len(scheduled.tasks)
+        data["runs"] = self._runs(worker, most)
+        data["at"] = self._table.wall_time(now)
+        self._encoded[number] = msgspec.Raw(_encode(data))
+        cores = scheduled.supply.free.get(Cores)
+        free, total = (0, 0) if cores is None else cores._stat()
+        self._count(row, state, (total - free, total))
+
+    def _count(self, row: _Row, state: str, cores: tuple[int, int]) -> None:
+        """Put a row's new state and cores into the sums, in the place of the former."""
+        if row.state:
+            self._states[row.state] -= 1
+            if not self._states[row.state]:
+                del self._states[row.state]
+        if state:
+            self._states[state] += 1
+        self._busy += cores[0] - row.cores[0]
+        self._cores += cores[1] - row.cores[1]
+        row.state, row.cores = state, cores
+
+    def _runs(self, worker: WorkerRecord, most: int) -> list[list[Any]]:
+        """Return the oldest runs of a worker, as lists.
+
+        Each has the number that this head has for the mission, the task's number there, its
+        function, when it began, and what it asks for, as far as its mission has submitted it here.
+        """
+        wall = self._table.wall_time(0.0)
+        return [
+            [
+                task.mission.number,
+                task.number,
+                task.mission.function_names.get(task.function, ""),
+                wall + lease.began,
+                "" if task.queue is None else task.queue.asked,
+            ]
+            for lease, task in islice(_current(worker, most), most)
+        ]
+
+    # ---- missions, queues, failures
+
+    def _mission(
+        self, mission: MissionRecord, own: dict[int, str], running: Counter[int] | None
+    ) -> dict[str, Any]:
+        """Return a mission.
+
+        ``number``: this head's for it, which runs name; ``id``, ``name``, ``label``, ``host``,
+        ``connected``, ``paused``, ``done`` and ``failed`` as in a snapshot; ``since``: when this
+        head has first met it; ``left``: its tasks that have no outcome; ``running``: those of them
+        that run, or None where there are too many different requests to count them.
+        """
+        return {
+            "number": mission.number,
+            "id": mission.id,
+            "name": mission.name,
+            "label": own[mission.number],
+            "host": mission.host,
+            "connected": mission.link is not None,
+            "paused": mission.paused,
+            "since": self._table.wall_time(mission.since),
+            "done": mission.done,
+            "failed": mission.failed,
+            "left": len(mission.tasks) - mission.unconfirmed,
+            "running": None if running is None else running[mission.number],
+        }
+
+    def _count_queues(self) -> tuple[Counter[int] | None, int, list[TaskQueue]]:
+        """Return the running tasks by mission, the number of queues, and the longest of them."""
+        scheduler = self._table.scheduler
+        running: Counter[int] | None = None
+        if len(scheduler.queues) <= _QUEUES:
+            running = Counter()
+            for queue in scheduler.queues.values():
+                running[queue.share] += queue.running
+        waiting = scheduler.in_order_of_service
+        first = [queue for _, _, queue in islice(waiting, _QUEUES)]
+        return running, len(waiting), nlargest(_WAITING, first, key=lambda queue: queue.waiting)
+
+    def _queue(self, queue: TaskQueue, own: dict[int, str], now: float) -> dict[str, Any]:
+        """Return waiting tasks that ask for the same.
+
+        ``mission``: the label, ``request``: as a user would write it, ``priority``, ``waiting``
+        and ``running``: how many; ``oldest``: the number of the oldest, 0 if it is not known;
+        ``why``: what that waits for, in a sentence.
+        """
+        first = (task for task in islice(queue.tasks, _CANCELLED) if not task.cancelled)
+        head = next(first, None)
+        oldest = None if head is None else self._table.by_scheduler_id.get(head.id)
+        task = oldest.task if isinstance(oldest, LeaseRecord) else oldest
+        return {
+            "mission": own.get(queue.share, ""),
+            "mission_id": "" if task is None else task.mission.id,
+            "request": queue.asked,
+            "priority": queue.priority,
+            "waiting": queue.waiting,
+            "running": queue.running,
+            "oldest": 0 if task is None else task.number,
+            "why": self._why(queue, now),
+        }
+
+    def _why(self, queue: TaskQueue, now: float) -> str:
+        if queue.reservations:
+            reservation = queue.reservations[0]
+            after = max(reservation.start - now, 0)
+            known = f", from {after:.0f} s on at the latest" if after < math.inf else ""
+            return f"{reservation.worker.name} is reserved for it{known}"
+        if not self._registry.workers:
+            return "no worker is here"
+        if not queue.serving_shapes:
+            return "no worker here has enough for it"
+        serving = self._states["serving"]
+        if not serving:
+            return "no worker that is here takes tasks"
+        return "the worker is full" if serving == 1 else f"all {serving} workers are full"
+
+    def _failure(self, failed: EndedTask, own: dict[int, str]) -> dict[str, Any]:
+        """Return a task that has failed.
+
+        ``mission``: the label, ``mission_id``, ``task``: its number, ``function``, ``worker``,
+        ``began`` and ``ended``; ``how``: ``"error"``, or ``"crashed"`` with the last crash as
+        ``why``.
+        """
+        task, worker, began, at = failed
+        mission = task.mission
+        return {
+            "mission": own.get(mission.number) or mission.name or mission.id[:8],
+            "mission_id": mission.id,
+            "task": task.number,
+            "function": mission.function_names.get(task.function, ""),
+            "worker": worker,
+            "began": self._table.wall_time(began),
+            "ended": self._table.wall_time(at),
+            "how": task.ending,
+            "why": task.crashes[-1].how if task.crashes else "",
+        }
+
+
+def _first(missions: Any) -> Iterator[MissionRecord]:
+    return islice(missions, _MISSIONS)
+
+
+def _current(worker: WorkerRecord, most: int) -> Iterator[tuple[LeaseRecord, TaskRecord]]:
+    """Yield runs of a worker that tasks wait for, the oldest first; some of them if many do not."""
+    for lease in islice(worker.leases.values(), most + _STALE):
+        task = lease.task
+        if task is not None and lease.scheduler_id is not None and lease.current:
+            yield lease, task

@@ -1,0 +1,265 @@
+"""The answer to ``Ask("overview")``, and how little of the hub it looks at."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from grain.edge.questions import Answer, Ask, unpack
+from grain.head.hub.answers import overview
+from grain.head.messages import Crash, Depart, Request, Retract, Submit, Synced
+from grain.worker.messages import DefineFunction, Lease, Leaving
+from grain_testkit.hub_harness import F, HubHarness
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def state(harness: HubHarness) -> Any:
+    """Return a new answer, as it arrives."""
+    harness.now += overview.FRESH
+    harness.send("cli", Ask("overview"))
+    [*_, (answer, payload)] = harness.mail.pop("cli")
+    assert Answer("overview") == answer
+    return unpack(payload)
+
+
+def submitted(harness: HubHarness, *tasks: int) -> str:
+    """Return the link of a mission that has submitted tasks of one core."""
+    mission = harness.mission("opt")
+    harness.send(mission, DefineFunction(F, "optimise"), Synced())
+    harness.submit(mission, *tasks)
+    return mission
+
+
+def test_an_overview_has_workers_missions_and_queues(harness: HubHarness) -> None:
+    harness.worker("w", 2)
+    submitted(harness, 1, 2, 3, 4, 5)
+    answer = state(harness)
+
+    [worker] = answer["workers"]
+    assert ("w", "host", "serving", 2) == tuple(
+        worker[key] for key in ("label", "host", "state", "running")
+    )
+    assert {"Cores": 2} == worker["total"]
+    assert {"Cores": 1.0} == worker["used"]
+    assert [[1, 1, "optimise", 0.0, "Cores(1)"], [1, 2, "optimise", 0.0, "Cores(1)"]] == (
+        worker["runs"]
+    )
+    [mission] = answer["missions"]
+    assert (1, "opt", True, 5, 2, 0.0) == tuple(
+        mission[key] for key in ("number", "label", "connected", "left", "running", "since")
+    )
+    [queue] = answer["queues"]
+    assert ("opt", "opt", "Cores(1)", 3, 2, 3, "the worker is full") == tuple(
+        queue[key]
+        for key in ("mission", "mission_id", "request", "waiting", "running", "oldest", "why")
+    )
+    assert [2, 2] == answer["cores"]
+    assert {"serving": 1} == answer["worker_states"]
+    assert 3 == answer["tasks"]["waiting"]
+
+
+def test_who_asks_within_half_a_second_gets_the_same_bytes(harness: HubHarness) -> None:
+    harness.worker("w", 2)
+    first = harness.hub.overview.packed(1.0)
+    harness.worker("v", 2)
+
+    assert first is harness.hub.overview.packed(1.4)
+    assert first != harness.hub.overview.packed(1.6)
+
+
+def test_an_answer_is_made_anew_by_a_clock_that_went_back(harness: HubHarness) -> None:
+    first = harness.hub.overview.packed(100.0)
+    harness.worker("w", 2)
+
+    assert first != harness.hub.overview.packed(1.0)
+
+
+class Unwalked(dict):  # type: ignore[type-arg]
+    """Tasks that may be looked up, and not gone through."""
+
+    def __iter__(self) -> Any:
+        raise AssertionError("walked")
+
+    keys = values = items = __iter__
+
+
+class BarelyWalked(deque):  # type: ignore[type-arg]
+    """Waiting tasks of which the first alone may be looked at."""
+
+    def __iter__(self) -> Any:
+        yield from islice(super().__iter__(), 1)
+        raise AssertionError("walked")
+
+
+def test_an_overview_does_not_go_through_the_waiting_tasks(harness: HubHarness) -> None:
+    harness.worker("w", 2)
+    submitted(harness, *range(1, 9))
+    record = harness.hub.registry.missions["opt"]
+    [queue] = harness.hub.scheduler.queues.values()
+    record.tasks, queue.tasks = Unwalked(record.tasks), BarelyWalked(queue.tasks)
+    answer = harness.hub.overview.state(1.0)
+
+    assert (8, 2) == (answer["missions"][0]["left"], answer["missions"][0]["running"])
+    assert (6, 3) == (answer["queues"][0]["waiting"], answer["queues"][0]["oldest"])
+
+
+def test_an_answer_looks_at_some_workers_and_the_next_ones_at_the_others(
+    harness: HubHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overview, "_LOOKS", 4)
+    for number in range(5):
+        harness.worker(f"w{number}", 1)
+    left_out = [state(harness)["more_workers"] for _ in range(3)]
+    full = state(harness)
+    submitted(harness, 1, 2, 3, 4, 5)
+    running = [
+        [worker["running"] for worker in state(harness)["workers"]].count(1) for _ in range(2)
+    ]
+
+    assert [3, 1, 0] == left_out
+    assert [f"w{number}" for number in range(5)] == [one["label"] for one in full["workers"]]
+    assert [0, 5] == full["cores"]
+    assert [4, 5] == running
+
+
+def test_a_worker_that_leaves_is_in_no_row_and_no_sum(harness: HubHarness) -> None:
+    harness.worker("v", 1)
+    harness.worker("w", 2)
+    state(harness)
+    harness.send("v", Leaving())
+    answer = state(harness)
+
+    assert ["w"] == [worker["label"] for worker in answer["workers"]]
+    assert ([0, 2], {"serving": 1}) == (answer["cores"], answer["worker_states"])
+
+
+def test_a_worker_that_is_away_is_counted_as_such(harness: HubHarness) -> None:
+    harness.worker("w", 2)
+    state(harness)
+    harness.lose("w")
+
+    assert {"away": 1} == state(harness)["worker_states"]
+
+
+def test_workers_of_one_name_have_the_labels_that_commands_take(harness: HubHarness) -> None:
+    harness.worker("w", 1)
+    state(harness)
+    harness.send("other", *_registered("second", "w"))
+    labels = [worker["label"] for worker in state(harness)["workers"]]
+
+    assert ["w@1", "w@2"] == labels
+
+
+def _registered(identity: str, name: str) -> tuple[Any, ...]:
+    from grain.worker.messages import InventoryEnd, RegisterWorker
+
+    return RegisterWorker(identity, name, "host", {"Cores": 1}, connection=1), InventoryEnd()
+
+
+def test_a_task_that_failed_is_shown_with_its_worker(harness: HubHarness) -> None:
+    harness.worker("w", 1)
+    submitted(harness, 1)
+    (lease,) = harness.sent("w", Lease)
+    harness.now = 7.0
+    harness.send("w", harness.ended(lease, "error"), payload=b"")
+    [failure] = state(harness)["failures"]
+
+    assert ("opt", "opt", 1, "optimise", "w", 0.0, 7.0, "error", "") == tuple(
+        failure[key]
+        for key in (
+            *("mission", "mission_id", "task", "function"),
+            *("worker", "began", "ended", "how", "why"),
+        )
+    )
+
+
+def test_a_task_that_was_given_up_after_crashes_is_shown_with_the_last_one(
+    harness: HubHarness,
+) -> None:
+    harness.worker("w", 1)
+    mission = harness.mission("opt")
+    harness.send(mission, Synced())
+    crashes = tuple(Crash((9, number), "v", "SIGBUS", 0.0) for number in range(4))
+    harness.submit(mission, 1, crashes=crashes)
+    (lease,) = harness.sent("w", Lease)
+    harness.send("w", harness.ended(lease, "crashed", detail="SIGKILL"))
+    [failure] = state(harness)["failures"]
+
+    assert ("crashed", "SIGKILL") == (failure["how"], failure["why"])
+
+
+def test_a_success_is_no_failure(harness: HubHarness) -> None:
+    harness.worker("w", 1)
+    submitted(harness, 1)
+    (lease,) = harness.sent("w", Lease)
+    harness.send("w", harness.ended(lease, "value"), payload=b"")
+
+    assert [] == state(harness)["failures"]
+
+
+def test_a_failure_outlives_its_mission(harness: HubHarness) -> None:
+    harness.worker("w", 1)
+    mission = submitted(harness, 1)
+    (lease,) = harness.sent("w", Lease)
+    harness.send("w", harness.ended(lease, "error"), payload=b"")
+    harness.send(mission, Depart())
+
+    assert ["opt"] == [failure["mission"] for failure in state(harness)["failures"]]
+
+
+def test_of_a_request_that_fits_no_worker_it_says_so_without_a_look_at_each(
+    harness: HubHarness,
+) -> None:
+    harness.worker("w", 2)
+    mission = submitted(harness)
+    harness.send(mission, Request(1, {"Cores": 9}), Submit(1, 1, F), payload=b"")
+
+    assert "no worker here has enough for it" == state(harness)["queues"][0]["why"]
+
+
+def test_cancelled_tasks_do_not_wait_and_are_not_the_oldest(harness: HubHarness) -> None:
+    harness.worker("w", 1)
+    mission = submitted(harness, 1, 2, 3, 4)
+    harness.send(mission, Retract((3,)))
+    [queue] = state(harness)["queues"]
+
+    assert (2, 2) == (queue["waiting"], queue["oldest"])
+
+
+def test_the_runs_of_one_worker_are_listed_on_request(harness: HubHarness) -> None:
+    harness.worker("w", 3)
+    submitted(harness, 1, 2, 3, 4)
+    harness.send("cli", Ask("runs", pattern="w"))
+    [(_, payload)] = harness.mail["cli"]
+    answer = unpack(payload)
+
+    assert ([1, 2, 3], 0) == ([run[1] for run in answer["runs"]], answer["more"])
+
+
+def test_a_worker_that_is_not_here_has_no_runs(harness: HubHarness) -> None:
+    assert [] == harness.hub.overview.runs("w", 0.0)["runs"]
+
+
+def test_an_answer_names_fewer_runs_of_each_worker_where_there_are_many(
+    harness: HubHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overview, "_RUNS", 4)
+    for number in range(3):
+        harness.worker(f"w{number}", 3)
+    submitted(harness, *range(1, 10))
+
+    assert [1, 1, 1] == [len(worker["runs"]) for worker in state(harness)["workers"]]
+
+
+def test_with_too_many_requests_the_running_tasks_of_missions_are_not_counted(
+    harness: HubHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overview, "_QUEUES", 0)
+    harness.worker("w", 1)
+    submitted(harness, 1, 2)
+    [mission] = state(harness)["missions"]
+
+    assert (None, 2) == (mission["running"], mission["left"])

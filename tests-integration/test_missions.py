@@ -1,0 +1,154 @@
+"""Missions that `grain run -d` starts: they outlive their terminal, are killed, and go on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+from command_site import Site
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ENERGIES = """
+import sys
+from grain.delayed import delayed, run
+from grain.resource import Cores
+from grain.worker.external import run_external
+
+@delayed(cache_hfn="args")
+async def energy(i):
+    await run_external(["sh", "-c", f"sleep 0.3; echo {i} >> {FOLDER}/energies"])
+    return i
+
+async def main():
+    total = 0
+    for one in [(energy @ Cores(1))(i) for i in range(int(sys.argv[1]))]:
+        total += await one
+        print("so far", total, flush=True)
+
+run(main)
+"""
+WAITS = """
+from grain.delayed import delayed, run
+from grain.resource import Cores
+from grain.worker.external import run_external
+
+@delayed
+async def waits():
+    await run_external(["sh", "-c", "echo $$ >> {FOLDER}/programs; exec sleep 1000.25"])
+
+async def main():
+    await (waits @ Cores(1))()
+
+run(main)
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    site = Site(tmp_path)
+    yield site
+    for one in missions(site):
+        if one["state"] == "running":
+            os.kill(one["pid"], signal.SIGKILL)
+
+
+def missions(site: Site) -> list[dict[str, Any]]:
+    words = [sys.executable, "-m", "grain.cli", "missions", "--json"]
+    done = subprocess.run(
+        words, cwd=site.folder, env=site.environ, check=True, capture_output=True, text=True
+    )
+    return list(json.loads(done.stdout))
+
+
+async def until_state(site: Site, label: str, state: str) -> dict[str, Any]:
+    while True:
+        for one in await trio.to_thread.run_sync(missions, site):
+            if (label, state) == (one["label"], one["state"]):
+                return one
+        await trio.sleep(0.1)
+
+
+async def until_lines(path: Path, count: int) -> list[str]:
+    while not path.exists() or len(path.read_text().split()) < count:
+        await trio.sleep(0.02)
+    return path.read_text().split()
+
+
+async def test_a_mission_that_was_killed_is_resumed_and_has_every_result_once(site: Site) -> None:
+    """Started in a terminal that is closed; killed; resumed; followed to its end."""
+    (site.folder / "opt.py").write_text(ENERGIES.replace("{FOLDER}", str(site.folder)))
+    energies = site.folder / "energies"
+    with site.gnaw(), site.worker("w", Cores=1), trio.fail_after(300):
+        started = await site.grain("run", "-d", "opt.py", "12")
+        assert 0 == started.returncode, started.stderr
+        first = await until_state(site, "opt@1", "running")
+        await until_lines(energies, 4)
+        os.kill(first["pid"], signal.SIGKILL)
+        await until_state(site, "opt@1", "failed")
+        resumed = await site.grain("resume", "opt")
+        assert 0 == resumed.returncode, resumed.stderr
+        followed = await site.grain("attach", "-n", "1000", "opt")
+
+    assert 0 == followed.returncode, followed.stderr
+    assert "so far 66" in followed.stdout
+    written = energies.read_text().split()
+    # The one that ran when its mission was killed may have run twice.
+    assert {str(i) for i in range(12)} == set(written)
+    assert len(written) <= 13
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "grain cancel"])
+async def test_the_programs_of_a_mission_that_is_ended_end_at_once(site: Site, how: str) -> None:
+    """Not after the grace period for missions that are away."""
+    (site.folder / "opt.py").write_text(WAITS.replace("{FOLDER}", str(site.folder)))
+    with site.gnaw(grace=3600), site.worker("w", Cores=1), trio.fail_after(120):
+        assert 0 == (await site.grain("run", "-d", "opt.py")).returncode
+        [program] = await until_lines(site.folder / "programs", 1)
+        one = await until_state(site, "opt@1", "running")
+        if how == "SIGTERM":
+            os.kill(one["pid"], signal.SIGTERM)
+        else:
+            done = await site.grain("cancel", "-y", "opt")
+            assert "mission opt is told to end; 1 running" in done.stdout, done.stderr
+        await site.until(lambda s: not s["missions"] and not s["tasks"]["running"])
+        assert not alive(int(program))
+        await until_state(site, "opt@1", "interrupted" if how == "SIGTERM" else "failed")
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def test_a_map_goes_on_without_its_terminal_and_is_resumed(site: Site) -> None:
+    """By its joblog: what had ended does not run again."""
+    words = ["map", "-d", "-j", "1", "--joblog", "log", "--", "sh", "-c", "sleep 0.3; echo {}"]
+    with trio.fail_after(120):
+        started = await site.grain(*words, ":::", *map(str, range(8)))
+        assert 0 == started.returncode, started.stderr
+        one = await until_state(site, "map@1", "running")
+        while (
+            not (site.folder / "log").exists() or (site.folder / "log").read_text().count("\n") < 3
+        ):
+            await trio.sleep(0.05)
+        os.kill(one["pid"], signal.SIGTERM)
+        await until_state(site, "map@1", "interrupted")
+        assert 0 == (await site.grain("resume", "map")).returncode
+        followed = await site.grain("attach", "map")
+
+    assert 0 == followed.returncode
+    assert "had ended before" in followed.stdout
+    rows = (site.folder / "log").read_text().splitlines()[1:]
+    assert sorted(range(1, 9)) == sorted({int(row.split("\t")[0]) for row in rows})

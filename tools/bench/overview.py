@@ -1,0 +1,73 @@
+"""The question of ``grain top``: what an answer costs the scheduler, and what watching costs a run.
+
+A thousand workers with 64 cores run 64,000 tasks, and a million wait, in eight sizes.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+
+from grain.edge.questions import Ask
+from grain.head.hub.hub import Hub
+from grain.head.messages import RegisterMission, Request, Submit, Synced
+from grain.worker.messages import DefineFunction, InventoryEnd, RegisterWorker
+from tools.bench import say
+
+WORKERS = 1000
+TASKS = 1_000_000
+SIZES = 8
+ANSWERS = 200
+
+
+def loaded(workers: int, tasks: int) -> Hub:
+    """Return a hub with workers that are full, and with tasks that wait."""
+    head = Hub(1, 0.0)
+    for number in range(workers):
+        have = {"Cores": 64, "Memory": 256.0, "WTime": {"T": 86400.0}}
+        registered = RegisterWorker(f"id{number:030}", f"w093015-{number}", f"n{number}", have)
+        head.on_message(number, registered, None, 0.0)
+        head.on_message(number, InventoryEnd(), None, 0.0)
+    head.on_message("m", RegisterMission("m", "opt"), None, 0.0)
+    head.on_message("m", DefineFunction(b"f", "optimise"), b"", 0.0)
+    for size in range(SIZES):
+        request = {"Cores": 1, "Memory": 1.0 + size / 8}
+        head.on_message("m", Request(size, request), None, 0.0)
+    head.on_message("m", Synced(), None, 0.0)
+    for task in range(1, tasks + 1):
+        head.on_message("m", Submit(task, task % SIZES, b"f"), b"", 0.0)
+        if not task % 10_000:
+            head.dispatch(0.0)
+            head.take()
+    return head
+
+
+def answers(head: Hub, step: float) -> list[float]:
+    """Return the milliseconds of CPU time that each answer costs, asked every so many seconds."""
+    costs = []
+    for number in range(ANSWERS):
+        now = 1.0 + number * step
+        began = time.thread_time()
+        head.on_message("cli", Ask("overview"), None, now)
+        head.dispatch(now)
+        head.take()
+        costs.append((time.thread_time() - began) * 1e3)
+    return costs
+
+
+def main() -> None:
+    """Measure, and print JSON lines."""
+    head = loaded(WORKERS, TASKS + WORKERS * 64)
+    gc.collect()
+    gc.disable()
+    try:
+        first = answers(head, 1.0)
+        again = answers(head, 0.0)
+        head.on_message("cli", Ask("overview"), None, 1000.0)
+        [(_, payload)] = head.take()["cli"]
+    finally:
+        gc.enable()
+    size = len(payload or b"") / 1e3
+    say("overview: an answer", statistics.median(first), "ms", 1.0, longest=max(first), kB=size)
+    say("overview: the same answer again", statistics.median(again), "ms", 1.0)
