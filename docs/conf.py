@@ -51,7 +51,8 @@ navigation = {
     ],
     "I want to log out": ["missions"],
     "I have Python functions": ["subproc", "notebook", "asyncio", "executor"],
-    "My job waits": ["waiting", "commands", "report"],
+    "My job waits": ["waiting", "commands"],
+    "My jobs have run": ["history", "report"],
     "My job failed": ["failed", "troubleshooting", "retries", "cache"],
     "My cluster is special": ["workers", "config", "grain.reference", "worker", "edge", "security"],
     "API reference": [

@@ -26,6 +26,7 @@ COMMANDS = {
     "attach": ["opt"],
     "cancel": ["-y", "opt"],
     "doctor": [],
+    "history": [],
     "logs": ["w*"],
     "ls": [],
     "missions": [],
@@ -37,13 +38,14 @@ COMMANDS = {
     "up": [],
     "why": ["opt:1"],
     "cache": ["ls"],
+    "whatif": ["opt"],
     "map": ["--dry-run", "echo", ":::", "\u00e4"],
 }
 SLURM = "system = 'slurm'\n[head]\ncmd = 'true'\n"
 
 
 def test_every_command_is_tried() -> None:
-    assert {*OWN, "--help", "--version", "cache", "map"} <= {*COMMANDS}
+    assert {*OWN, "--help", "--version", "cache", "map", "whatif"} <= {*COMMANDS}
 
 
 class Place:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grain.eventlog.names import default_folder, folder_name
+from grain.eventlog.names import folder_name, logs_folder
 from grain.eventlog.schema import (
     VERSION,
     LogEnded,
@@ -107,7 +107,7 @@ def _ended(
 
 def write(start: LogStarted, lines: Sequence[AnyLine]) -> Path:
     """Write a log where missions have theirs; return its folder."""
-    folder = default_folder() / folder_name(start.time, start.name, start.id)
+    folder = logs_folder() / folder_name(start.time, start.name, start.id)
     folder.mkdir(parents=True)
     (folder / "events.jsonl").write_bytes(b"".join(map(encode, [start, *lines])))
     return folder

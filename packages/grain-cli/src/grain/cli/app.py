@@ -38,7 +38,7 @@ OWN = {
     "scale": _Own("grain.cli.workers.scale", "Keep N workers alive, until Ctrl-C."),
     "start": _Own("grain.cli.workers.start", "Submit the mission itself as a job."),
     "up": _Own("grain.cli.workers.up", "Submit workers, one per node."),
-    "why": _Own("grain.cli.status.why", "Explain why a task waits or runs."),
+    "why": _Own("grain.cli.status.why", "Explain why a task waits or runs, or how it has ended."),
 }
 
 
@@ -46,9 +46,10 @@ OWN = {
 _MEANT = {
     "abort": "cancel", "check": "doctor", "down": "quit", "explain": "why", "jobs": "missions",
     "kill": "cancel", "list": "ls", "log": "logs", "parallel": "map", "past": "history",
-    "ps": "ls", "qdel": "cancel", "qstat": "ls", "qsub": "up", "queue": "ls",
-    "sacct": "history", "sbatch": "up", "scancel": "cancel", "squeue": "ls", "stat": "ls",
-    "status": "ls", "stop": "quit", "submit": "up", "top": "ls", "workers": "ls",
+    "predict": "whatif", "ps": "ls", "qdel": "cancel", "qstat": "ls", "qsub": "up", "queue": "ls",
+    "sacct": "history", "sbatch": "up", "scancel": "cancel", "simulate": "whatif",
+    "squeue": "ls", "stat": "ls", "status": "ls", "stop": "quit", "submit": "up", "top": "ls",
+    "workers": "ls",
 }  # fmt: skip
 
 

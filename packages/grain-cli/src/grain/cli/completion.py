@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     import click
 
+    from grain.config import Config
+
 PATIENCE = 0.5
 """Seconds for the answer of the scheduler."""
 
@@ -38,16 +40,16 @@ def missions(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[st
     return _names(incomplete, lambda: [str(one["label"]) for one in _state(ctx)["missions"]])
 
 
-def logs(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+def logs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Complete the name of a mission that has left an event log."""
-    return _names(incomplete, logged)
+    return _names(incomplete, lambda: logged(_config(ctx)))
 
 
-def logged() -> list[str]:
+def logged(config: Config) -> list[str]:
     """Return the names of the missions that have left event logs, the last first, each once."""
-    from grain.eventlog.store import LogStore
+    from grain.cli.history.logs import store_of
 
-    return list(dict.fromkeys(log.name for log in LogStore().logs()))
+    return list(dict.fromkeys(log.name for log in store_of(config).logs()))
 
 
 def here(state: dict[str, Any]) -> list[str]:
@@ -81,14 +83,18 @@ def _started() -> list[str]:
     return list(dict.fromkeys(one.start.name for one in reversed(read(missions_folder()))))
 
 
-def _state(ctx: click.Context) -> dict[str, Any]:
-    from grain.cli.query import ask
+def _config(ctx: click.Context) -> Config:
     from grain.config import load
-    from grain.edge.questions import Ask
 
     # Nothing was invoked yet, so `ctx.obj` has no file.
-    given = ctx.params.get("config_file") or ctx.find_root().params.get("config_file")
-    [state] = ask(load(given), Ask("state"), patience=PATIENCE, answer=PATIENCE)
+    return load(ctx.params.get("config_file") or ctx.find_root().params.get("config_file"))
+
+
+def _state(ctx: click.Context) -> dict[str, Any]:
+    from grain.cli.query import ask
+    from grain.edge.questions import Ask
+
+    [state] = ask(_config(ctx), Ask("state"), patience=PATIENCE, answer=PATIENCE)
     return dict(state)
 
 

@@ -27,6 +27,7 @@ class Elsewhere(NamedTuple):
 ELSEWHERE = {
     "cache": Elsewhere("grain-delayed", "List, explain and clear the results that missions keep."),
     "map": Elsewhere("grain-delayed", "Run a command for each input, as jobs on workers."),
+    "whatif": Elsewhere("grain-head", "Replay a mission with other workers, requests or limits."),
 }
 
 

@@ -93,7 +93,8 @@ class TaskSubmitted(Line, frozen=True, kw_only=True, tag="submitted"):
         request_text: the request as it was written: ``Cores(4) & Memory(8)``.
         after: tasks whose outcomes the branch that submits this one has awaited, since it
             submitted or awaited anything else; and those whose values are among its arguments.
-        retry_of: the task of which this is a further attempt; 0 if it is the first.
+        retry_of: the task that was the first attempt at the same; 0 if this is it.
+        urgency: larger goes first among the tasks of its mission that ask for the same.
         mission: the id of its mission, in the log of a scheduler.
     """
 
@@ -103,6 +104,7 @@ class TaskSubmitted(Line, frozen=True, kw_only=True, tag="submitted"):
     request_text: str = ""
     after: tuple[int, ...] = ()
     retry_of: int = 0
+    urgency: float = 0.0
     mission: str = ""
 
 

@@ -218,10 +218,9 @@ class Totals:
         self.failures: dict[Cause, Failures] = {}
         self.runs = 0
         self.lost = 0
-        # Tasks that have failed, by their first attempts, as a further one takes the failure back.
+        # By the first attempts at tasks: those that have failed, as a further attempt takes the
+        # failure back.
         self._failed: dict[tuple[str, int], tuple[FunctionTotals, Failures]] = {}
-        # The first attempts at tasks that were tried again, by all others.
-        self._first: dict[tuple[str, int], int] = {}
 
     @property
     def tasks(self) -> int:
@@ -278,10 +277,7 @@ class Totals:
         if not task.retry_of:
             function.tasks += 1
             return
-        # Some name the first attempt, some the one before.
-        first = self._first.get((task.mission, task.retry_of), task.retry_of)
-        self._first[task.mission, task.task] = first
-        earlier = self._failed.pop((task.mission, first), None)
+        earlier = self._failed.pop((task.mission, task.retry_of), None)
         if earlier is not None:
             before, failures = earlier
             before.failed -= 1
@@ -297,7 +293,6 @@ class Totals:
         function.retried += run.is_retry
         function.core_seconds += run.core_seconds
         if line.outcome == VALUE:
-            self._first.pop((line.mission, line.task), None)
             function.done += 1
             function.seconds.add(run.seconds)
         else:
@@ -343,7 +338,7 @@ class Totals:
         if line.final:
             function.failed += 1
             failures.final += 1
-            first = self._first.get((line.mission, line.task), line.task)
+            first = run.submission.retry_of or line.task
             self._failed[line.mission, first] = function, failures
 
 

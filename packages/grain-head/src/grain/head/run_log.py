@@ -125,6 +125,7 @@ class RunLog:
         request: Resource,
         after: tuple[int, ...] = (),
         retry_of: int = 0,
+        urgency: float = 0.0,
     ) -> None:
         """Note a task that the executor has taken.
 
@@ -134,6 +135,7 @@ class RunLog:
             request: what it asks for.
             after: the tasks whose ends its branch had last waited for.
             retry_of: the number of its first attempt; 0 if it is that.
+            urgency: larger goes first among those that ask for the same.
         """
         log = self._log
         numbers, text = self._requests.of(request)
@@ -146,6 +148,7 @@ class RunLog:
                 request_text=text,
                 after=after,
                 retry_of=retry_of,
+                urgency=urgency,
             )
         )
 

@@ -17,6 +17,7 @@ Map:
 - ``walltime``: ``WTime``, and the limits of a group from its first runs
 - ``supply``: ``Supply``, the account of one worker: what it has, and what of it is free
 - ``kinds``: kinds by name; resources to and from plain data
+- ``text``: resources as one word of a command line
 - ``testing``: a check of the laws for authors of kinds (import it by name)
 """
 
@@ -41,6 +42,7 @@ from grain.resource.spans import clock_seconds as clock_seconds
 from grain.resource.spans import unit_seconds as unit_seconds
 from grain.resource.supply import Fit as Fit
 from grain.resource.supply import Supply as Supply
+from grain.resource.text import from_text as from_text
 from grain.resource.token import Token as Token
 from grain.resource.walltime import Limits as Limits
 from grain.resource.walltime import RunTimes as RunTimes

@@ -13,4 +13,5 @@ Map:
 - ``text``: summaries for people
 - ``rows``: the runs of a log as rows with named columns
 - ``tables``: rows as CSV and Parquet
+- ``past_task``: one task of a log, for `grain why`
 """

@@ -125,8 +125,7 @@ def _show(store: LogStore, word: str, *, failed: bool, as_json: bool) -> None:
     else:
         click.echo(summary_text(state, summary, terminal_width()), nl=False)
         if summary.causes:
-            word = clean(summary.name) if not word.startswith("-") else clean(log.folder)
-            click.echo(f"\nWhy tasks have failed: grain history --failed {word}")
+            click.echo(f"\nWhy tasks have failed: grain history --failed {clean(word)}")
 
 
 def _runs(store: LogStore, word: str, *, failed: bool, parquet: str | None) -> None:

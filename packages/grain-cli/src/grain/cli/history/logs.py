@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grain.eventlog.errors import AmbiguousLog, NoSuchLog
+from grain.eventlog.names import logs_folder
 from grain.eventlog.store import LogStore
 
 if TYPE_CHECKING:
@@ -23,9 +24,9 @@ _AGAIN = 0.5
 _LOOK = 1 << 14  # lines between two looks at the clock
 
 
-def store_of(config: Config) -> LogStore:  # noqa: ARG001 - until logs can be put elsewhere
+def store_of(config: Config) -> LogStore:
     """Return the logs of the missions of a configuration."""
-    return LogStore()
+    return LogStore(logs_folder(config.head.event_log.folder))
 
 
 def find(store: LogStore, word: str) -> StoredLog:

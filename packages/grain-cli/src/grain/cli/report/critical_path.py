@@ -63,8 +63,7 @@ class CriticalPath:
     def __init__(self) -> None:
         # By number // _CHUNK: a torn log may have any number, and must not need memory for all.
         self._chunks: dict[int, _Chunk] = {}
-        # Of tasks that were tried again: the first attempt, by the others; and the latest one.
-        self._first: dict[int, int] = {}
+        # The latest attempt at each task that was tried again, by the first.
         self._latest: dict[int, int] = {}
         self._last = 0
         self.last_end = -1.0
@@ -79,13 +78,12 @@ class CriticalPath:
             function: the number of its function.
             time: when it is submitted.
             after: the tasks that were awaited before.
-            retry_of: the first attempt at it, or the one before; 0 if this is the first.
+            retry_of: the first attempt at it; 0 if this is the first.
         """
         chunk, at = self._place(task)
         if retry_of:
-            first = self._first.get(retry_of, retry_of)
-            after = (*after, first, self._latest.get(first, first))
-            self._first[task], self._latest[first] = first, task
+            after = (*after, self._latest.get(retry_of, retry_of))
+            self._latest[retry_of] = task
         chunk.submitted[at] = time
         chunk.function[at] = function
         before, latest = 0, -1.0

@@ -1,4 +1,4 @@
-"""``grain why``: explain the state of a task."""
+"""``grain why``: explain the state of a task; of one that has ended also by the event log."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ _LISTED = 10  # tasks at most in a message
 def why(
     ctx: click.Context, as_json: bool, patience: float, config_file: str | None, task: str | None
 ) -> None:
-    """Explain why a task waits or runs.
+    """Explain why a task waits or runs, or how it has ended.
 
-    A task is named as `grain ls` names it, by its mission and its number.
+    A task is named as `grain ls` names it, by its mission and its number. What the scheduler does
+    not know any more is looked up in the event log of the mission: see `grain history`.
 
     \b
     Examples:
@@ -39,20 +40,10 @@ def why(
     if task is not None and (not mission or not number.isdecimal() or len(number) > 18):
         raise click.UsageError(f"{task!r} is no task; `grain ls` names some, as in opt:17")
     with report_errors():
-        from grain.cli.query import ask
-        from grain.edge.questions import Ask
-
         config = load_config(ctx, config_file)
         if task is None:
             raise click.UsageError(_missing(config, patience))
-        question = Ask("why", mission=mission, task=int(number))
-        others = [
-            Ask("arguments", mission=mission, task=int(number)),
-            Ask("programs", mission=mission, task=int(number)),
-        ]
-        [explanation, *more] = ask(config, question, patience=patience, others=others)
-        for answer in more:
-            explanation |= {key: value for key, value in (answer or {}).items() if value}
+        explanation = _explanation(config, mission, int(number), patience)
     if as_json:
         print_json({**explanation, "mission": mission})
     else:
@@ -63,7 +54,66 @@ def why(
         ctx.exit(1)
 
 
-_ENDINGS = {"value": "is done", "error": "has failed", "crashed": "was given up after crashes"}
+def _explanation(config: Config, mission: str, number: int, patience: float) -> dict[str, Any]:
+    """Return what the scheduler says of a task, or the log of its mission.
+
+    Raises:
+        NoScheduler: there is none, and no log of such a task.
+    """
+    from grain.cli.query import NoScheduler
+
+    try:
+        explanation = _asked(config, mission, number, patience)
+    except NoScheduler as error:
+        logged = _logged(config, mission, number)
+        if logged is None:
+            raise NoScheduler(f"{error}; and no event log has task {mission}:{number}") from None
+        return logged
+    if explanation["state"] != "unknown" and "ended" not in explanation:
+        return explanation
+    logged = _logged(config, mission, number)
+    if logged is None or ("ended" in explanation and "ended" not in logged):
+        return explanation  # the log may be of another mission, or not have its end yet
+    # The mission may still know the arguments.
+    return logged | {key: explanation[key] for key in ("call",) if key in explanation}
+
+
+def _asked(config: Config, mission: str, number: int, patience: float) -> dict[str, Any]:
+    """Ask the scheduler, and whom it knows to know more."""
+    from grain.cli.query import ask
+    from grain.edge.questions import Ask
+
+    others = [
+        Ask("arguments", mission=mission, task=number),
+        Ask("programs", mission=mission, task=number),
+    ]
+    question = Ask("why", mission=mission, task=number)
+    [explanation, *more] = ask(config, question, patience=patience, others=others)
+    for answer in more:
+        explanation |= {key: value for key, value in (answer or {}).items() if value}
+    found: dict[str, Any] = explanation
+    return found
+
+
+def _logged(config: Config, mission: str, number: int) -> dict[str, Any] | None:
+    """Look a task up in the log of its mission; None if there is no such log or task."""
+    from grain.cli.history.past_task import past_in_log
+    from grain.eventlog.errors import LogError
+
+    try:
+        return past_in_log(config, mission, number)
+    except (LogError, OSError):
+        return None
+
+
+_ENDINGS = {
+    "value": "is done",
+    "error": "has failed",
+    "crashed": "was given up after crashes",
+    "cancelled": "was cancelled",
+    "lost": "was lost with its worker",
+    "unfinished": "had not ended when its mission did",
+}
 
 
 def state_text(explanation: dict[str, Any]) -> str:

@@ -134,7 +134,8 @@ class Mission:
         if self._run_log is not None:
             after = woken_by.get()
             name = name_of(call.fn)
-            self._run_log.submitted(job, name, res, (after,) if after else (), retry_of)
+            waited = (after,) if after else ()
+            self._run_log.submitted(job, name, res, waited, retry_of, urgency)
         if job >= self._overload.look_at:
             self._overload.on_submitted(job, self.executor.statistics().queued)
         return job

@@ -1,0 +1,244 @@
+"""One task of a log, for `grain why`: what became of it, and every run of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from grain.cli.history.logs import find, lines_of, state_of, store_of
+from grain.cli.history.text import minute
+from grain.cli.show import moment, span
+from grain.eventlog.reader import LogReader
+from grain.eventlog.runs import RunAssembly
+from grain.eventlog.schema import LogStarted, TaskSubmitted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from grain.config import Config
+    from grain.eventlog.runs import OpenTask, Run
+    from grain.eventlog.schema import AnyLine
+
+_FAILURES = {"error", "crashed", "lost"}
+_LISTED = 5  # runs that are described one by one
+
+
+class PastTask:
+    """What a log says of a task.
+
+    Attributes:
+        number: its number.
+        runs: its runs that have ended, and those of earlier attempts at the same.
+        open: the task, if it has not ended.
+        later: the number of the attempt that followed its failure; 0 if none did.
+        now: the time of the last line, by the clock with which the log began.
+        clock_change: seconds to be added for the clock on the wall.
+        header: the first line.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.runs: list[Run] = []
+        self.open: OpenTask | None = None
+        self.later = 0
+        self.now = 0.0
+        self.clock_change = 0.0
+        self.header: LogStarted | None = None
+
+    @property
+    def seen(self) -> bool:
+        """True if the log has the task."""
+        return bool(self.runs) or self.open is not None
+
+
+def past_task(lines: Iterable[AnyLine], number: int) -> PastTask:
+    """Return what the log of a mission says of a task.
+
+    Of other tasks only the runs that failed are remembered, as this may be a further attempt.
+    """
+    assembly = RunAssembly()
+    past = PastTask(number)
+    own: list[Run] = []
+    failed: dict[int, list[Run]] = {}  # by the first attempt at each task
+    first = number
+    for line in lines:
+        run = assembly.feed(line)
+        if isinstance(line, LogStarted):
+            past.header = past.header or line
+        elif isinstance(line, TaskSubmitted):
+            if own and line.retry_of == first:
+                past.later = past.later or line.task
+        elif run is not None:
+            submission = run.submission
+            root = submission.retry_of or run.line.task
+            if run.line.task == number:
+                first = root
+                own.append(run)
+            elif run.line.outcome in _FAILURES:
+                failed.setdefault(root, []).append(run)
+    for task in assembly.open_tasks():
+        if task.submission.task == number:
+            past.open = task
+            first = task.submission.retry_of or number
+    past.runs = [run for run in failed.get(first, ()) if run.line.task < number] + own
+    past.now, past.clock_change = assembly.now, assembly.clock_change
+    return past
+
+
+def past_in_log(config: Config, mission: str, number: int) -> dict[str, Any] | None:
+    """Return what the log of a mission says of a task; None if it does not have it.
+
+    Of several missions with the same name it is the last one that has a log.
+
+    Raises:
+        LogError: there is no log of the mission, or none that can be understood.
+        OSError: it cannot be read.
+    """
+    log = find(store_of(config), mission)
+    past = past_task(lines_of(LogReader(log.folder), log.size()), number)
+    if not past.seen or past.header is None:
+        return None
+    end = log.end()
+    state = state_of(log, "" if end is None else end.status)
+    answer = explanation_of(past, state)
+    began = minute(past.header.time)
+    source = f"{past.header.name} ({past.header.id[:8]}) of {began}, which is {state}"
+    if state in _PAST:
+        source = f"{past.header.name} ({past.header.id[:8]}) of {began}, which {_PAST[state]}"
+    answer["reasons"].append(f"by the event log of mission {source}")
+    return answer
+
+
+_PAST = {"failed": "has failed", "killed": "was killed", "interrupted": "was interrupted"}
+
+
+def explanation_of(past: PastTask, state: str) -> dict[str, Any]:
+    """Return what became of a task as plain data, in the form of a scheduler's answer.
+
+    Args:
+        past: the task, which the log has.
+        state: the state of its mission.
+    """
+    if past.open is not None:
+        return _open(past, past.open, state)
+    last = past.runs[-1]
+    line, submission = last.line, last.submission
+    return {
+        "task": past.number,
+        "state": "ended",
+        "ended": line.outcome,
+        "function": submission.function,
+        "reasons": [_verdict(past), *_facts(past, last)],
+        "runs": [_run(run) for run in past.runs],
+    }
+
+
+def _open(past: PastTask, task: OpenTask, state: str) -> dict[str, Any]:
+    """Return the answer for a task that has not ended, or had not when its mission did."""
+    submission = task.submission
+    over = state != "running"
+    ran = task.started is not None
+    since = task.queued if task.started is None else task.started
+    began, length = moment(since + past.clock_change), span(past.now - since)
+    where = f" on worker {task.worker}" if task.worker else ""
+    verb = ("ran" if over else "runs") if ran else ("waited" if over else "waits")
+    reasons = [f"it {verb}{where} since {began}, for {length} by the last line of the log"]
+    if submission.request_text:
+        reasons.append(f"it asks for {submission.request_text}")
+    return {
+        "task": past.number,
+        "state": "ended" if over else "running" if ran else "waiting",
+        **({"ended": "unfinished"} if over else {}),
+        "function": submission.function,
+        "reasons": [*reasons, *_earlier(past.runs, past)],
+        "runs": [_run(run) for run in past.runs],
+    }
+
+
+def _verdict(past: PastTask) -> str:
+    """Return how the task ended, in a sentence."""
+    last = past.runs[-1]
+    line = last.line
+    host = f" on {line.host or line.worker}" if line.host or line.worker else ""
+    count = sum(run.started is not None for run in past.runs)
+    after = f" after {count} attempts" if count > 1 else ""
+    how = {
+        "value": "it returned a value",
+        "cancelled": "it was cancelled",
+        "crashed": "its process died",
+        "lost": "it was lost with its worker",
+        "returned": "its worker handed it back",
+    }.get(line.outcome, "failed")
+    why = ": ".join(part for part in (line.error, line.message) if part)
+    return f"{how}{host}{after}{f': {why}' if why else ''}"
+
+
+def _facts(past: PastTask, last: Run) -> list[str]:
+    """Return what is known of the last run, a line each."""
+    line, submission = last.line, last.submission
+    facts = []
+    if submission.request_text:
+        facts.append(f"it asked for {submission.request_text}")
+    waited = f"it waited for {span(last.waited)}"
+    if last.started is None:
+        facts.append(waited)
+    else:
+        began = moment(last.started + past.clock_change)
+        where = f" on worker {line.worker}" if line.worker else ""
+        facts.append(f"{waited}, and ran{where} from {began}, for {span(last.seconds)}")
+    usage = line.usage
+    if usage is not None and (usage.programs or usage.cpu):
+        text = f"it used {span(usage.cpu)} of CPU time"
+        if usage.measured_by != "none":
+            text += f" and at most {usage.peak_memory:.3g} GB of memory"
+        facts.append(f"{text}, in {usage.programs} program{'' if usage.programs == 1 else 's'}")
+        bad = {status: n for status, n in usage.exit_statuses.items() if status}
+        if bad:
+            listed = ", ".join(f"{n} with status {status}" for status, n in sorted(bad.items()))
+            facts.append(f"of its programs ended {listed}")
+    facts += _earlier(past.runs[:-1], past)
+    if past.later:
+        facts.append(f"it was tried again, as task {past.later}")
+    return facts
+
+
+def _earlier(runs: list[Run], past: PastTask) -> list[str]:
+    """Return a line for each earlier run, of which there may be too many."""
+    lines = []
+    for run in runs[-_LISTED:]:
+        line = run.line
+        other = f", as task {line.task}" if line.task != past.number else ""
+        host = line.host or line.worker
+        why = ": ".join(part for part in (line.error, line.message) if part)
+        lines.append(
+            f"before that it {_DID.get(line.outcome, line.outcome)} on {host or 'a worker'} after "
+            f"{span(run.seconds)}{other}{f': {why}' if why else ''}"
+        )
+    if len(runs) > _LISTED:
+        lines.insert(0, f"{len(runs) - _LISTED} runs before these were in vain, too")
+    return lines
+
+
+_DID = {
+    "error": "failed",
+    "crashed": "crashed",
+    "lost": "was lost",
+    "returned": "was handed back",
+    "cancelled": "was cancelled",
+    "value": "returned a value",
+}
+
+
+def _run(run: Run) -> dict[str, Any]:
+    line = run.line
+    return {
+        "task": line.task,
+        "outcome": line.outcome,
+        "worker": line.worker,
+        "host": line.host,
+        "attempt": line.attempt,
+        "started": run.started,
+        "ended": run.ended,
+        "seconds": run.seconds,
+        "error": line.error,
+        "message": line.message,
+    }

@@ -1,0 +1,134 @@
+"""`grain why` of tasks that have ended, from the logs of their missions."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+from msgspec.structs import replace
+
+from grain.cli import main
+from grain_testkit.small_log import BEGAN, END, HEADER, body, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def address(alone: Path) -> str:
+    """An address at which nobody serves."""
+    folder = alone / "s"
+    folder.mkdir(mode=0o700)
+    url = f"unix://{folder}/s"
+    (alone / "grain.toml").write_text(f'address = "{url}"\n')
+    return url
+
+
+@pytest.fixture
+def opt(address: str) -> Path:
+    return write(HEADER, [*body(), END])
+
+
+def why(*words: str, patience: float = 0.1) -> Result:
+    words = ("why", "--patience", str(patience), *words)
+    return CliRunner().invoke(main, [*words], catch_exceptions=False)
+
+
+def lines(task: str) -> list[str]:
+    done = why(task)
+    assert 0 == done.exit_code, done.output
+    return [line.strip() for line in done.stdout.splitlines()]
+
+
+@pytest.mark.usefixtures("opt")
+def test_without_a_scheduler_the_log_says_how_a_task_has_failed() -> None:
+    text = lines("opt:4")
+
+    assert ["task opt:4 has failed", "it calls optimise"] == text[:2]
+    error = "ExternalError: xtb b.xyz --opt: exit code 2: no convergence"
+    assert f"failed on n17 after 2 attempts: {error}" == text[2]
+    assert "it asked for Cores(4) & Memory(8)" == text[3]
+    assert text[4].startswith("it waited for 00:00:00, and ran on worker w1 from ")
+    assert text[4].endswith(", for 00:01:40")
+    assert text[5].startswith("before that it failed on n17 after 00:06:40, as task 3: Ext")
+    assert text[-1].startswith("by the event log of mission opt (a1b2c3d4) of ")
+    assert text[-1].endswith(", which has failed")
+
+
+@pytest.mark.usefixtures("opt")
+def test_a_task_that_was_tried_again_names_the_next_attempt() -> None:
+    assert "it was tried again, as task 4" in lines("opt:3")
+
+
+@pytest.mark.usefixtures("opt")
+def test_a_task_that_is_done_shows_what_it_used_and_lost_runs() -> None:
+    done, again = lines("opt:1"), lines("opt:2")
+
+    assert "task opt:1 is done" == done[0]
+    used = "it used 00:12:00 of CPU time and at most 3.1 GB of memory, in 1 program"
+    assert used in done
+    assert "it returned a value on n17 after 2 attempts" in again
+    assert "before that it was lost on n18 after 00:01:40" in again
+
+
+@pytest.mark.usefixtures("opt")
+def test_a_task_that_had_not_ended_says_so_and_that_of_a_living_mission_runs() -> None:
+    assert "task opt:5 had not ended when its mission did" == lines("opt:5")[0]
+
+    living = write(replace(HEADER, id="77", name="now"), body())
+
+    assert "task now:5 is running" == lines("now:5")[0]
+    os.utime(living / "events.jsonl", (BEGAN, BEGAN))
+    assert "task now:5 had not ended when its mission did" == lines("now:5")[0]
+
+
+@pytest.mark.usefixtures("opt")
+def test_the_data_have_every_run() -> None:
+    answer = json.loads(why("--json", "opt:4").stdout)
+
+    assert ("ended", "error", "opt") == (answer["state"], answer["ended"], answer["mission"])
+    assert [(3, 400.0), (4, 100.0)] == [(run["task"], run["seconds"]) for run in answer["runs"]]
+
+
+@pytest.mark.usefixtures("opt")
+@pytest.mark.parametrize("task", ["opt:99", "nope:1"])
+def test_a_task_of_no_log_leaves_the_error_of_the_scheduler(task: str) -> None:
+    done = why(task)
+
+    assert 1 == done.exit_code
+    assert "no scheduler answers" in done.stderr
+    assert f"no event log has task {task}" in done.stderr
+
+
+@pytest.mark.usefixtures("opt")
+def test_what_the_scheduler_has_forgotten_is_in_the_log(address: str, answering: Any) -> None:
+    forgotten = {"task": 4, "state": "unknown", "reasons": ["it has ended or was cancelled"]}
+    with answering(address, why=forgotten, arguments={"call": ""}, programs={"programs": []}):
+        done = why("opt:4", patience=60)
+
+    assert 0 == done.exit_code
+    assert "failed on n17 after 2 attempts" in done.stdout
+
+
+@pytest.mark.usefixtures("opt")
+def test_what_the_scheduler_knows_to_run_is_not_looked_up(address: str, answering: Any) -> None:
+    """A mission of the same name may have left a log."""
+    running = {"task": 4, "state": "running", "reasons": ["on w1"]}
+    with answering(address, why=running, arguments={"call": ""}, programs={"programs": []}):
+        done = why("opt:4", patience=60)
+
+    assert "task opt:4 is running\n  on w1\n" == done.stdout
+
+
+@pytest.mark.usefixtures("opt")
+def test_the_call_that_the_mission_remembers_stays(address: str, answering: Any) -> None:
+    ended = {"task": 4, "state": "ended", "ended": "error", "function": "opt", "reasons": []}
+    call = {"call": "optimise('b.xyz')"}
+    with answering(address, why=ended, arguments=call, programs={"programs": []}):
+        done = why("opt:4", patience=60)
+
+    assert "it calls optimise('b.xyz')" in done.stdout
+    assert "failed on n17 after 2 attempts" in done.stdout

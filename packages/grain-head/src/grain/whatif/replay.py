@@ -1,0 +1,373 @@
+"""`replay`: a workload through the scheduler, in virtual time."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
+
+from grain.head.hub.fair_share import FairShare, Share
+from grain.head.scheduler.scheduler import Scheduler
+from grain.head.scheduler.state import split_time
+from grain.resource import Cores, Memory, Resource, Supply, WTime
+from grain.whatif.workload import Stay
+
+if TYPE_CHECKING:
+    from grain.head.scheduler.state import Start, TaskQueue
+    from grain.whatif.scenario import Scenario
+    from grain.whatif.workload import LoggedTask, Workload
+
+_LOSSES = 20  # a task that was lost so often is given up
+_AT_ONCE = 1e-9  # seconds; what differs by less happens at one time
+
+# The kinds of events on the agenda.
+_SUBMIT, _END, _RESOLVE, _JOIN, _LEAVE = range(5)
+
+
+class Outcome(NamedTuple):
+    """The course of a replay.
+
+    Attributes:
+        makespan: the seconds from the first submission to the end of the last task; ``math.inf``
+            if some tasks never end.
+        worker_hours: the hours that workers were there, added up.
+        core_hours: the cores of workers, times the hours that these were there.
+        busy: the share of that in which tasks had the cores; 0 if workers have none.
+        waited: the mean of the seconds that tasks waited.
+        over_time: the number of runs that a time limit ended.
+        over_memory: the number of tasks that used more memory than they ask for.
+        never: the number of tasks that never end, by function and reason.
+    """
+
+    makespan: float
+    worker_hours: float
+    core_hours: float
+    busy: float
+    waited: float
+    over_time: int
+    over_memory: int
+    never: dict[tuple[str, str], int]
+
+
+def replay(workload: Workload, scenario: Scenario) -> Outcome:
+    """Replay a workload under the conditions of a scenario."""
+    return _Replay(workload, scenario).run()
+
+
+class _Worker:
+    """A worker that is here."""
+
+    __slots__ = ("cores", "draining", "joined")
+
+    def __init__(self, cores: int, joined: float) -> None:
+        self.cores = cores
+        self.joined = joined
+        self.draining = False
+
+
+class _Progress:
+    """A task that was submitted and has not ended.
+
+    Attributes:
+        queued: since when it waits, or began to wait for the run that goes on.
+        run: how many of its runs have ended.
+        begun: how many have begun; tells apart the ends of runs that were lost.
+        began: when the last one began.
+        cores: the cores that it asks for.
+        cut: True if its time limit ends the run.
+        losses: how many were lost.
+    """
+
+    __slots__ = ("began", "begun", "cores", "cut", "losses", "queued", "run")
+
+    def __init__(self, queued: float, cores: int) -> None:
+        self.queued = queued
+        self.run = self.begun = self.losses = 0
+        self.began = 0.0
+        self.cores = cores
+        self.cut = False
+
+
+class _Replay:
+    """One replay: the events to come, and how things stand now."""
+
+    def __init__(self, workload: Workload, scenario: Scenario) -> None:
+        self._workload = workload
+        self._tasks = workload.tasks
+        self._scenario = scenario
+        self._scheduler = Scheduler(max_overtakes=scenario.max_overtakes)
+        self._now = 0.0
+        self._agenda: list[tuple[float, int, int, int, int]] = []
+        self._order = count()
+        self._stays = [] if scenario.workers is not None else list(workload.stays)
+        self._workers: dict[int, _Worker] = {}
+        self._numbers = count()
+        self._there = 0.0  # seconds of workers that have left
+        self._paid = 0.0  # core seconds of these
+        self._used = 0.0  # core seconds of runs
+        self._needs: dict[int, int] = {}  # the ends that a task still waits for
+        self._followers: dict[int, list[int]] = {}  # by the task whose submission they follow
+        self._waiters: dict[int, list[int]] = {}  # by the task whose end they wait for
+        self._progress: dict[int, _Progress] = {}
+        self._requests: dict[tuple[str, int], tuple[Resource, str]] = {}
+        self._fair = FairShare()
+        self._shares = [Share() for _ in range(workload.missions)]
+        self._first = math.inf
+        self._end = 0.0
+        self._left = len(self._tasks)
+        self._waited = 0.0
+        self._over_time = 0
+        self._over_memory = 0
+        self._never: Counter[tuple[str, str]] = Counter()
+
+    def run(self) -> Outcome:
+        """Let everything happen."""
+        self._plan()
+        agenda = self._agenda
+        while agenda and self._left:
+            self._now = now = agenda[0][0]
+            while agenda and agenda[0][0] <= now + _AT_ONCE:
+                _, _, kind, subject, run = heappop(agenda)
+                self._happen(kind, subject, run)
+            for start in self._scheduler.dispatch(now):
+                self._start(start)
+        self._count_stranded()
+        for worker in self._workers.values():
+            self._pay(worker, self._end)
+        return Outcome(
+            makespan=math.inf if self._never else max(0.0, self._end - self._first),
+            worker_hours=self._there / 3600,
+            core_hours=self._paid / 3600,
+            busy=min(1.0, self._used / self._paid) if self._paid else 0.0,
+            waited=self._waited / len(self._tasks),
+            over_time=self._over_time,
+            over_memory=self._over_memory,
+            never=dict(self._never),
+        )
+
+    def _at(self, time: float, kind: int, subject: int, run: int = 0) -> None:
+        heappush(self._agenda, (time, next(self._order), kind, subject, run))
+
+    def _plan(self) -> None:
+        """Put on the agenda what does not depend on anything."""
+        for index, task in enumerate(self._tasks):
+            if task.after:
+                self._needs[index] = len(task.after)
+                for one in task.after:
+                    self._waiters.setdefault(one, []).append(index)
+            elif task.follows is not None:
+                self._followers.setdefault(task.follows, []).append(index)
+            else:
+                self._at(task.delay, _SUBMIT, index)
+        workers = self._scenario.workers
+        if workers is not None:
+            first = workers.joins + workers.queued
+            for _ in range(workers.number):
+                self._plan_worker(first)
+        else:
+            for number, stay in enumerate(self._stays):
+                self._at(stay.joins, _JOIN, number)
+
+    def _happen(self, kind: int, subject: int, run: int) -> None:
+        if kind == _END:
+            self._on_end(subject, run)
+        elif kind == _SUBMIT:
+            self._on_submit(subject)
+        elif kind == _RESOLVE:
+            self._resolve(subject)
+        elif kind == _JOIN:
+            self._on_join(subject)
+        else:
+            self._on_leave(subject, drained=bool(run))
+
+    # ---- workers
+
+    def _plan_worker(self, joins: float) -> None:
+        """Let one more of the scenario's workers join."""
+        workers = self._scenario.workers
+        assert workers is not None
+        ends = None if workers.walltime is None else joins + workers.walltime
+        number = len(self._stays)
+        self._stays.append(Stay(f"w{number}", workers.resources, joins, ends=ends))
+        self._at(joins, _JOIN, number)
+
+    def _on_join(self, number: int) -> None:
+        stay = self._stays[number]
+        _, total = split_time(stay.resources)
+        if stay.ends is not None:
+            total = total & WTime(T=max(1e-3, stay.ends - stay.joins))
+            self._at(stay.ends, _LEAVE, number)
+        if stay.leaves is not None:
+            self._at(stay.leaves, _LEAVE, number, not stay.lost)
+        self._workers[number] = _Worker(_cores(total), self._now)
+        self._scheduler.on_worker_joined(number, stay.name, total, self._now)
+
+    def _on_leave(self, number: int, *, drained: bool) -> None:
+        worker = self._workers.get(number)
+        if worker is None:
+            return
+        if drained and self._scheduler.workers[number].tasks:
+            worker.draining = True
+            self._scheduler.on_worker_draining(number)
+            return
+        del self._workers[number]
+        self._pay(worker, self._now)
+        lost = list(self._scheduler.workers[number].tasks)
+        self._scheduler.on_worker_left(number)
+        for index in lost:
+            self._on_lost(index)
+        workers = self._scenario.workers
+        if workers is not None:
+            self._plan_worker(self._now + workers.queued)
+
+    def _pay(self, worker: _Worker, until: float) -> None:
+        seconds = max(0.0, until - worker.joined)
+        self._there += seconds
+        self._paid += worker.cores * seconds
+
+    def _on_lost(self, index: int) -> None:
+        task = self._progress[index]
+        self._used += task.cores * (self._now - task.began)
+        task.queued = self._now
+        task.begun += 1
+        task.losses += 1
+        if task.losses >= _LOSSES:
+            self._scheduler.on_cancelled(index)
+            del self._progress[index]
+            self._strand(index, f"it was lost with its worker {_LOSSES} times")
+
+    # ---- tasks
+
+    def _on_submit(self, index: int) -> None:
+        for one in self._followers.pop(index, ()):
+            self._at(self._now + self._tasks[one].delay, _SUBMIT, one)
+        self._first = min(self._first, self._now)
+        task = self._tasks[index]
+        if not task.runs:
+            self._at(self._now + task.waited, _RESOLVE, index)
+            return
+        request, why_never = self._request(task)
+        if why_never or (why_never := self._too_long(task)):
+            self._strand(index, why_never)
+            return
+        memory = request.get(Memory)
+        if memory is not None and task.peak_memory is not None:
+            self._over_memory += task.peak_memory > memory.M
+        queue = self._scheduler.queue(request, share=task.mission)
+        self._progress[index] = _Progress(self._now, _cores(request))
+        self._wait(index, task, queue)
+
+    def _wait(self, index: int, task: LoggedTask, queue: TaskQueue, age: int | None = None) -> None:
+        if age is None and len(self._shares) > 1:
+            age = self._fair.age(self._shares[task.mission], 0)
+        self._scheduler.on_submitted(index, queue, age, task.urgency)
+
+    def _start(self, start: Start) -> None:
+        # By its id a task may have exchanged its place with another one: nothing else is kept.
+        index = start.task
+        logged, task = self._tasks[index], self._progress[index]
+        seconds = logged.runs[min(task.run, len(logged.runs) - 1)].seconds
+        task.cut = seconds > start.limit
+        task.begun += 1
+        task.began = self._now
+        self._waited += self._now - task.queued
+        if len(self._shares) > 1:
+            self._fair.started(self._scheduler.tasks[index].age, 0)
+        self._at(self._now + min(seconds, start.limit), _END, index, task.begun)
+
+    def _on_end(self, index: int, begun: int) -> None:
+        task = self._progress.get(index)
+        if task is None or task.begun != begun:
+            return  # that run was lost
+        ended = self._scheduler.tasks[index]
+        assert ended.worker is not None
+        number = ended.worker.id
+        logged = self._tasks[index]
+        crashed = not task.cut and logged.runs[task.run].crashed
+        self._used += task.cores * (self._now - task.began)
+        self._over_time += task.cut
+        self._scheduler.on_finished(index, self._now, measured=not (task.cut or crashed))
+        if crashed and task.run + 1 < len(logged.runs):
+            task.run += 1
+            task.queued = self._now
+            self._wait(index, logged, ended.queue, ended.age)
+        else:
+            del self._progress[index]
+            self._resolve(index)
+        if self._workers[number].draining:
+            self._on_leave(number, drained=True)
+
+    def _resolve(self, index: int) -> None:
+        """End a task; submit what waits for it."""
+        self._left -= 1
+        self._end = self._now
+        for one in self._waiters.pop(index, ()):
+            self._needs[one] -= 1
+            if not self._needs[one]:
+                self._at(self._now + self._tasks[one].delay, _SUBMIT, one)
+
+    # ---- tasks that never end
+
+    def _request(self, task: LoggedTask) -> tuple[Resource, str]:
+        """Return what a task asks for here, and why no worker can ever meet it, or nothing."""
+        # Equal requests of a workload are one object.
+        key = task.function, id(task.request)
+        known = self._requests.get(key)
+        if known is None:
+            request = self._scenario.request(task.function, task.request)
+            known = self._requests[key] = request, self._why_never(request)
+        return known
+
+    def _why_never(self, request: Resource) -> str:
+        wtime, space = split_time(request)
+        workers = self._scenario.workers
+        offers = {stay.resources for stay in self._stays}
+        whys = []
+        for offer in offers:
+            supply = Supply(split_time(offer)[1])
+            if supply.total.request(space):
+                limit = None if wtime is None else wtime.softT
+                walltime = None if workers is None else workers.walltime
+                if limit is None or walltime is None or limit <= walltime:
+                    return ""
+                whys.append(f"its time limit is {limit:.0f} s, and workers live for {walltime:.0f}")
+            else:
+                whys.append(supply.why_never(space))
+        return whys[0]
+
+    def _too_long(self, task: LoggedTask) -> str:
+        """Return why a task outlives any worker, or nothing."""
+        workers = self._scenario.workers
+        if workers is None or workers.walltime is None:
+            return ""
+        wtime, _ = split_time(self._request(task)[0])
+        limit = math.inf if wtime is None or wtime.T is None else wtime.T
+        longest = min(limit, max(run.seconds for run in task.runs))
+        if longest <= workers.walltime:
+            return ""
+        return f"it runs longer than workers live, which is {workers.walltime:.0f} s"
+
+    def _strand(self, index: int, why: str) -> None:
+        self._left -= 1
+        self._add_never(self._tasks[index].function, why)
+        self._end = max(self._end, self._now)
+
+    def _add_never(self, function: str, why: str) -> None:
+        self._never[function, why] += 1
+
+    def _count_stranded(self) -> None:
+        """Count what neither ended nor can."""
+        if not self._left:
+            return
+        for index in self._progress:
+            self._add_never(self._tasks[index].function, "no worker is left for it")
+        rest = self._left - len(self._progress)
+        if rest:
+            self._never["", "the tasks that they wait for never end"] += rest
+
+
+def _cores(resources: Resource) -> int:
+    cores = resources.get(Cores)
+    return 0 if cores is None else cores.N

@@ -1,0 +1,177 @@
+"""The results of replays for people and programs. Pure."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from grain.whatif.sweep import knee
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from grain.resource import Resource
+    from grain.whatif.replay import Outcome
+    from grain.whatif.sweep import Row
+    from grain.whatif.workload import Workload
+
+_REASONS = 5
+
+
+def report_text(
+    workload: Workload,
+    original: Outcome | None,
+    rows: Sequence[Row],
+    worker: Resource,
+    *,
+    width: int = 80,
+) -> str:
+    """Format the replays of a workload.
+
+    Args:
+        workload: the workload.
+        original: the replay of what happened; None if the log has no workers.
+        rows: the replays by number of workers.
+        worker: what each of these offers.
+        width: columns of the terminal.
+    """
+    lines = [*_origin(workload, original), ""]
+    lines.append(f"Workers of {worker.ask()}:")
+    best = knee(rows)
+    cored = any(row.outcome.core_hours for row in rows)
+    cost = "CORE-HOURS" if cored else "WORKER-HOURS"
+    cells: list[tuple[str, ...]] = [("WORKERS", "MAKESPAN", cost, "BUSY", "MEAN WAIT", "")]
+    cells += [_cells(row, best, cored=cored) for row in rows]
+    widths = [max(len(row[at]) for row in cells) for at in range(5)]
+    for row in cells:
+        numbers = (cell.rjust(width) for cell, width in zip(row, widths, strict=False))
+        lines.append(f"{'  '.join(numbers)}  {row[5]}".rstrip())
+    lines += _remarks(workload, rows, best)
+    folded = (
+        textwrap.wrap(line, width, subsequent_indent="  ", break_on_hyphens=False) or [""]
+        if len(line) > width
+        else [line]
+        for line in lines
+    )
+    return "".join(f"{line}\n" for part in folded for line in part)
+
+
+def report_data(
+    workload: Workload, original: Outcome | None, rows: Sequence[Row], worker: Resource
+) -> dict[str, Any]:
+    """Return the replays of a workload as plain data."""
+    return {
+        "id": workload.id,
+        "name": workload.name,
+        "tasks": len(workload.tasks),
+        "makespan": workload.makespan,
+        "guessed": workload.guessed,
+        "left_out": workload.unknown,
+        "ignored": list(workload.ignored),
+        "replay": None if original is None else _outcome_data(original),
+        "worker": worker.ask(),
+        "rows": [{"workers": row.workers, **_outcome_data(row.outcome)} for row in rows],
+        "knee": knee(rows),
+    }
+
+
+def _outcome_data(outcome: Outcome) -> dict[str, Any]:
+    return {
+        **outcome._asdict(),
+        "makespan": None if outcome.makespan == math.inf else outcome.makespan,
+        "never": [
+            {"function": function, "why": why, "tasks": tasks}
+            for (function, why), tasks in outcome.never.items()
+        ],
+    }
+
+
+def _origin(workload: Workload, original: Outcome | None) -> list[str]:
+    """Return what happened, and how well the replay of it agrees."""
+    took, tasks = span(workload.makespan), counted(len(workload.tasks), "task")
+    lines = [f"{workload.name} ({workload.id[:8]}): {tasks} in {took}"]
+    if original is None:
+        return lines
+    if original.makespan == math.inf:
+        lines.append("The replay of what happened does not end:")
+        lines += _never(original)
+    else:
+        off = original.makespan / workload.makespan - 1 if workload.makespan else 0.0
+        than = f"{abs(off):.1%} {'more' if off > 0 else 'less'}" if abs(off) >= 5e-4 else "the same"
+        lines.append(f"The replay of what happened takes {span(original.makespan)}, {than}.")
+    return lines
+
+
+def _cells(row: Row, best: int | None, *, cored: bool) -> tuple[str, ...]:
+    outcome = row.outcome
+    mark = "<- knee" if row.workers == best else ""
+    if outcome.makespan == math.inf:
+        return str(row.workers), "never", "-", "-", "-", ""
+    hours = outcome.core_hours if cored else outcome.worker_hours
+    return (
+        str(row.workers),
+        span(outcome.makespan),
+        f"{hours:.3g}" if hours < 100 else f"{hours:.0f}",
+        f"{outcome.busy:.0%}" if cored else "-",
+        span(outcome.waited),
+        mark,
+    )
+
+
+def _remarks(workload: Workload, rows: Sequence[Row], best: int | None) -> list[str]:
+    lines = []
+    if best is not None and best == rows[-1].workers:
+        lines.append(f"The knee may lie beyond {counted(best, 'worker')}: try more with --workers.")
+    elif best is not None:
+        lines.append("Beyond the knee, more workers cost more than they gain.")
+    if workload.guessed:
+        lines.append(
+            f"{counted(workload.guessed, 'task')} had not ended: each is taken to run as long as "
+            "the mean of its function."
+        )
+    if workload.unknown:
+        lines.append(
+            f"{counted(workload.unknown, 'task')} had not ended, and no other one of the same "
+            "function: these are left out."
+        )
+    if workload.ignored:
+        lines.append(
+            f"The log has resources that are not known here, and are ignored: "
+            f"{', '.join(workload.ignored)}."
+        )
+    if (over := max((row.outcome.over_time for row in rows), default=0)) > 0:
+        lines.append(f"{counted(over, 'run')} would exceed the time limit, and end by it.")
+    if (over := max((row.outcome.over_memory for row in rows), default=0)) > 0:
+        lines.append(f"{counted(over, 'task')} used more memory than this asks for.")
+    for row in rows:
+        if row.outcome.never:
+            lines.append(f"With {counted(row.workers, 'worker')} some tasks never end:")
+            lines += _never(row.outcome)
+            break
+    return ["", *lines] if lines else []
+
+
+def _never(outcome: Outcome) -> list[str]:
+    ordered = sorted(outcome.never.items(), key=lambda item: -item[1])
+    lines = [
+        f"  {counted(tasks, 'task')}{f' of {function}' if function else ''}: {why}"
+        for (function, why), tasks in ordered[:_REASONS]
+    ]
+    rest = sum(tasks for _, tasks in ordered[_REASONS:])
+    return [*lines, f"  and {rest} more"] if rest else lines
+
+
+def span(seconds: float) -> str:
+    """Format seconds as ``00:42:10`` or ``2-03:00:00``; less than a minute as ``4.21 s``."""
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    whole = round(seconds)
+    days, rest = divmod(whole, 86400)
+    clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
+    return f"{days}-{clock}" if days else clock
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,405 @@
+"""`Workload`: the tasks of a log, with what each waits for, and the workers that were there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from grain.eventlog.runs import RunAssembly
+from grain.eventlog.schema import (
+    LogStarted,
+    RunEnded,
+    TaskStarted,
+    TaskSubmitted,
+    WorkerJoined,
+    WorkerLeft,
+)
+from grain.resource import ZERO, Resource, WTime, from_data
+from grain.whatif.errors import WhatIfError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from grain.eventlog.runs import Run
+    from grain.eventlog.schema import AnyLine
+
+MOST_TASKS = 2_000_000
+"""The number of tasks of a workload, each of which takes some 500 bytes."""
+
+# A task that waits for none is taken to follow the submission before it, unless that is longer ago
+# than _BURST, and something ended within _PROMPTLY before it: then it follows that.
+_BURST, _PROMPTLY = 1.0, 0.1
+
+
+class Stay(NamedTuple):
+    """A worker from when it joins until it leaves.
+
+    Attributes:
+        name: its name.
+        resources: what it offers.
+        joins: when, in seconds since the log began.
+        leaves: when it left; None if it stayed until the last task ended.
+        lost: True if it left against its will, with its runs.
+        ends: when its job ends; None if it has no end.
+    """
+
+    name: str
+    resources: Resource
+    joins: float
+    leaves: float | None = None
+    lost: bool = False
+    ends: float | None = None
+
+
+class LoggedRun(NamedTuple):
+    """A run of a task.
+
+    Attributes:
+        seconds: how long it had its resources.
+        crashed: True if its process died, and the task runs again.
+    """
+
+    seconds: float
+    crashed: bool = False
+
+
+class LoggedTask:
+    """A task of a workload.
+
+    Attributes:
+        mission: the number of its mission.
+        function: the name of its function.
+        request: what it asks for.
+        after: the tasks, by index, after whose ends it is submitted.
+        follows: the task, by index, after whose submission it is submitted; None if ``after`` is
+            not empty, or if it is the first of its mission.
+        delay: the seconds from then to its submission.
+        runs: its runs, in order; none if it was cancelled while it waited.
+        waited: the seconds until it was cancelled while it waited.
+        failed: True if it ended with an exception.
+        peak_memory: the largest memory that its last run used, in GB; None if it was not measured.
+        urgency: larger goes first among those that ask for the same.
+    """
+
+    __slots__ = (
+        "after", "delay", "failed", "follows", "function", "mission", "peak_memory", "request",
+        "runs", "urgency", "waited",
+    )  # fmt: skip
+
+    def __init__(self, mission: int, function: str, request: Resource) -> None:
+        self.mission = mission
+        self.function = function
+        self.request = request
+        self.after: tuple[int, ...] = ()
+        self.follows: int | None = None
+        self.delay = 0.0
+        self.runs: tuple[LoggedRun, ...] = ()
+        self.waited = 0.0
+        self.failed = False
+        self.peak_memory: float | None = None
+        self.urgency = 0.0
+
+
+class Workload(NamedTuple):
+    """The tasks of a log and its workers; times are seconds since the log began.
+
+    Attributes:
+        name: the name of the mission, or of the scheduler.
+        id: its id.
+        tasks: the tasks in the order of their submission.
+        stays: the workers that were there.
+        missions: the number of missions.
+        makespan: the seconds from the first submission to the end of the last task.
+        guessed: the number of tasks that had not ended, whose run times are means.
+        unknown: the number of tasks that had not ended, and of whose function nothing has, so they
+            are left out.
+        ignored: kinds of resources that are not known here, and are ignored.
+    """
+
+    name: str
+    id: str
+    tasks: list[LoggedTask]
+    stays: list[Stay]
+    missions: int
+    makespan: float
+    guessed: int
+    unknown: int
+    ignored: tuple[str, ...]
+
+
+def workload_of(lines: Iterable[AnyLine]) -> Workload:
+    """Return the workload of a log.
+
+    Raises:
+        WhatIfError: it has no tasks, or too many.
+    """
+    builder = WorkloadBuilder()
+    for line in lines:
+        builder.feed(line)
+    return builder.workload()
+
+
+class _TimedRun(NamedTuple):
+    """A run as its log times it.
+
+    Attributes:
+        task: the index of its task.
+        before: the seconds from the line of its start until its tasklet began.
+        seconds: the seconds from then until its end was known.
+        crashed: True if its process died, and the task runs again.
+    """
+
+    task: int
+    before: float
+    seconds: float
+    crashed: bool
+
+
+class _Open:
+    """A task that has not ended.
+
+    Attributes:
+        index: its index.
+        given: when it was given to its worker, since the log began; None while it waits.
+    """
+
+    __slots__ = ("given", "index")
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.given: float | None = None
+
+
+class WorkloadBuilder:
+    """A workload while its log is read: `feed` takes the lines in order."""
+
+    def __init__(self) -> None:
+        self._assembly = RunAssembly()
+        self._start: LogStarted | None = None
+        self._requests = Requests()
+        self._tasks: list[LoggedTask] = []
+        self._indices: dict[tuple[str, int], int] = {}
+        self._submitted: list[float] = []
+        self._ended: list[float | None] = []
+        self._open: dict[tuple[str, int], _Open] = {}
+        self._missions: dict[str, int] = {}
+        # Of each mission its last submission, and the last end of one of its tasks.
+        self._last: dict[str, int] = {}
+        self._last_end: dict[str, int] = {}
+        self._attempts: dict[tuple[str, int], int] = {}  # the last one at a task, by the first
+        self._stays: dict[str, Stay] = {}
+        self._gone: list[Stay] = []
+        self._last_outcome = 0.0
+        self._runs: list[_TimedRun] = []
+
+    def feed(self, line: AnyLine) -> None:
+        """Take a line.
+
+        Raises:
+            WhatIfError: there are too many tasks.
+        """
+        run = self._assembly.feed(line)
+        now = self._assembly.now - (self._assembly.first or 0.0)
+        if run is not None:
+            self._on_ended(run, run.line, now)
+        elif isinstance(line, TaskSubmitted):
+            self._on_submitted(line, now)
+        elif isinstance(line, TaskStarted):
+            task = self._open.get((line.mission, line.task))
+            if task is not None:
+                task.given = now
+        elif isinstance(line, WorkerJoined):
+            if line.worker not in self._stays:
+                self._stays[line.worker] = Stay(
+                    line.worker,
+                    self._requests.of(line.resources),
+                    now,
+                    ends=None if line.ends is None else now + max(0.0, line.ends - line.time),
+                )
+        elif isinstance(line, WorkerLeft):
+            stay = self._stays.pop(line.worker, None)
+            if stay is not None:
+                self._gone.append(stay._replace(leaves=now, lost=bool(line.why)))
+        elif isinstance(line, LogStarted):
+            self._start = self._start or line
+
+    def workload(self) -> Workload:
+        """Return the workload.
+
+        Raises:
+            WhatIfError: it has no tasks.
+        """
+        start = self._start
+        name = start.name if start is not None else ""
+        if not self._tasks:
+            raise WhatIfError(f"the log of {name!r} has no tasks, so there is nothing to replay")
+        self._set_runs()
+        guessed, unknown = self._guess()
+        stays = [self._needed(stay) for stay in (*self._gone, *self._stays.values())]
+        return Workload(
+            name=name,
+            id=start.id if start is not None else "",
+            tasks=self._tasks,
+            stays=sorted(stays, key=lambda stay: stay.joins),
+            missions=len(self._missions),
+            makespan=max(0.0, self._last_outcome - min(self._submitted)),
+            guessed=guessed,
+            unknown=unknown,
+            ignored=tuple(sorted(self._requests.ignored)),
+        )
+
+    # ---- lines
+
+    def _on_submitted(self, line: TaskSubmitted, now: float) -> None:
+        if len(self._tasks) >= MOST_TASKS:
+            raise WhatIfError(
+                f"the log has more than {MOST_TASKS:,} tasks, which a replay cannot hold in "
+                "memory; choose the log of a smaller mission"
+            )
+        mission = self._missions.setdefault(line.mission, len(self._missions))
+        task = LoggedTask(mission, line.function, self._requests.of(line.request))
+        index = len(self._tasks)
+        task.urgency = line.urgency
+        self._wire(task, line, now)
+        self._tasks.append(task)
+        self._submitted.append(now)
+        self._ended.append(None)
+        self._indices[line.mission, line.task] = index
+        self._open[line.mission, line.task] = _Open(index)
+        self._last[line.mission] = index
+
+    def _wire(self, task: LoggedTask, line: TaskSubmitted, now: float) -> None:
+        """Find out after what a task was submitted, and how long after it."""
+        key = line.mission, line.retry_of
+        numbers = line.after
+        if line.retry_of:
+            numbers = (*numbers, self._attempts.get(key, line.retry_of))
+            self._attempts[key] = line.task
+        indices = (self._indices.get((line.mission, number)) for number in numbers)
+        after = {i: end for i in indices if i is not None and (end := self._ended[i]) is not None}
+        last, last_end = self._last.get(line.mission), self._last_end.get(line.mission)
+        if not after and last is not None and last_end is not None:
+            gap, end = now - self._submitted[last], self._ended[last_end]
+            assert end is not None
+            if gap > _BURST and end > self._submitted[last] and now - end < _PROMPTLY:
+                after = {last_end: end}
+        if after:
+            task.after = tuple(after)
+            task.delay = max(0.0, now - max(after.values()))
+        elif last is not None:
+            task.follows = last
+            task.delay = max(0.0, now - self._submitted[last])
+        else:
+            task.delay = now
+
+    def _on_ended(self, run: Run, line: RunEnded, now: float) -> None:
+        key = line.mission, line.task
+        opened = self._open.get(key)
+        if opened is None:
+            return  # its submission is not in the log
+        ran = opened.given is not None or run.started is not None
+        if ran and (line.final or line.outcome == "crashed"):
+            first = self._assembly.first or 0.0
+            started = now if run.started is None else run.started - first
+            given = started if opened.given is None else opened.given
+            crashed = not line.final
+            timed = _TimedRun(
+                opened.index, max(0.0, started - given), max(0.0, now - started), crashed
+            )
+            self._runs.append(timed)
+        opened.given = None
+        if not line.final:
+            return
+        del self._open[key]
+        task = self._tasks[opened.index]
+        task.failed = line.outcome != "value"
+        if line.usage is not None and line.usage.measured_by != "none":
+            task.peak_memory = line.usage.peak_memory
+        if not ran:
+            task.waited = max(0.0, now - self._submitted[opened.index])
+        self._ended[opened.index] = self._last_outcome = now
+        self._last_end[line.mission] = opened.index
+
+    def _needed(self, stay: Stay) -> Stay:
+        """Return a stay without an end after that of the last task: it lasts while it is needed."""
+        left = self._last_outcome if stay.leaves is None else stay.leaves
+        if stay.ends is not None and left > stay.ends:
+            stay = stay._replace(ends=None)  # it outlived its job, or a clock is wrong
+        return stay if left < self._last_outcome else stay._replace(leaves=None, lost=False)
+
+    # ---- run times
+
+    def _set_runs(self) -> None:
+        """Give the tasks their runs.
+
+        A task that is sent ahead waits on its worker after the line of its start, which must not
+        count: so what lies before a run counts only as far as it is usual.
+        """
+        befores = sorted(run.before for run in self._runs)
+        most = 3 * befores[len(befores) // 10] if befores else 0.0
+        for run in self._runs:
+            task = self._tasks[run.task]
+            seconds = run.seconds + min(run.before, most)
+            task.runs = (*task.runs, LoggedRun(seconds, run.crashed))
+
+    def _guess(self) -> tuple[int, int]:
+        """Give the tasks that have not ended the mean run time of their function.
+
+        Returns:
+            The number of these tasks, and of those of whose function no run is known, which have
+            no runs and so end at once.
+        """
+        if not self._open:
+            return 0, 0
+        sums: dict[str, tuple[int, float]] = {}
+        for task in self._tasks:
+            if task.runs and not task.failed:
+                count, seconds = sums.get(task.function, (0, 0.0))
+                sums[task.function] = count + 1, seconds + task.runs[-1].seconds
+        now = self._assembly.now - (self._assembly.first or 0.0)
+        unknown = 0
+        for opened in self._open.values():
+            task = self._tasks[opened.index]
+            count, seconds = sums.get(task.function, (0, 0.0))
+            so_far = 0.0 if opened.given is None else now - opened.given
+            if count or so_far:
+                mean = seconds / count if count else 0.0
+                task.runs = (*task.runs, LoggedRun(max(mean, so_far)))
+            else:
+                unknown += 1
+        self._last_outcome = max(self._last_outcome, now)
+        return len(self._open) - unknown, unknown
+
+
+class Requests:
+    """Resources from the amounts of a log; equal amounts are one object.
+
+    Attributes:
+        ignored: kinds that are not known here.
+    """
+
+    def __init__(self) -> None:
+        self.ignored: set[str] = set()
+        self._by_amounts: dict[tuple[tuple[str, float], ...], Resource] = {}
+
+    def of(self, amounts: Mapping[str, float]) -> Resource:
+        """Return the resource of some amounts, without the kinds that are not known here."""
+        key = tuple(amounts.items())
+        resource = self._by_amounts.get(key)
+        if resource is None:
+            resource = self._by_amounts[key] = self._made(amounts)
+        return resource
+
+    def _made(self, amounts: Mapping[str, float]) -> Resource:
+        resource = ZERO
+        for kind, amount in amounts.items():
+            try:
+                if kind == "WTime":
+                    part: Resource = WTime(T=amount)
+                else:
+                    # Kinds that are counted take no floats.
+                    part = from_data({kind: int(amount) if amount == int(amount) else amount})
+            except (LookupError, OverflowError, TypeError, ValueError):
+                self.ignored.add(kind)
+            else:
+                resource = resource & part
+        return resource

@@ -1,0 +1,478 @@
+"""Replays of logs that were written by hand, whose course can be told by counting."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import pytest
+
+from grain.eventlog.schema import (
+    VERSION,
+    ClockChanged,
+    LogStarted,
+    RunEnded,
+    TaskStarted,
+    TaskSubmitted,
+    WorkerJoined,
+    WorkerLeft,
+)
+from grain.eventlog.usage import Usage
+from grain.resource import Cores, Memory, WTime, from_text
+from grain.whatif.errors import WhatIfError
+from grain.whatif.replay import Outcome, replay
+from grain.whatif.scenario import (
+    Scenario,
+    Workers,
+    most_at_once,
+    parse_change,
+    parse_counts,
+    usual_counts,
+    usual_worker,
+)
+from grain.whatif.sweep import Row, knee, sweep
+from grain.whatif.text import report_data, report_text
+from grain.whatif.workload import Workload, workload_of
+
+if TYPE_CHECKING:
+    from grain.eventlog.schema import AnyLine
+
+AT = 1_772_616_600.0
+
+
+class Log:
+    """A log that a test writes; times are seconds since it began."""
+
+    def __init__(self) -> None:
+        self.lines: list[AnyLine] = [
+            LogStarted(
+                time=AT, version=VERSION, grain="1.0.0", source="mission", id="a1b2", name="opt"
+            )
+        ]
+        self._last = 0
+
+    def join(self, at: float, worker: str, cores: int, ends: float | None = None) -> None:
+        self.lines.append(
+            WorkerJoined(
+                time=AT + at,
+                worker=worker,
+                resources={"Cores": float(cores), "Memory": 16.0},
+                ends=None if ends is None else AT + ends,
+            )
+        )
+
+    def leave(self, at: float, worker: str, why: str = "") -> None:
+        self.lines.append(WorkerLeft(time=AT + at, worker=worker, why=why))
+
+    def submit(
+        self, at: float, *after: int, cores: int = 1, function: str = "fn", **more: float
+    ) -> int:
+        self._last += 1
+        request = {"Cores": float(cores), **more}
+        self.lines.append(
+            TaskSubmitted(
+                time=AT + at, task=self._last, function=function, request=request, after=after
+            )
+        )
+        return self._last
+
+    def run(
+        self,
+        task: int,
+        begins: float,
+        ends: float,
+        *,
+        outcome: str = "value",
+        final: bool = True,
+        memory: float | None = None,
+    ) -> None:
+        used = None if memory is None else Usage(peak_memory=memory, measured_by="polling")
+        self.lines.append(TaskStarted(time=AT + begins, task=task, worker="w"))
+        self.lines.append(
+            RunEnded(
+                time=AT + ends,
+                task=task,
+                outcome=outcome,  # type: ignore[arg-type]
+                started=AT + begins,
+                ended=AT + ends,
+                final=final,
+                usage=used,
+            )
+        )
+
+    def workload(self) -> Workload:
+        # Lines stand in the order of their times, as in a log.
+        first, *others = self.lines
+        return workload_of([first, *sorted(others, key=lambda line: line.time)])
+
+
+def workers(number: int, cores: int = 1, **more: float) -> Scenario:
+    return Scenario(Workers(number, Cores(cores) & Memory(16), **more))
+
+
+def burst(tasks: int, seconds: float = 10.0) -> Log:
+    """Equal tasks that are submitted at once, and run one after the other on one core."""
+    log = Log()
+    log.join(0, "w", 1)
+    for at in range(tasks):
+        log.run(log.submit(0), at * seconds, (at + 1) * seconds)
+    return log
+
+
+def test_the_replay_of_what_happened_takes_as_long() -> None:
+    workload = burst(6).workload()
+
+    done = replay(workload, Scenario())
+
+    assert (60.0, 60.0) == (workload.makespan, done.makespan)
+    assert 60 / 3600 == pytest.approx(done.core_hours)
+    assert (1.0, 25.0) == (done.busy, done.waited)
+
+
+@pytest.mark.parametrize(("number", "makespan"), [(1, 60), (2, 30), (3, 20), (4, 20), (6, 10)])
+def test_more_workers_take_less_time(number: int, makespan: float) -> None:
+    done = replay(burst(6).workload(), workers(number))
+
+    assert makespan == done.makespan
+    assert number * makespan / 3600 == pytest.approx(done.core_hours)
+
+
+def test_a_task_is_submitted_when_those_that_it_waited_for_have_ended() -> None:
+    """The mission thinks for 3 s in between, however many workers there are."""
+    log = Log()
+    log.join(0, "w", 1)
+    first, second = log.submit(0), log.submit(0)
+    log.run(first, 0, 10)
+    log.run(second, 10, 20)
+    log.run(log.submit(23, first, second), 23, 33)
+
+    assert 33.0 == replay(log.workload(), workers(1)).makespan
+    assert 10.0 + 3.0 + 10.0 == replay(log.workload(), workers(2)).makespan
+
+
+def test_a_task_that_waited_for_none_follows_the_submission_before_it() -> None:
+    log = Log()
+    log.join(0, "w", 1)
+    first = log.submit(0)
+    log.run(first, 0, 100)
+    second = log.submit(104, first)
+    third = log.submit(104.5)  # by the same loop
+    log.run(second, 104, 114)
+    log.run(third, 114, 124)
+
+    faster = Scenario(None, {"fn": WTime(T=50)})
+
+    assert 54.5 + 19.5 == replay(log.workload(), faster).makespan
+
+
+def test_a_task_that_is_submitted_promptly_after_an_end_waited_for_it() -> None:
+    """A mission that limits itself submits a task when any other one has ended."""
+    log = Log()
+    log.join(0, "w", 4)
+    first = log.submit(0)
+    log.run(first, 0, 100)
+    log.run(log.submit(100.01), 100.01, 200.01)
+
+    assert 50 + 0.01 + 50 == pytest.approx(
+        replay(log.workload(), Scenario(None, {"fn": WTime(T=50)})).makespan
+    )
+
+
+def test_another_attempt_follows_the_failure() -> None:
+    log = Log()
+    log.join(0, "w", 1)
+    first = log.submit(0)
+    log.run(first, 0, 10, outcome="error")
+    log.lines.append(
+        TaskSubmitted(time=AT + 15, task=2, function="fn", request={"Cores": 1.0}, retry_of=1)
+    )
+    log.run(2, 15, 25)
+
+    assert (25.0, 25.0) == (log.workload().makespan, replay(log.workload(), workers(1)).makespan)
+
+
+def test_a_smaller_request_lets_more_run_at_once() -> None:
+    log = Log()
+    log.join(0, "w", 4)
+    for at in range(4):
+        log.run(log.submit(0, Memory=16.0), 10 * at, 10 * at + 10, memory=3.0 + at)
+    workload = log.workload()
+
+    less = replay(workload, Scenario(None, {"fn": Memory(4)}))
+
+    assert 40.0 == replay(workload, Scenario()).makespan
+    assert (10.0, 2) == (less.makespan, less.over_memory)
+
+
+def test_a_time_limit_ends_runs() -> None:
+    done = replay(burst(3).workload(), Scenario(None, {"fn": WTime(T=4)}))
+
+    assert (12.0, 3) == (done.makespan, done.over_time)
+
+
+def test_a_worker_that_was_lost_is_lost_again_with_its_runs() -> None:
+    log = Log()
+    log.join(0, "a", 1)
+    log.join(0, "b", 1)
+    first, second = log.submit(0), log.submit(0)
+    log.leave(5, "b", "its node does not answer")
+    log.run(first, 0, 10)
+    log.run(second, 0, 5, outcome="lost", final=False)
+    log.run(second, 10, 20)
+    workload = log.workload()
+
+    assert (20.0, 20.0) == (workload.makespan, replay(workload, Scenario()).makespan)
+    assert 15 + 10 == pytest.approx(3600 * replay(workload, Scenario()).core_hours)
+    assert 10.0 == replay(workload, workers(2)).makespan
+
+
+def test_a_worker_that_was_to_leave_ends_its_runs() -> None:
+    log = Log()
+    log.join(0, "a", 1)
+    log.join(0, "b", 1)
+    first, second, third = log.submit(0), log.submit(0), log.submit(0)
+    log.run(first, 0, 10)
+    log.leave(5, "b")
+    log.leave(5, "a")
+    log.join(5, "c", 1)
+    log.run(second, 0, 10)
+    log.run(third, 5, 15)
+
+    assert 15.0 == replay(log.workload(), Scenario()).makespan
+
+
+def test_a_run_that_crashed_crashes_again() -> None:
+    log = Log()
+    log.join(0, "a", 1)
+    task = log.submit(0)
+    log.run(task, 0, 4, outcome="crashed", final=False)
+    log.run(task, 5, 15)
+
+    assert 4.0 + 10.0 == replay(log.workload(), workers(1)).makespan
+
+
+def test_jobs_that_end_are_followed_by_others() -> None:
+    """A task is lost when its worker's job ends, and begins anew on the next one."""
+    workload = burst(3).workload()
+
+    assert 25.0 + 10.0 == replay(workload, workers(1, walltime=25.0)).makespan
+    waiting = replay(workload, workers(1, walltime=25.0, queued=30.0))
+    assert 30.0 + 25.0 + 30.0 + 10.0 == waiting.makespan
+
+
+@pytest.mark.parametrize(
+    ("scenario", "why"),
+    [
+        (workers(4, walltime=8.0), "it runs longer than workers live, which is 8 s"),
+        (Scenario(Workers(2, Memory(4))), "Cores"),
+        (
+            workers(1, walltime=20.0)._replace(requests={"fn": WTime(T=30)}),
+            "its time limit is 30 s, and workers live for 20",
+        ),
+    ],
+)
+def test_what_never_ends_has_a_reason(scenario: Scenario, why: str) -> None:
+    done = replay(burst(3).workload(), scenario)
+
+    assert math.inf == done.makespan
+    [((function, reason), tasks)] = done.never.items()
+    assert ("fn", 3) == (function, tasks)
+    assert why in reason
+
+
+def test_what_waits_for_a_task_that_never_ends_never_ends_either() -> None:
+    log = Log()
+    log.join(0, "w", 8)
+    first = log.submit(0, cores=8, function="wide")
+    log.run(first, 0, 10)
+    log.run(log.submit(10, first), 10, 20)
+
+    done = replay(log.workload(), workers(3))
+
+    assert 1 == done.never["", "the tasks that they wait for never end"]
+    assert 1 == sum(tasks for (function, _), tasks in done.never.items() if function == "wide")
+
+
+def test_a_task_that_was_cancelled_while_it_waited_needs_no_room() -> None:
+    log = burst(2)
+    task = log.submit(0)
+    log.lines.append(RunEnded(time=AT + 3, task=task, outcome="cancelled"))
+
+    assert 20.0 == replay(log.workload(), workers(1)).makespan
+
+
+def test_what_has_not_ended_takes_the_mean_time_of_its_function() -> None:
+    log = burst(2)
+    log.submit(0)
+    log.submit(0, function="other")
+    workload = log.workload()
+
+    assert (1, 1) == (workload.guessed, workload.unknown)
+    assert 30.0 == replay(workload, workers(1)).makespan
+
+
+def test_the_wait_of_a_task_that_was_sent_ahead_is_no_run() -> None:
+    """Its line of a start comes long before its tasklet begins on the worker."""
+    log = Log()
+    log.join(0, "w", 1)
+    for at in range(10):
+        task = log.submit(0)
+        log.run(task, 10 * at, 10 * at + 10)
+        if at > 4:
+            log.lines[-2] = TaskStarted(time=AT + 10 * at - 10, task=task, worker="w")
+
+    assert 100.0 == replay(log.workload(), workers(1)).makespan
+
+
+def test_what_was_urgent_goes_first_again() -> None:
+    """What waits for the urgent one runs beside the others."""
+    log = Log()
+    log.join(0, "w", 1)
+    for at in range(3):
+        log.run(log.submit(0), 10 * at, 10 * at + 10)
+    log.lines.append(
+        TaskSubmitted(time=AT, task=4, function="fn", request={"Cores": 1.0}, urgency=1.0)
+    )
+    log.run(4, 30, 40)
+    log.lines.append(TaskSubmitted(time=AT + 40, task=5, function="long", after=(4,)))
+    log.run(5, 40, 70)
+
+    assert 40.0 == replay(log.workload(), workers(1)).makespan
+
+
+def test_missions_of_a_scheduler_take_turns() -> None:
+    log = Log()
+    log.join(0, "w", 1)
+    number = 0
+    for mission in ("a", "b"):
+        for _ in range(3):
+            number += 1
+            log.lines.append(
+                TaskSubmitted(
+                    time=AT, task=number, function=mission, request={"Cores": 1.0}, mission=mission
+                )
+            )
+            log.lines.append(
+                TaskStarted(time=AT + number, task=number, worker="w", mission=mission)
+            )
+            log.lines.append(
+                RunEnded(time=AT + 10 + number, task=number, outcome="value", mission=mission)
+            )
+    workload = log.workload()
+
+    assert (2, 60.0) == (workload.missions, replay(workload, workers(1)).makespan)
+
+
+def test_a_clock_that_was_set_changes_nothing() -> None:
+    log = burst(2)
+    lines = [
+        *(line for line in log.lines if line.time <= AT + 5),
+        ClockChanged(time=AT + 5 - 1000, by=-1000.0),
+        TaskStarted(time=AT + 10 - 1000, task=2, worker="w"),
+        RunEnded(time=AT + 10 - 1000, task=1, outcome="value"),
+        RunEnded(time=AT + 20 - 1000, task=2, outcome="value"),
+    ]
+
+    assert 20.0 == replay(workload_of(lines), workers(1)).makespan
+
+
+def test_a_log_without_tasks_is_refused() -> None:
+    with pytest.raises(WhatIfError, match="'opt' has no tasks"):
+        Log().workload()
+
+
+def test_kinds_that_are_not_known_here_are_named() -> None:
+    log = Log()
+    log.join(0, "w", 1)
+    log.run(log.submit(0, Licences=1.0), 0, 10)
+    workload = log.workload()
+
+    assert ("Licences",) == workload.ignored
+    assert 10.0 == replay(workload, workers(1)).makespan
+    assert "Licences" in report_text(workload, None, [], Cores(1))
+
+
+def test_workers_that_a_user_most_likely_means() -> None:
+    log = Log()
+    log.join(0, "a", 4)
+    log.join(1, "b", 8)
+    log.join(2, "c", 8)
+    log.leave(3, "a")
+    log.run(log.submit(0), 0, 10)
+    stays = log.workload().stays
+
+    assert Cores(8) & Memory(16) == usual_worker(stays)
+    assert 3 == most_at_once(stays)
+    assert [1, 2, 3, 4, 6, 8, 12] == usual_counts(3)
+    assert [1, 2, 3, 4] == usual_counts(1)
+
+
+def test_numbers_of_workers_are_a_list_of_numbers_and_ranges() -> None:
+    assert [1, 2, 4, 5, 6] == parse_counts("4-6,2,1,2")
+    for text in ("", "0", "3-1", "1,,2", "x", "1-10000"):
+        with pytest.raises(WhatIfError, match="--workers"):
+            parse_counts(text)
+
+
+def test_a_change_names_a_function_and_what_it_asks_for() -> None:
+    log = burst(1)
+    log.run(log.submit(0, function="chem:opt"), 0, 1)
+    workload = log.workload()
+
+    assert (["fn"], Memory(4)) == parse_change("fn:Memory=4", workload)
+    assert (["chem:opt"], from_text("WTime=1:00:00,Cores=2")) == parse_change(
+        "opt:WTime=1:00:00,Cores=2", workload
+    )
+    scenario = Scenario(None, {"fn": Memory(4)})
+    assert Cores(2) & Memory(4) == scenario.request("fn", Cores(2) & Memory(8))
+    for text, message in [
+        ("other:Memory=4", "there are: chem:opt, fn"),
+        ("fn", "write a function and what it asks for"),
+        ("fn:Memory=x", "Memory"),
+    ]:
+        with pytest.raises(WhatIfError, match=message):
+            parse_change(text, workload)
+
+
+def test_the_knee_is_where_core_hours_times_makespan_is_least() -> None:
+    def outcome(makespan: float, hours: float) -> Outcome:
+        return Outcome(makespan, hours, hours, 1.0, 0.0, 0, 0, {})
+
+    rows = [
+        Row(1, outcome(100, 1)), Row(2, outcome(50, 1)), Row(4, outcome(26, 1.04)),
+        Row(8, outcome(24, 1.9)),
+    ]  # fmt: skip
+
+    assert 4 == knee(rows)
+    assert 1 == knee([Row(1, outcome(10, 1)), Row(2, outcome(10, 2))])
+    assert knee(rows[:1]) is None
+    assert knee([Row(1, outcome(math.inf, 1)), rows[0]]) is None
+
+
+def test_the_table_marks_the_knee_and_compares_with_what_happened() -> None:
+    workload = burst(6).workload()
+    original = replay(workload, Scenario())
+    rows = sweep(workload, Scenario(), Workers(0, Cores(1) & Memory(16)), [1, 2, 6, 12])
+
+    lines = report_text(workload, original, rows, Cores(1) & Memory(16)).splitlines()
+
+    assert "opt (a1b2): 6 tasks in 00:01:00" == lines[0]
+    assert "The replay of what happened takes 00:01:00, the same." == lines[1]
+    assert ["6", "10", "s", "0.0167", "100%", "0", "s", "<-", "knee"] == lines[7].split()
+    assert [line for line in lines if "<- knee" in line] == [lines[7]]
+    data = report_data(workload, original, rows, Cores(1))
+    assert (6, [60.0, 30.0, 10.0, 10.0]) == (
+        data["knee"],
+        [row["makespan"] for row in data["rows"]],
+    )
+
+
+def test_rows_that_never_end_say_why_in_the_table() -> None:
+    workload = burst(3).workload()
+    rows = sweep(workload, Scenario(), Workers(0, Memory(4)), [1, 2])
+
+    text = report_text(workload, None, rows, Memory(4), width=60)
+
+    assert "never" in text
+    assert "3 tasks of fn: " in text
+    assert 60 >= max(map(len, text.splitlines()))
