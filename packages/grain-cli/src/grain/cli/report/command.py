@@ -39,12 +39,12 @@ def report(
     config_file: str | None,
     mission: str | None,
 ) -> None:
-    """Show what happened in a mission on one page, from its event log.
+    """Show what happened in a mission, on one page.
 
-    The page is one HTML file that needs no network: how busy the workers were, a timeline of all
-    runs, waiting times, what tasks used of what they asked for, failures by cause, and the critical
-    path. NAME is the name or the id of a mission, or the path of an event log; without it, it is
-    the last mission. The mission may still run.
+    The page is one HTML file that needs no network, made of the mission's event log: how busy the
+    workers were, a timeline of all runs, waiting times, what tasks used of what they asked for,
+    failures by cause, and the critical path. NAME is the name or the id of a mission, or the path
+    of an event log; without it, it is the last mission. The mission may still run.
 
     \b
     Examples:
