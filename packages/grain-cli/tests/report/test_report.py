@@ -94,7 +94,7 @@ def test_a_log_of_a_newer_version_is_refused() -> None:
     done = report(str(log))
 
     assert 1 == done.exit_code
-    assert "was written by a newer Grain" in done.stderr
+    assert "was written by a newer Grain" in done.output
 
 
 @pytest.mark.usefixtures("alone")
@@ -102,7 +102,7 @@ def test_without_logs_it_says_who_writes_them() -> None:
     done = report()
 
     assert 1 == done.exit_code
-    assert "missions with workers elsewhere write one" in done.stderr
+    assert "missions with workers elsewhere write one" in done.output
     assert 1 == report("nobody").exit_code
 
 
@@ -110,11 +110,11 @@ def test_a_file_that_cannot_be_written_is_named_and_leaves_nothing(alone: Path, 
     done = report("-o", "nowhere/page.html", "opt")
 
     assert (1, "Error: nowhere/page.html: No such file or directory\n") == (
-        done.exit_code, done.stderr
+        done.exit_code, done.output
     )  # fmt: skip
     (alone / "folder").mkdir()
     done = report("--trace", "folder", str(opt))
-    assert (1, "Error: folder: Is a directory\n") == (done.exit_code, done.stderr)
+    assert (1, "Error: folder: Is a directory\n") == (done.exit_code, done.output)
     assert not list(alone.glob(".*"))
 
 
