@@ -196,7 +196,7 @@ SCHEMAS = {
 @nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation as a site, into build/docs: no warnings, no dead links."""
-    session.install(*editable(PACKAGES), *group("docs"))
+    session.install(*editable(PACKAGES), "-e", "tools/testkit", *group("docs"))
     site = ROOT / "build/docs"
     shutil.rmtree(site, ignore_errors=True)
     session.run("python", "tools/check_links.py")
@@ -260,7 +260,7 @@ def soak(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Measure performance, as JSON lines on standard output: nox -s bench -- [NAME ...]."""
-    session.install(*editable(PACKAGES), "numpy")
+    session.install(*editable(PACKAGES), "-e", "tools/testkit", "numpy")
     session.run("python", "-m", "tools.bench", *session.posargs)
 
 

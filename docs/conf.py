@@ -29,6 +29,7 @@ extensions = [
     "pictures",
     "programs",
     "reference",
+    "small_report",
 ]
 root_doc = "index"
 exclude_patterns = ["extensions", "conf.py", "_static"]
@@ -50,7 +51,8 @@ navigation = {
     ],
     "I want to log out": ["missions"],
     "I have Python functions": ["subproc", "notebook", "asyncio", "executor"],
-    "My job waits": ["waiting", "commands", "history"],
+    "My job waits": ["waiting", "commands"],
+    "My jobs have run": ["history", "report"],
     "My job failed": ["failed", "troubleshooting", "retries", "cache"],
     "My cluster is special": [
         "workers",

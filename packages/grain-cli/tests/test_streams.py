@@ -32,6 +32,7 @@ COMMANDS = {
     "ls": [],
     "missions": [],
     "quit": ["w*"],
+    "report": [],
     "resume": ["opt"],
     "run": ["true"],
     "scale": ["--parent", "1", "1"],  # which is not its parent, so it ends at once

@@ -64,16 +64,16 @@ STEPS = (
     Function("conformers", 1, 2.0, 40, 0.3, 0.97),
     Function("optimise", 4, 8.0, 300, 0.35, 0.85),
     Function("frequencies", 8, 24.0, 200, 0.6, 0.7),
-    Function("energy <b>&</b>", 2, 4.0, 15, 0.2, 0.9),
+    Function("energy", 2, 4.0, 15, 0.2, 0.9),
 )
-"""What each molecule passes; the last name is one that a page has to escape."""
+"""What each molecule passes, one after the other."""
 
 # The class and the text of failures, with a share of each.
 _FAILURES = (
     (6, "ExternalError", "xtb mol{n}.xyz --opt: exit code 128: abnormal termination of xtb"),
     (3, "ExternalTimeoutError", "orca mol{n}.inp: ended after its time limit of {n} s"),
     (2, "ValueError", "no convergence in /scratch/job{n}/mol.out after {n} cycles"),
-    (1, "RuntimeError", "</script><script>alert('{n}')</script> & \u2028 \"quoted\""),
+    (1, "MemoryError", "mol{n}: no room for 2.1 GiB of integrals"),
 )
 
 

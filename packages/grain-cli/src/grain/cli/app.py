@@ -33,6 +33,7 @@ OWN = {
     "ls": _Own("grain.cli.status.ls", "List workers, missions, and what waits and why."),
     "missions": _Own("grain.cli.missions.listing", "List missions, past and present."),
     "quit": _Own("grain.cli.workers.quit", "Let workers go."),
+    "report": _Own("grain.cli.report.command", "Show what happened in a mission, on one page."),
     "resume": _Own("grain.cli.missions.resume", "Start a mission again that was killed."),
     "run": _Own("grain.cli.missions.run", "Run a program as a mission."),
     "scale": _Own("grain.cli.workers.scale", "Keep N workers alive, until Ctrl-C."),

@@ -123,11 +123,15 @@ class RunAssembly:
         first: the time of the first line.
         now: the time of the last line.
         clock_change: seconds that were added to the writer's clock in the course of the log.
+        waiting: the number of tasks that wait.
+        running: the number of tasks that run.
     """
 
     def __init__(self) -> None:
         self.first: float | None = None
         self.now = 0.0
+        self.waiting = 0
+        self.running = 0
         self.clock_change = 0.0
         self._open: dict[tuple[str, int], OpenTask] = {}
         # Requests are equal for thousands of tasks: one object for each.
@@ -148,9 +152,14 @@ class RunAssembly:
         """Take the next line; return the run that ends with it."""
         now = self.advance(line)
         if isinstance(line, TaskSubmitted):
+            self._remove(line.mission, line.task)  # a number that is used twice
             self._open[line.mission, line.task] = OpenTask(self._submission(line, now))
+            self.waiting += 1
         elif isinstance(line, TaskStarted):
             task = self._task(line.mission, line.task)
+            if task.started is None:
+                self.waiting -= 1
+                self.running += 1
             task.started, task.worker = now, line.worker
         elif isinstance(line, RunEnded):
             return self._ended(line, now)
@@ -160,16 +169,20 @@ class RunAssembly:
         """Yield the tasks that wait or run, the oldest first."""
         return iter(self._open.values())
 
-    def open_task(self, mission: str, task: int) -> OpenTask | None:
-        """Return a task that waits or runs; None if it is over, or was never submitted."""
-        return self._open.get((mission, task))
-
     def _task(self, mission: str, number: int) -> OpenTask:
         task = self._open.get((mission, number))
         if task is None:  # its submission was torn, or stood in a part that was deleted
             unknown = Submission(mission, number, "", {}, "", (), 0, self.now)
             task = self._open[mission, number] = OpenTask(unknown)
+            self.waiting += 1
         return task
+
+    def _remove(self, mission: str, number: int) -> None:
+        task = self._open.pop((mission, number), None)
+        if task is not None and task.started is None:
+            self.waiting -= 1
+        elif task is not None:
+            self.running -= 1
 
     def _submission(self, line: TaskSubmitted, now: float) -> Submission:
         request = self._requests.setdefault(tuple(line.request.items()), line.request)
@@ -189,9 +202,12 @@ class RunAssembly:
         started, ended = self._framed(line, task, now)
         run = Run(task.submission, line, task.queued, started, ended)
         if line.final:
-            del self._open[line.mission, line.task]
-        else:
-            task.queued, task.started, task.worker = now, None, ""
+            self._remove(line.mission, line.task)
+            return run
+        if task.started is not None:
+            self.running -= 1
+            self.waiting += 1
+        task.queued, task.started, task.worker = now, None, ""
         return run
 
     def _framed(self, line: RunEnded, task: OpenTask, now: float) -> tuple[float | None, float]:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grain.eventlog.errors import LogError
+from grain.eventlog.errors import AmbiguousLog, NoSuchLog
 from grain.eventlog.names import logs_folder
 from grain.eventlog.store import LogStore
 
@@ -38,7 +38,7 @@ def find(store: LogStore, word: str) -> StoredLog:
     """
     try:
         return store.find(word)
-    except LogError:
+    except (AmbiguousLog, NoSuchLog):
         # A path without a slash, as in the folder itself; a name goes first.
         if Path(word).exists():
             return store.find(f"./{word}")

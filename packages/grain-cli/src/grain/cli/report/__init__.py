@@ -16,5 +16,7 @@ Map:
 - ``sufficient``: the request that would have sufficed
 - ``figures``: figures as people read them; ticks of axes
 - ``charts``: the geometry of pictures
+- ``trace``: a trace for Perfetto
+- ``command``: the command `grain report`
 - ``page``: the page; its template, style and script are in templates
 """

@@ -2,8 +2,9 @@
 
 Rules:
 
-1. Runs of one worker that overlap are in different lanes: each takes the first lane that was free
-   when it began. Runs come in the order of their ends, so now and then there is a lane too many.
+1. Runs of one worker that overlap are in different lanes. Runs come in the order of their ends:
+   each takes the lane that was free for the shortest time when it began, which needs as few lanes
+   as can be.
 2. Where there are too many bars, neighbours in a lane become one, as long as it is shorter than
    the *grain* of the timeline; which doubles until there is room again. So whatever is longer than
    the grain has a bar of its own, and nothing moves by more than the grain.
@@ -11,10 +12,11 @@ Rules:
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 _FINEST = 2.0**-10  # seconds
 
@@ -58,27 +60,28 @@ def _joined(one: Bar, two: Bar) -> Bar:
 
 
 class Lanes:
-    """The lanes of one worker.
+    """The lanes of one worker."""
 
-    Attributes:
-        bars: the bars of each lane, in order.
-    """
-
-    __slots__ = ("_ends", "bars")
+    __slots__ = ("_free", "bars")
 
     def __init__(self) -> None:
         self.bars: list[list[Bar]] = []
-        self._ends: list[float] = []
+        self._free: list[tuple[float, int]] = []  # since when, and which lane; sorted
 
     def add(self, bar: Bar) -> None:
-        """Add a run to the first lane that was free when it began."""
-        for lane, end in enumerate(self._ends):
-            if end <= bar.start:
-                self._ends[lane] = bar.end
-                self.bars[lane].append(bar)
-                return
-        self._ends.append(bar.end)
-        self.bars.append([bar])
+        """Add a run to the lane that was free for the shortest time when it began."""
+        at = bisect_right(self._free, (bar.start, len(self.bars))) - 1
+        if at < 0:
+            lane = len(self.bars)
+            self.bars.append([bar])
+        else:
+            _, lane = self._free.pop(at)
+            self.bars[lane].append(bar)
+        insort(self._free, (bar.end, lane))
+
+    def rows(self) -> list[list[Bar]]:
+        """Return the bars of each lane, the busiest lane first."""
+        return sorted(self.bars, key=lambda row: sum(bar.start - bar.end for bar in row))
 
 
 class Timeline:
@@ -117,6 +120,11 @@ class Timeline:
         self._count += 1
         if self._count > self._most:
             self._coarsen(self._most * 3 // 4)
+
+    def sort(self, workers: Iterable[str]) -> None:
+        """Put workers in an order; any others come last."""
+        lanes = {name: self.lanes[name] for name in workers if name in self.lanes}
+        self.lanes = {**lanes, **self.lanes}
 
     def _coarsen(self, most: int) -> None:
         rows = [row for lanes in self.lanes.values() for row in lanes.bars]

@@ -182,7 +182,7 @@ class Strip(NamedTuple):
         title: the picture in a sentence.
         path: the area, in a box of 100 by 100.
         x: the ticks in percent of the width, with labels.
-        marks: what was asked for, in percent of the width, each with a name.
+        marks: what was asked for, in percent of the width, with labels, of which some are empty.
     """
 
     title: str
@@ -226,7 +226,10 @@ def amount_strip(title: str, histogram: Histogram, asked: Sequence[float]) -> St
     """
     ticks = amount_ticks(max(histogram.most, *asked, 1e-9) * 1.02)
     most = ticks.at[-1]
-    marks = [(round(100 * at / most, 2), f"asked {number(at)}") for at in asked]
+    # One label for all: theirs would touch each other.
+    marks = [(round(100 * at / most, 2), "") for at in sorted(asked)]
+    if marks:
+        marks[-1] = (marks[-1][0], f"asked {', '.join(number(at) for at in sorted(asked))}")
     hill = _hill((at / most, count) for at, count in histogram.bins())
     return Strip(title, hill, _percent(ticks, most), marks)
 
@@ -249,7 +252,7 @@ def _thinned(ticks: list[tuple[float, str]]) -> list[tuple[float, str]]:
     """Leave out ticks whose labels would touch that of the one before."""
     kept: list[tuple[float, str]] = []
     for at, label in ticks:
-        if not kept or at - kept[-1][0] >= 18:
+        if not kept or at - kept[-1][0] >= 22:
             kept.append((at, label))
     return kept
 
@@ -390,7 +393,7 @@ def static_timeline(
         seconds: the length of the axis.
         colours: the colours of functions, by their numbers.
     """
-    rows = [row for lanes in timeline.lanes.values() for row in lanes.bars]
+    rows = [row for lanes in timeline.lanes.values() for row in lanes.rows()]
     if not rows or len(rows) > _STATIC_LANES or seconds <= 0:
         return None
     few, _ = coarser(rows, _STATIC_BARS, timeline.grain)
@@ -444,7 +447,7 @@ def timeline_data(
     workers = []
     for name, lanes in islice(timeline.lanes.items(), most):
         rows = []
-        for row in lanes.bars:
+        for row in lanes.rows():
             numbers: list[int] = []
             last = task = 0
             for bar in row:

@@ -19,7 +19,6 @@ from grain.eventlog.schema import (
     LogStarted,
     MissionJoined,
     Remark,
-    TaskStarted,
     TaskSubmitted,
     WorkerJoined,
     WorkerLeft,
@@ -163,10 +162,9 @@ class Collector:
 
     def feed(self, line: AnyLine) -> None:
         """Take the next line."""
-        if isinstance(line, TaskStarted):
-            self._started(line)
-            return
         run = self._assembly.feed(line)
+        self._waiting.set(self._now, self._assembly.waiting)
+        self._running.set(self._now, self._assembly.running)
         if run is not None:
             self._ended(run)
         elif isinstance(line, TaskSubmitted):
@@ -203,8 +201,7 @@ class Collector:
                 number = self._number(task.submission.function)
                 bar = Bar(start, now, number, RUNNING, task.submission.task, 1, now - start)
                 self._timeline.add(task.worker, bar)
-        for level in (self._waiting, self._running):
-            level.change(now, 0)
+        self._timeline.sort(self._workers)
         mission = max(self._paths, key=lambda one: self._paths[one].last_end, default="")
         kinds = sorted(self._usage, key=lambda kind: (kind != "Cores", kind != "Memory", kind))
         return Report(
@@ -282,35 +279,19 @@ class Collector:
     def _submitted(self, line: TaskSubmitted) -> None:
         now = self._now
         self._totals.submitted(line)
-        self._waiting.change(now, 1)
         path = self._paths.get(line.mission)
         if path is None:
             path = self._paths[line.mission] = CriticalPath()
-        after = (*line.after, line.retry_of) if line.retry_of else line.after
-        path.submitted(line.task, self._number(line.function), now, after)
-
-    def _started(self, line: TaskStarted) -> None:
-        task = self._assembly.open_task(line.mission, line.task)
-        again = task is not None and task.started is not None
-        self._assembly.feed(line)
-        if not again:  # it waits no more; in a torn log, the end of its last run may be lacking
-            self._waiting.change(self._now, -1)
-            self._running.change(self._now, 1)
+        path.submitted(line.task, self._number(line.function), now, line.after, line.retry_of)
 
     def _ended(self, run: Run) -> None:
-        now, line = self._now, run.line
+        line = run.line
         self._totals.ended(run)
-        if run.started is None:
-            self._waiting.change(now, -1)
-        else:
-            self._running.change(now, -1)
+        if run.started is not None:
             self._show(run)
-        if not line.final:
-            self._waiting.change(now, 1)
-            return
-        first = self._assembly.first or 0.0
         path = self._paths.get(line.mission)
-        if path is not None:
+        if line.final and path is not None:
+            first = self._assembly.first or 0.0
             started = None if run.started is None else run.started - first
             path.ended(line.task, started, run.ended - first)
 

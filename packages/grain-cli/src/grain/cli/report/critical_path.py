@@ -63,12 +63,27 @@ class CriticalPath:
     def __init__(self) -> None:
         # By number // _CHUNK: a torn log may have any number, and must not need memory for all.
         self._chunks: dict[int, _Chunk] = {}
+        # The latest attempt at each task that was tried again, by the first.
+        self._latest: dict[int, int] = {}
         self._last = 0
         self.last_end = -1.0
 
-    def submitted(self, task: int, function: int, time: float, after: Iterable[int]) -> None:
-        """Take note of a task that is submitted after others have ended."""
+    def submitted(
+        self, task: int, function: int, time: float, after: Iterable[int], retry_of: int = 0
+    ) -> None:
+        """Take note of a task that is submitted after others have ended.
+
+        Args:
+            task: its number.
+            function: the number of its function.
+            time: when it is submitted.
+            after: the tasks that were awaited before.
+            retry_of: the first attempt at it; 0 if this is the first.
+        """
         chunk, at = self._place(task)
+        if retry_of:
+            after = (*after, self._latest.get(retry_of, retry_of))
+            self._latest[retry_of] = task
         chunk.submitted[at] = time
         chunk.function[at] = function
         before, latest = 0, -1.0

@@ -52,7 +52,8 @@ def number(amount: float) -> str:
 
 def hours(seconds: float) -> str:
     """Format core seconds in core-hours."""
-    return number(seconds / _HOUR)
+    amount = seconds / _HOUR
+    return "< 0.01" if 0 < amount < 0.01 else number(amount)
 
 
 def share(part: float, whole: float) -> str:
@@ -79,7 +80,7 @@ class Ticks(NamedTuple):
     unit: str
 
 
-def time_ticks(seconds: float, most: int = 7) -> Ticks:
+def time_ticks(seconds: float, most: int = 8) -> Ticks:
     """Return the ticks of an axis of time, from 0 on."""
     for size, _, word, steps in _SPANS:
         for step in steps:

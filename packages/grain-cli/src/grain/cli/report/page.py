@@ -171,7 +171,7 @@ class _View:
         if self._written:
             return {"word": "running", "style": "live", "message": ""}
         text = "The log has no last line: its process was killed, or the disk was full."
-        return {"word": "cut off", "style": "bad", "message": text}
+        return {"word": "killed", "style": "bad", "message": text}
 
     def _facts(self) -> Iterator[str]:
         report, header = self._report, self._report.header
@@ -198,14 +198,20 @@ class _View:
         yield _tile(
             "Failed",
             f"{totals.failed:,}",
-            "for good" if totals.failed else "no task has failed for good",
+            "tasks, after all attempts"
+            if totals.failed
+            else "every failure was made up for"
+            if totals.failures
+            else "no run has failed",
             style="bad" if totals.failed else "",
         )
         lost = "no run was lost with a worker"
         if totals.lost:
             lost = f"{_counted(totals.lost, 'run')} lost with a worker"
-        yield _tile("Retried", f"{totals.retried:,}", lost, unit="runs")
-        yield _tile("Core-hours", hours(totals.core_seconds), "asked for by runs, while they ran")
+        yield _tile(
+            "Retried", f"{totals.retried:,}", lost, unit="run" if totals.retried == 1 else "runs"
+        )
+        yield _tile("Core-hours", hours(totals.core_seconds), "requested by runs, while they ran")
         wasted = totals.wasted_core_seconds
         note = f"{share(wasted, totals.core_seconds)} of them: runs without a value"
         yield _tile("Wasted", hours(wasted), note, unit="core-hours")
@@ -224,8 +230,8 @@ class _View:
             yield "No task was submitted up to the end of this log."
         elif self._written and report.end is None:
             yield (
-                f"{report.running.now:,} tasks run and {report.waiting.now:,} wait. The mission "
-                "goes on; this page shows its log up to now."
+                f"Running now: {report.running.now:,}; waiting: {report.waiting.now:,}. The "
+                "mission goes on, and this page shows its log up to now."
             )
 
     # ---- pictures
@@ -368,7 +374,9 @@ class _View:
 
     def _failure(self, one: Failures) -> dict[str, str]:
         line = one.first.line
-        workers = [f"{name or 'none'} {count:,}" for name, count in one.workers.most_common(3)]
+        workers = [
+            f"{name or 'no worker'}: {count:,}" for name, count in one.workers.most_common(3)
+        ]
         if len(one.workers) > len(workers):
             workers.append(f"{len(one.workers) - len(workers):,} others")
         where = f" on {line.worker}" if line.worker else ""
@@ -485,7 +493,7 @@ class _View:
     def _footer(self) -> str:
         moment = self._report.header.time if self._report.header is not None else 0.0
         end = _moment(moment + self._report.clock_change + self._report.span)
-        return f"Made by `grain report` from the event log up to {end}. This page loads nothing."
+        return f"Made by grain report from the event log up to {end}. This page loads nothing."
 
 
 def _tile(name: str, figure: str, note: str, *, unit: str = "", style: str = "") -> dict[str, str]:

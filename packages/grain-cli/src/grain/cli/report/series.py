@@ -15,7 +15,7 @@ class Series:
     """An amount over time: the area below it in each bin.
 
     Args:
-        bins: their number, which is even.
+        bins: their number.
     """
 
     __slots__ = ("_areas", "width")
@@ -43,13 +43,15 @@ class Series:
 
     def widen(self, least: float) -> None:
         """Double the width of the bins until it is at least so many seconds."""
-        while self.width < least:
-            areas, half = self._areas, len(self._areas) // 2
-            for at in range(half):
-                areas[at] = areas[2 * at] + areas[2 * at + 1]
-            for at in range(half, len(areas)):
-                areas[at] = 0.0
-            self.width *= 2
+        if self.width >= least:
+            return
+        factor = 1
+        while self.width * factor < least:
+            factor *= 2
+        self.width *= factor
+        areas = self._areas
+        joined = [sum(areas[at : at + factor]) for at in range(0, len(areas), factor)]
+        self._areas = array("d", joined + [0.0] * (len(areas) - len(joined)))
 
     def means(self, span: float) -> list[float]:
         """Return the mean amount in each bin from 0 to the end of a span.
@@ -91,9 +93,10 @@ class Level:
         self.most = 0
         self._since = 0.0
 
-    def change(self, time: float, by: int) -> None:
-        """Add to the number; without a change, bring the series up to a time."""
-        self.series.add(self._since, time, self.now)
-        self._since = max(self._since, time)
-        self.now = max(0, self.now + by)
-        self.most = max(self.most, self.now)
+    def set(self, time: float, number: int) -> None:
+        """Change the number, or bring the series up to a time with the same number."""
+        if time > self._since:
+            self.series.add(self._since, time, self.now)
+            self._since = time
+        self.now = number
+        self.most = max(self.most, number)

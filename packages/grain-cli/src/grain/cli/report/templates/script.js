@@ -118,8 +118,16 @@
     return low;
   }
 
+  // Far from the start, minutes and seconds are on a clock: 20:45 is easier to read than 1245.
+  function clock(seconds, unit) {
+    const parts = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60];
+    if (unit === "s") parts.push(+(seconds % 60).toFixed(3));
+    return parts.map((part, at) => (at ? String(part).padStart(2, "0") : part)).join(":");
+  }
+
   function drawAxis(bottom) {
     const [step, size, unit] = ticks(Math.max(2, Math.floor((width - left) / 90)));
+    const far = (unit === "s" && view.to > 120) || (unit === "min" && view.to > 7200);
     context.textBaseline = "top";
     context.textAlign = "center";
     for (let at = Math.ceil(view.from / (step * size)); at * step * size <= view.to * (1 + 1e-9); at += 1) {
@@ -127,10 +135,12 @@
       context.fillStyle = colours.faint;
       context.fillRect(Math.round(place), 0, 1, bottom);
       context.fillStyle = colours.dim;
-      context.fillText(String(+(at * step).toPrecision(10)), Math.min(Math.max(place, left + 8), width - 14), bottom + 6);
+      const label = far ? clock(at * step * size, unit) : String(+(at * step).toPrecision(10));
+      context.fillText(label, Math.min(Math.max(place, left + 8), width - 14), bottom + 6);
     }
     context.textAlign = "right";
-    context.fillText(`${words[unit]} since the start`, width, bottom + 21);
+    const word = far ? (unit === "s" ? "h:min:s" : "h:min") : words[unit];
+    context.fillText(`${word} since the start`, width, bottom + 21);
   }
 
   function drawNames() {
@@ -237,7 +247,8 @@
     const name = data.functions[bar.function] || "(unknown function)";
     const outcome = [" brought a value", " ended without a value", " is running"][bar.state];
     const where = workers[bar.worker].name;
-    const when = `from ${text(bar.start)} on, for ${text(bar.end - bar.start)}`;
+    const start = bar.start < 60 ? text(bar.start) : clock(Math.floor(bar.start), "s");
+    const when = `from ${start} on, for ${text(bar.end - bar.start)}`;
     if (bar.count > 1) {
       const vain = bar.state === 1 ? "; some of them brought no value" : "";
       return `${bar.count} runs, mostly of ${name}, on ${where}, ${when}${vain}`;

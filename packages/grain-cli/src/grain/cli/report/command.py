@@ -1,0 +1,160 @@
+"""``grain report``: one page, or a trace, of what happened in a mission."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from grain.cli import completion
+from grain.cli.options import config_option, load_config
+from grain.cli.plugin import report_errors
+from grain.cli.show import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from grain.eventlog.reader import LogReader
+    from grain.eventlog.store import StoredLog
+
+
+@click.command()
+@click.option(
+    "-o", "--output", metavar="FILE", help="Write the page there; - is the standard output."
+)
+@click.option(
+    "--trace", "trace_file", metavar="FILE",
+    help="Write a trace for ui.perfetto.dev instead; with -o the page as well.",
+)  # fmt: skip
+@config_option
+@click.argument("mission", metavar="NAME", required=False, shell_complete=completion.logs)
+@click.pass_context
+def report(
+    ctx: click.Context,
+    output: str | None,
+    trace_file: str | None,
+    config_file: str | None,
+    mission: str | None,
+) -> None:
+    """Show what happened in a mission, on one page.
+
+    The page is one HTML file that needs no network, made of the mission's event log: how busy the
+    workers were, a timeline of all runs, waiting times, what tasks used of what they asked for,
+    failures by cause, and the critical path. NAME is the name or the id of a mission, or the path
+    of an event log; without it, it is the last mission. The mission may still run.
+
+    \b
+    Examples:
+      grain report                    the last mission, in report-NAME.html
+      grain report -o opt.html opt
+      grain report --trace opt.json.gz opt
+    """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
+    with report_errors():
+        from grain.cli.history.logs import find, store_of
+        from grain.eventlog.reader import LogReader
+
+        store = store_of(load_config(ctx, config_file))
+        if mission is not None:
+            log = find(store, mission)
+        else:
+            logs = store.logs()
+            if not logs:
+                raise click.ClickException(
+                    f"no mission has left an event log in {clean(store.folder)}; missions with "
+                    "workers elsewhere write one"
+                )
+            log = logs[0]
+        if trace_file is not None:
+            _write_trace(LogReader(log.folder), log, trace_file)
+        if trace_file is None or output is not None:
+            _write_page(LogReader(log.folder), log, output)
+
+
+def _write_page(reader: LogReader, log: StoredLog, output: str | None) -> None:
+    from grain.cli.history.logs import lines_of
+    from grain.cli.report.collecting import collect
+    from grain.cli.report.page import render
+    from grain.cli.version import installed_version
+
+    written = log.is_written()
+    collected = collect(lines_of(reader, log.size()))
+    text = render(
+        collected, written=written, version=installed_version(), notes=list(notes(reader))
+    )
+    if output == "-":
+        click.echo(text, nl=False)
+        return
+    file = Path(output or f"report-{log.name or 'mission'}.html")
+    _replace(file, [text])
+    size = file.stat().st_size
+    totals = collected.totals
+    click.echo(
+        f"{clean(file)}: {totals.done:,} of {totals.tasks:,} tasks done, {totals.failed:,} failed; "
+        f"{_size(size)}"
+    )
+
+
+def _write_trace(reader: LogReader, log: StoredLog, output: str) -> None:
+    from grain.cli.history.logs import lines_of
+    from grain.cli.report.trace import trace
+
+    pieces = trace(lines_of(reader, log.size()))
+    if output == "-":
+        for piece in pieces:
+            click.echo(piece, nl=False)
+        return
+    file = Path(output)
+    _replace(file, pieces)
+    click.echo(f"{clean(file)}: {_size(file.stat().st_size)}; open it at https://ui.perfetto.dev")
+    for note in notes(reader):
+        click.echo(f"Note: {note}", err=True)
+
+
+def notes(reader: LogReader) -> Iterator[str]:
+    """Yield sentences on what of a log was not read."""
+    if reader.skipped:
+        lines = "1 line" if reader.skipped == 1 else f"{reader.skipped:,} lines"
+        yield f"{lines} of the log could not be read, as after a crash or on a full disk."
+    if reader.unknown:
+        lines = "1 line" if reader.unknown == 1 else f"{reader.unknown:,} lines"
+        yield f"{lines} of the log are of kinds that a newer Grain writes, and are left out."
+    if reader.missing:
+        parts = "1 part" if reader.missing == 1 else f"{reader.missing:,} parts"
+        yield f"{parts} of the log had been removed, as it grew too large; the figures lack them."
+
+
+def _replace(file: Path, pieces: Iterable[str]) -> None:
+    """Write a file whole, or not at all; one whose name ends with .gz is compressed.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    # A device such as /dev/stdout is no file that another could replace.
+    direct = file.exists() and not file.is_file()
+    partial = file if direct else file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with contextlib.ExitStack() as stack:
+            raw = stack.enter_context(partial.open("wb"))
+            if file.suffix == ".gz":
+                import gzip
+
+                # Half of the time for a tenth more.
+                out = stack.enter_context(gzip.GzipFile(file.stem, "wb", 4, raw, mtime=0))
+                out.writelines(piece.encode(errors="replace") for piece in pieces)
+            else:
+                raw.writelines(piece.encode(errors="replace") for piece in pieces)
+        if not direct:
+            partial.replace(file)
+    except BaseException as error:
+        if not direct:
+            partial.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename == str(partial):
+            error.filename = str(file)  # a name that the user has given
+        raise
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 100_000 else f"{size / 1e3:.0f} kB"

@@ -1,0 +1,351 @@
+"""What a report adds up: amounts over time, bars, the critical path, the request that sufficed."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grain.cli.report.bars import VAIN, VALUE, Bar, Lanes, Timeline, coarser
+from grain.cli.report.collecting import Report, collect
+from grain.cli.report.critical_path import CriticalPath
+from grain.cli.report.figures import amount_ticks, hours, number, share, span, time_ticks
+from grain.cli.report.series import Level, Series
+from grain.cli.report.sufficient import sufficient, two_digits_up
+from grain.eventlog.runs import RunAssembly
+from grain.eventlog.schema import (
+    ClockChanged,
+    LogEnded,
+    LogStarted,
+    Remark,
+    RunEnded,
+    TaskStarted,
+    TaskSubmitted,
+    WorkerJoined,
+    WorkerLeft,
+)
+from grain.eventlog.totals import Totals
+from grain.eventlog.usage import Usage
+from grain_testkit.event_logs import SyntheticMission
+
+if TYPE_CHECKING:
+    from grain.eventlog.schema import AnyLine
+
+# ---- amounts over time
+
+SPANS = st.tuples(st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 100))
+
+
+@given(st.lists(SPANS, min_size=1, max_size=30))
+def test_the_area_of_a_series_is_that_of_its_amounts(
+    spans: list[tuple[float, float, float]],
+) -> None:
+    series = Series(16)
+    for start, length, amount in spans:
+        series.add(start, start + length, amount)
+
+    area = sum(((start + length) - start) * amount for start, length, amount in spans)
+    assert area == pytest.approx(series.area, rel=1e-6, abs=1e-6)
+
+
+def test_a_series_has_the_mean_of_each_bin() -> None:
+    series = Series(4)
+    series.add(0.0, 2.0, 3.0)
+    series.add(1.0, 4.0, 1.0)
+
+    assert (1.0, [3.0, 4.0, 1.0, 1.0]) == (series.width, series.means(4.0))
+    assert [3.0, 4.0, 2.0] == series.means(2.5)  # the last one is cut
+
+
+def test_a_level_is_held_until_it_changes() -> None:
+    level = Level(4)
+    for time, number_ in [(0.0, 2), (1.0, 5), (1.0, 4), (3.0, 0), (4.0, 0)]:
+        level.set(time, number_)
+
+    assert ([2.0, 4.0, 4.0, 0.0], 5) == (level.series.means(4.0), level.most)
+
+
+# ---- bars
+
+
+def bar(start: float, end: float, task: int = 1, state: int = VALUE, function: int = 0) -> Bar:
+    return Bar(start, end, function, state, task, 1, end - start)
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 10)), max_size=60))
+def test_runs_in_one_lane_do_not_overlap_and_lanes_are_as_few_as_can_be(
+    runs: list[tuple[float, float]],
+) -> None:
+    bars = sorted((bar(start, start + length) for start, length in runs), key=lambda one: one.end)
+    lanes = Lanes()
+    for one in bars:
+        lanes.add(one)
+
+    for row in lanes.rows():
+        assert all(one.end <= two.start for one, two in pairwise(row))
+    at_once = (sum(one.start <= at.start < one.end for one in bars) for at in bars)
+    # Runs without any length are nowhere, and still have a place.
+    assert len(lanes.rows()) <= max(at_once, default=0) + 1
+
+
+def test_neighbours_are_joined_where_there_are_too_many() -> None:
+    row = [bar(at, at + 0.5, task=at, function=at % 2) for at in range(64)]
+    row += [bar(100.0, 200.0, task=64), bar(200.0, 200.5, task=65, state=VAIN)]
+    [joined], grain = coarser([row], 8)
+
+    assert len(joined) <= 8
+    assert 66 == sum(one.runs for one in joined)
+    assert all(one.end - one.start <= grain for one in joined if one.runs > 1)
+    assert (100.0, 200.0, 1) == (joined[-2].start, joined[-2].end, joined[-2].runs)
+    assert VAIN == joined[-1].state
+
+
+def test_a_timeline_has_at_most_so_many_bars() -> None:
+    timeline = Timeline(100)
+    for at in range(5000):
+        timeline.add(f"w{at % 3}", bar(at, at + 2.5))
+
+    assert timeline.count <= 100
+    assert timeline.joined
+    rows = [row for lanes in timeline.lanes.values() for row in lanes.rows()]
+    assert (timeline.count, 5000) == (
+        sum(map(len, rows)), sum(one.runs for row in rows for one in row)
+    )  # fmt: skip
+
+
+# ---- the critical path
+
+
+def test_the_critical_path_leads_back_by_what_was_awaited_last() -> None:
+    path = CriticalPath()
+    path.submitted(1, 0, 0.0, ())
+    path.submitted(2, 0, 0.0, ())
+    path.ended(1, 1.0, 5.0)
+    path.ended(2, 1.0, 8.0)
+    path.submitted(3, 1, 9.0, (1, 2, 77))
+    path.submitted(4, 1, 9.0, (1,))
+    path.ended(4, 9.0, 10.0)
+    path.ended(3, 12.0, 20.0)
+    path.ended(99, 1.0, 30.0)  # its submission was torn
+
+    assert [(2, 0.0, 0.0, 1.0, 8.0), (3, 8.0, 9.0, 12.0, 20.0)] == [
+        (one.task, one.after, one.submitted, one.started, one.ended) for one in path.steps()
+    ]
+
+
+def test_a_further_attempt_follows_the_one_before() -> None:
+    path = CriticalPath()
+    for task, retry_of in ((1, 0), (2, 1), (3, 1)):
+        path.submitted(task, 0, 10.0 * task, (), retry_of)
+        path.ended(task, 10.0 * task + 1, 10.0 * task + 5)
+
+    assert [1, 2, 3] == [one.task for one in path.steps()]
+
+
+def test_numbers_that_are_used_twice_make_no_endless_path() -> None:
+    path = CriticalPath()
+    for after in ((), (2,), (1,)):
+        for task in (1, 2):
+            path.submitted(task, 0, 10.0, after)
+            path.ended(task, 1.0, 5.0)
+
+    assert len(path.steps()) <= 2
+
+
+def test_a_log_without_tasks_has_no_critical_path() -> None:
+    assert [] == CriticalPath().steps()
+
+
+# ---- the request that would have sufficed
+
+
+def requests(*runs: tuple[dict[str, float], Usage | None]) -> Totals:
+    totals, assembly = Totals(), RunAssembly()
+    for task, (request, usage) in enumerate(runs, 1):
+        submitted = TaskSubmitted(time=0.0, task=task, function="f", request=request)
+        ended = RunEnded(
+            time=100.0, task=task, outcome="value", started=0.0, ended=100.0, usage=usage
+        )
+        assembly.feed(submitted)
+        totals.submitted(submitted)
+        run = assembly.feed(ended)
+        assert run is not None
+        totals.ended(run)
+    return totals
+
+
+def used(cores: float, memory: float) -> Usage:
+    return Usage(user=100 * cores, peak_memory=memory, measured_by="cgroup")
+
+
+def test_what_sufficed_is_the_most_that_was_used() -> None:
+    asked = {"Cores": 8.0, "Memory": 16.0, "WTime": 7200.0, "GPUs": 1.0}
+    totals = requests((asked, used(2.9, 3.31)), (asked, used(3.04, 1.0)))
+    enough = sufficient(totals.functions["f"])
+
+    assert 'Cores(3) & Memory(3.4) & WTime(T="0:02:00") & GPUs(1)' == enough.text
+    assert [
+        "asked for 8 cores, needed 3 at most",
+        "asked for 16 GB of memory, needed 3.4 at most",
+    ] == enough.less
+
+
+def test_what_was_used_beyond_the_request_is_said() -> None:
+    enough = sufficient(requests(({"Memory": 2.0}, used(1, 2.5))).functions["f"])
+
+    assert ("Memory(2.5)", ["asked for 2 GB of memory, used up to 2.5"]) == enough
+
+
+def test_what_is_not_measured_stays_as_it_was_asked_for() -> None:
+    asked = {"Cores": 4.0, "Memory": 8.0}
+    unmeasured = Usage(user=380.0, measured_by="none")
+
+    assert "Cores(4) & Memory(8)" == sufficient(requests((asked, None)).functions["f"]).text
+    assert "Cores(4) & Memory(8)" == sufficient(requests((asked, unmeasured)).functions["f"]).text
+    assert "" == sufficient(requests(({}, None)).functions["f"]).text
+
+
+@given(st.floats(1e-3, 1e6))
+def test_rounding_up_is_never_below_and_at_most_a_tenth_above(amount: float) -> None:
+    up = two_digits_up(amount)
+
+    assert amount * (1 - 1e-6) <= up <= max(0.01, amount * 1.1 * (1 + 1e-6))
+
+
+# ---- figures
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"), (0.2134, "0.21 s"), (4.26, "4.3 s"), (59.6, "1 min"), (90, "1 min 30 s"),
+        (3600, "1 h"), (22776, "6 h 20 min"), (86400 * 3.5, "3 d 12 h"), (86399, "1 d"),
+    ],
+)  # fmt: skip
+def test_spans_have_two_units_at_most(seconds: float, text: str) -> None:
+    assert text == span(seconds)
+
+
+def test_amounts_have_three_digits() -> None:
+    assert ["1,234", "4.8", "0.123", "12"] == [number(at) for at in (1234, 4.8, 0.12345, 12.0)]
+    assert ["91 %", "< 1 %", "0.7 %", "\u2013"] == [
+        share(*at) for at in ((91, 100), (0.001, 100), (0.7, 100), (1, 0))
+    ]
+    assert ["2", "< 0.01", "0"] == [hours(at) for at in (7200, 1, 0)]
+
+
+@given(st.floats(1e-3, 1e9))
+def test_axes_have_a_few_ticks(most: float) -> None:
+    times, amounts = time_ticks(most), amount_ticks(most)
+
+    assert 1 <= len(times.at) <= 12
+    assert times.at[-1] <= most * (1 + 1e-9)
+    assert 2 <= len(amounts.at) <= 6
+    assert amounts.at[-2] < most <= amounts.at[-1] * (1 + 1e-9)
+    assert len(set(amounts.labels)) == len(amounts.labels)
+
+
+# ---- all of it
+
+HEADER = LogStarted(time=1000.0, version=1, grain="1", source="mission", id="i", name="n")
+
+
+def report(*lines: AnyLine) -> Report:
+    return collect([HEADER, *lines])
+
+
+def test_a_report_has_the_utilisation_of_each_resource() -> None:
+    got = report(
+        WorkerJoined(time=1000.0, worker="w", resources={"Cores": 8.0, "Memory": 16.0}),
+        TaskSubmitted(time=1000.0, task=1, function="f", request={"Cores": 4.0, "Memory": 2.0}),
+        TaskStarted(time=1010.0, task=1, worker="w"),
+        RunEnded(
+            time=1050.0, task=1, outcome="value", worker="w", started=1010.0, ended=1050.0,
+            usage=Usage(user=80.0, peak_memory=1.0, measured_by="polling"),
+        ),
+        WorkerLeft(time=1100.0, worker="w", why="killed"),
+        LogEnded(time=1200.0, status="done"),
+    )  # fmt: skip
+
+    assert 200.0 == got.span
+    assert [("Cores", 800.0, 160.0, 80.0), ("Memory", 1600.0, 80.0, 40.0)] == [
+        (kind, *(one.area for one in usage)) for kind, usage in got.usage.items()
+    ]
+    [worker] = got.workers
+    assert (1, 160.0, 800.0, 100.0, "killed") == (
+        worker.runs, worker.core_seconds, worker.offered, worker.left, worker.why
+    )  # fmt: skip
+    assert (1, 10.0, 1, 40.0) == (
+        got.waiting.most, got.waiting.series.area, got.running.most, got.running.series.area
+    )  # fmt: skip
+
+
+def test_what_still_runs_is_in_the_report_up_to_now() -> None:
+    got = report(
+        WorkerJoined(time=1000.0, worker="w", resources={"Cores": 8.0}),
+        TaskSubmitted(time=1000.0, task=1, function="f", request={"Cores": 4.0}),
+        TaskSubmitted(time=1000.0, task=2, function="f"),
+        TaskStarted(time=1010.0, task=1, worker="w"),
+        Remark(time=1100.0, text="a sentence"),
+    )
+
+    assert (1, 1, None) == (got.running.now, got.waiting.now, got.end)
+    assert 4 * 90.0 == got.usage["Cores"].asked.area
+    assert 800.0 == got.offered
+    [[only]] = got.timeline.lanes["w"].rows()
+    assert (10.0, 100.0, 1) == (only.start, only.end, only.task)
+    assert [(100.0, "a sentence")] == got.remarks
+
+
+def test_a_worker_that_comes_back_is_counted_once() -> None:
+    joined = WorkerJoined(time=1000.0, worker="w", resources={"Cores": 2.0})
+    got = report(
+        joined,
+        WorkerJoined(time=1010.0, worker="w", resources={"Cores": 2.0}),
+        WorkerLeft(time=1020.0, worker="w", why="lost"),
+        WorkerJoined(time=1030.0, worker="w", resources={"Cores": 2.0}),
+        LogEnded(time=1040.0, status="done"),
+    )
+
+    assert (1, 2 * 30.0, None, "") == (
+        len(got.workers), got.offered, got.workers[0].left, got.workers[0].why
+    )  # fmt: skip
+
+
+def test_a_clock_that_was_set_is_remarked_and_makes_no_gap() -> None:
+    got = report(ClockChanged(time=4610.0, by=3600.0), LogEnded(time=4620.0, status="interrupted"))
+
+    assert 20.0 == got.span
+    [(when, text)] = got.remarks
+    assert (10.0, True) == (when, "set forward by 3,600.0 s" in text)
+
+
+def test_the_critical_path_of_a_mission_is_in_its_report() -> None:
+    mission = SyntheticMission(300, seed=5, workers=3, failing=0.1)
+    got = collect(mission.lines())
+
+    assert len(mission.critical_path) > 3
+    assert list(mission.critical_path) == [step.task for step in got.steps]
+    assert all(one.ended == two.after <= two.submitted <= two.started <= two.ended
+               for one, two in pairwise(got.steps))  # fmt: skip
+
+
+def test_a_log_of_a_scheduler_has_the_critical_path_of_the_mission_that_ended_last() -> None:
+    mission = SyntheticMission(100, seed=5, workers=2, mission="m1")
+    other = TaskSubmitted(time=0.0, task=1, function="other", mission="m2")
+    got = collect([*mission.lines(), other])
+
+    assert "m1" == got.path_mission
+    assert {"m1": "screening"} == got.missions
+    assert list(mission.critical_path) == [step.task for step in got.steps]
+
+
+def test_an_empty_log_is_an_empty_report() -> None:
+    got = collect([])
+
+    assert (0.0, None, [], [], 0) == (
+        got.span, got.header, got.workers, got.steps, got.totals.tasks
+    )  # fmt: skip

@@ -1,0 +1,236 @@
+"""The page as text: everything stands in it, nothing of a user's is taken for markup."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from grain.cli.report.collecting import collect
+from grain.cli.report.page import render
+from grain.eventlog.schema import (
+    LogEnded,
+    LogStarted,
+    MissionJoined,
+    Remark,
+    RunEnded,
+    TaskStarted,
+    TaskSubmitted,
+    WorkerJoined,
+    WorkerLeft,
+)
+from grain.eventlog.usage import Usage
+from grain_testkit.event_logs import SyntheticMission
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from grain.eventlog.schema import AnyLine
+
+HOSTILE = (
+    "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+    "'\"&amp;\u2028\u202e\x00]]>{{7*7}}"
+)
+HEADER = LogStarted(time=1000.0, version=1, grain="1.0.0", source="mission", id="i", name="opt")
+
+
+class Page(HTMLParser):
+    """The elements and the text of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: dict[str, str] = {"": ""}
+        self._within: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag in {"script", "style"}:
+            self._within.append(f"{tag} {dict(attrs).get('id') or ''}".strip())
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in {"script", "style"}:
+            self._within.pop()
+
+    def handle_data(self, data: str) -> None:
+        where = self._within[-1] if self._within else ""
+        self.text[where] = self.text.get(where, "") + (data if where else f"{data} ")
+
+    @property
+    def words(self) -> str:
+        """The text that is shown, with single spaces."""
+        return " ".join(self.text[""].split())
+
+    @property
+    def data(self) -> Any:
+        """The data of the script."""
+        return json.loads(self.text["script data"])
+
+
+def page(lines: Iterable[AnyLine], *, written: bool = False, notes: tuple[str, ...] = ()) -> Page:
+    text = render(collect(lines), written=written, version="1.0.0", notes=list(notes))
+    return Page(text)
+
+
+@pytest.fixture(scope="module")
+def mission() -> Page:
+    return page(SyntheticMission(300, seed=4, workers=4, failing=0.08).lines())
+
+
+def test_the_headline_and_the_tables_are_there_without_a_script(mission: Page) -> None:
+    for words in (
+        "screening done", "Makespan", "Core-hours", "Utilisation", "Wasted", "w080000-3",
+        "its node does not answer any more", "ExternalError", "abnormal termination of xtb",
+        "Cores(4) & Memory(8) & WTime('2h')", "Critical path", "waiting for room",
+    ):  # fmt: skip
+        assert words in mission.words
+    assert 8 <= len([tag for tag, _ in mission.tags if tag == "table"])
+    pictures = [attributes for tag, attributes in mission.tags if attributes.get("role") == "img"]
+    assert 10 <= len(pictures)
+    assert all(one.get("aria-label") for one in pictures)
+
+
+def test_a_page_loads_nothing_and_runs_its_own_script_alone(mission: Page) -> None:
+    for tag, attributes in mission.tags:
+        assert not {"style", "onclick", "onload", "onerror"} & set(attributes), tag
+        for name in ("src", "href"):
+            value = attributes.get(name) or "#"
+            assert value.startswith(("#", "data:image/png;base64,")), (tag, value)
+    [policy] = [
+        attributes["content"] or ""
+        for tag, attributes in mission.tags
+        if attributes.get("http-equiv") == "Content-Security-Policy"
+    ]
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy
+    for kind in ("style", "script"):
+        digest = base64.b64encode(hashlib.sha256(mission.text[kind].encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
+
+
+def test_nothing_of_a_user_is_taken_for_markup() -> None:
+    one = page(
+        [
+            LogStarted(
+                time=1000.0, version=1, grain=HOSTILE, source="scheduler", id=HOSTILE,
+                name=HOSTILE, command=(HOSTILE,), directory=HOSTILE, host=HOSTILE,
+            ),
+            MissionJoined(time=1000.0, mission=HOSTILE, name=HOSTILE),
+            WorkerJoined(
+                time=1000.0, worker=HOSTILE, host=HOSTILE, job=HOSTILE,
+                resources={"Cores": 4.0, HOSTILE: 2.0},
+            ),
+            TaskSubmitted(
+                time=1001.0, task=1, function=HOSTILE, request={"Cores": 4.0, HOSTILE: 1.0},
+                request_text=HOSTILE, mission=HOSTILE,
+            ),
+            TaskStarted(time=1002.0, task=1, worker=HOSTILE, mission=HOSTILE),
+            RunEnded(
+                time=1009.0, task=1, outcome="error", worker=HOSTILE, host=HOSTILE, started=1002.0,
+                ended=1009.0, error=HOSTILE, message=HOSTILE, mission=HOSTILE,
+                usage=Usage(user=1.0, peak_memory=1.0, measured_by="cgroup"),
+            ),
+            Remark(time=1010.0, text=HOSTILE),
+            WorkerLeft(time=1011.0, worker=HOSTILE, why=HOSTILE),
+            LogEnded(time=1012.0, status="failed", message=HOSTILE),
+        ],
+        notes=(HOSTILE,),
+    )  # fmt: skip
+
+    assert ["style", "script data", "script"] == [where for where in one.text if where]
+    assert not [tag for tag, _ in one.tags if tag == "img"]
+    assert not [name for _, attributes in one.tags for name in attributes if name.startswith("on")]
+    shown = "</script><script>alert(1)</script><img src=x onerror=alert(2)>'\"&amp;???]]>{{7*7}}"
+    assert 12 <= one.words.count(shown)
+    assert [shown] == one.data["functions"]
+    assert shown == one.data["workers"][0][0]
+
+
+def test_the_data_of_the_timeline_has_every_run() -> None:
+    lines = list(SyntheticMission(200, seed=4, workers=3).lines())
+    data = page(lines).data
+
+    unit, bars = data["unit"], []
+    for name, rows in data["workers"]:
+        for row in rows:
+            end = task = 0
+            for gap, length, code, step in zip(*[iter(row)] * 4, strict=True):
+                start, end, task = end + gap, end + gap + length, task + step
+                function, state = divmod(code, 3)
+                bars.append(
+                    (name, task, data["functions"][function], state, start * unit, end * unit)
+                )
+    functions = {line.task: line.function for line in lines if isinstance(line, TaskSubmitted)}
+    runs = [line for line in lines if isinstance(line, RunEnded)]
+    assert sorted(
+        (run.worker, run.task, functions[run.task], int(run.outcome != "value")) for run in runs
+    ) == sorted(bar[:4] for bar in bars)
+    began = lines[0].time
+    ends = {(run.worker, run.task): (run.ended or run.time) - began for run in runs}
+    assert all(abs(ends[bar[0], bar[1]] - bar[5]) <= 3 * unit for bar in bars)
+
+
+def test_a_mission_that_goes_on_says_what_runs_and_waits() -> None:
+    lines: list[AnyLine] = [
+        HEADER,
+        WorkerJoined(time=1000.0, worker="w", resources={"Cores": 8.0}),
+        TaskSubmitted(time=1000.0, task=1, function="f"),
+        TaskSubmitted(time=1000.0, task=2, function="f"),
+        TaskStarted(time=1010.0, task=1, worker="w"),
+        Remark(time=1100.0, text="a sentence"),
+    ]
+
+    running = page(lines, written=True).words
+    assert "opt running" in running
+    assert "Running now: 1; waiting: 1." in running
+    assert "So far 1 min 40 s" in running
+    killed = page(lines).words
+    assert "opt killed" in killed
+    assert "The log has no last line: its process was killed, or the disk was full." in killed
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ([], "No task was submitted up to the end of this log."),
+        ([HEADER], "No task was submitted up to the end of this log."),
+        ([HEADER, LogEnded(time=1000.0, status="done")], "opt done"),
+        ([HEADER, LogEnded(time=1060.0, status="done", lost=7)],
+         "7 lines of the log could not be written, as the disk was full"),
+        ([HEADER, TaskSubmitted(time=1000.0, task=1, function="f")], "f 1 0 0 0"),
+        ([HEADER, TaskSubmitted(time=1001.0, task=1, function=""),
+          RunEnded(time=1001.0, task=1, outcome="value", started=1001.0, ended=1001.0)],
+         "(unknown function)"),
+        ([HEADER, RunEnded(time=1002.0, task=9, outcome="crashed", worker="w", started=1.0)],
+         "(it has no message)"),
+        ([HEADER, WorkerJoined(time=1000.0, worker="w"), LogEnded(time=9e12, status="done")],
+         "an unknown time"),
+    ],
+)  # fmt: skip
+def test_logs_with_next_to_nothing_in_them_have_a_page(lines: list[AnyLine], says: str) -> None:
+    assert says in page(lines).words
+
+
+def test_the_page_of_very_many_tasks_is_small() -> None:
+    def lines() -> Iterable[AnyLine]:
+        """5,000 workers, each with a task of its own function, that fails by its own cause."""
+        yield HEADER
+        for at in range(1, 5001):
+            name = "".join(chr(97 + int(digit)) for digit in str(at))
+            time = 1000.0 + at
+            yield WorkerJoined(time=time, worker=name, resources={"Cores": 2.0})
+            yield TaskSubmitted(time=time, task=at, function=name, request={"Cores": 2.0})
+            yield TaskStarted(time=time, task=at, worker=name)
+            yield RunEnded(time=time + 1, task=at, outcome="error", worker=name, message=name)
+
+    text = render(collect(lines()), written=False, version="1.0.0", notes=[])
+
+    assert len(text.encode()) < 1_500_000
+    for more in ("4,000 more workers are", "4,800 more functions are", "451 more causes are"):
+        assert re.search(more, text)

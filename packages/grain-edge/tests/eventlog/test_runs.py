@@ -1,0 +1,129 @@
+"""Lines of a log are put together to runs, on one axis of time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grain.eventlog.runs import Run, RunAssembly
+from grain.eventlog.schema import ClockChanged, Remark, RunEnded, TaskStarted, TaskSubmitted
+
+if TYPE_CHECKING:
+    from grain.eventlog.schema import AnyLine
+
+SUBMITTED = TaskSubmitted(time=100.0, task=1, function="f", request={"Cores": 4.0})
+STARTED = TaskStarted(time=110.0, task=1, worker="w")
+
+
+def runs(*lines: AnyLine) -> list[Run]:
+    assembly = RunAssembly()
+    return [run for line in lines if (run := assembly.feed(line)) is not None]
+
+
+def ended(time: float, started: float | None = None, ended: float | None = None) -> RunEnded:
+    return RunEnded(time=time, task=1, outcome="value", worker="w", started=started, ended=ended)
+
+
+def test_a_run_has_its_submission_and_its_times() -> None:
+    [run] = runs(SUBMITTED, STARTED, ended(150.0, started=111.0, ended=149.0))
+
+    assert ("f", 100.0, 111.0, 149.0) == (
+        run.submission.function, run.queued, run.started, run.ended
+    )  # fmt: skip
+    assert (11.0, 38.0, 4 * 38.0) == (run.waited, run.seconds, run.core_seconds)
+
+
+def test_a_task_that_runs_again_waits_since_the_end_of_its_last_run() -> None:
+    lost = RunEnded(time=120.0, task=1, outcome="lost", worker="w", final=False)
+    again = TaskStarted(time=130.0, task=1, worker="x")
+    first, second = runs(SUBMITTED, STARTED, lost, again, ended(150.0))
+
+    assert (110.0, 120.0) == (first.started, first.ended)
+    assert (120.0, 130.0, 150.0) == (second.queued, second.started, second.ended)
+
+
+@pytest.mark.parametrize("wrong", [-3600.0, -9.0, 9.0, 3600.0])
+def test_the_clock_of_a_worker_that_is_wrong_moves_a_run_and_keeps_its_length(wrong: float) -> None:
+    [run] = runs(SUBMITTED, STARTED, ended(150.0, started=112.0 + wrong, ended=148.0 + wrong))
+
+    assert 36.0 == pytest.approx(run.seconds)
+    assert run.started is not None
+    assert 110.0 <= run.started <= run.ended <= 150.0
+
+
+@given(started=st.floats(-1e9, 1e9), seconds=st.floats(-1e6, 1e6), length=st.floats(0, 1e4))
+def test_a_run_lies_between_the_lines_that_frame_it(
+    started: float, seconds: float, length: float
+) -> None:
+    [run] = runs(SUBMITTED, STARTED, ended(110.0 + length, started, started + seconds))
+
+    assert run.started is not None
+    assert 100.0 == run.queued <= 110.0 <= run.started <= run.ended <= 110.0 + length
+
+
+def test_times_after_the_clock_was_set_are_on_the_axis_of_those_before() -> None:
+    assembly = RunAssembly()
+    lines: list[AnyLine] = [
+        SUBMITTED,
+        ClockChanged(time=3701.0, by=3600.0),
+        ended(3711.0, 3705.0, 3710.0),
+    ]
+    [run] = [run for line in lines if (run := assembly.feed(line)) is not None]
+
+    assert (105.0, 110.0) == (run.started, run.ended)
+    assert (100.0, 111.0, 3600.0) == (assembly.first, assembly.now, assembly.clock_change)
+
+
+def test_time_does_not_go_back_where_nobody_noticed_that_the_clock_was_set() -> None:
+    [run] = runs(SUBMITTED, STARTED, ended(50.0))
+
+    assert (110.0, 110.0) == (run.started, run.ended)
+
+
+def test_a_task_that_never_began_has_waited_until_its_end() -> None:
+    cancelled = RunEnded(time=130.0, task=1, outcome="cancelled")
+    [run] = runs(SUBMITTED, cancelled)
+
+    assert (None, 30.0, 0.0) == (run.started, run.waited, run.seconds)
+
+
+def test_a_run_without_its_submission_has_no_function() -> None:
+    first, second = runs(STARTED, ended(120.0), ended(121.0))
+
+    assert ("", 110.0) == (first.submission.function, first.started)
+    assert ("", None) == (second.submission.function, second.started)
+
+
+def test_tasks_of_several_missions_may_have_the_same_number() -> None:
+    both = [TaskSubmitted(time=1.0, task=1, function=m, mission=m) for m in "ab"]
+    end = RunEnded(time=2.0, task=1, outcome="value", mission="a")
+    [run] = runs(*both, end)
+
+    assert "a" == run.submission.function
+
+
+def test_open_tasks_are_counted_and_listed() -> None:
+    assembly = RunAssembly()
+    counts = []
+    lines: list[AnyLine] = [
+        SUBMITTED,
+        TaskSubmitted(time=101.0, task=2, function="g"),
+        STARTED,
+        STARTED,  # as after a loss that a torn log lacks
+        RunEnded(time=120.0, task=1, outcome="lost", final=False),
+        STARTED,
+        ended(130.0),
+        Remark(time=140.0, text="nothing"),
+    ]
+    for line in lines:
+        assembly.feed(line)
+        counts.append((assembly.waiting, assembly.running))
+
+    assert [(1, 0), (2, 0), (1, 1), (1, 1), (2, 0), (1, 1), (1, 0), (1, 0)] == counts
+    assert [("g", None)] == [
+        (task.submission.function, task.started) for task in assembly.open_tasks()
+    ]
+    assert 140.0 == assembly.now

@@ -1,0 +1,168 @@
+"""Runs add up, by function and outcome; failures by cause."""
+
+from __future__ import annotations
+
+import math
+from statistics import quantiles
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grain.eventlog.runs import RunAssembly
+from grain.eventlog.schema import RunEnded, TaskSubmitted
+from grain.eventlog.totals import Histogram, Totals, pattern_of
+from grain.eventlog.usage import Usage
+from grain_testkit.event_logs import SyntheticMission
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from grain.eventlog.schema import AnyLine
+
+
+def totals_of(lines: Iterable[AnyLine]) -> Totals:
+    assembly, totals = RunAssembly(), Totals()
+    for line in lines:
+        run = assembly.feed(line)
+        if run is not None:
+            totals.ended(run)
+        elif isinstance(line, TaskSubmitted):
+            totals.submitted(line)
+    return totals
+
+
+def submitted(task: int, retry_of: int = 0, memory: float = 8.0) -> TaskSubmitted:
+    return TaskSubmitted(
+        time=0.0, task=task, function="f", request={"Cores": 2.0, "Memory": memory},
+        request_text=f"Cores(2) & Memory({memory:g})", retry_of=retry_of,
+    )  # fmt: skip
+
+
+def ended(task: int, outcome: Any, message: str = "", at: float = 0.0, **more: Any) -> RunEnded:
+    """A run of ten seconds."""
+    error = "ValueError" if message else ""
+    return RunEnded(
+        time=at + 10.0, task=task, outcome=outcome, worker="w", started=at, ended=at + 10.0,
+        error=error, message=message, **more,
+    )  # fmt: skip
+
+
+def test_a_failure_that_a_further_attempt_makes_up_for_is_none() -> None:
+    totals = totals_of([
+        submitted(1), ended(1, "error", "a"), submitted(2, retry_of=1), ended(2, "value"),
+        submitted(3), ended(3, "error", "a"),
+    ])  # fmt: skip
+
+    assert (2, 1, 1, 1) == (totals.tasks, totals.done, totals.failed, totals.retried)
+    [failures] = totals.failures.values()
+    assert (2, 1, 1) == (failures.runs, failures.final, failures.first.line.task)
+    assert {"w": 2} == failures.workers
+
+
+def test_a_task_that_fails_at_each_of_several_attempts_has_failed_once() -> None:
+    totals = totals_of([
+        submitted(1), ended(1, "error", "a"), submitted(2, retry_of=1), ended(2, "error", "b"),
+        submitted(3, retry_of=1), ended(3, "error", "a"),
+    ])  # fmt: skip
+
+    assert (1, 0, 1, 2) == (totals.tasks, totals.done, totals.failed, totals.retried)
+    assert {"a": (2, 1), "b": (1, 0)} == {
+        cause.pattern: (one.runs, one.final) for cause, one in totals.failures.items()
+    }
+
+
+def test_core_time_that_brought_no_value_is_wasted() -> None:
+    totals = totals_of([
+        submitted(1), submitted(2), submitted(3),
+        ended(1, "lost", final=False), ended(2, "cancelled"), ended(3, "returned", final=False),
+        ended(1, "value", at=10.0, attempt=2),
+    ])  # fmt: skip
+
+    assert (80.0, 60.0) == (totals.core_seconds, totals.wasted_core_seconds)
+    assert (1, 1, 0, 1) == (totals.done, totals.cancelled, totals.failed, totals.lost)
+
+
+def test_a_function_has_what_was_asked_for_and_what_was_used() -> None:
+    used = Usage(user=8.0, system=2.0, peak_memory=3.0, measured_by="polling")
+    totals = totals_of([
+        submitted(1), submitted(2), submitted(3, memory=12.0),
+        ended(1, "value", usage=used), ended(2, "value", usage=Usage(user=1.0)),
+    ])  # fmt: skip
+
+    function = totals.functions["f"]
+    memory = function.asked["Memory"]
+    assert (8.0, 8.0, 12.0) == (memory.usual, memory.least, memory.most)
+    assert {"Cores(2) & Memory(8)": 2, "Cores(2) & Memory(12)": 1} == function.requests
+    assert (1, 3.0, 3 / 8) == (
+        function.memory.count, function.memory.most, function.memory_shares.most
+    )  # fmt: skip
+    assert (11.0, 1.0) == (function.cpu_seconds, function.busy_cores.most)
+
+
+def test_requests_that_all_differ_do_not_take_ever_more_memory() -> None:
+    totals = totals_of(submitted(task, memory=float(task)) for task in range(1, 1001))
+
+    function = totals.functions["f"]
+    assert 1000 == sum(function.requests.values())
+    assert max(len(function.requests), len(function.asked["Memory"].counts)) <= 101
+    assert (1.0, 1000.0) == (function.asked["Memory"].least, function.asked["Memory"].most)
+
+
+def test_causes_that_all_differ_do_not_take_ever_more_memory() -> None:
+    def lines() -> Iterable[AnyLine]:
+        for task in range(1, 2001):
+            yield submitted(task)
+            # Neither digits nor dots: nothing that a pattern would leave out.
+            yield ended(task, "error", "".join(chr(97 + int(digit)) for digit in str(task)))
+
+    totals = totals_of(lines())
+
+    assert 501 == len(totals.failures)
+    assert 2000 == sum(one.final for one in totals.failures.values()) == totals.failed
+
+
+@pytest.mark.parametrize(
+    ("message", "pattern"),
+    [
+        ("xtb mol7.xyz --opt: exit code 128", "xtb … --opt: exit code 128"),
+        ("no convergence in /scratch/a b after 30 cycles", "no convergence in … b after … cycles"),
+        ("KeyError: 'n17'", "KeyError: '…'"),
+        ("", ""),
+    ],
+)
+def test_messages_are_alike_but_for_paths_and_numbers(message: str, pattern: str) -> None:
+    assert pattern == pattern_of(message)
+
+
+@given(st.lists(st.floats(1e-6, 1e9), min_size=2, max_size=300))
+def test_quantiles_of_a_histogram_are_exact_to_one_percent(amounts: list[float]) -> None:
+    histogram = Histogram()
+    for amount in amounts:
+        histogram.add(amount)
+
+    assert (min(amounts), max(amounts)) == (histogram.least, histogram.most)
+    assert len(amounts) == sum(count for _, count in histogram.bins())
+    ordered = sorted(amounts)
+    at = math.floor(0.5 * (len(ordered) - 1))
+    assert ordered[at] == pytest.approx(histogram.quantile(0.5), rel=0.0101)
+
+
+def test_a_histogram_without_amounts_is_zero() -> None:
+    assert (0.0, 0.0, 0) == (Histogram().quantile(0.5), Histogram().mean, Histogram().count)
+
+
+def test_the_totals_of_a_mission_agree_with_its_lines() -> None:
+    lines = list(SyntheticMission(400, seed=3, workers=3).lines())
+    totals = totals_of(lines)
+
+    ends = [line for line in lines if isinstance(line, RunEnded)]
+    tasks = [line for line in lines if isinstance(line, TaskSubmitted)]
+    assert len(ends) == totals.runs
+    assert len([task for task in tasks if not task.retry_of]) == totals.tasks
+    assert len([end for end in ends if end.outcome == "value"]) == totals.done
+    assert totals.tasks == totals.done + totals.failed
+    lengths = [end.ended - end.started for end in ends if end.ended and end.started]
+    longest = max(function.seconds.most for function in totals.functions.values())
+    assert max(lengths) >= longest > quantiles(lengths)[2]
