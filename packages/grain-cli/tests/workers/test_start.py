@@ -56,7 +56,7 @@ def test_the_mission_is_submitted(alone: Path, command: Put) -> None:
         "#SBATCH --time=02:00:00",
         "#SBATCH --exclusive",
         "module load x",
-        f"(trap '' USR1 USR2; exec env GRAIN_CONFIG={alone}/grain.toml /bin/bash -c {quoted}) &",
+        f"(trap '' INT USR1 USR2; exec env GRAIN_CONFIG={alone}/grain.toml /bin/bash -c {quoted}) &",
     } <= set(lines)
     assert "--signal" not in script
     assert (alone / "logs").is_dir()
