@@ -24,6 +24,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -38,10 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 CACHE = Path("/var/cache/grain-grid-engine")
-PACKAGES = (
-    *("gridengine-common", "gridengine-client", "gridengine-master", "gridengine-exec"),
-    *("libjemalloc2", "libhwloc15", "libtirpc3", "libmunge2", "libdb5.3"),
-)
+PACKAGES = tuple(f"gridengine-{part}" for part in ("common", "client", "master", "exec"))
 NODE, PORT = "n1", 16444
 # It ends with its input, which is this process's. Debian's build searches for its spooling library
 # in /usr/lib/gridengine and nowhere else.
@@ -181,7 +179,8 @@ def fetch() -> None:
     CACHE.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE.parent) as name:
         # Not as _apt: that user may not write here.
-        words = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", *PACKAGES]
+        words = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download"]
+        words += [*PACKAGES, *libraries()]
         if subprocess.run(words, cwd=name, check=False, stdout=sys.stderr).returncode:
             raise Failed("apt-get cannot download Debian's packages of Grid Engine")
         unpacked = Path(name, "unpacked")
@@ -190,6 +189,17 @@ def fetch() -> None:
         unpacked.chmod(0o755)
         # It is there as a whole or not at all.
         unpacked.rename(CACHE)
+
+
+def libraries() -> list[str]:
+    """Return the packages of the libraries that they need: Debian changes their names at times.
+
+    Not those that every Debian has, and whose copies must fit each other.
+    """
+    words = ["apt-cache", "depends", *PACKAGES]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    names = set(re.findall(r"Depends: (lib\S+)", done.stdout))
+    return sorted(names - {"libc6", "libcrypt1", "libpam0g", "libtinfo6"})
 
 
 @contextlib.contextmanager

@@ -147,14 +147,14 @@ def test_refusals_of_slurm(
 
 
 def test_reasons_of_slurm(slurm: Batch, here: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A job that will wait for ever says why."""
+    """A job that will wait for ever is stuck, and says why."""
     use(slurm, here)
     system, job = opened(tmp_path, SLURM, "--partition=short")
 
     [one] = system.submit(job, 1)
     until(lambda: system.states([one.id])[one.id].reason == "PartitionTimeLimit")
 
-    assert JobPhase.PENDING is system.states([one.id])[one.id].phase
+    assert JobPhase.STUCK is system.states([one.id])[one.id].phase
     system.cancel([one.id])
     until(lambda: system.states([one.id])[one.id].phase is JobPhase.GONE)
 
@@ -266,14 +266,14 @@ def test_refusals_of_pbs(
 
 
 def test_reasons_of_pbs(pbs: Batch, here: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A job that is too big for any node waits, and its comment says so."""
+    """A job that is too big for any node is stuck, and its comment says so."""
     use(pbs, here)
     system, job = opened(tmp_path, 'system = "pbs"\n[script]\ncores = 99')
 
     [one] = system.submit(job, 1)
 
     state = system.states([one.id])[one.id]
-    assert JobPhase.PENDING is state.phase
+    assert JobPhase.STUCK is state.phase
     assert "Can Never Run: Insufficient amount of resource: ncpus (R: 99 A: 4 T: 4)" == state.reason
 
 

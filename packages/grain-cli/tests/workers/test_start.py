@@ -46,6 +46,7 @@ def test_the_mission_is_submitted(alone: Path, command: Put) -> None:
 
     assert (0, f"opt is job 6, output in {alone}/logs/opt.log\n") == (done.exit_code, done.output)
     script = (alone / "read").read_text()
+    setting = f"GRAIN_CONFIG={alone}/grain.toml"
     quoted = shlex.quote("python 'my mission.py' && echo done")
     assert dry.output == script
     lines = script.splitlines()
@@ -56,7 +57,7 @@ def test_the_mission_is_submitted(alone: Path, command: Put) -> None:
         "#SBATCH --time=02:00:00",
         "#SBATCH --exclusive",
         "module load x",
-        f"(trap '' USR1 USR2; exec env GRAIN_CONFIG={alone}/grain.toml /bin/bash -c {quoted}) &",
+        f"(trap '' INT USR1 USR2; exec env {setting} /bin/bash -c {quoted}) &",
     } <= set(lines)
     assert "--signal" not in script
     assert (alone / "logs").is_dir()

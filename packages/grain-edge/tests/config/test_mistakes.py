@@ -165,16 +165,16 @@ def test_an_unknown_key_is_reported_with_the_nearest_known_one(
         (
             "[custom_system]\nid_pattern = '('",
             (
-                "custom_system.id_pattern: found the string '(', expected a regular expression (it is "
-                "no regular expression: missing ), unterminated subpattern at position 0)"
+                "custom_system.id_pattern: found the string '(', expected a regular expression (it "
+                "is no regular expression: missing ), unterminated subpattern at position 0)"
             ),
         ),
         (
             "[custom_system]\nphases = { QUE = 'waits' }",
             (
-                "custom_system.phases: found a table, expected a table of words, each with a phase, "
-                "such as { QUE = 'pending' } (QUE is one of 'pending', 'stuck', 'running', 'ending', "
-                "'gone')"
+                "custom_system.phases: found a table, expected a table of words, each with a "
+                "phase, such as { QUE = 'pending' } (QUE is one of 'pending', 'stuck', 'running', "
+                "'ending', 'gone')"
             ),
         ),
         (

@@ -41,7 +41,7 @@ if [ "$grain_left" -le 0 ]; then
     exit 1
 fi
 
-(trap '' USR2; exec grain-worker \
+(trap '' INT USR2; exec grain-worker \
     --url edge:///home/me/.local/share/edge-file-default \
     --res '{"Cores": {"auto": {"most": 8}}, "GPUs": "auto", "Memory": 15.5, "WTime": '"$grain_left"'}' \
     --name "$grain_name") &

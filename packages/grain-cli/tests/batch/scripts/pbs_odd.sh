@@ -46,7 +46,7 @@ if [ -n "$grain_signal" ]; then
     exit 1
 fi
 
-(trap '' USR2; exec grain-worker \
+(trap '' INT USR2; exec grain-worker \
     --url 'edge:///a b/'"'"'c'"'"';id' \
     --res '{"Cores": "auto", "GPUs": "auto", "Memory": 3.0, "WTime": {"auto": {"less": 60}}}' \
     --name "$grain_name") &

@@ -67,7 +67,7 @@ if [ "$grain_left" -le 0 ]; then
     exit 1
 fi
 
-(trap '' USR2; exec grain-worker \
+(trap '' INT USR2; exec grain-worker \
     --url edge:///shared/me/edge \
     --res '{"Cores": {"auto": {"most": 16}}, "GPUs": "auto", "Memory": 59.5, "Token": {"token": "it'"'"'s"}, "WTime": '"$grain_left"'}' \
     --name "$grain_name" \

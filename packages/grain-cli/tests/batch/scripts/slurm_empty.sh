@@ -42,7 +42,7 @@ if [ -n "$grain_signal" ]; then
     exit 1
 fi
 
-(trap '' USR2; exec grain-worker \
+(trap '' INT USR2; exec grain-worker \
     --url edge:///home/me/.local/share/edge-file-default \
     --res '{"Cores": "auto", "GPUs": "auto", "Memory": {"auto": {"less": 0.5}}, "WTime": {"auto": {"less": 60}}}' \
     --name "$grain_name") &

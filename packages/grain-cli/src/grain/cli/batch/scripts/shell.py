@@ -9,9 +9,9 @@ Its promises, in the order of its lines:
    command that fails does not keep the next from running.
 3. The main command runs in the background, as a shell runs its traps only between commands. The
    script forwards USR1 to it, and TERM, INT and USR2 as TERM: Grid Engine and LSF begin the end of
-   a job with these. A signal during the set-up keeps it from being started. Grid Engine sends USR2
-   to every process, so the main command begins with USR2 ignored; and with USR1 ignored, too, if
-   the job asks for no warning, as USR1 would end it.
+   a job with these. A signal during the set-up keeps it from being started. Both send them to every
+   process, so the main command begins with INT and USR2 ignored; and with USR1 ignored, too, if the
+   job asks for no warning, as USR1 would end it.
 4. The script ends when the main command has ended, with the same exit status: a signal interrupts
    `wait`, which the script then repeats. A status by which batch systems mean to run the job again
    becomes 1.
@@ -119,7 +119,7 @@ def body(job: BatchJob, index: str = "", folder: str = "", restarts: str = "") -
     interpreter(job.script.shebang)
     name = shlex.quote(job.name) + (f'-"${index}"' if index else "")
     timed = job.time_left is not None
-    ignored = "USR1 USR2" if job.warning is None else "USR2"
+    ignored = "INT USR1 USR2" if job.warning is None else "INT USR2"
     paragraphs = [
         [
             *(f"# {note}" for note in job.notes),

@@ -36,7 +36,7 @@ _WORDS = Complaints(
     ("Connection timed out", "Connection refused", "No route to host"),
     "Install OpenSSH's client, or change `system` in the configuration.",
 )
-PROFILE = Profile("ssh", ("ssh",), ("ssh", "-V"), _WORDS, tried="")
+PROFILE = Profile("ssh", ("ssh",), ("ssh", "-V"), _WORDS, tried="OpenSSH 9.2")
 Answer = TypeVar("Answer")
 _AT_ONCE = 32  # connections
 
