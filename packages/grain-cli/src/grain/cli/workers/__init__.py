@@ -8,6 +8,7 @@ Map:
 - ``start``: the command `grain start`
 - ``quit``: the command `grain quit`
 - ``logs``: the command `grain logs`
+- ``shapes``: the sorts of workers of a configuration, and the choice of one
 - ``submission``: submitting and recording jobs
 - ``jobs``: the jobs that `grain` has submitted, and their states
 """

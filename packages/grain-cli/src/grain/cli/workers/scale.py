@@ -12,6 +12,7 @@ import click
 from grain.cli.options import config_option, json_option, load_config
 from grain.cli.plugin import report_errors
 from grain.cli.show import clean
+from grain.cli.workers.shapes import shape_option, shaped
 from grain.cli.workers.up import refuse_words
 from grain.edge.trust import make_folder
 
@@ -32,6 +33,7 @@ _POLL_BATCH = 15.0  # seconds between two queries to a batch system
 @click.command()
 @json_option
 @config_option
+@shape_option
 @click.option("--parent", type=int, hidden=True, help="End with this process, which began it.")
 @click.option("--withdraw", is_flag=True, hidden=True, help="Cancel what such a one left waiting.")
 @click.argument("count", metavar="N", required=False, type=click.IntRange(1, 100_000))
@@ -41,6 +43,7 @@ def scale(
     ctx: click.Context,
     count: int | None,
     as_json: bool,
+    shape: str | None,
     config_file: str | None,
     parent: int | None,
     withdraw: bool,
@@ -64,7 +67,7 @@ def scale(
     with report_errors():
         from grain.cli.batch import state_folder
 
-        config = load_config(ctx, config_file)
+        config = shaped(load_config(ctx, config_file), shape)
         if config.system == "custom" and not config.custom_system.status_cmd:
             raise click.ClickException(
                 "without custom_system.status_cmd, nobody knows how many workers of a custom batch "
