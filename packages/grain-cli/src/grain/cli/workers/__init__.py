@@ -3,8 +3,10 @@
 Map:
 
 - ``up``: the command `grain up`
-- ``scale``: the command `grain scale`, and the loop that keeps workers alive
-- ``swarm``: its decisions, without I/O
+- ``scale``: the command `grain scale`, and the loop that keeps a number of workers alive
+- ``autoscale``: the loop that keeps as many as the tasks need
+- ``loop``: steps until a signal, for both
+- ``scaling_state``: what the latter does, for `grain ls`
 - ``start``: the command `grain start`
 - ``quit``: the command `grain quit`
 - ``logs``: the command `grain logs`
