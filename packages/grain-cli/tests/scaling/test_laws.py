@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 from hypothesis import given, settings
@@ -90,7 +91,7 @@ def test_the_bounds_hold_and_it_rests_when_demand_rests(
 ) -> None:
     world = lived(limits, chapters)
     # Everything that can run has been done; then nothing is wanted but the least.
-    world.waiting = {IMPOSSIBLE: world.waiting.get(IMPOSSIBLE, [])}  # type: ignore[dict-item]
+    world.waiting = {IMPOSSIBLE: world.waiting.get(IMPOSSIBLE, deque())}
     for job in world.running:
         job.tasks = []
         if job.lost:  # the batch system has ended it at last

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from grain.cli.batch import JobPhase, JobState
 from grain.cli.scaling.model import Decision, TaskClass, View, Worker, WorkerShape
-from grain.cli.scaling.scaler import Scaler
 from grain.resource import Cores, Memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from grain.cli.scaling.scaler import Scaler
 
 STEP = 15.0
 
@@ -224,7 +228,8 @@ class VirtualCluster:
 
     def _obey(self, decision: Decision) -> None:
         self.reasons += [*decision.news, *(one.why for one in decision.submit)]
-        self.reasons += [one.why for one in (*decision.cancel, *decision.release)]
+        self.reasons += [cancel.why for cancel in decision.cancel]
+        self.reasons += [release.why for release in decision.release]
         for submit in decision.submit:
             for _ in range(submit.number):
                 one = str(len(self.jobs) + 1)

@@ -17,6 +17,7 @@ Map:
 - ``missions/``: `grain run`, `missions`, `attach` and `resume`: missions that outlive the terminal
 - ``history/``: `grain history`, and what `grain why` knows of the past
 - ``workers/``: `grain up`, `scale`, `start`, `quit` and `logs`, and the jobs that they submit
+- ``scaling/``: how many workers `grain scale` keeps: decisions without I/O
 - ``bridge/``: `grain bridge`: the server by which several clusters meet
 - ``doctor/``: `grain doctor` and its checks
 - ``batch/``: batch systems: scripts, submission, states, cancellation

@@ -35,7 +35,9 @@ OWN = {
     "quit": _Own("grain.cli.workers.quit", "Let workers go."),
     "resume": _Own("grain.cli.missions.resume", "Start a mission again that was killed."),
     "run": _Own("grain.cli.missions.run", "Run a program as a mission."),
-    "scale": _Own("grain.cli.workers.scale", "Keep N workers alive, until Ctrl-C."),
+    "scale": _Own(
+        "grain.cli.workers.scale", "Keep workers alive: N, or as many as the tasks need."
+    ),
     "start": _Own("grain.cli.workers.start", "Submit the mission itself as a job."),
     "up": _Own("grain.cli.workers.up", "Submit workers, one per node."),
     "why": _Own("grain.cli.status.why", "Explain why a task waits or runs."),

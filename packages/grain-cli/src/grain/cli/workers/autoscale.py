@@ -200,7 +200,7 @@ class AutoLoop:
                 states,
             )
         except NoScheduler as error:
-            self._complain("scheduler", f"{error}; workers are not asked for meanwhile")
+            self._complain("scheduler", f"{error}")
             return View((), None, states)
         except (KeyError, TypeError, ValueError, LookupError) as error:
             # A scheduler of another version, or one that answers nonsense.
