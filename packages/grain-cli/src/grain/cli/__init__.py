@@ -20,6 +20,7 @@ Map:
 - ``scaling/``: how many workers `grain scale` keeps: decisions without I/O
 - ``bridge/``: `grain bridge`: the server by which several clusters meet
 - ``doctor/``: `grain doctor` and its checks
+- ``init/``: `grain init`, which writes a configuration
 - ``batch/``: batch systems: scripts, submission, states, cancellation
 """
 

@@ -29,6 +29,7 @@ OWN = {
     "cancel": _Own("grain.cli.status.cancel", "End a mission, or one task of it."),
     "doctor": _Own("grain.cli.doctor.command", "Check this installation, and say what to fix."),
     "history": _Own("grain.cli.history.command", "Show what missions have done, past and present."),
+    "init": _Own("grain.cli.init.command", "Look around, and write a configuration."),
     "logs": _Own("grain.cli.workers.logs", "Show the output of workers."),
     "ls": _Own("grain.cli.status.ls", "List workers, missions, and what waits and why."),
     "missions": _Own("grain.cli.missions.listing", "List missions, past and present."),
@@ -46,9 +47,8 @@ OWN = {
 
 # The words that other programs have for them.
 _MEANT = {
-    "abort": "cancel", "check": "doctor", "down": "quit", "explain": "why", "jobs": "missions",
-    "kill": "cancel", "list": "ls", "log": "logs", "parallel": "map", "past": "history",
-    "ps": "ls", "qdel": "cancel", "qstat": "ls", "qsub": "up", "queue": "ls",
+    "abort": "cancel", "check": "doctor", "configure": "init", "down": "quit", "explain": "why",
+    "jobs": "missions", "kill": "cancel", "list": "ls", "log": "logs", "parallel": "map", "past": "history", "ps": "ls", "qdel": "cancel", "qstat": "ls", "qsub": "up", "queue": "ls",
     "sacct": "history", "sbatch": "up", "scancel": "cancel", "squeue": "ls", "stat": "ls",
     "status": "ls", "stop": "quit", "submit": "up", "top": "ls", "workers": "ls",
 }  # fmt: skip
