@@ -48,7 +48,8 @@ OWN = {
 # The words that other programs have for them.
 _MEANT = {
     "abort": "cancel", "check": "doctor", "configure": "init", "down": "quit", "explain": "why",
-    "jobs": "missions", "kill": "cancel", "list": "ls", "log": "logs", "parallel": "map", "past": "history", "ps": "ls", "qdel": "cancel", "qstat": "ls", "qsub": "up", "queue": "ls",
+    "jobs": "missions", "kill": "cancel", "list": "ls", "log": "logs", "parallel": "map",
+    "past": "history", "ps": "ls", "qdel": "cancel", "qstat": "ls", "qsub": "up", "queue": "ls",
     "sacct": "history", "sbatch": "up", "scancel": "cancel", "squeue": "ls", "stat": "ls",
     "status": "ls", "stop": "quit", "submit": "up", "top": "ls", "workers": "ls",
 }  # fmt: skip

@@ -7,6 +7,8 @@ Map:
 - ``command``: the command
 - ``survey``: what there is here: commands and their answers, directories, modules
 - ``site``: what was found, as values
-- ``slurm``, ``pbs``, ``sge``: the answers of their commands
+- ``slurm``: the answers of Slurm's commands
+- ``pbs``: those of PBS's
+- ``sge``: those of Grid Engine's
 - ``document``: the text of a configuration
 """
