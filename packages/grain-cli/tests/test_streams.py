@@ -27,6 +27,7 @@ COMMANDS = {
     "bridge": ["key"],
     "cancel": ["-y", "opt"],
     "doctor": [],
+    "init": [],
     "logs": ["w*"],
     "ls": [],
     "missions": [],

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 @click.option("-f", "--force", is_flag=True, help="Replace a file that is there.")
 @click.argument("file", metavar="[FILE]", default="grain.toml", type=click.Path(dir_okay=False))
 def init(file: str, yes: bool, force: bool) -> None:
-    """Look around, and write a configuration: grain.toml.
+    """Look around, and write a configuration.
 
     It finds the batch system with its queues and their limits, the nodes, your accounts, scratch
-    directories and modules. On a terminal it asks three questions at most. A file that is there
-    stays, unless --force is given.
+    directories and modules, and writes grain.toml, or the FILE. On a terminal it asks three
+    questions at most. A file that is there stays, unless --force is given.
 
     \b
     Examples:

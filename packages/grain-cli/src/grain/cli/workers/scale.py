@@ -13,7 +13,6 @@ from grain.cli.options import config_option, json_option, load_config
 from grain.cli.plugin import report_errors
 from grain.cli.show import clean
 from grain.cli.workers.loop import SignalLoop, seconds_between
-from grain.cli.workers.scaling_state import ScalingState, mark_of
 from grain.cli.workers.shapes import shape_option, shaped
 from grain.cli.workers.up import refuse_words
 from grain.edge.trust import make_folder
@@ -65,10 +64,10 @@ def scale(
     withdraw: bool,
     options: tuple[str, ...],
 ) -> None:
-    """Keep N workers alive, or as many as the tasks need, until Ctrl-C.
+    """Keep workers alive: N, or as many as the tasks need.
 
-    Submits as many jobs as are missing, those that wait included; only jobs of `grain scale` are
-    counted. After jobs that fail at once there is a pause. The workers stay when it ends. With
+    Goes on until Ctrl-C. Submits as many jobs as are missing, those that wait included; only
+    jobs of `grain scale` are counted. After jobs that fail at once there is a pause. The workers stay when it ends. With
     --auto it asks the scheduler what its tasks need, submits workers for them, lets go those that
     are idle, and says why. What follows `--` is for the batch system.
 
@@ -153,6 +152,7 @@ def _auto_loop(
     """
     from grain.cli.batch import state_folder
     from grain.cli.workers.autoscale import AutoLoop, default_most
+    from grain.cli.workers.scaling_state import ScalingState
     from grain.config import parse_walltime
 
     try:
@@ -218,6 +218,8 @@ def _alone(folder: Path, address: str) -> Iterator[None]:
     """See to it that nobody else keeps workers for this address."""
     import fcntl
     import socket
+
+    from grain.cli.workers.scaling_state import mark_of
 
     make_folder(folder)
     path = folder / f"scale-{mark_of(address)}.lock"

@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -50,8 +49,9 @@ def shaped(config: Config, word: str | None) -> Config:
 
 def with_shape(config: Config, shape: Shape) -> Config:
     """Return the configuration in which workers are those of a shape."""
-    worker = msgspec.structs.replace(config.worker, script=shape, res=shape.res)
-    return msgspec.structs.replace(config, worker=worker)
+    from msgspec.structs import replace
+
+    return replace(config, worker=replace(config.worker, script=shape, res=shape.res))
 
 
 def _chosen(config: Config, word: str | None) -> Shape:

@@ -44,7 +44,7 @@ def up(
     Examples:
       grain up --dry                  print the script of the job, submit nothing
       grain up -n 4
-      grain up -s gpu -n 2            two of the workers that [[shape]] "gpu" describes
+      grain up -s gpu -n 2            two workers of the [[shape]] gpu
       grain up -n 2 -- --exclusive
     """  # noqa: D301 - click's mark for a paragraph that is not to be wrapped
     refuse_words(options, f"did you mean -n {options[0]}?" if options else "")
