@@ -67,9 +67,9 @@ def scale(
     """Keep workers alive: N, or as many as the tasks need.
 
     Goes on until Ctrl-C. Submits as many jobs as are missing, those that wait included; only
-    jobs of `grain scale` are counted. After jobs that fail at once there is a pause. The workers stay when it ends. With
-    --auto it asks the scheduler what its tasks need, submits workers for them, lets go those that
-    are idle, and says why. What follows `--` is for the batch system.
+    jobs of `grain scale` are counted. After jobs that fail at once there is a pause. The workers
+    stay when it ends. With --auto it asks the scheduler what its tasks need, submits workers for
+    them, lets go those that are idle, and says why. What follows `--` is for the batch system.
 
     \b
     Examples:
